@@ -91,7 +91,7 @@ GAPS: Mapping[tuple[str, str], Gap] = {
     ),
     ("*", "cells counted otherwise"): Gap(
         raises=UnsupportedError,
-        why="mondrian and local_recoding count records in classes, no persons and no populations",
+        why="mondrian and local_recoding count records or persons of the table, no populations",
     ),
     ("gx", "differential_privacy"): Gap(
         raises=UnsupportedError,

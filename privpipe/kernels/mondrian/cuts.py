@@ -9,7 +9,19 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import njit
 
-__all__ = ["ALL", "CutTables", "Cuts", "Rows", "Segment", "choose", "choose_of_counts", "goes_first", "partition"]
+__all__ = [
+    "ALL",
+    "CutTables",
+    "Cuts",
+    "Room",
+    "Rows",
+    "Segment",
+    "choose",
+    "choose_of_counts",
+    "goes_first",
+    "partition",
+    "room_for",
+]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -29,12 +41,14 @@ class CutTables(NamedTuple):
     places: Ints
     units: Floats
     by_loss: bool
+    persons: int
 
 
 class Rows(NamedTuple):
     """Combinations of codes, the records of each, and what orders them where they are single records.
 
-    No row of codes: `counts` has the records of each code of each column, column after column.
+    Where persons are counted, the last two columns of codes are the number of a row's person and how many persons it
+    stands for. No row of codes: `counts` has the records of each code of each column, column after column.
     """
 
     codes: NDArray[Any]
@@ -58,6 +72,22 @@ class Cuts(NamedTuple):
     where: Ints
     at: Ints
     ties: Ints
+
+
+class Room(NamedTuple):
+    """Room for two codes of each column, and for two of each person: -1 where nothing is noted."""
+
+    lows: Ints
+    highs: Ints
+    firsts: Ints
+    lasts: Ints
+
+
+@njit(nogil=True, cache=True)
+def room_for(tables):  # type: ignore[no-untyped-def]
+    width = len(tables.spans)
+    firsts, lasts = np.full(tables.persons, np.int64(-1)), np.full(tables.persons, np.int64(-1))
+    return Room(np.empty(width, np.int64), np.empty(width, np.int64), firsts, lasts)
 
 
 @njit(nogil=True, cache=True)
@@ -139,18 +169,51 @@ def _histogram(rows, segment, column, starts):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _forced(rows, segment, groups, starts):  # type: ignore[no-untyped-def]
+def _persons(rows, segment, column, values, room):  # type: ignore[no-untyped-def]
+    """Different persons up to each value of a column, and above it: who has records on both sides is in both."""
+    codes, firsts, lasts = rows.codes, room.firsts, room.lasts
+    place = codes.shape[1] - 2
+    for i in range(segment.start, segment.stop):
+        who, code = np.int64(codes[i, place]), np.int64(codes[i, column])
+        if firsts[who] < 0:
+            firsts[who] = lasts[who] = code
+        elif code < firsts[who]:
+            firsts[who] = code
+        elif code > lasts[who]:
+            lasts[who] = code
+    begin, end = np.zeros(len(values), np.int64), np.zeros(len(values), np.int64)
+    for i in range(segment.start, segment.stop):
+        who = np.int64(codes[i, place])
+        if firsts[who] >= 0:
+            begin[np.searchsorted(values, firsts[who])] += codes[i, place + 1]
+            end[np.searchsorted(values, lasts[who])] += codes[i, place + 1]
+            firsts[who] = -1
+    return np.cumsum(begin), end.sum() - np.cumsum(end)
+
+
+@njit(nogil=True, cache=True)
+def _divided(rows, segment, column, tables, room):  # type: ignore[no-untyped-def]
+    """Codes that occur, ascending, and the records of each; records, or persons, up to each of them and above it."""
+    values, totals = _histogram(rows, segment, column, tables.starts)
+    if tables.persons:
+        left, right = _persons(rows, segment, column, values, room)
+        return values, totals, left, right
+    left = np.cumsum(totals)
+    return values, totals, left, segment.total - left
+
+
+@njit(nogil=True, cache=True)
+def _forced(rows, segment, tables, room):  # type: ignore[no-untyped-def]
     """The cut between two groups of the first column whose range reaches over several, the most even one."""
-    lows, highs = segment.lows, segment.highs
+    lows, highs, groups, starts = segment.lows, segment.highs, tables.groups, tables.starts
     for c in range(len(lows)):
         if groups[starts[c] + lows[c]] == groups[starts[c] + highs[c]]:
             continue
-        values, totals = _histogram(rows, segment, c, starts)
-        left, best, cut = np.int64(0), np.int64(-1), np.int64(0)
+        values, _, left, right = _divided(rows, segment, c, tables, room)
+        best, cut = np.int64(-1), np.int64(0)
         for q in range(len(values) - 1):
-            left += totals[q]
             if groups[starts[c] + values[q]] != groups[starts[c] + values[q + 1]]:
-                uneven = abs(2 * left - segment.total)
+                uneven = abs(left[q] - right[q])
                 if best < 0 or uneven < best:
                     best, cut = uneven, values[q]
         return c, cut
@@ -169,23 +232,22 @@ def _widths(segment, spans):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _by_width(rows, segment, least, most, spans, starts, cuts):  # type: ignore[no-untyped-def]
+def _by_width(rows, segment, least, most, tables, cuts, room):  # type: ignore[no-untyped-def]
     """Cuts of the widest column first, within a column the most even first; `most` 1: the first cut alone."""
-    where, at, total = cuts.where, cuts.at, segment.total
-    widths, uneven = _widths(segment, spans), np.empty(most, np.int64)
+    where, at = cuts.where, cuts.at
+    widths, uneven = _widths(segment, tables.spans), np.empty(most, np.int64)
     found = 0
     for c in np.argsort(-widths, kind="mergesort"):
         if widths[c] <= 0:
             break
-        values, totals = _histogram(rows, segment, c, starts)
-        first, left = found, np.int64(0)
+        values, _, left, right = _divided(rows, segment, c, tables, room)
+        first = found
         for q in range(len(values) - 1):
-            left += totals[q]
-            if left < least:
+            if left[q] < least:
                 continue
-            if total - left < least:
+            if right[q] < least:
                 break
-            here = abs(2 * left - total)
+            here = abs(left[q] - right[q])
             place = found
             while place > first and uneven[place - 1 - first] > here:
                 place -= 1
@@ -295,34 +357,36 @@ def _keep(cuts, losses, full, found, loss, column, cut):  # type: ignore[no-unty
 
 
 @njit(nogil=True, cache=True)
-def _by_loss(rows, segment, least, most, tables, cuts):  # type: ignore[no-untyped-def]
+def _by_loss(rows, segment, least, most, tables, cuts, room):  # type: ignore[no-untyped-def]
     """Cuts by what they leave of the loss, the least first; at most `most` a column, ties by column, then by code."""
-    total = segment.total
     losses = np.empty(len(cuts.where))
     found = 0
     for c in range(len(segment.lows)):
         if segment.highs[c] == segment.lows[c] or tables.spans[c] <= 0:
             continue
-        values, totals = _histogram(rows, segment, c, tables.starts)
+        values, totals, left, right = _divided(rows, segment, c, tables, room)
         low, high, low_after, high_after = _bounds(rows, segment, c, values)
-        left, first = np.int64(0), found
+        records, first = np.int64(0), found
         for q in range(len(values) - 1):
-            left += totals[q]
-            if left < least:
+            records += totals[q]
+            if left[q] < least:
                 continue
-            if total - left < least:
+            if right[q] < least:
                 break
-            one = _loss_of_side(low[q], high[q], left, tables)
-            two = _loss_of_side(low_after[q + 1], high_after[q + 1], total - left, tables)
+            one = _loss_of_side(low[q], high[q], records, tables)
+            two = _loss_of_side(low_after[q + 1], high_after[q + 1], segment.total - records, tables)
             found = _keep(cuts, losses, found - first == most, found, one + two, c, values[q])
     return found
 
 
 @njit(nogil=True, cache=True)
 def choose(rows, start, stop, least, most, tables, cuts, room):  # type: ignore[no-untyped-def]
-    """Cuts of one segment into `cuts`; how many, and whether the first must be made. `room`: two codes a column."""
-    segment = _extent(rows, start, stop, room[0], room[1])
-    column, cut = _forced(rows, segment, tables.groups, tables.starts)
+    """Cuts of one segment into `cuts`; how many, and whether the first must be made.
+
+    `least` persons are left on either side, where they are counted; by half of the records, at least so many records.
+    """
+    segment = _extent(rows, start, stop, room.lows, room.highs)
+    column, cut = _forced(rows, segment, tables, room)
     if column >= 0:
         cuts.where[0], cuts.at[0], cuts.ties[0] = column, cut, ALL
         return 1, True
@@ -332,25 +396,25 @@ def choose(rows, start, stop, least, most, tables, cuts, room):  # type: ignore[
         return _by_half(rows, segment, least, tables.spans, cuts), False
     cuts.ties[:] = ALL
     if tables.by_loss:
-        return _by_loss(rows, segment, least, most, tables, cuts), False
-    return _by_width(rows, segment, least, most, tables.spans, tables.starts, cuts), False
+        return _by_loss(rows, segment, least, most, tables, cuts, room), False
+    return _by_width(rows, segment, least, most, tables, cuts, room), False
 
 
 @njit(nogil=True, cache=True)
 def choose_of_counts(rows, least, most, tables, cuts):  # type: ignore[no-untyped-def]
     """As `choose` by width, of a segment whose codes are counted by column."""
     starts = tables.starts
-    width = len(starts) - 1
-    lows, highs = np.empty(width, np.int64), np.empty(width, np.int64)
-    for c in range(width):
+    room = room_for(tables)
+    lows, highs = room.lows, room.highs
+    for c in range(len(lows)):
         seen = np.flatnonzero(rows.counts[starts[c] : starts[c + 1]])
         lows[c], highs[c] = seen[0], seen[-1]
     total = rows.counts[: starts[1]].sum()
     segment = Segment(0, 0, total, lows, highs)
-    column, cut = _forced(rows, segment, tables.groups, starts)
+    column, cut = _forced(rows, segment, tables, room)
     if column >= 0:
         cuts.where[0], cuts.at[0] = column, cut
         return 1, True
     if total < 2 * least:
         return 0, False
-    return _by_width(rows, segment, least, most, tables.spans, starts, cuts), False
+    return _by_width(rows, segment, least, most, tables, cuts, room), False

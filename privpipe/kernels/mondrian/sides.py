@@ -11,7 +11,16 @@ from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.mondrian.cuts import goes_first
 
-__all__ = ["folded", "leaf_cells", "leaf_numbers", "leaves_below", "side_cells", "side_sizes"]
+__all__ = [
+    "folded",
+    "leaf_cells",
+    "leaf_numbers",
+    "leaves_below",
+    "side_cells",
+    "side_cells_of_persons",
+    "side_persons",
+    "side_sizes",
+]
 
 Ints = NDArray[np.int64]
 
@@ -47,6 +56,33 @@ def side_cells(
         Codes ascending within a side.
     """
     found: tuple[Ints, Ints, Ints] = _side_cells(codes, counts, keys, segments, cuts, place, values)
+    return found
+
+
+def side_persons(
+    codes: NDArray[Any], keys: Ints, segments: NDArray[np.int64], cuts: NDArray[np.int64], persons: int
+) -> Ints:
+    """Different persons on each side of a cut of each segment, as `side_sizes`: one may be on both.
+
+    Parameters
+    ----------
+    codes : ndarray, shape (t, c + 2)
+        The last columns: number of a row's person, below `persons`, and how many persons it stands for.
+    """
+    return np.asarray(_side_persons(codes, keys, segments, cuts, persons))
+
+
+def side_cells_of_persons(
+    codes: NDArray[Any],
+    keys: Ints,
+    segments: NDArray[np.int64],
+    cuts: NDArray[np.int64],
+    place: int,
+    values: int,
+    persons: int,
+) -> tuple[Ints, Ints, Ints]:
+    """As `side_cells`, in different persons: who has two records with a value on one side counts once in its cell."""
+    found: tuple[Ints, Ints, Ints] = _side_cells_of_persons(codes, keys, segments, cuts, place, values, persons)
     return found
 
 
@@ -121,6 +157,64 @@ def _side_cells(codes, counts, keys, segments, cuts, place, values):  # type: ig
             for at in range(begin, end):
                 cell_counts[at] = totals[cell_codes[at]]
                 totals[cell_codes[at]] = 0
+            offsets[2 * s + side + 1] = end
+    return offsets, cell_codes[:end].copy(), cell_counts[:end].copy()
+
+
+@njit(nogil=True, cache=True)
+def _side_persons(codes, keys, segments, cuts, persons):  # type: ignore[no-untyped-def]
+    relaxed, place = len(keys) > 0, codes.shape[1] - 2
+    sizes = np.zeros(2 * len(segments), np.int64)
+    last = np.full((2, persons), np.int64(-1))
+    for s in range(len(segments)):
+        column, cut, tie = cuts[s]
+        for i in range(segments[s, 0], segments[s, 1]):
+            side = 0 if goes_first(codes[i, column], cut, relaxed, keys, i, tie) else 1
+            who = np.int64(codes[i, place])
+            if last[side, who] != s:
+                last[side, who] = s
+                sizes[2 * s + side] += codes[i, place + 1]
+    return sizes
+
+
+@njit(nogil=True, cache=True)
+def _side_cells_of_persons(codes, keys, segments, cuts, place, values, persons):  # type: ignore[no-untyped-def]
+    relaxed, owner = len(keys) > 0, codes.shape[1] - 2
+    rows, longest = np.int64(0), np.int64(0)
+    for s in range(len(segments)):
+        rows += segments[s, 1] - segments[s, 0]
+        longest = max(longest, segments[s, 1] - segments[s, 0])
+    offsets = np.zeros(2 * len(segments) + 1, np.int64)
+    cell_codes, cell_counts = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    inside, chain = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    heads = np.full(values, np.int64(-1))
+    last = np.full(persons, np.int64(-1))
+    end = 0
+    for s in range(len(segments)):
+        column, cut, tie = cuts[s]
+        for side in range(2):
+            begin, n = end, 0
+            for i in range(segments[s, 0], segments[s, 1]):
+                if goes_first(codes[i, column], cut, relaxed, keys, i, tie) != (side == 0):
+                    continue
+                value = np.int64(codes[i, place])
+                if heads[value] < 0:
+                    cell_codes[end] = value
+                    end += 1
+                inside[n], chain[n], heads[value] = i, heads[value], n
+                n += 1
+            cell_codes[begin:end] = np.sort(cell_codes[begin:end])
+            for at in range(begin, end):
+                value, total = cell_codes[at], np.int64(0)
+                each = heads[value]
+                while each >= 0:
+                    i = inside[each]
+                    who = np.int64(codes[i, owner])
+                    if last[who] != at:  # the number of a cell is nobody else's
+                        last[who] = at
+                        total += codes[i, owner + 1]
+                    each = chain[each]
+                cell_counts[at], heads[value] = total, -1
             offsets[2 * s + side + 1] = end
     return offsets, cell_codes[:end].copy(), cell_counts[:end].copy()
 

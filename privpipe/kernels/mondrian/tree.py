@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.mondrian.cuts import Cuts, CutTables, Rows, choose, choose_of_counts, partition
+from privpipe.kernels.mondrian.cuts import Cuts, CutTables, Rows, choose, choose_of_counts, partition, room_for
 
 __all__ = [
     "MOST_CUTS",
@@ -51,6 +51,9 @@ class Columns:
     units : ndarray of float64, shape (c,)
         What a share counts in the loss.
     by_loss : bool
+    persons : int
+        Where persons are counted, how many of them are told apart: numbers below it, in the last columns of the codes
+        (see `Rows`). 0: records are counted.
     """
 
     spans: NDArray[np.float64]
@@ -62,6 +65,7 @@ class Columns:
     places: Ints
     units: NDArray[np.float64]
     by_loss: bool = False
+    persons: int = 0
 
     def packed(self) -> CutTables:
         """The arrays as compiled code takes them."""
@@ -75,6 +79,7 @@ class Columns:
             places=read_only(self.places, np.int64),
             units=read_only(self.units, np.float64),
             by_loss=self.by_loss,
+            persons=self.persons,
         )
 
 
@@ -111,7 +116,7 @@ class Nodes:
 def grown(
     codes: NDArray[Any], counts: Ints, least: int, columns: Columns, *, keys: Ints = NO_KEYS, workers: int = 1
 ) -> Nodes:
-    """The tree whose every leaf has at least `least` records and no legal cut.
+    """The tree whose every leaf has at least `least` records (or persons) and no legal cut.
 
     Rows of `codes`, `counts` and `keys` are moved in place, so that every node is a range of them.
 
@@ -165,7 +170,7 @@ def grown(
 
 
 def cuts_of(rows: Rows, segments: Ints, least: int, columns: Columns) -> tuple[Cuts, NDArray[np.bool_]]:
-    """Cuts of some segments that leave at least `least` records on both sides, best first.
+    """Cuts of some segments that leave at least `least` records (or persons) on both sides, best first.
 
     Parameters
     ----------
@@ -210,8 +215,7 @@ def divided(rows: Rows, segment: tuple[int, int], cut: tuple[int, int, int]) -> 
 @njit(nogil=True, cache=True)
 def _grow(rows, start, stop, least, once, tables):  # type: ignore[no-untyped-def]
     """The tree below one segment, as nodes (start, stop, column, cut, tie); once: a first cut, and both halves."""
-    width = len(tables.spans)
-    room = np.empty(width, np.int64), np.empty(width, np.int64)
+    width, room = len(tables.spans), room_for(tables)
     where, at, ties = np.empty(width + 1, np.int64), np.empty(width + 1, np.int64), np.empty(width + 1, np.int64)
     cuts = Cuts(where, at, ties)
     codes, counts, keys = rows  # taken apart once: each look into a tuple counts a reference
@@ -242,7 +246,7 @@ def _grow(rows, start, stop, least, once, tables):  # type: ignore[no-untyped-de
 
 @njit(nogil=True, cache=True)
 def _all_cuts(rows, segments, least, most, tables, cuts, forced):  # type: ignore[no-untyped-def]
-    room = np.empty(len(tables.spans), np.int64), np.empty(len(tables.spans), np.int64)
+    room = room_for(tables)
     for s in range(len(segments)):
         own = Cuts(cuts.where[s], cuts.at[s], cuts.ties[s])
         found, forced[s] = choose(rows, segments[s, 0], segments[s, 1], least, most, tables, own, room)

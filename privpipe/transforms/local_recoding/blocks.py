@@ -97,6 +97,11 @@ def _grown(tuples: Tuples) -> CutTree:
     models = tuple(model for model in sets.class_models[sets.keys[0]] if model.is_gate())
     columns = _columns(tuples)
     coded = [_codes(tuples), *(codes[:, None].astype(np.int32) for codes in tuples.rows.sensitive.values())]
+    persons, who = 0, tuples.rows.persons
+    if who is not None:
+        known, numbers = np.unique(who.numbers, return_inverse=True)
+        coded.append(np.column_stack([numbers.reshape(-1), who.counts]).astype(np.int32))
+        persons = max(1, len(known))
     problem = CutProblem(
         columns=columns,
         cut=len(tuples.columns),
@@ -110,6 +115,7 @@ def _grown(tuples: Tuples) -> CutTree:
         models=models,
         facts=tuples.facts,
         by_loss=True,
+        persons=persons,
     )
     return grow(problem, max([1, *(model.least_size() for model in models)]))[0]
 

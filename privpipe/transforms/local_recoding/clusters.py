@@ -21,6 +21,8 @@ from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.local_recoding.sweep import MOST_VECTORS, Sweep, column_losses, lattice_size
 from privpipe.transforms.mondrian.cut_tree import CutTree
 from privpipe.transforms.recoding.encoded import EncodedTable
+from privpipe.transforms.suppression.combinations import Classes, Counted
+from privpipe.transforms.suppression.combinations import Combinations as TupleRows
 
 __all__ = ["Clusters", "clustered"]
 
@@ -163,11 +165,12 @@ class _Block:
 
     @cached_property
     def _held(self) -> Ints:
-        """Records and sensitive values of each combination."""
+        """Records (or persons, where these are counted) and sensitive values of each combination."""
         numbers, firsts = self._numbers
         own = self.tuples.by_class
+        everybody = Counted.of(self.tuples.rows, Classes(numbers, len(firsts)), np.zeros(len(numbers), dtype=np.bool_))
         held = np.zeros((len(firsts), 2), dtype=np.int64)
-        np.add.at(held[:, 0], numbers, self.tuples.rows.counts)
+        held[:, 0] = everybody.sizes
         if own is not None and own.values:
             np.bitwise_or.at(held[:, 1], numbers, np.left_shift(np.int64(1), own.coded.values))
         return held
@@ -177,7 +180,7 @@ class _Block:
         """The combinations without their sensitive values."""
         _, firsts = self._numbers
         one = self.tuples.part(firsts)
-        return replace(one, rows=replace(one.rows, counts=self._held[:, 0], sensitive={}))
+        return replace(one, rows=TupleRows(self._held[:, 0]))
 
     @cached_property
     def _groups(self) -> Ints:

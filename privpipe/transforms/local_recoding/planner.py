@@ -27,7 +27,7 @@ from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.optimal import search_optimal
 from privpipe.transforms.recoding.quality import LossModel
 from privpipe.transforms.suppression.budget import budget_of, require_within
-from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
+from privpipe.transforms.suppression.class_failures import judged_sets
 
 __all__ = ["plan"]
 
@@ -204,15 +204,14 @@ class _Rounds:
 
     def _searched(self, gs_factor: float, budget: int) -> tuple[int, ...] | None:
         """The best vector of levels for what is left; the loss is that of the whole table."""
-        rest, rows = self.rest, self.encoded.rows
-        sensitive = {column: codes[rest] for column, codes in rows.sensitive.items()}
-        counts = rows.counts[rest]
-        outside = self.encoded.records - int(counts.sum())
+        rest = self.rest
+        rows = self.encoded.rows.take(rest)
+        outside = self.encoded.records - int(rows.counts.sum())
         # Everybody outside of the round counts as a record without a label.
         table = replace(
             self.encoded,
             codes=np.ascontiguousarray(self.encoded.codes[rest]),
-            rows=Combinations(counts, sensitive),
+            rows=rows,
             unknown=outside,
         )
         loss = LossModel(table, LossSpec(gs_factor=gs_factor))

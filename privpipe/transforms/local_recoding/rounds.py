@@ -134,8 +134,7 @@ class Tuples:
 
     def part(self, some: NDArray[np.intp]) -> Self:
         """Some of the combinations."""
-        sensitive = {column: codes[some] for column, codes in self.rows.sensitive.items()}
-        return replace(self, codes=self.codes[some], rows=Combinations(self.rows.counts[some], sensitive))
+        return replace(self, codes=self.codes[some], rows=self.rows.take(some))
 
     def classes_of(self, levels: Levels) -> int:
         """Classes that are released, over all the columns."""
@@ -152,11 +151,8 @@ class Tuples:
         """Which classes of these combinations meet everything, shape (n,); only where classes decide for themselves."""
         rows, many = np.concatenate([np.zeros(0, np.intp), *members]), len(members)
         numbers = np.repeat(np.arange(many), [len(own) for own in members])
-        sensitive = {column: codes[rows] for column, codes in self.rows.sensitive.items()}
         classes = {keys: Classes(numbers, many) for keys in self.sets.keys}
-        found = failing_rows(
-            self.sets, Combinations(self.rows.counts[rows], sensitive), classes, self.facts, lambda *_: []
-        )
+        found = failing_rows(self.sets, self.rows.take(rows), classes, self.facts, lambda *_: [])
         held = np.full(many, found.met, dtype=np.bool_)
         held[numbers[found.rows]] = False
         return held
@@ -166,12 +162,11 @@ class Tuples:
         named = self.named(rest, levels)
         places = {name: at for at, name in enumerate((*self.columns, *self.fixed))}
         classes = {keys: _classes(named, [places[key] for key in keys]) for keys in self.sets.keys}
-        sensitive = {column: codes[rest] for column, codes in self.rows.sensitive.items()}
 
         def ties(keys: tuple[str, ...], at: Ints) -> list[Ints]:
             return [named[at, places[key]].astype(np.int64) for key in keys]
 
-        found = failing_rows(self.sets, Combinations(self.rows.counts[rest], sensitive), classes, self.facts, ties)
+        found = failing_rows(self.sets, self.rows.take(rest), classes, self.facts, ties)
         return found.rows if found.met else np.ones(len(rest), dtype=np.bool_)
 
     def named(self, rest: NDArray[np.intp], levels: Levels) -> NDArray[np.int32]:
@@ -208,10 +203,12 @@ class ByClass:
     Parameters
     ----------
     coded : CodedTuples
+        With the records of each combination; the persons, where these are counted.
     k, values : int
         Records and distinct sensitive values that a class must hold at the least; 0 values: they are not looked at.
     exact : bool
-        Whether that is all that the guarantees ask.
+        Whether that is all that the guarantees ask. Never where persons are counted: one with several combinations
+        counts in each of these, so that a class may hold fewer.
     """
 
     coded: CodedTuples = field(repr=False)
@@ -221,20 +218,23 @@ class ByClass:
 
     @classmethod
     def of(cls, tuples: Tuples) -> ByClass | None:
-        """None where guarantees look at other classes, at classes over some columns alone, or at persons."""
+        """None where guarantees look at other classes, or at classes over some columns alone."""
         from privpipe.kernels.lattice.sweep import LARGEST_MASK, CodedTuples
 
         sets, every = tuples.sets, {*tuples.columns, *tuples.fixed}
-        if not sets.plain or sets.size_models or len(sets.keys) != 1 or set(sets.keys[0]) != every:
+        if sets.compared or sets.labels or sets.size_models or len(sets.keys) != 1 or set(sets.keys[0]) != every:
             return None
         models = [model for model in sets.class_models[sets.keys[0]] if model.is_gate()]
         spread = {model.sensitive_columns() for model in models if model.least_values() > 1}
-        codes = _one_sensitive(tuples, spread, LARGEST_MASK)
+        codes, who = _one_sensitive(tuples, spread, LARGEST_MASK), tuples.rows.persons
+        counts = tuples.rows.counts if who is None else who.counts
         return cls(
-            coded=CodedTuples.of(tuples.codes, _lookups(tuples), tuples.rows.counts, codes),
+            coded=CodedTuples.of(tuples.codes, _lookups(tuples), counts, codes),
             k=max([1, *(model.least_size() for model in models)]),
             values=0 if codes is None else max(model.least_values() for model in models),
-            exact=all(model.decided_by_minima for model in models) and (not spread or codes is not None),
+            exact=who is None
+            and all(model.decided_by_minima for model in models)
+            and (not spread or codes is not None),
         )
 
 

@@ -20,12 +20,13 @@ from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer,
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.mondrian.cut_columns import CutColumn, by_value, require_one_node_a_label, value_codes
 from privpipe.transforms.mondrian.cut_tree import CutTree
-from privpipe.transforms.recoding.encoded import sorted_values
+from privpipe.transforms.recoding.encoded import rows_by_person, sorted_values
 from privpipe.transforms.recoding.hierarchy_definition import earlier
 from privpipe.transforms.recoding.labelling import texts_of
 from privpipe.transforms.recoding.stage import GeneralizeStage, generalized_columns
-from privpipe.transforms.suppression.budget import sensitive_codes, text_ranks
+from privpipe.transforms.suppression.budget import sensitive_codes, suppress_failing, text_ranks
 from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
+from privpipe.transforms.suppression.counted_table import person_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +47,7 @@ class LocalRecodingStage(Transformer):
         "chooses labels for single classes, and members of one value may be in several: generalize labels them alike"
     )
     suppresses: ClassVar[bool] = True
-    serves: ClassVar[tuple[str, ...]] = ("wildcard",)
+    serves: ClassVar[tuple[str, ...]] = ("persons", "wildcard")
     preserves: ClassVar[str] = "truth: every label covers the value it stands for"
     reveals: ClassVar[str] = "that coarsely labelled records did not fit into an earlier round (minimality)"
     source: ClassVar[str] = "Xu et al., KDD 2006"
@@ -112,7 +113,11 @@ class LocalRecodingStage(Transformer):
         for column in _strange(counted, columns, plan, context):
             raise DataError(f"{context.place}: the hierarchy of {column!r} is not the one the plan was made with")
         recode = Recoded.of(counted, self._levels(counted.tuples, plan), plan.detail["recoded"])
-        return engine.map_rows(table, recode, self.released_schema(table.schema, plan))
+        recoded = engine.map_rows(table, recode, self.released_schema(table.schema, plan))
+        if not context.counts_households:
+            return recoded
+        entering, limit = engine.count(table), self.suppress_at_most
+        return suppress_failing(engine, recoded, context, limit, entering=entering, serves=self.serves, whole=table)
 
     def _levels(self, tuples: Tuples, plan: StagePlan) -> NDArray[np.int16]:
         """What the plan makes of each combination."""
@@ -214,7 +219,8 @@ class _Counted:
     def of(cls, engine: Primitives, table: Any, columns: tuple[str, ...], context: StageContext) -> Self:
         sets = judged_sets(context, serves=LocalRecodingStage.serves)
         fixed = tuple(key for key in sets.columns if key not in columns)
-        distinct = engine.distinct(table, list(dict.fromkeys([*columns, *fixed, *sets.sensitive])))
+        person = [] if sets.person is None else [sets.person]
+        distinct = engine.distinct(table, list(dict.fromkeys([*columns, *fixed, *sets.sensitive, *person])))
         records = distinct["__count"].to_numpy().astype(np.int64)
         by_values, hierarchies, codes, coded = [], [], [], []
         for name in (*columns, *fixed):
@@ -237,11 +243,17 @@ class _Counted:
         matrix = np.column_stack(codes).astype(np.int32)
         known: NDArray[np.bool_] = np.all(matrix >= 0, axis=1)
         sensitive = {name: sensitive_codes(distinct[name], name, context.base)[known] for name in sets.sensitive}
-        rows = Combinations(records[known], sensitive)
-        left = np.ascontiguousarray(matrix[known])
+        left, rows, values = matrix[known], Combinations(records[known], sensitive), np.column_stack(coded)
+        if sets.person is not None:
+            kept, rows = rows_by_person(left, rows, person_numbers(distinct[sets.person], sets.person)[known])
+            # One of those who have no other combination stands for all of them.
+            standing = ~known
+            standing[np.flatnonzero(known)[kept]] = True
+            left, values, known = left[kept], values[standing], known[standing]
+        left = np.ascontiguousarray(left)
         return cls(
             tuple(by_values),
-            np.column_stack(coded),
+            values,
             known,
             Tuples(columns, fixed, tuple(hierarchies), left, rows, sets, context.base),
         )

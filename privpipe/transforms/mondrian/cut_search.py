@@ -14,6 +14,7 @@ from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts
 from privpipe.models import KAnonymity
 from privpipe.transforms.mondrian.cut_columns import CutColumn
 from privpipe.transforms.mondrian.cut_tree import CutTree
+from privpipe.transforms.suppression.combinations import Combinations, Persons
 
 __all__ = ["CutProblem", "cut_tables", "grow"]
 
@@ -30,8 +31,9 @@ class CutProblem:
         Those to be cut, then those that stay as they are.
     cut : int
         How many are to be cut.
-    codes : ndarray of uint16 or int32, shape (t, c + s)
-        Codes of the columns, then of the sensitive ones.
+    codes : ndarray of uint16 or int32, shape (t, c + s) or (t, c + s + 2)
+        Codes of the columns, then of the sensitive ones; where persons are counted, the number of a row's person and
+        how many persons it stands for.
     counts : ndarray of int64, shape (t,)
     keys : ndarray of int64, shape (t,)
         Relaxed: what orders the records, each a row of its own; strict: empty.
@@ -41,6 +43,8 @@ class CutProblem:
         Rules that both sides of a cut must meet.
     facts : Facts
     by_loss : bool
+    persons : int
+        Where persons are counted, how many of them are told apart; 0: records are counted.
     """
 
     columns: tuple[CutColumn, ...]
@@ -52,6 +56,7 @@ class CutProblem:
     models: tuple[ClassModel, ...]
     facts: Facts = field(repr=False)
     by_loss: bool = False
+    persons: int = 0
 
     @property
     def records(self) -> int:
@@ -63,8 +68,26 @@ class CutProblem:
         """Distinct combinations, where they are known."""
         return len(self.counts)
 
+    @property
+    def counted(self) -> int:
+        """Records of the table; where persons are counted, the persons."""
+        if not self.persons:
+            return self.records
+        _, first = np.unique(self.codes[:, -2], return_index=True)
+        return int(self.codes[first, -1].sum())
+
+    @property
+    def rows(self) -> Combinations:
+        """The rows as they lie, for those who count classes of them."""
+        sensitive = {name: self.codes[:, place].astype(np.int64) for name, (place, _) in self.sensitive.items()}
+        who = Persons(*self.codes[:, -2:].T.astype(np.int64)) if self.persons else None
+        return Combinations(self.counts, sensitive, who)
+
     def grown(self, least: int) -> tuple[CutTree, Ints, Ints | None]:
-        """The tree of parts of at least `least` records, the records of its leaves, and the leaf of each row."""
+        """The tree of parts of at least `least` records, the records of its leaves, and the leaf of each row.
+
+        Where persons are counted, a part has at least so many of these.
+        """
         from privpipe.kernels.lattice.tuple_classes import class_totals
 
         tree, starts = grow(self, least)
@@ -81,7 +104,7 @@ class CutProblem:
 
 
 def grow(problem: CutProblem, least: int) -> tuple[CutTree, Ints]:
-    """The tree in which both sides of every cut have `least` records and meet the rules.
+    """The tree in which both sides of every cut have `least` records (or persons) and meet the rules.
 
     Returns
     -------
@@ -90,8 +113,10 @@ def grow(problem: CutProblem, least: int) -> tuple[CutTree, Ints]:
     """
     from privpipe.kernels.mondrian.tree import grown
 
-    tables = cut_tables(problem.columns, problem.cut, problem.by_loss)
-    if all(isinstance(model, KAnonymity) for model in problem.models):
+    tables = cut_tables(problem.columns, problem.cut, problem.by_loss, problem.persons)
+    # Half of the records says nothing of how many persons they are.
+    sizes_alone = not (problem.persons and len(problem.keys))
+    if sizes_alone and all(isinstance(model, KAnonymity) for model in problem.models):
         workers = min(8, os.cpu_count() or 1)
         nodes = grown(problem.codes, problem.counts, least, tables, keys=problem.keys, workers=workers)
     else:
@@ -106,7 +131,7 @@ def grow(problem: CutProblem, least: int) -> tuple[CutTree, Ints]:
     return CutTree(nodes.columns, nodes.cuts, nodes.ties, lows, highs), starts
 
 
-def cut_tables(columns: tuple[CutColumn, ...], cut: int, by_loss: bool) -> Any:
+def cut_tables(columns: tuple[CutColumn, ...], cut: int, by_loss: bool, persons: int = 0) -> Any:
     """What the kernel must know of the columns."""
     from privpipe.kernels.mondrian.tree import Columns
 
@@ -135,6 +160,7 @@ def cut_tables(columns: tuple[CutColumn, ...], cut: int, by_loss: bool) -> Any:
         places=np.concatenate([[0], np.cumsum(sizes * np.array(levels))])[:-1],
         units=units,
         by_loss=by_loss,
+        persons=persons,
     )
 
 
@@ -147,7 +173,7 @@ def _grown_under_rules(problem: CutProblem, least: int, tables: Any) -> Any:
     parts = []
     while len(segments):
         cuts, forced = cuts_of(table, segments, least, tables)
-        chosen = _chosen(problem, segments, np.stack(cuts, axis=2), forced)
+        chosen = _chosen(problem, segments, np.stack(cuts, axis=2), forced, least)
         rows = np.zeros((len(segments), 5), dtype=np.int64)
         rows[:, :2], rows[:, 2] = segments, -1
         made = chosen >= 0
@@ -161,25 +187,15 @@ def _grown_under_rules(problem: CutProblem, least: int, tables: Any) -> Any:
     return Nodes.of(parts)
 
 
-def _chosen(problem: CutProblem, segments: Ints, cuts: Ints, forced: NDArray[np.bool_]) -> Ints:
+def _chosen(problem: CutProblem, segments: Ints, cuts: Ints, forced: NDArray[np.bool_], least: int) -> Ints:
     """The first cut of each segment whose both sides meet the rules; -1: none does."""
-    from privpipe.kernels.mondrian.sides import side_cells, side_sizes
-
     chosen = np.where(forced, 0, -1)
     undecided = np.flatnonzero(~forced & (cuts[:, 0, 0] >= 0))
     attempt = 0
     while len(undecided):
-        asked = (
-            problem.codes,
-            problem.counts,
-            problem.keys,
-            np.ascontiguousarray(segments[undecided]),
-            np.ascontiguousarray(cuts[undecided, attempt]),
-        )
-        cells = {
-            column: Cells(*side_cells(*asked, place, values)) for column, (place, values) in problem.sensitive.items()
-        }
-        passed = problem.passing(side_sizes(*asked), cells).reshape(-1, 2).all(axis=1)
+        own = np.ascontiguousarray(segments[undecided]), np.ascontiguousarray(cuts[undecided, attempt])
+        sizes, cells = _sides(problem, *own)
+        passed = (problem.passing(sizes, cells) & (sizes >= least)).reshape(-1, 2).all(axis=1)
         chosen[undecided[passed]] = attempt
         attempt += 1
         undecided = undecided[~passed]
@@ -187,3 +203,19 @@ def _chosen(problem: CutProblem, segments: Ints, cuts: Ints, forced: NDArray[np.
             break
         undecided = undecided[cuts[undecided, attempt, 0] >= 0]
     return chosen
+
+
+def _sides(problem: CutProblem, segments: Ints, cuts: Ints) -> tuple[Ints, dict[str, Cells]]:
+    """Records, or persons, on both sides of a cut of each segment, and those of each sensitive value."""
+    from privpipe.kernels.mondrian.sides import side_cells, side_cells_of_persons, side_persons, side_sizes
+
+    codes, counts, keys, many = problem.codes, problem.counts, problem.keys, problem.persons
+    if not many:
+        asked = (codes, counts, keys, segments, cuts)
+        cells = {name: Cells(*side_cells(*asked, place, values)) for name, (place, values) in problem.sensitive.items()}
+        return side_sizes(*asked), cells
+    cells = {
+        name: Cells(*side_cells_of_persons(codes, keys, segments, cuts, place, values, many))
+        for name, (place, values) in problem.sensitive.items()
+    }
+    return side_persons(codes, keys, segments, cuts, many), cells

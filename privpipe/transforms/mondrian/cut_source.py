@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from privpipe.transforms.mondrian.cut_columns import CutColumn, value_codes
 from privpipe.transforms.mondrian.cut_search import CutProblem
 from privpipe.transforms.mondrian.cut_tree import order_keys
 from privpipe.transforms.suppression.budget import sensitive_codes
+from privpipe.transforms.suppression.combinations import apart_by_person
+from privpipe.transforms.suppression.counted_table import person_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,10 +35,23 @@ def by_combination(
     context: StageContext,
     *,
     by_loss: bool = False,
+    person: str | None = None,
 ) -> CutProblem:
-    """The problem over distinct combinations, as an engine counts them."""
+    """The problem over distinct combinations, as an engine counts them.
+
+    Parameters
+    ----------
+    person : str, optional
+        Column by which persons are counted, the last one that combinations were counted by.
+    """
     counts = distinct["__count"].to_numpy().astype(np.int64)
     codes, places = _coded(distinct, columns, sensitive, context)
+    persons = 0
+    if person is not None:
+        fresh = np.ones(len(codes), dtype=np.int64)
+        fresh[1:] = (codes[1:] != codes[:-1]).any(axis=1)
+        kept, counts, who = apart_by_person(np.cumsum(fresh), person_numbers(distinct[person], person), counts)
+        codes, persons = _with_persons(codes[kept], who.numbers, who.counts)
     return CutProblem(
         columns=columns,
         cut=cut,
@@ -47,7 +62,17 @@ def by_combination(
         models=models,
         facts=context.base,
         by_loss=by_loss,
+        persons=persons,
     )
+
+
+def _with_persons(codes: NDArray[Any], who: Ints, many: Ints) -> tuple[NDArray[Any], int]:
+    """Codes with two more columns, the number of each row's person and how many it stands for; how many are told apart.
+
+    No fewer than 1, which tells persons from records.
+    """
+    known, numbers = np.unique(who, return_inverse=True)
+    return _matrix([*codes.T, numbers.reshape(-1), many]), max(1, len(known))
 
 
 def histograms_of(distinct: pa.Table, columns: Iterable[str]) -> dict[str, Histogram]:
@@ -84,6 +109,8 @@ def by_record(
     models: tuple[ClassModel, ...],
     sensitive: tuple[str, ...],
     context: StageContext,
+    *,
+    person: str | None = None,
 ) -> CutProblem:
     """The problem over single records, in the order of their keys: the same on every engine, however it lies there.
 
@@ -91,17 +118,22 @@ def by_record(
     """
     import pyarrow as pa
 
-    names = list(dict.fromkeys([*(column.name for column in columns), *sensitive]))
-    found = engine.reduce_rows(table, names, _Gathered(columns, sensitive), Facts())
+    beside = tuple(dict.fromkeys([*sensitive, *([] if person is None else [person])]))
+    names = list(dict.fromkeys([*(column.name for column in columns), *beside]))
+    found = engine.reduce_rows(table, names, _Gathered(columns, beside), Facts())
     blocks = found.blocks if found is not None else ()
     keys = np.concatenate([np.empty(0, np.int64), *(block.keys for block in blocks)])
     order = np.argsort(keys, kind="stable")
     coded = np.concatenate([np.empty((0, len(columns)), _width(columns)), *(block.codes for block in blocks)])[order]
     values: list[NDArray[Any]] = []
-    if sensitive and blocks:
-        rows = pa.Table.from_batches([block.sensitive for block in blocks]).take(order)
+    persons = 0
+    if beside and blocks:
+        rows = pa.Table.from_batches([block.beside for block in blocks]).take(order)
         values = [sensitive_codes(rows[name], name, context.base) for name in sensitive]
     codes, places = _beside(list(coded.T), sensitive, values)
+    if person is not None and blocks:
+        who = person_numbers(rows[person], person)
+        codes, persons = _with_persons(codes, who, np.ones_like(who))
     return CutProblem(
         columns=columns,
         cut=cut,
@@ -111,16 +143,17 @@ def by_record(
         sensitive=places,
         models=models,
         facts=context.base,
+        persons=persons,
     )
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Records of one block: codes of the columns, what orders them, and their sensitive values."""
+    """Records of one block: codes of the columns, what orders them, their sensitive values and their persons."""
 
     codes: NDArray[Any] = field(repr=False)
     keys: Ints = field(repr=False)
-    sensitive: pa.RecordBatch = field(repr=False)
+    beside: pa.RecordBatch = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -133,13 +166,13 @@ class _Gathered:
     """A reduction that brings all records together, coded."""
 
     columns: tuple[CutColumn, ...]
-    sensitive: tuple[str, ...]
+    beside: tuple[str, ...]
 
     def measure(self, block: RowBlock, facts: Facts) -> _Held:
         codes = np.empty((len(block.record_ids), len(self.columns)), dtype=_width(self.columns))
         for at, column in enumerate(self.columns):
             codes[:, at] = value_codes(column, block.column(column.name))
-        return _Held((_Block(codes, order_keys(block.record_ids), block.batch.select(list(self.sensitive))),))
+        return _Held((_Block(codes, order_keys(block.record_ids), block.batch.select(list(self.beside))),))
 
     def merge(self, left: _Held, right: _Held) -> _Held:
         return _Held((*left.blocks, *right.blocks))
@@ -166,10 +199,14 @@ def _beside(
         name: (len(coded) + at, int(codes.max(initial=0)) + 1)
         for at, (name, codes) in enumerate(zip(sensitive, values, strict=False))
     }
-    every = [*coded, *values]
-    largest = max((int(codes.max(initial=0)) for codes in every), default=0)
-    rows = len(every[0]) if every else 0
-    matrix = np.empty((rows, len(every)), dtype=np.uint16 if largest < 1 << 16 else np.int32)
-    for at, codes in enumerate(every):
+    return _matrix([*coded, *values]), places
+
+
+def _matrix(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Columns of codes beside one another, in the least integers that hold them."""
+    largest = max((int(codes.max(initial=0)) for codes in columns), default=0)
+    rows = len(columns[0]) if columns else 0
+    matrix = np.empty((rows, len(columns)), dtype=np.uint16 if largest < 1 << 16 else np.int32)
+    for at, codes in enumerate(columns):
         matrix[:, at] = codes
-    return matrix, places
+    return matrix

@@ -20,6 +20,7 @@ from privpipe.transforms.mondrian.cut_source import by_combination, by_record, h
 from privpipe.transforms.mondrian.cut_tree import CutTree
 from privpipe.transforms.mondrian.stage import MondrianStage, tree_columns, tree_names
 from privpipe.transforms.suppression.class_failures import Classes, Combinations, JudgedSets, failing_rows, judged_sets
+from privpipe.transforms.suppression.combinations import Counted
 
 __all__ = ["plan"]
 
@@ -47,8 +48,9 @@ def plan(engine: Any, table: Any, stage: MondrianStage, context: StageContext) -
         never = guarantee.unattainable(records, context.base)
         if never:
             raise NoSolutionError(f"{context.place}: {guarantee!r} {never}")
-    if (stage.k or 1) > records:
-        raise NoSolutionError(f"{context.place}: k = {stage.k} is more than the {records:,} records there are")
+    if (stage.k or 1) > problem.counted:
+        units = "persons" if problem.persons else "records"
+        raise NoSolutionError(f"{context.place}: k = {stage.k} is more than the {problem.counted:,} {units} there are")
     least = max([stage.k or 1, *(model.least_size() for model in problem.models if model.is_gate())])
     return _plan(stage, context, _met(problem, sets, stage, context, least))
 
@@ -58,7 +60,7 @@ def _counted(engine: Any, table: Any, stage: MondrianStage, sets: JudgedSets, co
     cut, fixed = tree_names(stage, context)
     names = (*cut, *fixed)
     models = _models_of(sets, set(cut))
-    counted = list(dict.fromkeys([*names, *sets.sensitive]))
+    counted = list(dict.fromkeys([*names, *sets.sensitive, *([] if sets.person is None else [sets.person])]))
     if stage.mode == "relaxed" and (records := engine.count(table)) > MOST_COMBINATIONS:
         raise UnsupportedError(
             f"{context.place}: mode relaxed divides the records of one value, so all {records:,} are held at once, "
@@ -71,17 +73,19 @@ def _counted(engine: Any, table: Any, stage: MondrianStage, sets: JudgedSets, co
         distinct = engine.distinct(table, counted)
         columns, _ = tree_columns(histograms_of(distinct, names), stage, context)
         by_loss = stage.score == "loss"
-        return by_combination(distinct, columns, len(cut), models, sets.sensitive, context, by_loss=by_loss)
+        own = distinct, columns, len(cut), models, sets.sensitive, context
+        return by_combination(*own, by_loss=by_loss, person=sets.person)
     columns, _ = tree_columns(engine.facts(table, FactsRequest(histograms=names)).histograms, stage, context)
     if exceed:
         return InPasses.of(engine, table, columns, len(cut), models, context, MOST_COMBINATIONS)
-    return by_record(engine, table, columns, len(cut), models, sets.sensitive, context)
+    return by_record(engine, table, columns, len(cut), models, sets.sensitive, context, person=sets.person)
 
 
 def _require_sizes(stage: MondrianStage, sets: JudgedSets, context: StageContext) -> None:
     """What a table is cut by that must be counted pass by pass."""
-    if stage.score != "width" or sets.sensitive:
-        what = f"score: {stage.score}" if stage.score != "width" else f"a rule on the values of {sets.sensitive[0]!r}"
+    if stage.score != "width" or sets.sensitive or sets.person is not None:
+        what = f"score: {stage.score}" if stage.score != "width" else "numbers of persons"
+        what = f"a rule on the values of {sets.sensitive[0]!r}" if stage.score == "width" and sets.sensitive else what
         raise UnsupportedError(
             f"{context.place}: the table has more than {MOST_COMBINATIONS:,} distinct combinations; it is then cut by "
             f"repeated counts, which serve the sizes of parts alone, not {what}; generalize some columns before it"
@@ -103,7 +107,7 @@ class _Grown:
     problem: CutProblem
     tree: CutTree
     sizes: Ints = field(repr=False)
-    rows: Ints | None = field(repr=False)  # leaf of each combination, where a rule looks at more than sizes
+    rows: Ints | None = field(repr=False)  # leaf of each combination, where a rule looks at more than their records
     named: NDArray[np.int32] = field(repr=False)  # number of each leaf's label, a column each
     classes: Ints = field(repr=False)  # class of each leaf over all columns
     least: int
@@ -127,6 +131,19 @@ class _Grown:
 
         places = [at for at, column in enumerate(self.problem.columns) if column.name in keys]
         return class_numbers(self.named, [_lookups(self.named)[at] for at in places])
+
+    def rows_of(self, sets: JudgedSets) -> Ints | None:
+        """Leaf of each row, where the guarantees look at more than the records of leaves."""
+        return self.rows if sets.sensitive or self.problem.persons else None
+
+    def cells(self, sets: JudgedSets) -> Combinations:
+        """What is counted in classes: rows, or leaves where their records alone count."""
+        return Combinations(self.sizes) if self.rows_of(sets) is None else self.problem.rows
+
+    def classes_in(self, sets: JudgedSets, keys: tuple[str, ...]) -> Classes:
+        """Class of each of `cells` over some keys."""
+        rows, (numbers, count) = self.rows_of(sets), self.classes_over(keys)
+        return Classes(numbers if rows is None else numbers[rows], count)
 
 
 def _lookups(named: NDArray[np.int32]) -> list[tuple[int, Ints, int]]:
@@ -161,8 +178,8 @@ def _met(problem: CutProblem, sets: JudgedSets, stage: MondrianStage, context: S
 
 def _sizes_met(grown: _Grown, sets: JudgedSets, context: StageContext) -> bool:
     for keys, model in sets.size_models:
-        numbers, count = grown.classes_over(keys)
-        totals = np.bincount(numbers, weights=grown.sizes, minlength=count).astype(np.int64)
+        cells, classes = grown.cells(sets), grown.classes_in(sets, keys)
+        totals = Counted.of(cells, classes, np.zeros(len(cells.counts), dtype=np.bool_)).sizes
         sizes, counts = np.unique(totals, return_counts=True)
         if not model.met_by(sizes, counts, context.base):
             return False
@@ -195,19 +212,10 @@ def _judged(problem: CutProblem, sets: JudgedSets, stage: MondrianStage, context
 
 def _failing_leaves(grown: _Grown, sets: JudgedSets, context: StageContext) -> Ints:
     """Leaves in classes that fail a rule which each class must meet by itself."""
-    problem = grown.problem
-    classes = {}
-    rows = grown.rows if sets.sensitive else None
-    for keys in sets.class_models:
-        numbers, count = grown.classes_over(keys)
-        classes[keys] = Classes(numbers if rows is None else numbers[rows], count)
+    classes = {keys: grown.classes_in(sets, keys) for keys in sets.class_models}
     if not classes:
         return np.empty(0, dtype=np.int64)
-    if rows is not None:
-        sensitive = {name: problem.codes[:, place].astype(np.int64) for name, (place, _) in problem.sensitive.items()}
-        cells = Combinations(problem.counts, sensitive)
-    else:
-        cells = Combinations(grown.sizes)
+    cells, rows = grown.cells(sets), grown.rows_of(sets)
     found = failing_rows(JudgedSets(sets.class_models, ()), cells, classes, context.base, lambda keys, at: [])
     leaves = np.flatnonzero(found.rows) if rows is None else rows[found.rows]
     return np.unique(leaves).astype(np.int64)

@@ -42,7 +42,7 @@ class MondrianStage(Transformer):
         "chooses labels for single classes, and members of one value may be in several: generalize labels them alike"
     )
     suppresses: ClassVar[bool] = True  # nobody, yet it works for guarantees that compare with a base
-    serves: ClassVar[tuple[str, ...]] = ("wildcard",)
+    serves: ClassVar[tuple[str, ...]] = ("persons", "wildcard")
     preserves: ClassVar[str] = "truth: every label covers the value it stands for; every record"
     reveals: ClassVar[str] = "that a finer cut did not meet the guarantees (minimality)"
     source: ClassVar[str] = "LeFevre, DeWitt, Ramakrishnan, ICDE 2006"

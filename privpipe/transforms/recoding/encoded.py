@@ -26,7 +26,7 @@ from privpipe.transforms.suppression.class_failures import Classes, Combinations
 from privpipe.transforms.suppression.combinations import apart_by_person
 from privpipe.transforms.suppression.counted_table import person_numbers
 
-__all__ = ["EncodedTable", "encode", "sorted_values"]
+__all__ = ["EncodedTable", "encode", "rows_by_person", "sorted_values"]
 
 LARGEST_LATTICE = 1 << 24
 
@@ -213,7 +213,7 @@ def encode(engine: Any, table: Any, stage: GeneralizeStage, context: StageContex
     matrix, rows = matrix if known.all() else matrix[known], Combinations(counts[known], sensitive)
     if person:
         who = person_numbers(distinct[person], person)
-        kept, rows = _by_person(matrix, rows, who[known])
+        kept, rows = rows_by_person(matrix, rows, who[known])
         matrix = matrix[kept]
     return EncodedTable(
         columns=columns,
@@ -256,7 +256,7 @@ def _population(
     return encode_population(engine, columns, seen, context)
 
 
-def _by_person(
+def rows_by_person(
     matrix: NDArray[np.int32], rows: Combinations, who: NDArray[np.int64]
 ) -> tuple[NDArray[np.intp], Combinations]:
     """The combinations apart by person as far as they must be, and which of them stand for all."""

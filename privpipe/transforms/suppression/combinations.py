@@ -56,6 +56,13 @@ class Combinations:
     sensitive: Mapping[str, Ints] = field(default_factory=dict)
     persons: Persons | None = None
 
+    def take(self, some: NDArray[np.intp], *, sensitive: bool = True) -> Combinations:
+        """Some of them; without `sensitive`, without their values."""
+        kept = {column: codes[some] for column, codes in self.sensitive.items()} if sensitive else {}
+        who = self.persons
+        persons = None if who is None else Persons(who.numbers[some], who.counts[some])
+        return Combinations(self.counts[some], kept, persons)
+
     @cached_property
     def by_code(self) -> Mapping[str, NDArray[np.intp]]:
         """Places of the combinations in the order of each sensitive column's codes, then of persons."""

@@ -1,21 +1,33 @@
-"""Mondrian and local recoding under wildcards: what they release is judged from the definition, row by row."""
+"""Mondrian and local recoding under wildcards and in persons: what they release, judged by definition, row by row."""
 
 from __future__ import annotations
 
+import math
 import random
+from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from privpipe.blocks import Facts, Histogram
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
-from privpipe.errors import NoSolutionError, UnsupportedError
+from privpipe.errors import DataError, NoSolutionError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
-from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity, SampleUniqueness, TCloseness
+from privpipe.models import (
+    AverageRisk,
+    DistinctLDiversity,
+    EntropyLDiversity,
+    KAnonymity,
+    SampleUniqueness,
+    TCloseness,
+)
 from privpipe.models.identity.strict_average_risk import StrictAverageRisk
 from privpipe.roles import Roles
 from privpipe.tolerance import floor_share
@@ -135,6 +147,124 @@ def test_what_matches_meets_everything(embedded: Engine, seed: int, stage: Any, 
     assert len(rows) - len(released["row"]) <= floor_share(getattr(stage, "suppress_at_most", 0.0), len(rows))
     other, same = made(embedded, stage, rows, plain)
     assert (found.detail, released) == (other.detail, same)  # a null is a value of its own
+
+
+def visits(draw: random.Random, n: int) -> pa.Table:
+    """Records of about half as many persons, some of whom have several combinations."""
+    own = {who: [draw.choice(tree)[0] for tree in TREES.values()] for who in range(n)}
+    people = [draw.randrange(max(1, n // 2)) for _ in range(n)]
+    cells = [own[who] if draw.random() < 0.6 else [draw.choice(tree)[0] for tree in TREES.values()] for who in people]
+    ill = draw.choices(["flu", "gout", "ulcer"], [3, 2, 1], k=n)
+    who = [f"person {number}" for number in people]
+    rows = [f"r{at:03d}" for at in range(n)]
+    return pa.table({"a": [a for a, _ in cells], "b": [b for _, b in cells], "ill": ill, "who": who, "row": rows})
+
+
+def in_persons(guarantee: Any, rows: list[tuple[Any, Any, str, str]], base: Counter[str]) -> bool:
+    """Whether released rows (a, b, illness, person) meet a guarantee, from its definition."""
+    classes: dict[Any, list[tuple[str, str]]] = {}
+    keys = guarantee.quasi_identifiers or ("a", "b")
+    for a, b, ill, who in rows:
+        classes.setdefault(tuple({"a": a, "b": b}[key] for key in keys), []).append((ill, who))
+    sizes = [len({who for _, who in own}) for own in classes.values()]
+    values = [Counter(ill for ill, _ in set(own)) for own in classes.values()]
+    match guarantee:
+        case KAnonymity():
+            return min(sizes) >= guarantee.k
+        case DistinctLDiversity():
+            return min(map(len, values)) >= guarantee.l
+        case EntropyLDiversity():
+            shares = [[Fraction(count, own.total()) for count in own.values()] for own in values]
+            return all(math.exp(-sum(p * math.log(p) for p in own)) >= guarantee.l - 1e-9 for own in shares)
+        case TCloseness():
+            gaps = [
+                sum(abs(Fraction(own[value], own.total()) - Fraction(base[value], base.total())) for value in base) / 2
+                for own in values
+            ]
+            return max(gaps) <= guarantee.t + 1e-9
+        case AverageRisk():
+            return len(sizes) / sum(sizes) <= guarantee.at_most + 1e-9
+        case SampleUniqueness():
+            return sizes.count(1) / sum(sizes) <= guarantee.at_most + 1e-9
+    raise LookupError(guarantee.name())
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=SLOW)
+@given(seed=st.integers(0, 2**40), stage=st.sampled_from(STAGES))
+def test_persons_meet_everything(embedded: Engine, seed: int, stage: Any) -> None:
+    draw = random.Random(seed)
+    rows = visits(draw, draw.choice([1, 8, 20, 40]))
+    subset = {"quasi_identifiers": ("a",)} if draw.random() < 0.25 else {}
+    guarantees = [
+        KAnonymity(k=draw.randint(1, 4)),
+        *draw.sample(
+            [
+                DistinctLDiversity(column="ill", l=2, **subset),
+                EntropyLDiversity(column="ill", l=1.7, **subset),
+                TCloseness(column="ill", t=draw.choice([0.25, 0.4]), **subset),
+                AverageRisk(at_most=draw.choice([0.2, 0.35]), **subset),
+                SampleUniqueness(at_most=draw.choice([0.0, 0.1]), **subset),
+            ],
+            draw.randint(0, 2),
+        ),
+    ]
+    everybody = sorted(set(zip(rows["ill"].to_pylist(), rows["who"].to_pylist(), strict=True)))
+    base = Counter(ill for ill, _ in everybody)
+    histogram = Histogram(pa.array(sorted(base)), np.array([base[value] for value in sorted(base)]))
+    facts = Facts(records=len(rows), histograms={"ill": histogram})
+    context = context_of(rows, guarantees, person="who", base=facts)
+    try:
+        found, released = made(embedded, stage, rows, context)
+    except NoSolutionError:
+        return
+    kept = list(zip(*(released[name] for name in ("a", "b", "ill", "who")), strict=True))
+    for guarantee in guarantees:
+        assert in_persons(guarantee, kept, base), (guarantee, stage)
+    gone = len(rows) - len(kept)
+    assert gone <= floor_share(getattr(stage, "suppress_at_most", 0.0), len(rows))
+    assert gone == found.detail.get("left", 0)
+    assert found.detail["records"] == len(rows)
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=repr)
+def test_who_has_one_record_each_counts_as_records_do(embedded: Engine, stage: Any) -> None:
+    for seed in range(4):
+        rows = blanked_rows(random.Random(seed), 40)
+        rows = rows.append_column("who", pa.array([f"w{at * 7 % 40}" for at in range(40)]))
+        context = context_of(rows, [KAnonymity(k=3)])
+        plain, released = made(embedded, stage, rows, context)
+        found, same = made(embedded, stage, rows, replace(context, person="who"))
+        if stage.name() == "mondrian" or stage.method == "rounds":
+            assert (plain.detail, released) == (found.detail, same)
+        assert plain.detail["records"] == found.detail["records"] == 40
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=repr)
+def test_visits_of_one_person_are_no_crowd(embedded: Engine, stage: Any) -> None:
+    """Twenty records of somebody beside three of others: k = 3 in persons holds nowhere but in the whole."""
+    rows = pa.table(
+        {
+            "a": ["v0"] * 20 + ["v1", "v2", "v3"],
+            "b": ["w0"] * 20 + ["w0", "w1", "w2"],
+            "ill": ["flu"] * 23,
+            "who": ["x"] * 20 + ["y", "z", "u"],
+            "row": [f"r{at:02d}" for at in range(23)],
+        }
+    )
+    exact = replace(stage, suppress_at_most=0.0) if stage.name() == "local_recoding" else stage
+    context = context_of(rows, [KAnonymity(k=3)], person="who")
+    _, released = made(embedded, exact, rows, context)
+    assert set(zip(released["a"], released["b"], strict=True)) == {("*", "*")}
+    with pytest.raises(NoSolutionError):
+        made(embedded, exact, rows, context_of(rows, [KAnonymity(k=5)], person="who"))
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=repr)
+def test_a_record_without_a_person_is_an_error(embedded: Engine, stage: Any) -> None:
+    rows = visits(random.Random(2), 20)
+    rows = rows.set_column(3, "who", pa.array([None, *rows["who"].to_pylist()[1:]]))
+    with pytest.raises(DataError, match="person column 'who' has missing values"):
+        made(embedded, stage, rows, context_of(rows, [KAnonymity(k=2)], person="who"))
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=repr)

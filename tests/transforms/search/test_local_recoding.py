@@ -327,9 +327,8 @@ def test_what_is_refused(embedded: Engine, make_problem: Any) -> None:
         plan(embedded, table, LocalRecoding(), replace(context, guarantees=(KAnonymity(k=9),)))
     with pytest.raises(UsageError, match="needs a guarantee over classes"):
         plan(embedded, table, LocalRecoding(), replace(context, guarantees=()))
-    for changed in ({"person": "ill"}, {"guarantees": (KMap(k=2),)}):
-        with pytest.raises(GAPS["*", "cells counted otherwise"].raises):
-            plan(embedded, table, LocalRecoding(), replace(context, **changed))  # type: ignore[arg-type]
+    with pytest.raises(GAPS["*", "cells counted otherwise"].raises):
+        plan(embedded, table, LocalRecoding(), replace(context, guarantees=(KMap(k=2),)))
     clash = [["v0", "v2", "*"], ["v1", "v2", "*"], ["v2", "g1", "*"], ["v3", "g1", "*"]]
     spec = HierarchySpec.from_hierarchy(Hierarchy.from_rows(clash), column="a")
     with pytest.raises(HierarchyError, match="label_collision"):
