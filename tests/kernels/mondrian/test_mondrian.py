@@ -11,14 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.hierarchies import Hierarchy
-from privpipe.kernels.mondrian.sides import folded, leaf_cells, leaf_numbers, side_cells, side_sizes
+from privpipe.kernels.mondrian.sides import (
+    folded,
+    leaf_cells,
+    leaf_numbers,
+    side_cells,
+    side_cells_of_persons,
+    side_persons,
+    side_sizes,
+)
 from privpipe.kernels.mondrian.tree import NO_KEYS, Columns, Rows, cuts_of, cuts_of_counts, divided, grown
 
 SIZES = (6, 4, 3)
 TREES = [Hierarchy.from_rows([[f"v{code:02}", f"g{code // 2}", "*"] for code in range(size)]) for size in SIZES]
 
 
-def columns(by_loss: bool = False, groups: tuple[int, ...] = (6, 4, 3)) -> Columns:
+def columns(by_loss: bool = False, groups: tuple[int, ...] = (6, 4, 3), persons: int = 0) -> Columns:
     """Columns over `TREES`; codes that differ by a multiple of `groups` must be apart."""
     starts = np.concatenate([[0], np.cumsum(SIZES)])
     return Columns(
@@ -31,6 +39,7 @@ def columns(by_loss: bool = False, groups: tuple[int, ...] = (6, 4, 3)) -> Colum
         places=3 * starts[:-1],
         units=np.array([size / (size - 1) for size in SIZES]),
         by_loss=by_loss,
+        persons=persons,
     )
 
 
@@ -163,6 +172,90 @@ def test_sides_of_a_cut() -> None:
     assert (offsets.tolist(), values.tolist(), records.tolist()) == ([0, 1, 2, 3, 4], [7, 7, 2, 7], [1, 2, 3, 4])
     assert divided(Rows(codes, counts, NO_KEYS), (0, 4), (0, 3, 0)) == 3
     assert codes[3].tolist() == [5, 0, 2, 7]
+
+
+def persons_of(seed: int) -> tuple[Any, Any, int]:
+    """Rows of persons, some of whom have several; the last ones stand for several who have no other row."""
+    draw = np.random.default_rng(seed)
+    rows, told = 30, 12
+    codes = np.stack([draw.integers(0, size, rows) ** 2 // size for size in SIZES], axis=1)
+    who = np.concatenate([draw.integers(0, told, rows - 6), told + np.arange(6)])
+    many = np.concatenate([np.ones(rows - 6, np.int64), draw.integers(1, 4, 6)])
+    counts = many + draw.integers(0, 3, rows)
+    order = draw.permutation(rows)
+    coded = np.column_stack([codes, who, many])[order]
+    return coded.astype(draw.choice([np.uint16, np.int32])), counts[order], told + 6
+
+
+def different(rows: list[list[int]]) -> int:
+    return sum({row[-2]: row[-1] for row in rows}.values())
+
+
+def cuts_in_persons(rows: list[list[int]], least: int) -> list[tuple[int, int]]:
+    """Legal cuts by the definition: the widest column first, then the most even, 8 a column."""
+    spans = [max(row[at] for row in rows) - min(row[at] for row in rows) for at in range(3)]
+    found = []
+    for column in sorted(range(3), key=lambda at: -spans[at] / (SIZES[at] - 1)):
+        cuts = []
+        for cut in sorted({row[column] for row in rows})[:-1]:
+            left = different([row for row in rows if row[column] <= cut])
+            right = different([row for row in rows if row[column] > cut])
+            if min(left, right) >= least:
+                cuts.append((abs(left - right), cut))
+        found += [(column, cut) for _, cut in sorted(cuts)[:8]]
+    return found
+
+
+def parts_in_persons(rows: list[list[int]], least: int) -> list[list[list[int]]]:
+    for column, cut in cuts_in_persons(rows, least)[:1]:
+        left, right = ([row for row in rows if (row[column] <= cut) == side] for side in (True, False))
+        return [*parts_in_persons(left, least), *parts_in_persons(right, least)]
+    return [sorted(rows)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**30), st.integers(1, 6))
+def test_cuts_in_persons_are_those_of_the_definition(seed: int, least: int) -> None:
+    """Who has rows on both sides counts on both."""
+    codes, counts, persons = persons_of(seed)
+    rows = codes.tolist()
+    wanted = cuts_in_persons(rows, least)
+    whole, none = np.array([[0, len(codes)]]), NO_KEYS
+    (where, at, _), forced = cuts_of(Rows(codes, counts, none), whole, least, columns(persons=persons))
+    assert not forced.any()
+    assert [pair for pair in zip(where[0].tolist(), at[0].tolist(), strict=True) if pair[0] >= 0] == wanted
+    (where, at, _), _ = cuts_of(Rows(codes, counts, none), whole, least, columns(by_loss=True, persons=persons))
+    by_loss = [pair for pair in zip(where[0].tolist(), at[0].tolist(), strict=True) if pair[0] >= 0]
+    assert sorted(by_loss) == sorted(wanted)
+    nodes = grown(codes, counts, least, columns(persons=persons))
+    ends = zip(nodes.starts.tolist(), nodes.stops.tolist(), nodes.columns.tolist(), strict=True)
+    leaves = [sorted(codes[start:stop].tolist()) for start, stop, column in ends if column < 0]
+    assert leaves == parts_in_persons(rows, least)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**30))
+def test_sides_in_persons(seed: int) -> None:
+    codes, _, persons = persons_of(seed)
+    draw = random.Random(seed)
+    segments = np.array([[0, 10], [10, 30], [0, 30]])
+    cuts = np.array([[0, draw.randrange(6), 0], [1, draw.randrange(4), 0], [2, draw.randrange(3), draw.randrange(30)]])
+    keys = np.array(draw.sample(range(30), 30)) if draw.random() < 0.5 else NO_KEYS
+    values = SIZES[1]
+    sizes = side_persons(codes, keys, segments, cuts, persons)
+    offsets, seen, found = side_cells_of_persons(codes, keys, segments, cuts, 1, values, persons)
+    for s, ((start, stop), (column, cut, tie)) in enumerate(zip(segments.tolist(), cuts.tolist(), strict=True)):
+        first = [
+            codes[i, column] < cut or (codes[i, column] == cut and (not len(keys) or keys[i] <= tie))
+            for i in range(start, stop)
+        ]
+        for side, wanted in ((0, True), (1, False)):
+            own = [codes[start + at].tolist() for at in range(stop - start) if first[at] == wanted]
+            assert sizes[2 * s + side] == different(own)
+            cells = slice(offsets[2 * s + side], offsets[2 * s + side + 1])
+            by_value = {value: different([row for row in own if row[1] == value]) for value in {row[1] for row in own}}
+            assert dict(zip(seen[cells].tolist(), found[cells].tolist(), strict=True)) == by_value
+            assert seen[cells].tolist() == sorted(by_value)
 
 
 def test_a_relaxed_tree_halves_every_part() -> None:

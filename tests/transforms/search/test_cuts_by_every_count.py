@@ -235,7 +235,9 @@ def test_who_has_one_record_each_counts_as_records_do(embedded: Engine, stage: A
         plain, released = made(embedded, stage, rows, context)
         found, same = made(embedded, stage, rows, replace(context, person="who"))
         if stage.name() == "mondrian" or stage.method == "rounds":
-            assert (plain.detail, released) == (found.detail, same)
+            # Bounds of a search are others in persons, not what it finds.
+            first, second = (replace(each, detail={**each.detail, "nodes_checked": 0}) for each in (plain, found))
+            assert (first.detail, released) == (second.detail, same)
         assert plain.detail["records"] == found.detail["records"] == 40
 
 
