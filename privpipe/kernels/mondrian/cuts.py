@@ -41,7 +41,7 @@ class CutTables(NamedTuple):
     places: Ints
     units: Floats
     by_loss: bool
-    persons: int
+    persons: int | None
 
 
 class Rows(NamedTuple):
@@ -75,19 +75,27 @@ class Cuts(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Room for two codes of each column, and for two of each person: -1 where nothing is noted."""
+    """Room for two codes of each column, and for two of each person, shape (2, persons): -1 where nothing is noted.
+
+    None instead of room for persons: code for records is then compiled without the others, and takes a fifth less.
+    """
 
     lows: Ints
     highs: Ints
-    firsts: Ints
-    lasts: Ints
+    noted: Ints | None
+
+
+@njit(nogil=True, cache=True)
+def _room_of(persons):  # type: ignore[no-untyped-def]
+    if persons is None:
+        return None
+    return np.full((2, persons), np.int64(-1))
 
 
 @njit(nogil=True, cache=True)
 def room_for(tables):  # type: ignore[no-untyped-def]
     width = len(tables.spans)
-    firsts, lasts = np.full(tables.persons, np.int64(-1)), np.full(tables.persons, np.int64(-1))
-    return Room(np.empty(width, np.int64), np.empty(width, np.int64), firsts, lasts)
+    return Room(np.empty(width, np.int64), np.empty(width, np.int64), _room_of(tables.persons))
 
 
 @njit(nogil=True, cache=True)
@@ -169,9 +177,13 @@ def _histogram(rows, segment, column, starts):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _persons(rows, segment, column, values, room):  # type: ignore[no-untyped-def]
-    """Different persons up to each value of a column, and above it: who has records on both sides is in both."""
-    codes, firsts, lasts = rows.codes, room.firsts, room.lasts
+def _persons(rows, segment, column, values, noted):  # type: ignore[no-untyped-def]
+    """Persons by the first value of a column that they have, and by the last one.
+
+    Up to a value are those who begin there or before, above it those who do not end there or before: who has records on
+    both sides is in both.
+    """
+    codes, firsts, lasts = rows.codes, noted[0], noted[1]
     place = codes.shape[1] - 2
     for i in range(segment.start, segment.stop):
         who, code = np.int64(codes[i, place]), np.int64(codes[i, column])
@@ -188,32 +200,33 @@ def _persons(rows, segment, column, values, room):  # type: ignore[no-untyped-de
             begin[np.searchsorted(values, firsts[who])] += codes[i, place + 1]
             end[np.searchsorted(values, lasts[who])] += codes[i, place + 1]
             firsts[who] = -1
-    return np.cumsum(begin), end.sum() - np.cumsum(end)
+    return begin, end
 
 
 @njit(nogil=True, cache=True)
-def _divided(rows, segment, column, tables, room):  # type: ignore[no-untyped-def]
-    """Codes that occur, ascending, and the records of each; records, or persons, up to each of them and above it."""
-    values, totals = _histogram(rows, segment, column, tables.starts)
-    if tables.persons:
-        left, right = _persons(rows, segment, column, values, room)
-        return values, totals, left, right
-    left = np.cumsum(totals)
-    return values, totals, left, segment.total - left
+def _ends(rows, segment, column, values, totals, noted):  # type: ignore[no-untyped-def]
+    """Who begins and who ends at each value, and how many there are: persons, or records, which do both."""
+    if noted is None:
+        return totals, totals, segment.total
+    begin, end = _persons(rows, segment, column, values, noted)
+    return begin, end, end.sum()
 
 
 @njit(nogil=True, cache=True)
-def _forced(rows, segment, tables, room):  # type: ignore[no-untyped-def]
+def _forced(rows, segment, groups, starts, noted):  # type: ignore[no-untyped-def]
     """The cut between two groups of the first column whose range reaches over several, the most even one."""
-    lows, highs, groups, starts = segment.lows, segment.highs, tables.groups, tables.starts
+    lows, highs = segment.lows, segment.highs
     for c in range(len(lows)):
         if groups[starts[c] + lows[c]] == groups[starts[c] + highs[c]]:
             continue
-        values, _, left, right = _divided(rows, segment, c, tables, room)
-        best, cut = np.int64(-1), np.int64(0)
+        values, totals = _histogram(rows, segment, c, starts)
+        begin, end, right = _ends(rows, segment, c, values, totals, noted)
+        left, best, cut = np.int64(0), np.int64(-1), np.int64(0)
         for q in range(len(values) - 1):
+            left += begin[q]
+            right -= end[q]
             if groups[starts[c] + values[q]] != groups[starts[c] + values[q + 1]]:
-                uneven = abs(left[q] - right[q])
+                uneven = abs(left - right)
                 if best < 0 or uneven < best:
                     best, cut = uneven, values[q]
         return c, cut
@@ -232,22 +245,25 @@ def _widths(segment, spans):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _by_width(rows, segment, least, most, tables, cuts, room):  # type: ignore[no-untyped-def]
+def _by_width(rows, segment, least, most, spans, starts, cuts, noted):  # type: ignore[no-untyped-def]
     """Cuts of the widest column first, within a column the most even first; `most` 1: the first cut alone."""
     where, at = cuts.where, cuts.at
-    widths, uneven = _widths(segment, tables.spans), np.empty(most, np.int64)
+    widths, uneven = _widths(segment, spans), np.empty(most, np.int64)
     found = 0
     for c in np.argsort(-widths, kind="mergesort"):
         if widths[c] <= 0:
             break
-        values, _, left, right = _divided(rows, segment, c, tables, room)
-        first = found
+        values, totals = _histogram(rows, segment, c, starts)
+        begin, end, right = _ends(rows, segment, c, values, totals, noted)
+        first, left = found, np.int64(0)
         for q in range(len(values) - 1):
-            if left[q] < least:
+            left += begin[q]
+            right -= end[q]
+            if left < least:
                 continue
-            if right[q] < least:
+            if right < least:
                 break
-            here = abs(left[q] - right[q])
+            here = abs(left - right)
             place = found
             while place > first and uneven[place - 1 - first] > here:
                 place -= 1
@@ -357,21 +373,24 @@ def _keep(cuts, losses, full, found, loss, column, cut):  # type: ignore[no-unty
 
 
 @njit(nogil=True, cache=True)
-def _by_loss(rows, segment, least, most, tables, cuts, room):  # type: ignore[no-untyped-def]
+def _by_loss(rows, segment, least, most, tables, cuts, noted):  # type: ignore[no-untyped-def]
     """Cuts by what they leave of the loss, the least first; at most `most` a column, ties by column, then by code."""
     losses = np.empty(len(cuts.where))
     found = 0
     for c in range(len(segment.lows)):
         if segment.highs[c] == segment.lows[c] or tables.spans[c] <= 0:
             continue
-        values, totals, left, right = _divided(rows, segment, c, tables, room)
+        values, totals = _histogram(rows, segment, c, tables.starts)
+        begin, end, right = _ends(rows, segment, c, values, totals, noted)
         low, high, low_after, high_after = _bounds(rows, segment, c, values)
-        records, first = np.int64(0), found
+        left, records, first = np.int64(0), np.int64(0), found
         for q in range(len(values) - 1):
+            left += begin[q]
+            right -= end[q]
             records += totals[q]
-            if left[q] < least:
+            if left < least:
                 continue
-            if right[q] < least:
+            if right < least:
                 break
             one = _loss_of_side(low[q], high[q], records, tables)
             two = _loss_of_side(low_after[q + 1], high_after[q + 1], segment.total - records, tables)
@@ -386,7 +405,7 @@ def choose(rows, start, stop, least, most, tables, cuts, room):  # type: ignore[
     `least` persons are left on either side, where they are counted; by half of the records, at least so many records.
     """
     segment = _extent(rows, start, stop, room.lows, room.highs)
-    column, cut = _forced(rows, segment, tables, room)
+    column, cut = _forced(rows, segment, tables.groups, tables.starts, room.noted)
     if column >= 0:
         cuts.where[0], cuts.at[0], cuts.ties[0] = column, cut, ALL
         return 1, True
@@ -396,8 +415,8 @@ def choose(rows, start, stop, least, most, tables, cuts, room):  # type: ignore[
         return _by_half(rows, segment, least, tables.spans, cuts), False
     cuts.ties[:] = ALL
     if tables.by_loss:
-        return _by_loss(rows, segment, least, most, tables, cuts, room), False
-    return _by_width(rows, segment, least, most, tables, cuts, room), False
+        return _by_loss(rows, segment, least, most, tables, cuts, room.noted), False
+    return _by_width(rows, segment, least, most, tables.spans, tables.starts, cuts, room.noted), False
 
 
 @njit(nogil=True, cache=True)
@@ -411,10 +430,10 @@ def choose_of_counts(rows, least, most, tables, cuts):  # type: ignore[no-untype
         lows[c], highs[c] = seen[0], seen[-1]
     total = rows.counts[: starts[1]].sum()
     segment = Segment(0, 0, total, lows, highs)
-    column, cut = _forced(rows, segment, tables, room)
+    column, cut = _forced(rows, segment, tables.groups, starts, room.noted)
     if column >= 0:
         cuts.where[0], cuts.at[0] = column, cut
         return 1, True
     if total < 2 * least:
         return 0, False
-    return _by_width(rows, segment, least, most, tables, cuts, room), False
+    return _by_width(rows, segment, least, most, tables.spans, starts, cuts, room.noted), False

@@ -79,7 +79,7 @@ class Columns:
             places=read_only(self.places, np.int64),
             units=read_only(self.units, np.float64),
             by_loss=self.by_loss,
-            persons=self.persons,
+            persons=self.persons or None,
         )
 
 

@@ -25,6 +25,9 @@ Ints = NDArray[np.int64]
 class CutProblem:
     """What a tree is grown from; the arrays are moved about in place while it grows.
 
+    In persons a side of a cut holds whoever has a record there. The sides of a part that meets a rule on values may then
+    fail together, and those of one that fails it both meet it: only a hereditary rule says what follows for parts.
+
     Parameters
     ----------
     columns : tuple of CutColumn

@@ -21,13 +21,16 @@ class Mondrian(MondrianStage):
     neighbouring parts may share. A quasi-identifier that is judged and not among the columns stays as it is: the
     table is first divided by its values.
 
+    Where the guarantees count persons (households), a side of a cut holds whoever has a record there, so that somebody
+    may be on both. Tables of up to 50 million combinations of values and persons are served.
+
     Parameters
     ----------
     columns : tuple of str, optional
         Default: every quasi-identifier that has a hierarchy. Others may be named: of numbers, dates and timestamps
         intervals are released, of other values sets.
     k : int, optional
-        Least size of a part; it can only be stricter than the guarantees.
+        Least size of a part; it can only be stricter than the guarantees, and counts as they do.
     mode : {"strict", "relaxed"}
         strict: equal values stay together. relaxed: the records of the middle value may be divided, in the order of
         their keyed ids, which is the same on every engine; serves tables of up to 50 million records.
