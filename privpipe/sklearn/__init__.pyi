@@ -85,6 +85,7 @@ class Mondrian(StageEstimator):
         mode: Literal["strict", "relaxed"] = ...,
         score: Literal["width", "loss"] = ...,
         labels: Literal["cells", "values"] = ...,
+        lookahead: int = ...,
         roles: Roles | None = ...,
         hierarchies: Mapping[str, Any] | None = ...,
         guarantees: Sequence[Guarantee] | None = ...,
@@ -100,6 +101,7 @@ class Mondrian(StageEstimator):
     mode: Literal["strict", "relaxed"]
     score: Literal["width", "loss"]
     labels: Literal["cells", "values"]
+    lookahead: int
     roles: Roles | None
     hierarchies: Mapping[str, Any] | None
     guarantees: Sequence[Guarantee] | None

@@ -67,6 +67,7 @@ class Mondrian(_Mondrian):
         mode: Literal["strict", "relaxed"] = ...,
         score: Literal["width", "loss"] = ...,
         labels: Literal["cells", "values"] = ...,
+        lookahead: int = ...,
     ) -> None: ...
 
 class LocalRecoding(_LocalRecoding):

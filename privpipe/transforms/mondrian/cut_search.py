@@ -25,8 +25,8 @@ Ints = NDArray[np.int64]
 class CutProblem:
     """What a tree is grown from; the arrays are moved about in place while it grows.
 
-    In persons a side of a cut holds whoever has a record there. The sides of a part that meets a rule on values may then
-    fail together, and those of one that fails it both meet it: only a hereditary rule says what follows for parts.
+    In persons a side of a cut holds whoever has a record there. A rule that is convex in records is then convex no
+    more, unless it is hereditary too: of a part that fails it both sides may meet it, so that a further cut mends it.
 
     Parameters
     ----------
@@ -48,6 +48,8 @@ class CutProblem:
     by_loss : bool
     persons : int
         Where persons are counted, how many of them are told apart; 0: records are counted.
+    mended : tuple of ClassModel
+        Those of the models for which a side that fails may be cut once more, into sides that do not.
     """
 
     columns: tuple[CutColumn, ...]
@@ -60,6 +62,7 @@ class CutProblem:
     facts: Facts = field(repr=False)
     by_loss: bool = False
     persons: int = 0
+    mended: tuple[ClassModel, ...] = ()
 
     @property
     def records(self) -> int:
@@ -97,12 +100,13 @@ class CutProblem:
         rows = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(self.counts))))
         return tree, class_totals(rows, len(starts), self.counts), rows
 
-    def passing(self, sizes: Ints, cells: Mapping[str, Cells]) -> NDArray[np.bool_]:
-        """Which classes meet every rule."""
+    def passing(self, sizes: Ints, cells: Mapping[str, Cells], *, hopeful: bool = False) -> NDArray[np.bool_]:
+        """Which classes meet every rule; `hopeful`: every one but those that a further cut may mend."""
         block = ClassBlock(sizes, cells)
         passed = np.ones(len(sizes), dtype=np.bool_)
         for model in self.models:
-            passed &= model.passing(block, self.facts)
+            if not (hopeful and model in self.mended):
+                passed &= model.passing(block, self.facts)
         return passed
 
 
@@ -176,7 +180,10 @@ def _grown_under_rules(problem: CutProblem, least: int, tables: Any) -> Any:
     parts = []
     while len(segments):
         cuts, forced = cuts_of(table, segments, least, tables)
-        chosen = _chosen(problem, segments, np.stack(cuts, axis=2), forced, least)
+        tried = np.stack(cuts, axis=2)
+        chosen = _chosen(problem, segments, tried, forced, least)
+        if problem.mended and len(left := np.flatnonzero(chosen < 0)):
+            chosen[left] = _looked_ahead(problem, table, segments[left], tried[left], least, tables)
         rows = np.zeros((len(segments), 5), dtype=np.int64)
         rows[:, :2], rows[:, 2] = segments, -1
         made = chosen >= 0
@@ -205,6 +212,36 @@ def _chosen(problem: CutProblem, segments: Ints, cuts: Ints, forced: NDArray[np.
         if attempt == cuts.shape[1]:
             break
         undecided = undecided[cuts[undecided, attempt, 0] >= 0]
+    return chosen
+
+
+def _looked_ahead(problem: CutProblem, table: Any, segments: Ints, cuts: Ints, least: int, tables: Any) -> Ints:
+    """The first cut of each segment whose sides meet the rules or have a cut of their own whose sides do; -1: none.
+
+    Rows are moved within their segment. A side that fails is cut by that cut of its own when its turn comes.
+    """
+    from privpipe.kernels.mondrian.tree import cuts_of, divided
+
+    chosen = np.full(len(segments), -1, dtype=np.int64)
+    for attempt in range(cuts.shape[1]):
+        undecided = np.flatnonzero((chosen < 0) & (cuts[:, attempt, 0] >= 0))
+        if not len(undecided):
+            break
+        own = np.ascontiguousarray(segments[undecided]), np.ascontiguousarray(cuts[undecided, attempt])
+        sizes, cells = _sides(problem, *own)
+        large = sizes >= least
+        passed = problem.passing(sizes, cells) & large
+        hopeful = (problem.passing(sizes, cells, hopeful=True) & large).reshape(-1, 2).all(axis=1)
+        undecided, passed = undecided[hopeful], passed.reshape(-1, 2)[hopeful]
+        halves = []
+        for (start, stop), cut in zip(segments[undecided].tolist(), cuts[undecided, attempt].tolist(), strict=True):
+            middle = divided(table, (start, stop), tuple(cut))
+            halves += [(start, middle), (middle, stop)]
+        failing = np.array(halves, dtype=np.int64).reshape(-1, 2)[~passed.ravel()]
+        if len(failing):
+            further, forced = cuts_of(table, failing, least, tables)
+            passed[~passed] = _chosen(problem, failing, np.stack(further, axis=2), forced, least) >= 0
+        chosen[undecided[passed.all(axis=1)]] = attempt
     return chosen
 
 

@@ -41,6 +41,7 @@ def plan(engine: Any, table: Any, stage: MondrianStage, context: StageContext) -
     if not sets.keys and stage.k is None:
         raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for, or a k of its own")
     problem = _counted(engine, table, stage, sets, context)
+    problem = replace(problem, mended=_mended(stage, sets, problem.models))
     records = problem.records
     if not records:
         raise NoSolutionError(f"{context.place}: no record is left to generalize")
@@ -68,7 +69,7 @@ def _counted(engine: Any, table: Any, stage: MondrianStage, sets: JudgedSets, co
         )
     exceed = combinations_exceed(engine, table, counted, MOST_COMBINATIONS)
     if exceed:
-        _require_sizes(stage, sets, context)
+        _require_sizes(stage, sets, models, context)
     if not exceed and stage.mode == "strict":
         distinct = engine.distinct(table, counted)
         columns, _ = tree_columns(histograms_of(distinct, names), stage, context)
@@ -81,15 +82,27 @@ def _counted(engine: Any, table: Any, stage: MondrianStage, sets: JudgedSets, co
     return by_record(engine, table, columns, len(cut), models, sets.sensitive, context, person=sets.person)
 
 
-def _require_sizes(stage: MondrianStage, sets: JudgedSets, context: StageContext) -> None:
+def _require_sizes(
+    stage: MondrianStage, sets: JudgedSets, models: tuple[ClassModel, ...], context: StageContext
+) -> None:
     """What a table is cut by that must be counted pass by pass."""
-    if stage.score != "width" or sets.sensitive or sets.person is not None:
-        what = f"score: {stage.score}" if stage.score != "width" else "numbers of persons"
-        what = f"a rule on the values of {sets.sensitive[0]!r}" if stage.score == "width" and sets.sensitive else what
+    asked = {
+        f"score: {stage.score}": stage.score != "width",
+        f"a rule on the values of {', '.join(map(repr, sets.sensitive))}": bool(sets.sensitive),
+        "numbers of persons": sets.person is not None,
+        "lookahead: 1": bool(_mended(stage, sets, models)),
+    }
+    if refused := [what for what, is_asked in asked.items() if is_asked]:
+        what = refused[0]
         raise UnsupportedError(
             f"{context.place}: the table has more than {MOST_COMBINATIONS:,} distinct combinations; it is then cut by "
             f"repeated counts, which serve the sizes of parts alone, not {what}; generalize some columns before it"
         )
+
+
+def _mended(stage: MondrianStage, sets: JudgedSets, models: tuple[ClassModel, ...]) -> tuple[ClassModel, ...]:
+    """Rules that a side may fail whose own sides both meet them: neither hereditary nor convex, as they are counted."""
+    return tuple(model for model in models if stage.lookahead and not model.hereditary and not sets.convex(model))
 
 
 def _models_of(sets: JudgedSets, cut: set[str]) -> tuple[ClassModel, ...]:

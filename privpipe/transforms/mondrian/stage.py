@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Histogram, Primitives, RowBlock
@@ -58,6 +58,9 @@ class MondrianStage(Transformer):
         Score, Doc("width (the widest column, nearest its median) or loss (what lowers the loss most)")
     ] = "width"
     labels: Annotated[Labels, Doc("intervals by the cuts (cells) or by the values present (values)")] = "cells"
+    lookahead: Annotated[
+        int, Ge(0), Le(1), Doc("1: where no cut passes, also those whose failing sides have a cut that passes")
+    ] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,6 +69,11 @@ class MondrianStage(Transformer):
             object.__setattr__(self, "columns", checked_columns(owner, self.columns))
         if self.mode == "relaxed" and self.score == "loss":
             raise UsageError(f"{owner}: score loss weighs cuts between values, and mode relaxed cuts through them")
+
+    def parameters(self) -> dict[str, Any]:
+        """As of every entry; `lookahead` only where it is 1, so that plans made without it fit as they did."""
+        left_out = set() if self.lookahead else {"lookahead"}
+        return {name: value for name, value in super().parameters().items() if name not in left_out}
 
     def masked_columns(self) -> tuple[str, ...]:
         return ()
@@ -117,7 +125,7 @@ class MondrianStage(Transformer):
 
     @classmethod
     def examples(cls) -> list[Self]:
-        return [cls(), cls(k=3, score="loss"), cls(labels="values")]
+        return [cls(), cls(k=3, score="loss"), cls(labels="values"), cls(lookahead=1)]
 
 
 @dataclass(frozen=True)
