@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Self, TypeVar, Unpack
 
 from privpipe.blocks import Guarantee
@@ -204,7 +204,7 @@ class Policy:
     def release(
         self,
         frame: Any = None,
-        target: str | None = None,
+        target: str | PurePath | None = None,
         *,
         engine: Any = None,
         plan: Any = None,
@@ -217,7 +217,7 @@ class Policy:
         ----------
         frame : path or frame, optional
             In place of the policy's `source`.
-        target : str, optional
+        target : str or path, optional
             Publish here instead of the policy's `sink`.
         dry_run : bool
             Do all of it and publish nothing.

@@ -60,7 +60,7 @@ def release_frame(
     policy: Policy,
     frame: Any,
     *,
-    target: str | None = None,
+    target: str | PurePath | None = None,
     engine: Any = None,
     plan: Any = None,
     progress: Progress | None = None,
@@ -70,7 +70,8 @@ def release_frame(
     frame = at_hand(frame, "Policy.release")
     own = pinned_tables(policy if frame is None else about(policy, frame))
     with OpenedEngine(engine, policy if frame is None else frame, policy) as running:
-        return release_with(running, own, target=target, plan=plan, progress=progress, dry_run=dry_run)
+        place = None if target is None else str(target)
+        return release_with(running, own, target=place, plan=plan, progress=progress, dry_run=dry_run)
 
 
 def about(policy: Policy, frame: Any) -> Policy:

@@ -231,7 +231,7 @@ def release(
     policy: Policy | str | PurePath | Mapping[str, Any],
     *,
     engine: str | Engine | None = None,
-    target: str | None = None,
+    target: str | PurePath | None = None,
     plan: Plan | str | PurePath | None = None,
     progress: Progress | None = None,
     dry_run: bool = False,
@@ -245,7 +245,7 @@ def release(
     policy : Policy, path or mapping
     engine : str or Engine, optional
         Default: the policy's.
-    target : str, optional
+    target : str or path, optional
         Publish here instead of the policy's sink.
     plan : Plan or path, optional
         Of an earlier run of the same stages with the same parameters: they are applied as it says and not learnt anew,
@@ -277,8 +277,9 @@ def release(
         policy = policy.replaced(report=replace(policy.report, write=False))
     with OpenedEngine(engine, policy, policy) as running:
         frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
+        place = None if target is None else str(target)
         return release_with(
-            running, policy, target=target, plan=frozen, progress=progress, dry_run=dry_run, resume=resume
+            running, policy, target=place, plan=frozen, progress=progress, dry_run=dry_run, resume=resume
         )
 
 

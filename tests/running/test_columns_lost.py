@@ -97,7 +97,7 @@ def test_the_warning_changes_no_row(blanking: dict[str, Any], tmp_path: Path) ->
     names = []
     for at_most in (0.1, 0.9):
         blanking["utility"] = {"column_loss": {"at_most": at_most}}
-        result = pp.release(blanking, target=str(tmp_path / f"at-{at_most}"))
+        result = pp.release(blanking, target=tmp_path / f"at-{at_most}")
         names.append(sorted((each["name"], each["sha256"]) for each in result.manifest["output"]["files"]))
     assert names[0] == names[1]
 

@@ -76,7 +76,7 @@ def test_it_is_the_release_that_the_document_gives(tmp_path: Path, monkeypatch: 
     visits().to_parquet(tmp_path / "visits.parquet")
     written = pp.Policy.load(tmp_path / "visits.yaml")
     ours = held.release(visits(), str(tmp_path / "ours"))
-    theirs = written.release(tmp_path / "visits.parquet", str(tmp_path / "theirs"))
+    theirs = written.release(tmp_path / "visits.parquet", tmp_path / "theirs")  # a path serves as well as its text
     assert _rows(ours.path) == _rows(theirs.path)
     assert _rows(ours.path) == sorted(held.apply(visits()).itertuples(index=False, name=None))
 

@@ -647,6 +647,10 @@ def test_passes_over_a_large_table_make_the_local_tree(
     for stage in (Mondrian(**numbers, score="loss"), Mondrian(**numbers, mode="relaxed")):
         with pytest.raises(UnsupportedError):
             plan(engine, scanned(engine, rows), stage, context)
+    visits = rows.append_column("who", pa.array([f"w{at // 2}" for at in range(len(rows))]))
+    context = context_of(visits, hierarchies={"town": spec}, guarantees=(KAnonymity(k=3),), person="who")
+    with pytest.raises(UnsupportedError, match="not numbers of persons; generalize some columns"):
+        plan(engine, scanned(engine, visits), Mondrian(**numbers), context)
 
 
 def test_a_plan_tells_no_more_of_values_than_labels_do(embedded: Engine, people: pa.Table) -> None:
