@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -19,6 +20,7 @@ import io
 import json
 import os
 import random
+import re
 import resource
 import sys
 import time
@@ -36,12 +38,16 @@ ROOMS = (
     "privpipe/tolerance.py",
     "privpipe/models/*/*.py",
     "privpipe/kernels/classes/*.py",
+    "privpipe/kernels/grouping/*.py",
     "privpipe/kernels/linkage/*.py",
     "privpipe/measures/risk/*/*.py",
 )
 SECONDS = 600
 PASSED = 0
 NOTHING_CHOSEN = 5
+TESTED = ("tolerance", "models", "measures", "kernels", "judging", "transforms", "engines/base", "engines/embedded")
+CALLERS = 3
+"""How far from a kernel a test may lie that still answers for it."""
 COMMON = ("tests/conformance/test_models_alone.py", "tests/conformance/test_class_claims.py")
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -195,27 +201,53 @@ def tests_of(file: str) -> list[list[str]]:
     """Arguments of pytest: the tests that answer for a file, in groups, the nearest first."""
     path = Path(file)
     parts, title = path.parts, "".join(word.capitalize() for word in path.stem.split("_"))
-    named = [str(each) for each in (PROJECT / "tests").rglob(f"test_{path.stem}.py")]
-    if parts[1] == "tolerance.py":
-        groups = [named]
-    elif parts[1] == "models":
-        only = ["-k", f"{path.stem} or {title}"]
-        common = ["tests/models/test_properties.py", *COMMON]
-        known = (PROJECT / "tests/models" / parts[2] / f"test_{path.stem}.py").exists()
-        groups = [named, [*common, *only]] if known else [named, _tests_of_users(path)]
+    named = [name for name, text in _tests().items() if Path(name).stem == f"test_{path.stem}" or _tells(text, path)]
+    groups = [[file], sorted(named)]  # its own examples first
+    if parts[1] == "models" and (PROJECT / "tests/models" / parts[2] / f"test_{path.stem}.py").exists():
+        groups.append(["tests/models/test_properties.py", *COMMON, "-k", f"{path.stem} or {title}"])
     elif parts[1] == "measures":
-        groups = [named, [f"tests/measures/risk/{parts[3]}"]]
-    else:
-        groups = [named, [f"tests/kernels/{parts[2]}"], _tests_of_users(path)]
+        groups.append([f"tests/measures/risk/{parts[3]}"])
+    elif parts[1] != "tolerance.py":
+        groups += [_folder_of(path), sorted(_tests_of_users(path) - set(named))]
     return [group for group in groups if group]
 
 
-def _tests_of_users(path: Path) -> list[str]:
-    """Tests of the entries that call a kernel."""
-    module = ".".join(path.with_suffix("").parts)
-    every = [each for room in ("models", "measures") for each in (PROJECT / "privpipe" / room).rglob("*.py")]
-    users = {each.stem for each in every if module in each.read_text(encoding="utf-8")}
-    return sorted(str(each) for each in (PROJECT / "tests").rglob("test_*.py") if each.stem[5:] in users)
+def _tells(text: str, path: Path) -> bool:
+    """Whether a source names a module."""
+    return re.search(rf"\b{re.escape('.'.join(path.with_suffix('').parts))}\b(?!\.)", text) is not None
+
+
+def _folder_of(path: Path) -> list[str]:
+    """The tests that mirror the folder of a kernel or of a way of judging."""
+    folder = Path("tests", *path.parent.parts[1:])
+    while not (PROJECT / folder).exists():
+        folder = folder.parent
+    return [str(folder)]
+
+
+def _tests_of_users(path: Path) -> set[str]:
+    """Tests named after what calls a module, or after what calls that where it has none."""
+    known = {Path(name).stem[5:]: name for name in _tests()}
+    asked, seen, found = {path}, {path}, set()
+    for _ in range(CALLERS):
+        users = {
+            user for user, text in _sources().items() if user not in seen and any(_tells(text, each) for each in asked)
+        }
+        found |= {known[user.stem] for user in users if user.stem in known}
+        asked, seen = {user for user in users if user.stem not in known}, seen | users
+    return found
+
+
+@functools.cache
+def _tests() -> dict[str, str]:
+    every = [each for room in TESTED for each in (PROJECT / "tests" / room).rglob("test_*.py")]
+    return {str(each.relative_to(PROJECT)): each.read_text(encoding="utf-8") for each in every}
+
+
+@functools.cache
+def _sources() -> dict[Path, str]:
+    every = [each for room in TESTED for each in (PROJECT / "privpipe" / room).rglob("*.py")]
+    return {each.relative_to(PROJECT): each.read_text(encoding="utf-8") for each in every}
 
 
 def _passes(file: str) -> bool:
@@ -254,6 +286,7 @@ def survives(mutant: Mutant | None, file: str, seconds: int = SECONDS) -> tuple[
                 text = (PROJECT / file).read_text()
                 module = file.removesuffix(".py").replace("/", ".")
                 sys.meta_path.insert(0, _Planted(module, PROJECT / file, planted(text, mutant)))
+                importlib.import_module(module)  # doctests take what is there
             with ExitStack() as quiet:
                 if not os.environ.get("MUTANTS_SHOW"):
                     quiet.enter_context(redirect_stdout(io.StringIO()))
