@@ -45,7 +45,7 @@ ROOMS = (
 SECONDS = 600
 PASSED = 0
 NOTHING_CHOSEN = 5
-TESTED = ("tolerance", "models", "measures", "kernels", "judging", "transforms", "engines/base", "engines/embedded")
+TESTED = ("tolerance", "models", "measures", "kernels", "judging", "engines/base", "engines/embedded")
 CALLERS = 3
 """How far from a kernel a test may lie that still answers for it."""
 COMMON = ("tests/conformance/test_models_alone.py", "tests/conformance/test_class_claims.py")
@@ -201,7 +201,11 @@ def tests_of(file: str) -> list[list[str]]:
     """Arguments of pytest: the tests that answer for a file, in groups, the nearest first."""
     path = Path(file)
     parts, title = path.parts, "".join(word.capitalize() for word in path.stem.split("_"))
-    named = [name for name, text in _tests().items() if Path(name).stem == f"test_{path.stem}" or _tells(text, path)]
+    named = [
+        name
+        for name, text in _tests().items()
+        if Path(name).stem == f"test_{path.stem}" or (parts[1] == "kernels" and _tells(text, path))
+    ]
     groups = [[file], sorted(named)]  # its own examples first
     if parts[1] == "models" and (PROJECT / "tests/models" / parts[2] / f"test_{path.stem}.py").exists():
         groups.append(["tests/models/test_properties.py", *COMMON, "-k", f"{path.stem} or {title}"])
