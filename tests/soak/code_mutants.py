@@ -24,6 +24,7 @@ import re
 import resource
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -176,11 +177,15 @@ def _shown(node: ast.AST) -> str:
 
 def mutants_of(text: str, file: str) -> list[Mutant]:
     """Every mutant of a source, those that are likeliest to turn a refusal into a pass first."""
-    found = []
+    found, lines, times = [], text.splitlines(), Counter[str]()
     for place, node in enumerate(_nodes(ast.parse(text))):
         for kind, new in _changes(node):
-            shown = f"{_shown(node)} -> {_shown(new)}"
-            found.append(Mutant(file, place, getattr(node, "lineno", 0), kind, shown))
+            shown, line = f"{_shown(node)} -> {_shown(new)}", getattr(node, "lineno", 0)
+            if isinstance(node, ast.Constant):
+                shown += f" in {lines[line - 1].strip()}"
+            times[shown] += 1
+            nth = f" ({times[shown]})" if times[shown] > 1 else ""
+            found.append(Mutant(file, place, line, kind, shown + nth))
     return sorted(found, key=lambda mutant: HASTE.index(mutant.kind))
 
 
@@ -208,7 +213,15 @@ def tests_of(file: str) -> list[list[str]]:
     ]
     groups = [[file], sorted(named)]  # its own examples first
     if parts[1] == "models" and (PROJECT / "tests/models" / parts[2] / f"test_{path.stem}.py").exists():
-        groups.append(["tests/models/test_properties.py", *COMMON, "-k", f"{path.stem} or {title}"])
+        groups.append(
+            [
+                "tests/models/test_properties.py",
+                "tests/models/test_least_sizes.py",
+                *COMMON,
+                "-k",
+                f"{path.stem} or {title}",
+            ]
+        )
     elif parts[1] == "measures":
         groups.append([f"tests/measures/risk/{parts[3]}"])
     elif parts[1] != "tolerance.py":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
+from privpipe.blocks import ClassBlock, Facts, Tally
 from privpipe.errors import UsageError
 from privpipe.models import EnhancedBetaLikeness
 from privpipe.testing import block_of, judged
@@ -44,3 +46,9 @@ def test_a_value_that_everybody_has_gains_nothing() -> None:
 def test_the_range_of_beta() -> None:
     with pytest.raises(UsageError, match="beta must"):
         EnhancedBetaLikeness(column="illness", beta=-1)
+
+
+def test_without_a_class_no_cap_is_exceeded() -> None:
+    model = EnhancedBetaLikeness(column="illness", beta=1.0)
+    assert model.seen(Tally()) == "no class to judge"
+    assert model.measure(ClassBlock(np.zeros(0, np.int64)), Facts()).sums == {}
