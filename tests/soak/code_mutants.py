@@ -206,10 +206,12 @@ def tests_of(file: str) -> list[list[str]]:
     """Arguments of pytest: the tests that answer for a file, in groups, the nearest first."""
     path = Path(file)
     parts, title = path.parts, "".join(word.capitalize() for word in path.stem.split("_"))
+    mirror = str(Path("tests", parts[1]))
     named = [
         name
         for name, text in _tests().items()
-        if Path(name).stem == f"test_{path.stem}" or (parts[1] == "kernels" and _tells(text, path))
+        if (Path(name).stem == f"test_{path.stem}" and name.startswith(mirror))
+        or (parts[1] == "kernels" and _tells(text, path))
     ]
     groups = [[file], sorted(named)]  # its own examples first
     if parts[1] == "models" and (PROJECT / "tests/models" / parts[2] / f"test_{path.stem}.py").exists():
