@@ -111,3 +111,19 @@ def test_a_column_of_numbers_is_raw(embedded: Engine) -> None:
         rules = JudgingRules(hierarchies=declared)
         found = assess(embedded, table, guarantees=[ProsecutorProfitability()], roles=ROLES, rules=rules).verdicts[0]
         assert found.observed == pytest.approx(1200 - 150)
+
+
+def test_labels_of_several_levels_count_each_by_its_own(embedded: Engine) -> None:
+    found = verdict(embedded, ["7"] * 2 + ["young"] * 2, ["4711"] * 4, ProsecutorProfitability())
+    assert found.observed == pytest.approx(1200 * (1 - loss(2 / 6, 1 / 4)) - 300 / 2)
+
+
+@pytest.mark.parametrize(("ages", "share"), [(["young"] * 2, 2 / 6), (["young"] * 2 + ["*"] * 2, 1)])
+def test_a_masked_cell_stands_for_any_value_whatever_the_root_is_called(
+    embedded: Engine, ages: list[str], share: float
+) -> None:
+    tree = HierarchySpec.from_mapping({"tree": {"anybody": TREES["age"]["*"]}}, column="age")
+    table = embedded.scan(Source(data=pa.table({"age": ages, "zip": ["47**"] * len(ages)})))
+    rules = JudgingRules(hierarchies=HIERARCHIES | {"age": tree})
+    found = assess(embedded, table, guarantees=[ProsecutorProfitability()], roles=ROLES, rules=rules).verdicts[0]
+    assert found.observed == pytest.approx(1200 * (1 - loss(share, 2 / 4)) - 300 / 2)
