@@ -55,6 +55,19 @@ def test_nobody_counted() -> None:
         judged(MODEL, BLOCK, Facts())
 
 
+def test_only_a_table_of_fewer_records_than_a_class_needs_cannot_meet_it() -> None:
+    facts = Facts(records=100)
+    assert "it has 5 records" in MODEL.unattainable(5, facts)
+    assert MODEL.unattainable(6, facts) == MODEL.unattainable(5, Facts()) == ""
+    assert EstimatedKMap(population_size=1000, significance=0.01).unattainable(0, facts) == ""
+
+
+def test_what_asks_for_nothing_needs_no_count() -> None:
+    verdict = judged(EstimatedKMap(population_size=10, significance=0.01), BLOCK, Facts())
+    assert (verdict.observed, verdict.failing_classes) == (5, 0)
+    assert MODEL.passing(ClassBlock(np.zeros(0, np.int64)), Facts()).tolist() == []
+
+
 @pytest.mark.parametrize(
     ("parameters", "text"),
     [
