@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.kernels.classes import coded_cells as kernel
-from privpipe.kernels.classes.coded_cells import Coded, coded_cells
+from privpipe.kernels.classes.coded_cells import Coded, coded_cells, joined
 
 
 @pytest.mark.parametrize("room", [0, 1 << 21], ids=["sorted", "counted"])
@@ -34,3 +34,8 @@ def test_classes_are_those_of_a_dictionary(room: int, rows: list[tuple[int, int,
         for start, end in zip(found.offsets[:-1], found.offsets[1:], strict=True)
     ]
     assert cells == [dict(counts) for counts in wanted]
+
+
+def test_columns_together_have_as_many_codes_as_combinations() -> None:
+    columns = [Coded(np.array([1, 0]), 2), Coded(np.array([2, 1]), 3), Coded(np.array([0, 3]), 4)]
+    assert (joined(columns).codes.tolist(), joined(columns).distinct) == ([20, 7], 24)

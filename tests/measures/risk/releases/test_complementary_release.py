@@ -184,6 +184,14 @@ def test_persons_with_several_records_and_combinations() -> None:
     assert sorted(combined_sizes(codes, weights, presence_known=True).tolist()) == [4, 6, 6]
 
 
+def test_a_release_of_one_class_tells_nobody_apart() -> None:
+    units, classes, records = hashed([0, 1, 2, 0]), hashed([5] * 4), np.array([1, 2, 3, 4])
+    codes, weights, numbers = signatures([units], [classes], [records], persons=False)
+    assert codes.tolist() == [[0]] * 3
+    assert weights[numbers].tolist() == [[5], [2], [3], [5]]
+    assert combined_sizes(codes, weights, presence_known=True).tolist() == [10] * 3
+
+
 def test_how_labels_lie_to_one_another() -> None:
     def related(one: str | None, other: str | None, spec: Any = None) -> tuple[bool, ...]:
         return tuple(bool(flags[0, 0]) for flags in relation_of([one], [other], spec))
