@@ -138,6 +138,14 @@ def test_items_agree_with_the_oracle(engine: Engine) -> None:
             )
 
 
+@pytest.mark.parametrize(("separator", "lengths"), [(None, [2, 2, 1]), (";", [1, 1, 2]), (",", [2, 2, 1])])
+def test_brackets_make_a_list_only_where_no_separator_is_given(separator: str | None, lengths: list[int]) -> None:
+    texts = pa.array(['["a","b"]', "a,b", "a;b"])
+    assert baskets_of(texts, separator).lengths.tolist() == lengths
+    comma = pa.array(['["a,b"]'])
+    assert baskets_of(comma, separator).lengths.tolist() == [2 if separator == "," else 1]
+
+
 @settings(max_examples=30)
 @given(
     baskets=st.lists(st.lists(st.sampled_from("abcde"), max_size=5), min_size=1, max_size=12),
