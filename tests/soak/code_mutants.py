@@ -114,6 +114,8 @@ def _nodes(tree: ast.AST, inside: bool = False) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.Raise | ast.Import | ast.ImportFrom | ast.arguments | ast.JoinedStr):
             continue
+        if isinstance(child, ast.keyword) and child.arg == "strict":
+            continue  # of zip, which says what holds: lengths are equal
         if isinstance(child, ast.AnnAssign):
             if inside and child.value is not None:
                 yield child.value
