@@ -1,9 +1,9 @@
 """``python tests/soak/code_mutants.py [FILE ...]``: small faults planted in models, measures and kernels, one by one.
 
 Each file of `ROOMS` (or those named) is parsed; at each place where a comparison, a boundary, a sign, a bound of a
-reduction or an outcome could be wrong, it is made wrong in memory, and the tests of its room must fail. What survives
-is printed with its line. MUTANTS_MOST bounds the mutants of a file (those that may turn a refusal into a pass come
-first), MUTANTS_OUT names a file for the result, MUTANTS_SEED draws others where there are more than that.
+reduction or an outcome could be wrong, it is made wrong in memory, and its examples and the tests that answer for it
+must fail. What survives is printed with its line. MUTANTS_MOST bounds the mutants of a file: so many are drawn by
+MUTANTS_SEED, and those that may turn a refusal into a pass come first. MUTANTS_OUT names a file for the result.
 `equivalent_mutants.json` keeps those that change nothing anybody can see, each with its reason.
 """
 
