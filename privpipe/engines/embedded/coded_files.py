@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["FileRows"]
 
 TEXTS, OTHERS = "texts", "others"
+WORD_BYTES = 8
 ROWS_A_VALUE = 16
 """Rows that are inserted at a time for each value of an enumeration: its texts are handed over each time."""
 
@@ -47,8 +48,20 @@ class FileRows:
     columns: Mapping[str, CodedColumn]
     hashing: RowHashing
 
-    def store(self, session: Session, types: Mapping[str, str]) -> Kept:
-        """Store them; `types` are the names of the enumerations of columns.
+    def room_for_words(self, session: Session) -> NDArray[np.int64] | None:
+        """A word a row, where there is room for them: a table that was stored is slow to read again."""
+        return np.empty(self.records, np.int64) if WORD_BYTES * self.records <= session.room() else None
+
+    def store(self, session: Session, types: Mapping[str, str], words: NDArray[np.int64] | None = None) -> Kept:
+        """Store them.
+
+        Parameters
+        ----------
+        session : Session
+        types : mapping of column to str
+            The names of their enumerations.
+        words : ndarray of int64, shape (records,), optional
+            Gets the low word of each id.
 
         Raises
         ------
@@ -61,7 +74,7 @@ class FileRows:
         columns = ", ".join([*named, *(f"{OTHERS}.{name}" for name in ID_COLUMNS)])
 
         def insert(pieces: Sequence[Piece]) -> None:
-            digits, others = self._rows(pieces)
+            digits, others = self._rows(pieces, words)
             texts, rest = session.name("texts"), session.name("others")
             session.run(
                 f"INSERT INTO {kept.name} SELECT {columns} FROM {texts} AS {TEXTS} POSITIONAL JOIN {rest} AS {OTHERS}",
@@ -82,13 +95,17 @@ class FileRows:
         none = pa.schema([*self.files.schema, *ids]).empty_table()
         return session.keep(f"SELECT {', '.join([*columns, *ID_COLUMNS])} FROM {view}", {view: none})
 
-    def _rows(self, pieces: Sequence[Piece]) -> tuple[dict[str, NDArray[np.int32]], pa.Table]:
+    def _rows(
+        self, pieces: Sequence[Piece], words: NDArray[np.int64] | None
+    ) -> tuple[dict[str, NDArray[np.int32]], pa.Table]:
         """The digits of texts, and the other columns with ids."""
-        read = [self._of_piece(piece) for piece in pieces]
+        read = [self._of_piece(piece, words) for piece in pieces]
         digits = {name: np.concatenate([digits[name] for digits, _ in read]) for name in self.columns}
         return digits, pa.Table.from_batches([others for _, others in read]).combine_chunks()
 
-    def _of_piece(self, piece: Piece) -> tuple[dict[str, NDArray[np.int32]], pa.RecordBatch]:
+    def _of_piece(
+        self, piece: Piece, words: NDArray[np.int64] | None
+    ) -> tuple[dict[str, NDArray[np.int32]], pa.RecordBatch]:
         unread = [name for name, column in self.columns.items() if column.codes is None]
         others = [name for name in self.files.schema.names if name not in self.columns]
         read = piece.read_again([*others, *unread], unread)
@@ -99,6 +116,8 @@ class FileRows:
         cells = {name: normalised(read.column(name), name) for name in others}
         hashed = [pa.array(digits[name]) if name in digits else cells[name] for name in self.hashing.names]
         ids = self.hashing.ids(hashed, None, counting=self.hashing.column is None)
+        if words is not None:
+            words[piece.start : piece.start + piece.rows] = ids[1]
         return digits, pa.record_batch([*cells.values(), *map(pa.array, ids)], names=[*cells, *ID_COLUMNS])
 
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
+from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Seed
@@ -20,7 +21,7 @@ from privpipe.engines.embedded.digits import Digits
 from privpipe.engines.embedded.file_codes import CLOSE, CodedColumn
 from privpipe.engines.embedded.row_hashing import RowHashing, sql_type
 from privpipe.engines.embedded.session import Kept, Session
-from privpipe.engines.embedded.sorted_words import sorted_words
+from privpipe.engines.embedded.sorted_words import sorted_slices, sorted_words
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, plain_texts, quoted
 from privpipe.errors import EngineError
 
@@ -59,13 +60,16 @@ def with_coded_ids(session: Session, table: EmbeddedTable, column: str | None, s
             f"{quoted(name)}::{types[name]} AS {quoted(name)}" if name in types else quoted(name)
             for name in table.schema.names
         )
+        words = None
         if coded is not None and table.files is not None:
-            kept = FileRows(table.files, table.records(session), coded, hashing).store(session, types)
+            rows = FileRows(table.files, table.records(session), coded, hashing)
+            words = rows.room_for_words(session) if column is None else None
+            kept = rows.store(session, types, words)
             table.files.forget()
         else:
             kept = _stored(session, table, f"SELECT {columns} FROM {table.source}", hashing)
     if column is None:
-        _number_equal(session, kept, table.schema, hashing)
+        _number_equal(session, kept, table.schema, hashing, words)
     return _table(kept, table, hashing, session)
 
 
@@ -161,11 +165,23 @@ def _with_ids(names: list[str], made: str, source: str, ordinal: str) -> str:
     return f"SELECT {columns}, {MADE}.hi AS {HIGH}, {MADE}.lo AS {LOW} FROM ({called})"
 
 
-def _number_equal(session: Session, kept: Kept, schema: pa.Schema, hashing: RowHashing) -> None:
-    """Give equal records the ids of their ordinals; which of them is which does not matter, they are equal."""
+def _number_equal(
+    session: Session, kept: Kept, schema: pa.Schema, hashing: RowHashing, words: NDArray[np.int64] | None
+) -> None:
+    """Give equal records the ids of their ordinals; which of them is which does not matter, they are equal.
+
+    Parameters
+    ----------
+    words : ndarray of int64, shape (records,), optional
+        The low words of all ids, in any order, where they lie in memory; they are sorted in place.
+    """
     # One word first: it is quick to sort, and equal by chance once in 2^64 pairs.
-    single = EmbeddedTable(f"SELECT {LOW} FROM {kept.name}", pa.schema([(LOW, pa.int64())]))
-    equal = [words[1:][words[1:] == words[:-1]] for words in sorted_words(session, single, LOW, LOW)]
+    if words is None:
+        single = EmbeddedTable(f"SELECT {LOW} FROM {kept.name}", pa.schema([(LOW, pa.int64())]))
+        slices = sorted_words(session, single, LOW, LOW)
+    else:
+        slices = sorted_slices(words, session.threads)
+    equal = [each[1:][each[1:] == each[:-1]] for each in slices]
     if not any(map(len, equal)):
         return
     view = session.name("equal")

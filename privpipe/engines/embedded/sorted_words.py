@@ -15,7 +15,7 @@ from privpipe.engines.embedded.table import EmbeddedTable
 if TYPE_CHECKING:
     from privpipe.engines.embedded.session import Session
 
-__all__ = ["sorted_codes", "sorted_words"]
+__all__ = ["sorted_codes", "sorted_slices", "sorted_words"]
 
 Ints = NDArray[np.int64]
 WORD_BYTES = 8
@@ -91,6 +91,14 @@ def sorted_codes(
         return in_order(_chosen(packed, radix, parts, part), pieces, session.threads)
 
     return _sorted(of_part, parts, np.empty(records, np.int64), radix, session.threads)
+
+
+def sorted_slices(words: NDArray[Any], threads: int) -> Iterator[NDArray[Any]]:
+    """Words that lie in memory, sorted in place, in slices of whole keys."""
+    from privpipe.kernels.grouping.radix_sort import sort_numbers
+
+    sort_numbers(words, threads)
+    yield from (words[each] for each in _slices(words, 1))
 
 
 def _parts(session: Session, table: EmbeddedTable, columns: int) -> int:

@@ -133,11 +133,25 @@ def test_ids_rows_and_fingerprint_are_those_of_the_texts(
     assert {"zip", "ill", "none"} <= tables[0][2]
 
 
-def test_equal_records_are_numbered(engine: EmbeddedEngine, tmp_path: Path) -> None:
-    few = pa.table({"zip": ["a", "b", "a", "a", None, None] * 50, "n": [1, 2, 1, 1, 3, None] * 50})
-    made = engine.with_record_ids(scanned(engine, written(tmp_path / "few", few)), None, SEED)
-    count = f"SELECT count(DISTINCT (__privpipe_id_hi, __privpipe_id_lo)) FROM {made.source}"
-    assert engine.session.value(count, made.frames) == len(few)
+@pytest.mark.parametrize("room", [None, 0])
+@pytest.mark.parametrize("apart", [1, 2990])
+def test_equal_records_are_numbered(engine: EmbeddedEngine, tmp_path: Path, room: int | None, apart: int) -> None:
+    """Beside one another, and in files far apart, with and without room for a word of each id."""
+    numbers = [*range(2990), 0] if apart > 1 else [1, 1, *range(2, 2990), 5]
+    rows = pa.table({"zip": ["a"] * len(numbers), "n": numbers})
+    before = engine.session.room()
+    held = engine.session.hold(before) if room == 0 else None
+    made = engine.with_record_ids(scanned(engine, written(tmp_path / "rows", rows)), None, SEED)
+    del held
+    count = f"SELECT count(DISTINCT (__privpipe_id_hi, __privpipe_id_lo)), count(*) FROM {made.source}"
+    assert engine.session.row(count, made.frames) == (len(rows), len(rows))
+    # Ids of records that have no equal do not change by those that have.
+    alone = engine.with_record_ids(engine.scan(Source(data=rows.slice(100, 50))), None, SEED)
+    ids = "SELECT __privpipe_id_hi, __privpipe_id_lo FROM"
+    few = set(map(tuple, engine.session.table(f"{ids} {alone.source}", alone.frames).to_pandas().to_numpy().tolist()))
+    every = engine.session.table(f"{ids} {made.source}", made.frames).to_pandas().to_numpy().tolist()
+    assert len(few) == 50
+    assert few <= set(map(tuple, every))
 
 
 def test_histograms_are_those_of_the_texts(engine: EmbeddedEngine, folder: Path) -> None:
