@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import os
 import re
 import threading
 import weakref
@@ -72,6 +73,12 @@ class Session:
         threads = options.get("threads")
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
             raise UsageError(f"embedded engine: threads must be an integer of at least 1, got {threads!r}")
+        if not isinstance(options.get("memory_limit"), str | None):
+            kind = type(options["memory_limit"]).__name__
+            raise UsageError(f"embedded engine: memory_limit must be a text such as '4GB', got a value of type {kind}")
+        if not isinstance(options.get("temp_directory"), str | os.PathLike | None):
+            kind = type(options["temp_directory"]).__name__
+            raise UsageError(f"embedded engine: temp_directory must be a folder's path, got a value of type {kind}")
         self.folder = new_folder("embedded", options.get("temp_directory"))
         self._remove = weakref.finalize(self, remove_folder, self.folder)
         # Extensions are never fetched: a query must not reach for the network.

@@ -33,6 +33,9 @@ ROWS = pa.table({"a": ["x", "y", "x", None], "n": [1, 2, 3, None]})
         ({"threads": 0}, "at least 1"),
         ({"threads": True}, "at least 1"),
         ({"memory_limit": "plenty"}, "such as '4GB'"),
+        ({"memory_limit": ["4GB"]}, "such as '4GB', got a value of type list"),
+        ({"memory_limit": 4}, "such as '4GB', got a value of type int"),
+        ({"temp_directory": {"path": "x"}}, "must be a folder's path, got a value of type dict"),
     ],
     ids=repr,
 )
