@@ -88,7 +88,7 @@ class Kernel:
         except RuntimeError:  # numba finds no place for what it compiles
             self.compiled = numba.njit(**{**self._options, "cache": False})(self.function)
             return
-        if self._options.get("cache"):
+        if self._options.get("cache") and self.compiled is not self.function:  # NUMBA_DISABLE_JIT gives it back
             cache = self.compiled._cache
             own = cache._cache_file
             cache._cache_file = kept_code(str(cache.cache_path), cache._impl.filename_base, own._source_stamp)

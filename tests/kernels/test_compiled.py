@@ -255,6 +255,16 @@ def test_what_lies_in_the_cache_already_stays(tmp_path: Path) -> None:
     assert found == {"f.nbi": "old", "f.1.nbc": "new"}
 
 
+def test_kernels_run_as_python_where_numba_is_told_so() -> None:
+    code = (
+        "import numpy as np\n"
+        "from privpipe.compiled import load; load()\n"
+        "from privpipe.kernels.classes.counts import top_share_by_class\n"
+        "print(top_share_by_class(np.array([0, 2, 3]), np.array([1, 3, 5])).tolist())"
+    )
+    assert run(code, NUMBA_DISABLE_JIT="1") == run(code) == ["[0.75, 1.0]"]
+
+
 def kept(folder: Path, stamp: object = "now") -> Any:
     return kept_code(str(folder), "module.kernel-7.py3", stamp)
 
