@@ -126,6 +126,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ladder", nargs="*", choices=LADDERS, default=list(LADDERS))
+    parser.add_argument("--least", type=int, default=0, help="the smallest point that is measured")
     parser.add_argument("--to", type=int, default=10**9, help="the largest point that is measured")
     parser.add_argument("--memory-limit", default="4GB")
     parser.add_argument("--draw", action="store_true", help=f"write {FIGURE.name} of all kept points")
@@ -134,7 +135,7 @@ def main() -> None:
     given = parser.parse_args()
     kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for ladder in given.ladder:
-        for at in (each for each in LADDERS[ladder] if each <= given.to):
+        for at in (each for each in LADDERS[ladder] if given.least <= each <= given.to):
             found = point(ladder, at, given.folder, given.memory_limit)
             kept.setdefault(ladder, {})[str(at)] = found
             print(
