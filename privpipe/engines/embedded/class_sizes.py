@@ -18,6 +18,9 @@ from privpipe.engines.embedded.table import EmbeddedTable, nothing_but_mark, quo
 __all__ = ["known_sizes", "sizes_of"]
 
 PARTS = (1, 4, 16, 64)
+"""Into how many rounds the classes are divided."""
+CLASS_BYTES = 64
+"""Of a class, while the database counts it: where it has no room it writes to disk, and takes more than its limit."""
 SIZE, MARKED, NUMBER = "__privpipe_size", "__privpipe_marked", "__privpipe_number"
 
 
@@ -31,7 +34,8 @@ def known_sizes(table: EmbeddedTable, query: ClassQuery) -> KnownSizes | None:
 def sizes_of(session: Session, table: EmbeddedTable, query: ClassQuery) -> KnownSizes | None:
     """The sizes of the classes of a query that asks for nothing else; None where memory is too small for its keys.
 
-    In more rounds, each over part of the classes, when memory runs out.
+    In several rounds, each over part of the classes, where as many classes as records would take half of the memory,
+    and in more when memory runs out.
     """
     found = known_sizes(table, query)
     if found is not None or not query.keys or query.columns or query.person is not None or query.weight is not None:
@@ -40,7 +44,8 @@ def sizes_of(session: Session, table: EmbeddedTable, query: ClassQuery) -> Known
     if made is not None:
         table.sizes[frozenset(query.keys)] = made
         return made
-    for parts in PARTS:
+    whole = CLASS_BYTES * table.records(session)
+    for parts in [each for each in PARTS if whole <= each * session.memory // 2] or PARTS[-1:]:
         try:
             made = reduce(KnownSizes.merged, (_counted(session, table, query, parts, at) for at in range(parts)))
         except OutOfMemory:

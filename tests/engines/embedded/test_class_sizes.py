@@ -14,6 +14,7 @@ from privpipe.engines import Engine, Source
 from privpipe.engines.base import known_sizes
 from privpipe.engines.base.known_sizes import KnownSizes
 from privpipe.engines.embedded import class_sizes
+from privpipe.engines.embedded.session import OutOfMemory
 
 Told = list[tuple[int, bool | None]]
 
@@ -59,6 +60,41 @@ def test_sizes_are_those_of_the_definition(embedded: Engine, seed: int, keys: tu
     for mark in (None, "*"):
         table = embedded.scan(Source(data=rows))
         assert told(embedded, table, ClassQuery(keys=keys, mark=mark)) == expected(rows, keys, mark)
+
+
+@pytest.mark.parametrize(("size", "wanted"), [(1, [1]), (2, [4]), (5, [16]), (17, [64]), (100, [64])])
+def test_classes_that_memory_may_not_hold_are_counted_in_rounds(
+    embedded: Any, monkeypatch: pytest.MonkeyPatch, size: int, wanted: list[int]
+) -> None:
+    """As many classes as records would take `size` halves of the memory."""
+    rows, rounds, counted = drawn(3), [], class_sizes._counted
+
+    def noted(*given: Any) -> KnownSizes:
+        rounds.append(given[3])
+        return counted(*given)
+
+    monkeypatch.setattr(class_sizes, "CLASS_BYTES", size * (embedded.session.memory // 2) / len(rows))
+    monkeypatch.setattr(class_sizes, "_counted", noted)
+    keys = ("town", "age")
+    table = embedded.scan(Source(data=rows))
+    assert told(embedded, table, ClassQuery(keys=keys, mark="*")) == expected(rows, keys, "*")
+    assert sorted(set(rounds)) == wanted
+    assert len(rounds) == wanted[0]
+
+
+def test_a_count_for_which_memory_runs_out_goes_on_in_more_rounds(
+    embedded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, counted = drawn(4), class_sizes._counted
+
+    def scarce(*given: Any) -> KnownSizes:
+        if given[3] < 16:
+            raise OutOfMemory("too little")
+        return counted(*given)
+
+    monkeypatch.setattr(class_sizes, "_counted", scarce)
+    table = embedded.scan(Source(data=rows))
+    assert told(embedded, table, ClassQuery(keys=("age", "ill"))) == expected(rows, ("age", "ill"), None)
 
 
 @pytest.mark.parametrize("columns", [(), ("ill",)], ids=["sizes", "cells"])
