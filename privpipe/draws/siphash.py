@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from privpipe.compiled import SMALL, njit
 
 __all__ = [
-    "AT_ONCE",
     "absorb",
     "absorb_each",
     "below_bound",
@@ -22,12 +21,12 @@ __all__ = [
     "close_128",
     "close_each",
     "counter_words",
+    "hash_pairs",
     "high_product",
     "key_words",
     "record_words",
     "start",
     "start_128",
-    "start_each",
     "word_of_2",
     "word_of_3",
 ]
@@ -136,7 +135,7 @@ def word_of_3(k0: U, k1: U, a: U, b: U, c: U) -> U:
 
 
 @njit(nogil=True, cache=True)
-def start_each(state: NDArray[np.uint64], own: State) -> None:
+def _start_each(state: NDArray[np.uint64], own: State) -> None:
     """Give many messages, a column each, the same state."""
     for part in range(4):
         state[part] = own[part]
@@ -184,6 +183,33 @@ def close_each(state: NDArray[np.uint64], lengths: NDArray[np.uint64], long: boo
 
 
 @njit(nogil=True, cache=True)
+def hash_pairs(
+    own: State, pairs: NDArray[np.int64], thirds: NDArray[np.uint64], long: bool, out: NDArray[np.uint64]
+) -> None:
+    """The hashes of messages of three words, into `out` as in `close_each`, from the state before the first word.
+
+    Parameters
+    ----------
+    pairs : ndarray of int64, shape (n, 2)
+    thirds : ndarray of uint64, shape (n,) or (1,)
+        The last word of each, or of all.
+    """
+    state, words = np.empty((4, AT_ONCE), U), np.empty(AT_ONCE, U)
+    for begin in range(0, len(pairs), AT_ONCE):
+        count = min(AT_ONCE, len(pairs) - begin)
+        _start_each(state, own)
+        for at in range(2):
+            for i in range(count):
+                words[i] = U(pairs[begin + i, at])
+            absorb_each(state, words[:count])
+        for i in range(count):
+            words[i] = thirds[begin + i if len(thirds) > 1 else 0]
+        absorb_each(state, words[:count])
+        words[:] = U(3)
+        close_each(state, words[:count], long, out[begin : begin + count])
+
+
+@njit(nogil=True, cache=True)
 def high_product(a: U, b: U) -> U:
     """The upper 64 bits of the 128-bit product."""
     low = U(0xFFFFFFFF)
@@ -201,18 +227,7 @@ def _record_words(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.u
 @njit(small=SMALL, plain=_record_words, nogil=True, cache=True)
 def record_words(k0: U, k1: U, ids: NDArray[np.int64], word: U) -> NDArray[np.uint64]:
     out = np.empty((len(ids), 1), np.uint64)
-    state, words = np.empty((4, AT_ONCE), U), np.empty(AT_ONCE, U)
-    for begin in range(0, len(ids), AT_ONCE):
-        count = min(AT_ONCE, len(ids) - begin)
-        start_each(state, start(k0, k1))
-        for at in range(2):
-            for i in range(count):
-                words[i] = U(ids[begin + i, at])
-            absorb_each(state, words[:count])
-        words[:] = word
-        absorb_each(state, words[:count])
-        words[:] = U(3)
-        close_each(state, words[:count], False, out[begin : begin + count])
+    hash_pairs(start(k0, k1), ids, np.full(1, word), False, out)
     return out[:, 0]
 
 

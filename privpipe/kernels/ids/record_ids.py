@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import SMALL, njit
 from privpipe.draws import Seed
-from privpipe.draws.siphash import AT_ONCE, absorb, absorb_each, close_128, close_each, key_words, start_128, start_each
+from privpipe.draws.siphash import absorb, close_128, close_each, hash_pairs, key_words, start_128
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.columns.cell_words import CodedCells, FixedCells, TextCells, encode_column
 from privpipe.kernels.ids.cell_states import ROWS_AT_A_TIME, absorb_column
@@ -214,19 +214,7 @@ def _hash_of_three_plain(k0: U, k1: U, hashes: NDArray[np.int64], ordinal: NDArr
 @njit(small=SMALL, plain=_hash_of_three_plain, nogil=True, cache=True)
 def _hash_of_three(k0: U, k1: U, hashes: NDArray[np.int64], ordinal: NDArray[np.int64]) -> NDArray[np.int64]:
     out = np.empty((len(hashes), 2), np.int64)
-    state, words = np.empty((4, AT_ONCE), U), np.empty(AT_ONCE, U)
-    for begin in range(0, len(hashes), AT_ONCE):
-        count = min(AT_ONCE, len(hashes) - begin)
-        start_each(state, start_128(k0, k1))
-        for at in range(2):
-            for i in range(count):
-                words[i] = U(hashes[begin + i, at])
-            absorb_each(state, words[:count])
-        for i in range(count):
-            words[i] = U(ordinal[begin + i])
-        absorb_each(state, words[:count])
-        words[:] = U(3)
-        close_each(state, words[:count], True, out[begin : begin + count].view(U))
+    hash_pairs(start_128(k0, k1), hashes, ordinal.view(U), True, out.view(U))
     return out
 
 
