@@ -70,8 +70,7 @@ def release_frame(
     frame = at_hand(frame, "Policy.release")
     own = pinned_tables(policy if frame is None else about(policy, frame))
     with OpenedEngine(engine, policy if frame is None else frame, policy) as running:
-        place = None if target is None else str(target)
-        return release_with(running, own, target=place, plan=plan, progress=progress, dry_run=dry_run)
+        return release_with(running, own, target=target, plan=plan, progress=progress, dry_run=dry_run)
 
 
 def about(policy: Policy, frame: Any) -> Policy:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Engine, Source, Written
@@ -69,7 +69,7 @@ def release_with(
     engine: Engine,
     policy: Policy,
     *,
-    target: str | None = None,
+    target: str | PurePath | None = None,
     plan: Plan | str | Path | None = None,
     progress: Callable[[str], None] | None = None,
     dry_run: bool = False,
@@ -89,7 +89,7 @@ def release_with(
     NoSolutionError, DataError, UsageError, EngineError
         Nothing was published, and what was published before is untouched.
     """
-    policy = under_officer(policy)
+    policy, target = under_officer(policy), None if target is None else str(target)
     require_publishable_seed(policy)
     seed = seed_of(policy)
     frozen = frozen_plan(policy, plan)

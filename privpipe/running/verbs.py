@@ -277,9 +277,8 @@ def release(
         policy = policy.replaced(report=replace(policy.report, write=False))
     with OpenedEngine(engine, policy, policy) as running:
         frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
-        place = None if target is None else str(target)
         return release_with(
-            running, policy, target=place, plan=frozen, progress=progress, dry_run=dry_run, resume=resume
+            running, policy, target=target, plan=frozen, progress=progress, dry_run=dry_run, resume=resume
         )
 
 
