@@ -10,6 +10,7 @@ from privpipe.kernels.mondrian.cuts import ALL
 from privpipe.transforms.local_recoding.rounds import Tuples
 from privpipe.transforms.mondrian.cut_columns import CutColumn
 from privpipe.transforms.mondrian.cut_search import CutProblem, cut_tables, grow
+from privpipe.transforms.mondrian.cut_source import with_persons
 from privpipe.transforms.mondrian.cut_tree import CutTree
 
 __all__ = ["block_tree", "cut_parts", "parts_of", "pools_of"]
@@ -97,15 +98,13 @@ def _grown(tuples: Tuples) -> CutTree:
     models = tuple(model for model in sets.class_models[sets.keys[0]] if model.is_gate())
     columns = _columns(tuples)
     coded = [_codes(tuples), *(codes[:, None].astype(np.int32) for codes in tuples.rows.sensitive.values())]
-    persons, who = 0, tuples.rows.persons
+    codes, persons, who = np.hstack(coded), 0, tuples.rows.persons
     if who is not None:
-        known, numbers = np.unique(who.numbers, return_inverse=True)
-        coded.append(np.column_stack([numbers.reshape(-1), who.counts]).astype(np.int32))
-        persons = max(1, len(known))
+        codes, persons = with_persons(codes, who.numbers, who.counts)
     problem = CutProblem(
         columns=columns,
         cut=len(tuples.columns),
-        codes=np.concatenate(coded, axis=1),
+        codes=codes,
         counts=tuples.rows.counts.copy(),
         keys=np.empty(0, np.int64),
         sensitive={

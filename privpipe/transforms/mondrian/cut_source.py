@@ -21,7 +21,7 @@ from privpipe.transforms.suppression.counted_table import person_numbers
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["by_combination", "by_record", "histograms_of"]
+__all__ = ["by_combination", "by_record", "histograms_of", "with_persons"]
 
 Ints = NDArray[np.int64]
 
@@ -51,7 +51,7 @@ def by_combination(
         fresh = np.ones(len(codes), dtype=np.int64)
         fresh[1:] = (codes[1:] != codes[:-1]).any(axis=1)
         kept, counts, who = apart_by_person(np.cumsum(fresh), person_numbers(distinct[person], person), counts)
-        codes, persons = _with_persons(codes[kept], who.numbers, who.counts)
+        codes, persons = with_persons(codes[kept], who.numbers, who.counts)
     return CutProblem(
         columns=columns,
         cut=cut,
@@ -66,7 +66,7 @@ def by_combination(
     )
 
 
-def _with_persons(codes: NDArray[Any], who: Ints, many: Ints) -> tuple[NDArray[Any], int]:
+def with_persons(codes: NDArray[Any], who: Ints, many: Ints) -> tuple[NDArray[Any], int]:
     """Codes with two more columns, the number of each row's person and how many it stands for; how many are told apart.
 
     No fewer than 1, which tells persons from records.
@@ -133,7 +133,7 @@ def by_record(
     codes, places = _beside(list(coded.T), sensitive, values)
     if person is not None and blocks:
         who = person_numbers(rows[person], person)
-        codes, persons = _with_persons(codes, who, np.ones_like(who))
+        codes, persons = with_persons(codes, who, np.ones_like(who))
     return CutProblem(
         columns=columns,
         cut=cut,
