@@ -139,6 +139,7 @@ def test_what_matches_meets_everything(embedded: Engine, seed: int, stage: Any, 
     try:
         found, released = made(embedded, stage, rows, context)
     except NoSolutionError:
+        assert not all(meets(guarantee, [len(rows)] * len(rows)) for guarantee in guarantees)  # not even uncut
         with pytest.raises(NoSolutionError):
             made(embedded, stage, rows, plain)
         return
@@ -216,6 +217,10 @@ def test_persons_meet_everything(embedded: Engine, seed: int, stage: Any) -> Non
     try:
         found, released = made(embedded, stage, rows, context)
     except NoSolutionError:
+        uncut = [
+            ("*", "*", ill, who) for ill, who in zip(rows["ill"].to_pylist(), rows["who"].to_pylist(), strict=True)
+        ]
+        assert not all(in_persons(guarantee, uncut, base) for guarantee in guarantees)
         return
     kept = list(zip(*(released[name] for name in ("a", "b", "ill", "who")), strict=True))
     for guarantee in guarantees:
