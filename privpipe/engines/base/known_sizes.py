@@ -69,9 +69,12 @@ class KnownSizes:
         sizes = np.array([size for (_, size), _ in listed], dtype=np.int64)
         marked = np.array([flag for (flag, _), _ in listed], dtype=np.bool_)
         for start in range(0, int(ends[-1]) if len(ends) else 0, BLOCK_CLASSES):
-            places = np.arange(start, min(start + BLOCK_CLASSES, int(ends[-1])))
-            at = np.searchsorted(ends, places, side="right")
-            yield ClassBlock(sizes[at], marked=marked[at] if may_be_marked(query) else None)
+            first, last = np.searchsorted(ends, [start, min(start + BLOCK_CLASSES, int(ends[-1])) - 1], side="right")
+            here = slice(int(first), int(last) + 1)
+            # How many classes of each size lie before the end of the block, less those before it begins.
+            own = np.diff(np.minimum(ends[here], start + BLOCK_CLASSES), prepend=start)
+            flags = np.repeat(marked[here], own) if may_be_marked(query) else None
+            yield ClassBlock(np.repeat(sizes[here], own), marked=flags)
 
 
 def _numbers(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

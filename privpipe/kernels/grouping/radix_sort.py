@@ -7,7 +7,7 @@ Computing Systems 6(1), 1993. Buckets that fit into the cache are sorted from th
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,10 @@ CACHED, AIMED = 1 << 16, 1 << 14
 DEALT_BITS, DIGIT_BITS = 8, 11
 """By which numbers are dealt where they lie, and sorted in the cache: so many places are written to by turns."""
 LEAST_DEALT = 256
-TASKS = 4
-"""For each thread: buckets are not equally large."""
+TASKS = 2
+"""For each thread at the least: parts are not equally large."""
+SAMPLED = 1024
+"""Numbers of which the middle one parts the others."""
 SIGN, LAST = np.int64(-(2**63)), np.int64(2**63 - 1)
 NAN = np.float64(np.nan).view(np.int64)
 
@@ -69,12 +71,36 @@ def _sort(words: Words, threads: int) -> None:
     if threads <= 1:
         _sort_whole(words)
         return
-    bounds = _dealt(words)
-    # Whole buckets, as many as make an even share.
-    shares = np.arange(1, threads * TASKS) * len(words) // (threads * TASKS)
-    cuts = np.unique(np.concatenate([bounds[np.searchsorted(bounds, shares)], [0, len(words)]]))
+    parts = [words]
     with ThreadPoolExecutor(threads, thread_name_prefix="privpipe-sort") as pool:
-        list(pool.map(_sort_whole, (words[start:stop] for start, stop in pairwise(cuts.tolist()))))
+        while len(parts) < TASKS * threads:
+            parts = list(chain.from_iterable(pool.map(_halves, parts)))
+        list(pool.map(_sort_whole, filter(len, parts)))
+
+
+def _halves(words: Words) -> tuple[Words, Words]:
+    """Words below the middle one of some, and the others."""
+    if len(words) < 2:
+        return words, words[:0]
+    middle = np.sort(words[:: max(1, len(words) // SAMPLED)])
+    count = _parted(words, middle[len(middle) // 2])
+    return words[:count], words[count:]
+
+
+@njit(nogil=True, cache=True)
+def _parted(words: Words, pivot: np.int64) -> int:
+    """Move words below the pivot to the front; how many they are.
+
+    Nothing hangs on a comparison but a sum, which is five times as fast as a branch that is guessed wrong half the time
+    (Lomuto's scheme).
+    """
+    count = 0
+    for i in range(len(words)):
+        word = words[i]
+        words[i] = words[count]
+        words[count] = word
+        count += word < pivot
+    return count
 
 
 @njit(nogil=True, cache=True)
