@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from privpipe.hierarchies import HierarchySpec
     from privpipe.judging.paired_sample import PairedSample
 
-__all__ = ["LARGEST_HISTOGRAM", "LossAsked", "loss_table"]
+__all__ = ["LARGEST_HISTOGRAM", "LossAsked", "labels_of", "loss_table"]
 
 LARGEST_HISTOGRAM = 200_000
 """Distinct values of a column that come to the driver, at the most."""
@@ -116,9 +116,9 @@ def _of_pairs(sample: PairedSample, asked: LossAsked, seen: Mapping[str, Seen]) 
 def _of_labels(engine: Engine, released: Any, original: Any, asked: LossAsked) -> list[ColumnLoss]:
     """Without pairs of records: the labels of each table by itself, those of the source where they may be told."""
     names = list(released.schema.names)
-    after = _labels(engine, released, names, asked.mark)
+    after = labels_of(engine, released, names, asked.mark)
     both = [] if asked.withheld else [name for name in names if name in original.schema.names]
-    before = _labels(engine, original, both, asked.mark)
+    before = labels_of(engine, original, both, asked.mark)
     return [_row(name, asked, labels_before=before.get(name), labels_after=after[name]) for name in names]
 
 
@@ -126,8 +126,8 @@ def _counted_whole(
     engine: Engine, released: Any, original: Any, rows: Sequence[ColumnLoss], mark: str
 ) -> list[ColumnLoss]:
     """The rows of a sample with the labels of the whole tables."""
-    after = _labels(engine, released, [row.column for row in rows], mark)
-    before = _labels(engine, original, [row.column for row in rows if row.labels_before is not None], mark)
+    after = labels_of(engine, released, [row.column for row in rows], mark)
+    before = labels_of(engine, original, [row.column for row in rows if row.labels_before is not None], mark)
     return [replace(row, labels_before=before.get(row.column), labels_after=after[row.column]) for row in rows]
 
 
@@ -146,8 +146,11 @@ def _texts(histogram: Histogram, mark: str) -> Seen:
     return [text for text, _ in kept], [count for _, count in kept]
 
 
-def _labels(engine: Engine, table: Any, columns: Sequence[str], mark: str) -> dict[str, int]:
-    """Distinct labels of columns: of few values by histograms in one pass, of more by classes where they lie."""
+def labels_of(engine: Engine, table: Any, columns: Sequence[str], mark: str) -> dict[str, int]:
+    """Distinct labels of columns, missing values and the mark not among them.
+
+    Of few values by histograms in one pass, of more by classes where they lie.
+    """
     if not columns:
         return {}
     estimated = engine.estimated_distinct(table, columns)

@@ -16,7 +16,7 @@ from privpipe.judging.distributions import distributions
 from privpipe.reporting.officer.languages import REPORT_VERSION
 from privpipe.reporting.run_documents import RunDocuments
 from privpipe.running.population import population_beside
-from privpipe.running.rules import judging_rules
+from privpipe.running.rules import judging_rules, withholds_counts
 from privpipe.running.run_documents import public_rules
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from privpipe.running.run_context import RunContext
     from privpipe.running.staging import Staged
 
-__all__ = ["earlier_run", "least_shown", "report_figures"]
+__all__ = ["count_original_classes", "earlier_run", "least_shown", "report_figures"]
 
 FEWEST = 5
 PERTURBING = ("perturbative", "synthetic")
@@ -60,7 +60,7 @@ def report_figures(
     """
     policy = context.policy
     least = least_shown(policy)
-    withheld = any(entry.forbids_counts for entry in (*policy.entries, *policy.transform))
+    withheld = withholds_counts(policy)
     shown = {} if sample is None else distributions(sample, policy.suppression_mark, least, compared=not withheld)
     return {
         "report_version": REPORT_VERSION,
@@ -78,6 +78,16 @@ def report_figures(
         "sampled": None if sample is None or sample.whole else len(sample.pairs[0]),
         "earlier": None if earlier is None else plain(earlier),
     }
+
+
+def count_original_classes(context: RunContext, staged: Staged) -> None:
+    """What `report_figures` counts of the original, so that an engine that remembers counts has them.
+
+    Persons, and records beside a population, are no sizes of classes that it would remember.
+    """
+    policy = context.policy
+    if not withholds_counts(policy) and policy.population is None and judging_rules(policy).person is None:
+        _Classes(context, staged, FEWEST, withheld=False).before()
 
 
 def earlier_run(home: Path, current: str | None) -> dict[str, Any] | None:
@@ -115,11 +125,10 @@ class _Classes:
 
     def figures(self) -> dict[str, Any]:
         """Bins of class sizes, and what each intruder may find before and after."""
-        keys = judged_keys(self.context.policy.binding, self.staged.roles)
-        keys = tuple(name for name in keys if name in self.staged.table.schema.names)
+        keys = self._keys()
         if not keys:
             return {"classes": None, "risks": None}
-        before = None if self.withheld else self._before(keys)
+        before = self.before()
         after = self._after(keys)
         sides = [side for side in (before, after) if side is not None]
         return {
@@ -134,9 +143,15 @@ class _Classes:
             "risks": {"at_risk": AT_RISK, "before": self._risks(before), "after": self._risks(after)},
         }
 
-    def _before(self, keys: tuple[str, ...]) -> SizeFigures | None:
+    def _keys(self) -> tuple[str, ...]:
+        keys = judged_keys(self.context.policy.binding, self.staged.roles)
+        return tuple(name for name in keys if name in self.staged.table.schema.names)
+
+    def before(self) -> SizeFigures | None:
+        """The classes of the original; None where it is not counted."""
         engine, policy, original = self.context.engine, self.context.policy, self.staged.original
-        if not set(keys) <= set(original.schema.names):
+        keys = self._keys()
+        if self.withheld or not keys or not set(keys) <= set(original.schema.names):
             return None
         raw = policy.population is not None and not policy.population.generalized and self.staged.population is not None
         population = population_beside(engine, policy, original) if raw else None

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from privpipe.blocks import Histogram
     from privpipe.policy import Policy
 
-__all__ = ["judging_rules"]
+__all__ = ["judging_rules", "withholds_counts"]
+
+
+def withholds_counts(policy: Policy) -> bool:
+    """Whether a model or a stage of the policy forbids counts of the source."""
+    return any(entry.forbids_counts for entry in (*policy.entries, *policy.transform))
 
 
 def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> JudgingRules:

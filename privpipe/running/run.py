@@ -18,6 +18,7 @@ from privpipe.judging import Assessment
 from privpipe.progress import watched
 from privpipe.running.attaching import attach
 from privpipe.running.bytes_columns import require_file_of_bytes
+from privpipe.running.counting_ahead import counted_ahead
 from privpipe.running.frozen import frozen_plan, require_fitting
 from privpipe.running.judging_rows import (
     judge_written,
@@ -239,13 +240,15 @@ class _Release:
         """
         read = read_back(self.context, staged, rows)
         judged = judge_written(self.context, staged, rows, written, table=read).within(**self._header(staged))
-        seen, sample = replace(staged, read=read), sample_of(self.context, staged)
-        judged = judged.noting(source=notes_of_source(self.context.engine, staged, sample))
-        judged = replace(judged, lost=lost_columns(self.context, seen, sample))
+        report = RunReport(self.context, self.records, self.place.current())
+        with counted_ahead(self.context, staged, reported=report.wanted):
+            seen, sample = replace(staged, read=read), sample_of(self.context, staged)
+            judged = judged.noting(source=notes_of_source(self.context.engine, staged, sample))
+            judged = replace(judged, lost=lost_columns(self.context, seen, sample))
+            report = report.gathered(seen, sample)
         kept = self.sink.kept()
         if kept is not None:
             judged = replace(judged, whole=judge_whole(self.context, staged, appended(kept, rows)))
-        report = RunReport(self.context, self.records, self.place.current()).gathered(seen, sample)
         if not judged.passed:
             record = ""
             self.place.refuse(self.run_id)

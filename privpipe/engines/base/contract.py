@@ -194,6 +194,10 @@ class Engine(ABC):
         """Estimates of the distinct values of columns, off by some 13 % at the worst; nothing where there are none."""
         return {}
 
+    def has_room_beside(self, table: Any) -> bool:
+        """Whether classes of a table may be counted on another thread meanwhile; their sizes are known afterwards."""
+        return False
+
     @abstractmethod
     def keep_classes(self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]) -> Table:
         """The records whose class passes; keys meet null-safely."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
+from threading import Lock
 
 import pyarrow.types as pt
 
@@ -37,9 +38,14 @@ def sizes_of(session: Session, table: EmbeddedTable, query: ClassQuery) -> Known
     In several rounds, each over part of the classes, where as many classes as records would take half of the memory,
     and in more when memory runs out.
     """
-    found = known_sizes(table, query)
-    if found is not None or not query.keys or query.columns or query.person is not None or query.weight is not None:
-        return found
+    if not query.keys or query.columns or query.person is not None or query.weight is not None:
+        return known_sizes(table, query)
+    with table.counting.setdefault(frozenset(query.keys), Lock()):
+        found = known_sizes(table, query)
+        return _counted_now(session, table, query) if found is None else found
+
+
+def _counted_now(session: Session, table: EmbeddedTable, query: ClassQuery) -> KnownSizes | None:
     made = _sorted(session, table, query)
     if made is not None:
         table.sizes[frozenset(query.keys)] = made

@@ -56,6 +56,8 @@ from privpipe.engines.embedded.weighted_classes import weighted_classes
 __all__ = ["EmbeddedEngine"]
 
 R = TypeVar("R")
+BESIDE_BYTES = 24
+"""Of a row: the words that two counts sort at once, and as much again as one of them."""
 HELD_VALUES = 1 << 17
 """Distinct values of a column whose histogram stays with the table."""
 
@@ -121,7 +123,8 @@ class EmbeddedEngine(Engine):
         if small is not None:
             records, nulls = small.rows.num_rows, [small.nulls(name) for name in request.nulls]
         else:
-            records, nulls = self._records_and_nulls(table, request.nulls)
+            self._count_nulls(table, request.nulls)
+            records, nulls = table.records(self.session), [table.nulls[name] for name in request.nulls]
         learn = ExactMoments(request.moments, request.products)
         sums = self.reduce_rows(table, request.moments, learn, Facts()) if request.moments else None
         moments, covariance = learn.finish(sums) if request.moments else ({}, None)
@@ -136,12 +139,13 @@ class EmbeddedEngine(Engine):
     def known_histogram(self, table: EmbeddedTable, column: str) -> Histogram | None:
         return table.histograms.get(column)
 
-    def _records_and_nulls(self, table: EmbeddedTable, columns: Sequence[str]) -> tuple[int, list[int]]:
-        if not columns:
-            return table.records(self.session), []
-        missing = "".join(f", count(*) - count({quoted(name)})" for name in columns)
-        records, *nulls = self.session.row(f"SELECT count(*){missing} FROM {table.source}", table.frames)
-        return int(records), nulls
+    def _count_nulls(self, table: EmbeddedTable, columns: Sequence[str]) -> None:
+        unknown = [name for name in columns if name not in table.nulls]
+        if unknown:
+            missing = ", ".join(f"count(*) - count({quoted(name)})" for name in unknown)
+            records, *nulls = self.session.row(f"SELECT count(*), {missing} FROM {table.source}", table.frames)
+            table.tell_records(int(records))
+            table.nulls.update(zip(unknown, map(int, nulls), strict=True))
 
     def _histogram(self, table: EmbeddedTable, name: str) -> Histogram:
         found = table.histograms.get(name)
@@ -235,10 +239,16 @@ class EmbeddedEngine(Engine):
         table.require(columns)
         known = {**table.estimates, **{name: len(found) for name, found in table.histograms.items()}}
         unknown = [name for name in columns if name not in known]
-        asked = ", ".join(f"approx_count_distinct({quoted(name)})" for name in unknown)
-        found = self.session.row(f"SELECT {asked} FROM {table.source}", table.frames) if unknown else ()
-        table.estimates.update({name: int(number) for name, number in zip(unknown, found, strict=True)})
+        if unknown:  # whoever asks for the values of a column asks how many are missing next
+            both = ("approx_count_distinct({0}), count(*) - count({0})".format(quoted(name)) for name in unknown)
+            found = self.session.row(f"SELECT {', '.join(both)} FROM {table.source}", table.frames)
+            table.estimates.update(zip(unknown, map(int, found[::2]), strict=True))
+            table.nulls.update(zip(unknown, map(int, found[1::2]), strict=True))
         return {name: known.get(name, table.estimates.get(name, 0)) for name in columns}
+
+    def has_room_beside(self, table: EmbeddedTable) -> bool:
+        records = table.records(self.session)
+        return self.session.threads > 1 and self.session.coded_rows <= records <= self.session.room() // BESIDE_BYTES
 
     def keep_classes(
         self, table: EmbeddedTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -58,8 +59,12 @@ class EmbeddedTable:
         What was counted of it already: the rows of a table do not change.
     estimates : dict of column to int
         Distinct values as they were estimated already.
+    nulls : dict of column to int
+        Missing values as they were counted already.
     sizes : dict of set of columns to KnownSizes
         Sizes of the classes over them.
+    counting : dict of set of columns to Lock
+        Held by who counts their classes: who asks for the same waits, and finds them known.
     coded : str, optional
         The same SELECT with texts of few values as enumerations, in order of their texts: what groups, sorts or stores
         rows handles integers then.
@@ -81,7 +86,9 @@ class EmbeddedTable:
     _records: list[int] = field(default_factory=list, repr=False)
     histograms: dict[str, Histogram] = field(default_factory=dict, repr=False)
     estimates: dict[str, int] = field(default_factory=dict, repr=False)
+    nulls: dict[str, int] = field(default_factory=dict, repr=False)
     sizes: dict[frozenset[str], Any] = field(default_factory=dict, repr=False)
+    counting: dict[frozenset[str], Lock] = field(default_factory=dict, repr=False)
     coded: str | None = field(default=None, repr=False)
     digits: Mapping[str, Digits] = field(default_factory=dict, repr=False)
     content: dict[bytes, tuple[int, int]] = field(default_factory=dict, repr=False)
@@ -131,7 +138,7 @@ class EmbeddedTable:
 
     def shared(self) -> dict[str, Any]:
         """What is known of this table, now or later, for one that has the same rows and some of its columns."""
-        names = ("_records", "histograms", "estimates", "sizes", "files")
+        names = ("_records", "histograms", "estimates", "nulls", "sizes", "counting", "files")
         return {name: getattr(self, name) for name in names}
 
     def derived(self, sql: str, schema: pa.Schema | None = None, **more: Any) -> EmbeddedTable:
@@ -146,7 +153,9 @@ class EmbeddedTable:
             more.get("_records", []),
             more.get("histograms", {}),
             more.get("estimates", {}),
+            more.get("nulls", {}),
             more.get("sizes", {}),
+            more.get("counting", {}),
             files=more.get("files"),
         )
 
