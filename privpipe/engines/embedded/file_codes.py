@@ -6,13 +6,13 @@ Reading six such columns takes a tenth of the time that reading their texts take
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 from numpy.typing import NDArray
@@ -247,8 +247,8 @@ class _Numbered:
     def __init__(self, kind: pa.DataType) -> None:
         self.kind, self.text = kind, pt.is_string(kind)
         self.full = False
-        self._numbers: dict[Any, int] = {}
-        self._counts: Counter[int] = Counter()
+        self._values = pa.array([], kind)
+        self._counts = np.zeros(MOST_VALUES + 1, np.int64)
         self._lock = threading.Lock()
 
     def of(self, chunks: Iterable[pa.Array], *, counting: bool) -> Codes | None:
@@ -267,7 +267,7 @@ class _Numbered:
         if counting:
             counts = np.bincount(codes)
             with self._lock:
-                self._counts.update(dict(enumerate(counts.tolist())))
+                self._counts[: len(counts)] += counts
         return codes
 
     def _of_values(self, values: pa.Array) -> Codes | None:
@@ -275,28 +275,28 @@ class _Numbered:
             self.full = True
             return None
         values.validate(full=True)  # texts are UTF-8
-        listed = values.to_pylist()
         with self._lock:
-            for value in listed:
-                if value is not None and value not in self._numbers:
-                    self._numbers[value] = len(self._numbers) + 1
-            self.full = len(self._numbers) > MOST_VALUES
-            return None if self.full else np.array([self._numbers.get(v, 0) for v in [*listed, None]], np.uint16)
+            new = values.filter(pc.and_(values.is_valid(), pc.invert(pc.is_in(values, value_set=self._values))))
+            if len(new):
+                self._values = pa.concat_arrays([self._values, new.unique()])
+            known, self.full = self._values, len(self._values) > MOST_VALUES
+        if self.full:
+            return None
+        found = pc.index_in(values, value_set=known, skip_nulls=True)
+        return np.append(found.fill_null(-1).to_numpy() + 1, 0).astype(np.uint16)
 
     def column(self, codes: Mapping[int, Codes] | None, held: HeldRows | None) -> CodedColumn | None:
         """What is known of the column once all of it was read; None for integers that lie far apart."""
-        counts = [self._counts[code] for code in range(len(self._numbers) + 1)]
-        histogram = histogram_of(pa.array([None, *self._numbers], self.kind), pa.array(counts))
-        values = histogram.values.drop_null()
-        order = {value: at for at, value in enumerate(values.to_pylist())}
-        digits = Digits(len(values) + 1, values)
+        values = pa.concat_arrays([pa.nulls(1, self.kind), self._values])
+        histogram = histogram_of(values, pa.array(self._counts[: len(values)]))
+        occurring = histogram.values.drop_null()
+        digits = Digits(len(occurring) + 1, occurring)
         if not self.text:
-            least = values[0].as_py() if len(values) else 0
-            order = {value: value - least for value in order}
-            digits = Digits(max(order.values(), default=-1) + 2, None, least)
+            ends = occurring.take(pa.array([0, len(occurring) - 1])).to_pylist() if len(occurring) else [0, -1]
+            digits = Digits(ends[1] - ends[0] + 2, None, ends[0])
             if digits.size > CLOSE:
                 return None
-        places = [digits.size - 1, *(order.get(value, -1) for value in self._numbers)]
-        return CodedColumn(
-            digits, np.array(places, np.int32 if digits.size < 1 << 31 else np.int64), histogram, self, codes, held
-        )
+        order = pc.index_in(self._values, value_set=occurring)
+        places = (order if self.text else pc.subtract(occurring, digits.least).take(order)).fill_null(-1).to_numpy()
+        kind = np.int32 if digits.size < 1 << 31 else np.int64
+        return CodedColumn(digits, np.append(digits.size - 1, places).astype(kind), histogram, self, codes, held)
