@@ -237,6 +237,7 @@ class EmbeddedEngine(Engine):
 
     def estimated_distinct(self, table: EmbeddedTable, columns: Sequence[str]) -> dict[str, int]:
         table.require(columns)
+        self._count_texts_of_files(table, columns)
         known = {**table.estimates, **{name: len(found) for name, found in table.histograms.items()}}
         unknown = [name for name in columns if name not in known]
         if unknown:  # whoever asks for the values of a column asks how many are missing next
@@ -245,6 +246,16 @@ class EmbeddedEngine(Engine):
             table.estimates.update(zip(unknown, map(int, found[::2]), strict=True))
             table.nulls.update(zip(unknown, map(int, found[1::2]), strict=True))
         return {name: known.get(name, table.estimates.get(name, 0)) for name in columns}
+
+    def _count_texts_of_files(self, table: EmbeddedTable, columns: Sequence[str]) -> None:
+        """Count texts of large files by their dictionaries, those that are asked for later too: they are read once."""
+        unknown = [name for name in columns if name not in table.histograms and name not in table.estimates]
+        if table.files is None or table.records(self.session) < self.session.coded_rows:
+            return
+        if any(pa.types.is_string(table.schema.field(name).type) for name in unknown):
+            texts = [each.name for each in table.schema if pa.types.is_string(each.type)]
+            found = table.files.some_of(self.session, texts, table.records(self.session))
+            table.histograms.update({name: held.histogram for name, held in found.items()})
 
     def has_room_beside(self, table: EmbeddedTable) -> bool:
         records = table.records(self.session)

@@ -6,6 +6,7 @@ Reading six such columns takes a tenth of the time that reading their texts take
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -128,7 +129,12 @@ class FileCodes:
     _pieces: list[Piece] = field(default_factory=list, repr=False)
 
     def of(self, session: Session, names: Sequence[str], records: int) -> dict[str, CodedColumn] | None:
-        """These columns; None where one has no codes, or was written otherwise than by dictionaries.
+        """These columns; None where one has no codes, or was written otherwise than by dictionaries."""
+        found = self.some_of(session, names, records)
+        return found if len(found) == len(set(names)) else None
+
+    def some_of(self, session: Session, names: Sequence[str], records: int) -> dict[str, CodedColumn]:
+        """Those of some columns that have codes; all that are not known yet are read together.
 
         A damaged file is left to the database, which says so.
         """
@@ -138,9 +144,8 @@ class FileCodes:
             try:
                 self._known.update(self._read(session, missing, records))
             except (pa.ArrowException, OSError):
-                return None
-        found = {name: column for name in names if (column := self._known[name]) is not None}
-        return found if len(found) == len(set(names)) else None
+                return {}
+        return {name: column for name in names if (column := self._known[name]) is not None}
 
     def forget(self) -> None:
         """Let go of all codes."""
@@ -165,28 +170,28 @@ class FileCodes:
         return self._pieces
 
     def _read(self, session: Session, names: Sequence[str], records: int) -> Mapping[str, CodedColumn | None]:
-        kinds = {name: self.schema.field(name).type for name in names}
         pieces = self.pieces(records)
-        if not all(pt.is_string(kind) or pt.is_int64(kind) for kind in kinds.values()):
-            return {}
-        if not all(_suits(piece, kinds) for piece in pieces):
-            return {}
-        numbered = {name: _Numbered(kind) for name, kind in kinds.items()}
+        kinds = {name: kind for name in names if _has_numbers(kind := self.schema.field(name).type)}
+        unsuited = set[str]().union(*(_unsuited(piece, kinds) for piece in pieces))
+        numbered = {name: _Numbered(kind) for name, kind in kinds.items() if name not in unsuited}
         kept = _Kept(session.room() // ROOM_LEFT)
 
-        def coded(piece: Piece) -> bool:
-            if any(each.full for each in numbered.values()):
-                return False
-            rows = piece.read(names, [name for name in names if numbered[name].text])
-            for name, each in numbered.items():
+        def coded(piece: Piece) -> None:
+            wanted = {name: each for name, each in numbered.items() if not each.full}
+            if not wanted:
+                return
+            rows = piece.read(list(wanted), [name for name, each in wanted.items() if each.text])
+            for name, each in wanted.items():
                 codes = each.of(rows.column(name).chunks, counting=True)
                 if codes is None:
-                    return False
-                kept.add(name, piece, codes)
-            return True
+                    kept.drop(name)
+                else:
+                    kept.add(name, piece, codes)
 
-        if not all(in_order(coded, pieces, session.threads)):
-            return {}
+        deque(in_order(coded, pieces, session.threads), maxlen=0)
+        for name in [name for name, each in numbered.items() if each.full]:
+            kept.drop(name)
+            del numbered[name]
         held = session.hold(kept.size) if kept.codes is not None else None
         return {name: each.column((kept.codes or {}).get(name), held) for name, each in numbered.items()}
 
@@ -209,6 +214,11 @@ class _Kept:
             if self.codes is not None:
                 self.codes.setdefault(name, {})[piece.start] = small
 
+    def drop(self, name: str) -> None:
+        """Let go of those of a column."""
+        with self._lock:
+            self.size -= sum(codes.nbytes for codes in (self.codes or {}).pop(name, {}).values())
+
 
 def _pieces_of(file: str, start: int) -> Iterator[Piece]:
     metadata = pq.ParquetFile(file).metadata
@@ -222,19 +232,19 @@ def _pieces_of(file: str, start: int) -> Iterator[Piece]:
             start, groups, rows = start + rows, [], 0
 
 
-def _suits(piece: Piece, kinds: Mapping[str, pa.DataType]) -> bool:
-    """Whether columns are of these very types, and texts were written by dictionaries."""
+def _has_numbers(kind: pa.DataType) -> bool:
+    return bool(pt.is_string(kind) or pt.is_int64(kind))
+
+
+def _unsuited(piece: Piece, kinds: Mapping[str, pa.DataType]) -> set[str]:
+    """Columns that are of other types, and texts that were not written by dictionaries."""
     types = {each.name: _decoded(each.type) for each in piece.metadata.schema.to_arrow_schema()}
-    if any(types.get(name) != kind for name, kind in kinds.items()):
-        return False
-    for group in piece.groups:
-        about = piece.metadata.row_group(group)
+    found = {name for name, kind in kinds.items() if types.get(name) != kind}
+    texts = [name for name, kind in kinds.items() if pt.is_string(kind)]
+    for about in map(piece.metadata.row_group, piece.groups):
         columns = {column.path_in_schema: column for column in map(about.column, range(about.num_columns))}
-        if not all(
-            name in columns and columns[name].has_dictionary_page for name in kinds if pt.is_string(kinds[name])
-        ):
-            return False
-    return True
+        found |= {name for name in texts if name not in columns or not columns[name].has_dictionary_page}
+    return found
 
 
 def _decoded(kind: pa.DataType) -> pa.DataType:

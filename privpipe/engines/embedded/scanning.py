@@ -21,7 +21,6 @@ from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import Typing, normalised, typing_of
 from privpipe.engines.embedded import small_rows
 from privpipe.engines.embedded.file_codes import FileCodes
-from privpipe.engines.embedded.kernels_ahead import ready_for
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.storing import parquet_scan
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
@@ -42,7 +41,6 @@ def scan(session: Session, source: Source) -> EmbeddedTable:
         return _scan_frame(session, replace(source, data=partitioned_dataset(source)))
     files = list_files(source)
     if kind == "parquet":
-        ready_for(files)
         found = parquet_schema(files)
         if not parquet_instants_fit(files, found):
             dataset = _readable(ds.dataset(files, schema=found, format="parquet", partitioning=None))
