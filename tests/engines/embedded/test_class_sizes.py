@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -130,3 +132,43 @@ def test_without_records_there_is_no_class(embedded: Engine) -> None:
         query = ClassQuery(keys=("town",), columns=columns, mark="*")
         assert embedded.reduce_classes(table, query, Listed(), Facts()) is None
         assert table.sizes.get(frozenset(("town",)), KnownSizes("*", {})).classes == {}
+
+
+def test_who_asks_for_a_count_that_is_being_made_waits_for_it(embedded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, begun, going_on, made = drawn(6), Event(), Event(), class_sizes._counted_now
+
+    def slow(*given: Any) -> KnownSizes | None:
+        assert not begun.is_set(), "counted twice"
+        begun.set()
+        assert going_on.wait(60)
+        return made(*given)
+
+    monkeypatch.setattr(class_sizes, "_counted_now", slow)
+    table = embedded.scan(Source(data=rows))
+    query = ClassQuery(keys=("town", "age"), mark="*")
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(class_sizes.sizes_of, embedded.session, table, query)
+        assert begun.wait(60)
+        second = pool.submit(class_sizes.sizes_of, embedded.session, table, query)
+        other = class_sizes.known_sizes(table, ClassQuery(keys=("ill",)))
+        going_on.set()
+        found = first.result(60), second.result(60)
+    assert other is None
+    assert found[0] is not None
+    assert found[0] is found[1]
+    assert sum(size * classes for (_, size), classes in found[0].classes.items()) == len(rows)
+
+
+def test_a_count_that_failed_is_made_by_the_next(embedded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = drawn(7)
+    table = embedded.scan(Source(data=rows))
+    query = ClassQuery(keys=("town",))
+    with monkeypatch.context() as patch:
+        patch.setattr(class_sizes, "_counted_now", _failing)
+        with pytest.raises(OutOfMemory):
+            class_sizes.sizes_of(embedded.session, table, query)
+    assert told(embedded, table, query) == expected(rows, ("town",), None)
+
+
+def _failing(*given: Any) -> KnownSizes:
+    raise OutOfMemory("too little")

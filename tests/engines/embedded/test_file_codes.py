@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -27,6 +28,7 @@ from privpipe.engines.embedded import (
     session,
     sorted_words,
 )
+from privpipe.engines.embedded.file_codes import CodedColumn, FileCodes
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
@@ -96,6 +98,11 @@ def written(folder: Path, rows: pa.Table, **more: Any) -> Path:
 def scanned(engine: EmbeddedEngine, folder: Path, *, coded: bool = True) -> EmbeddedTable:
     table = engine.scan(Source(data=str(folder), format="parquet"))
     return table if coded else replace(table, files=None)
+
+
+def some_of(engine: EmbeddedEngine, table: EmbeddedTable, names: list[str]) -> dict[str, CodedColumn]:
+    assert table.files is not None
+    return table.files.some_of(engine.session, names, len(ROWS))
 
 
 def is_packed(engine: EmbeddedEngine, table: EmbeddedTable, query: ClassQuery) -> bool:
@@ -227,6 +234,41 @@ def test_a_text_of_too_many_values_has_no_codes(
     assert is_packed(engine, table, ClassQuery(keys=("ill",)))
     expected = classes(engine.classes(scanned(engine, folder, coded=False), QUERIES[0]))
     assert classes(engine.classes(table, QUERIES[0])) == expected
+
+
+def test_columns_have_codes_each_for_itself(
+    engine: EmbeddedEngine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has too many values, or is no text, leaves the others theirs, and holds no memory."""
+    alone = scanned(engine, folder)
+    before = engine.session.room()
+    assert list(some_of(engine, alone, ["ill"])) == ["ill"]
+    held = before - engine.session.room()
+    monkeypatch.setattr(file_codes, "MOST_VALUES", 5)
+    table = scanned(engine, folder)
+    before = engine.session.room()
+    found = some_of(engine, table, ["zip", "ill", "income"])
+    assert list(found) == ["ill"]
+    assert before - engine.session.room() == held > 0
+    expected = some_of(engine, alone, ["ill"])["ill"].histogram
+    assert found["ill"].histogram.values.equals(expected.values)
+    assert found["ill"].histogram.counts.tolist() == expected.counts.tolist()
+
+
+def test_texts_are_estimated_by_their_dictionaries_and_read_once(
+    engine: EmbeddedEngine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = scanned(engine, folder)
+    asked = ("zip", "age", "income")
+    found = engine.estimated_distinct(table, asked)
+    assert list(found) == list(asked)
+    assert found["zip"] == len(pc.unique(ROWS.column("zip")))
+    texts = [each.name for each in table.schema if pa.types.is_string(each.type)]
+    monkeypatch.setattr(FileCodes, "_read", lambda *_: pytest.fail("read again"))
+    assert list(some_of(engine, table, texts)) == [name for name in texts if name in table.histograms]
+    assert engine.facts(table, FactsRequest(nulls=asked)).nulls == {
+        name: pc.is_null(ROWS.column(name), nan_is_null=True).to_pylist().count(True) for name in asked
+    }
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
