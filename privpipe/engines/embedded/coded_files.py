@@ -18,9 +18,12 @@ from privpipe.engines.embedded.file_codes import PIECE_ROWS, CodedColumn, FileCo
 from privpipe.engines.embedded.row_hashing import RowHashing
 from privpipe.engines.embedded.session import Kept, Session
 from privpipe.engines.embedded.table import quoted
+from privpipe.errors import EngineError
 
 if TYPE_CHECKING:
     from pandas import CategoricalDtype, DataFrame
+
+    from privpipe.blocks import Histogram
 
 __all__ = ["FileRows"]
 
@@ -28,6 +31,9 @@ TEXTS, OTHERS = "texts", "others"
 WORD_BYTES = 8
 ROWS_A_VALUE = 16
 """Rows that are inserted at a time for each value of an enumeration: its texts are handed over each time."""
+ROWS_A_LABEL = 4
+"""The same where texts are looked up: the type alone is handed over, and rows with texts take more memory."""
+VALUE, LABEL = "__privpipe_value", "__privpipe_label"
 
 
 @dataclass(frozen=True)
@@ -39,14 +45,17 @@ class FileRows:
     files : FileCodes
     records : int
     columns : mapping of column to CodedColumn
-        The texts that become enumerations.
+        The texts that become enumerations by the numbers of the files; others are looked up.
     hashing : RowHashing
+    histograms : mapping of column to Histogram
+        Of all texts that become enumerations.
     """
 
     files: FileCodes
     records: int
     columns: Mapping[str, CodedColumn]
     hashing: RowHashing
+    histograms: Mapping[str, Histogram]
 
     def room_for_words(self, session: Session) -> NDArray[np.int64] | None:
         """A word a row, where there is room for them: a table that was stored is slow to read again."""
@@ -70,25 +79,50 @@ class FileRows:
         """
         kept = self._empty(session, types)
         categories = {name: _categories(self.hashing.dictionaries[name]) for name in self.columns}
-        named = [f"{TEXTS if name in self.columns else OTHERS}.{quoted(name)}" for name in self.files.schema.names]
+        labels = {name: self._labels(session, name, types[name]) for name in types if name not in self.columns}
+        named = [self._cell(name, labels) for name in self.files.schema.names]
         columns = ", ".join([*named, *(f"{OTHERS}.{name}" for name in ID_COLUMNS)])
+        joins = " ".join(
+            f"LEFT JOIN {own.name} ON {OTHERS}.{quoted(name)} = {own.name}.{VALUE}" for name, own in labels.items()
+        )
 
         def insert(pieces: Sequence[Piece]) -> None:
             digits, others = self._rows(pieces, words)
             texts, rest = session.name("texts"), session.name("others")
             session.run(
-                f"INSERT INTO {kept.name} SELECT {columns} FROM {texts} AS {TEXTS} POSITIONAL JOIN {rest} AS {OTHERS}",
+                f"INSERT INTO {kept.name} SELECT {columns} FROM {texts} AS {TEXTS} POSITIONAL JOIN {rest} AS {OTHERS} "
+                f"{joins}",
                 {texts: _categorical(digits, categories), rest: others},
             )
 
-        least = max((ROWS_A_VALUE * len(each.categories) for each in categories.values()), default=0)
+        least = max(
+            *(ROWS_A_VALUE * len(each.categories) for each in categories.values()),
+            *(ROWS_A_LABEL * len(self.hashing.dictionaries[name]) for name in labels),
+            PIECE_ROWS,
+        )
         deque(in_order(insert, _together(self.files.pieces(self.records), least), session.threads), maxlen=0)
+        for name in labels:
+            missing = int(self.histograms[name].counts[-1]) if self.histograms[name].nulls else 0
+            if session.value(f"SELECT count(*) - count({quoted(name)}) FROM {kept.name}") != missing:
+                raise EngineError("the source changed while it was read: a column has other values than before")
         return kept
+
+    def _labels(self, session: Session, name: str, type: str) -> Kept:
+        """The values of an enumeration beside their texts: a join looks texts up four times as fast as a cast."""
+        view, values = session.name("values"), self.hashing.dictionaries[name]
+        return session.keep(
+            f"SELECT {VALUE}, {VALUE}::{type} AS {LABEL} FROM {view}", {view: pa.table({VALUE: values})}
+        )
+
+    def _cell(self, name: str, labels: Mapping[str, Kept]) -> str:
+        if name in labels:
+            return f"{labels[name].name}.{LABEL}"
+        return f"{TEXTS if name in self.columns else OTHERS}.{quoted(name)}"
 
     def _empty(self, session: Session, types: Mapping[str, str]) -> Kept:
         view = session.name("files")
         columns = [
-            f"{quoted(name)}::{types[name]} AS {quoted(name)}" if name in self.columns else quoted(name)
+            f"{quoted(name)}::{types[name]} AS {quoted(name)}" if name in types else quoted(name)
             for name in self.files.schema.names
         ]
         ids = [pa.field(name, pa.int64()) for name in ID_COLUMNS]
@@ -122,13 +156,13 @@ class FileRows:
 
 
 def _together(pieces: Iterable[Piece], least: int) -> Iterator[list[Piece]]:
-    """Neighbouring pieces, at least so many rows and those of one piece."""
+    """Neighbouring pieces, at least so many rows."""
     found: list[Piece] = []
     rows = 0
     for piece in pieces:
         found.append(piece)
         rows += piece.rows
-        if rows >= max(least, PIECE_ROWS):
+        if rows >= least:
             yield found
             found, rows = [], 0
     if found:

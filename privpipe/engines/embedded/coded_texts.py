@@ -1,11 +1,12 @@
 """Large tables with record ids, stored by DuckDB with texts of few values as enumerations.
 
-Grouped, sorted, spilled and handed over, such a text is an integer of one or two bytes: sorting all columns of 3M rows
-takes half the time, grouping them by six texts a third.
+Grouped, sorted, spilled and handed over, such a text is an integer of one, two or four bytes: sorting all columns of
+3M rows takes half the time, grouping them by six texts a third.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -29,8 +30,8 @@ __all__ = ["with_coded_ids"]
 
 PROBED = 200_000
 """Records of which the texts of a column are estimated before all are counted."""
-MOST_VALUES = 1 << 16
-"""Values of a column that become an enumeration: two bytes a cell."""
+MOST_VALUES = 1 << 20
+"""Values of a column that become an enumeration: four bytes a cell at the most."""
 REPEATED = 4
 """How often a value occurs at the least, in the mean, in a column that becomes one."""
 ID_BYTES = 16
@@ -50,7 +51,7 @@ def with_coded_ids(session: Session, table: EmbeddedTable, column: str | None, s
         return None
     names = _few_valued(session, table)
     coded = _of_files(session, table, names)
-    dictionaries = _dictionaries(session, table, names)
+    dictionaries = _dictionaries(session, table, [*names, *_repeated(session, table, names)])
     if not dictionaries:
         return None
     hashing = RowHashing(table.schema, dictionaries, column, seed)
@@ -61,8 +62,8 @@ def with_coded_ids(session: Session, table: EmbeddedTable, column: str | None, s
             for name in table.schema.names
         )
         words = None
-        if coded is not None and table.files is not None:
-            rows = FileRows(table.files, table.records(session), coded, hashing)
+        if coded and table.files is not None:
+            rows = FileRows(table.files, table.records(session), coded, hashing, table.histograms)
             words = rows.room_for_words(session) if column is None else None
             kept = rows.store(session, types, words)
             table.files.forget()
@@ -131,14 +132,20 @@ def _few_valued(session: Session, table: EmbeddedTable) -> list[str]:
     return [name for name, number in zip(texts, numbers, strict=True) if number <= most]
 
 
-def _of_files(session: Session, table: EmbeddedTable, names: list[str]) -> dict[str, CodedColumn] | None:
-    """These texts as the numbers that the files have of them, counted; None where the files have not."""
+def _of_files(session: Session, table: EmbeddedTable, names: list[str]) -> dict[str, CodedColumn]:
+    """Those of some texts of which the files have numbers, counted."""
     if table.files is None or not names:
-        return None
-    found = table.files.of(session, names, table.records(session))
-    for name, column in (found or {}).items():
-        table.histograms[name] = column.histogram
+        return {}
+    found = table.files.some_of(session, names, table.records(session))
+    table.histograms.update({name: column.histogram for name, column in found.items()})
     return found
+
+
+def _repeated(session: Session, table: EmbeddedTable, few: Sequence[str]) -> list[str]:
+    """Further texts whose values are many and repeated all the same, of those that were estimated over all rows."""
+    most = min(MOST_VALUES, table.records(session) // REPEATED)
+    texts = [each.name for each in table.schema if pt.is_string(each.type) and each.name not in few]
+    return [name for name in texts if table.estimates.get(name, most + 1) <= most]
 
 
 def _dictionaries(session: Session, table: EmbeddedTable, names: list[str]) -> dict[str, pa.Array]:

@@ -58,7 +58,7 @@ __all__ = ["EmbeddedEngine"]
 R = TypeVar("R")
 BESIDE_BYTES = 24
 """Of a row: the words that two counts sort at once, and as much again as one of them."""
-HELD_VALUES = 1 << 17
+HELD_VALUES = 1 << 20
 """Distinct values of a column whose histogram stays with the table."""
 
 

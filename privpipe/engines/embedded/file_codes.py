@@ -285,14 +285,15 @@ class _Numbered:
             self.full = True
             return None
         values.validate(full=True)  # texts are UTF-8
-        with self._lock:
-            new = values.filter(pc.and_(values.is_valid(), pc.invert(pc.is_in(values, value_set=self._values))))
-            if len(new):
+        found = pc.index_in(values, value_set=self._values, skip_nulls=True)
+        if found.null_count > values.null_count:
+            with self._lock:
+                new = values.filter(pc.and_(values.is_valid(), pc.invert(pc.is_in(values, value_set=self._values))))
                 self._values = pa.concat_arrays([self._values, new.unique()])
-            known, self.full = self._values, len(self._values) > MOST_VALUES
+                known, self.full = self._values, len(self._values) > MOST_VALUES
+            found = pc.index_in(values, value_set=known, skip_nulls=True)
         if self.full:
             return None
-        found = pc.index_in(values, value_set=known, skip_nulls=True)
         return np.append(found.fill_null(-1).to_numpy() + 1, 0).astype(np.uint16)
 
     def column(self, codes: Mapping[int, Codes] | None, held: HeldRows | None) -> CodedColumn | None:

@@ -188,5 +188,5 @@ class _Rows:
 def _width(table: EmbeddedTable, column: pa.Field) -> int:
     digits = table.digits.get(column.name)
     if digits is not None and digits.texts is not None:
-        return 1 if digits.size <= 1 << 8 else 2
+        return 1 if digits.size <= 1 << 8 else 2 if digits.size <= 1 << 16 else 4
     return TEXT_BYTES if pt.is_string(column.type) or pt.is_binary(column.type) else max(1, column.type.bit_width // 8)

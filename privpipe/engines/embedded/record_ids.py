@@ -30,6 +30,7 @@ def with_record_ids(session: Session, table: EmbeddedTable, column: str | None, 
         table.holds,
         table.rows.select(table.schema.names) if table.rows is not None else None,
         histograms=table.histograms,
+        estimates=table.estimates,
         files=table.files,
     )
     if column is not None:

@@ -141,7 +141,7 @@ class RowHashing:
         ]
 
     def ids(self, columns: Sequence[pa.Array], ordinals: NDArray[np.int64] | None, counting: bool) -> NDArray[np.int64]:
-        """Of some rows, by their columns of `names`; those of dictionaries as the numbers of their values.
+        """Of some rows, by their columns of `names`; those of dictionaries may come as the numbers of their values.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class RowHashing:
         return out
 
     def _cells(self, name: str, column: pa.Array) -> FixedCells | TextCells | CodedCells:
-        if name in self._words:
+        if name in self._words and pt.is_integer(column.type):
             return CodedCells(column.to_numpy(), *self._words[name])
         if pt.is_int64(column.type) and not column.null_count:
             return integer_cells(column.to_numpy())

@@ -126,9 +126,17 @@ def test_class_tables_are_those_of_the_texts(
 
 @pytest.mark.parametrize("room", [None, 0])
 @pytest.mark.parametrize("column", [None, "key"])
+@pytest.mark.parametrize("most", [65535, 5])
 def test_ids_rows_and_fingerprint_are_those_of_the_texts(
-    engine: EmbeddedEngine, folder: Path, room: int | None, column: str | None
+    engine: EmbeddedEngine,
+    folder: Path,
+    room: int | None,
+    column: str | None,
+    most: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Also where some texts have no codes in the files, and are looked up."""
+    monkeypatch.setattr(file_codes, "MOST_VALUES", most)
     tables = []
     for coded in (True, False):
         held = engine.session.hold(engine.session.room()) if room == 0 and coded else None
@@ -138,6 +146,28 @@ def test_ids_rows_and_fingerprint_are_those_of_the_texts(
         tables.append((rows.to_pylist(), made.schema, set(made.digits), fingerprint(engine, made, SEED)))
     assert repr(tables[0]) == repr(tables[1])  # -0.0 and 0.0 told apart
     assert {"zip", "ill", "none"} <= tables[0][2]
+
+
+def test_many_values_that_are_repeated_become_an_enumeration(
+    engine: EmbeddedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many that the first rows do not show it, once all rows were estimated."""
+    towns = [f"{at:03d}" for at in range(500)]
+    rows = pa.table({"town": [*towns, *reversed(towns)] * 2, "ill": ["x", "y"] * 1000, "n": range(2000)})
+    monkeypatch.setattr(coded_texts, "PROBED", 400)
+    monkeypatch.setattr(file_codes, "MOST_VALUES", 100)
+    made = {}
+    for estimated in (False, True):
+        table = scanned(engine, written(tmp_path / f"rows {estimated}", rows))
+        if estimated:
+            engine.estimated_distinct(table, ["town", "n"])
+        made[estimated] = engine.with_record_ids(table, None, SEED)
+        assert ("town" in made[estimated].digits) is estimated
+    query = ClassQuery(keys=("town",), columns=("ill",))
+    assert is_packed(engine, made[True], query)
+    assert not is_packed(engine, made[False], query)
+    assert classes(engine.classes(made[True], query)) == classes(engine.classes(made[False], query))
+    assert fingerprint(engine, made[True], SEED) == fingerprint(engine, made[False], SEED)
 
 
 @pytest.mark.parametrize("room", [None, 0])
@@ -345,6 +375,28 @@ def test_values_that_come_between_two_readings_are_an_error(
     monkeypatch.setattr(coded_texts, "_few_valued", lambda *_: names)  # which would ask the database
     with pytest.raises(EngineError, match="other values than before"):
         engine.with_record_ids(table, None, SEED)
+
+
+def test_texts_that_come_between_two_readings_are_an_error(
+    engine: EmbeddedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a column without codes, whose texts are looked up."""
+    rows = pa.table({"zip": ["a", "b", None] * 200, "ill": ["x"] * 600})
+    place, counted = written(tmp_path / "rows", rows, compression="none"), coded_texts._dictionaries
+    monkeypatch.setattr(file_codes, "MOST_VALUES", 1)
+
+    def changed(*given: Any) -> dict[str, pa.Array]:
+        found = counted(*given)
+        for path in place.iterdir():
+            path.write_bytes(path.read_bytes().replace(b"\x01\0\0\0b", b"\x01\0\0\0c"))
+        return found
+
+    engine.with_record_ids(scanned(engine, place), None, SEED)
+    monkeypatch.setattr(coded_texts, "_dictionaries", changed)
+    with pytest.raises(EngineError, match="other values than before") as refused:
+        engine.with_record_ids(scanned(engine, place), None, SEED)
+    assert "c" in pq.read_table(place).column("zip").to_pylist()
+    assert "'c'" not in str(refused.value)
 
 
 @given(
