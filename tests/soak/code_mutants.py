@@ -216,7 +216,7 @@ def tests_of(file: str) -> list[list[str]]:
         or (parts[1] == "kernels" and _tells(text, path))
     ]
     groups = [[file], sorted(named)]  # its own examples first
-    if parts[1] == "models" and (PROJECT / "tests/models" / parts[2] / f"test_{path.stem}.py").exists():
+    if parts[1] == "models" and f"class {title}(" in _sources().get(path, ""):
         groups.append(
             [
                 "tests/models/test_properties.py",
