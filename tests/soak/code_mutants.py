@@ -231,8 +231,8 @@ def tests_of(file: str) -> list[list[str]]:
     elif parts[1] != "tolerance.py":
         folder = _folder_of(path)
         known = {name for name in _tests() if name in named or name.startswith(folder)}
-        # Apart, so that other files of the folder find its seconds known.
-        groups += [[folder], sorted(_tests_of_users(path) - known)]
+        mirrored = parts[1] == "kernels" and any(Path(name).stem == f"test_{path.stem}" for name in named)
+        groups += [[] if mirrored else [folder], sorted(_tests_of_users(path) - (set(named) if mirrored else known))]
     return [group for group in groups if group]
 
 
