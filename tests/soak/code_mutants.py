@@ -215,7 +215,7 @@ def tests_of(file: str) -> list[list[str]]:
         if (Path(name).stem == f"test_{path.stem}" and name.startswith(mirror))
         or (parts[1] == "kernels" and _tells(text, path))
     ]
-    groups = [[file], sorted(named)]  # its own examples first
+    groups = [[file, *sorted(named)]]  # its own examples first
     if parts[1] == "models" and f"class {title}(" in _sources().get(path, ""):
         groups.append(
             [
