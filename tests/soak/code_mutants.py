@@ -227,7 +227,8 @@ def tests_of(file: str) -> list[list[str]]:
             ]
         )
     elif parts[1] == "measures":
-        groups.append([f"tests/measures/risk/{parts[3]}"])
+        # A room's tests are minutes of every engine: they are for what no test is named after, itself or its users.
+        groups.append([] if named else sorted(_tests_of_users(path)) or [f"tests/measures/risk/{parts[3]}"])
     elif parts[1] != "tolerance.py":
         folder = _folder_of(path)
         known = {name for name in _tests() if name in named or name.startswith(folder)}
