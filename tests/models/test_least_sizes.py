@@ -10,6 +10,7 @@ from privpipe.models import (
     DistinctLDiversity,
     EntropyLDiversity,
     KAnonymity,
+    PSensitiveKAnonymity,
     RecursiveCLDiversity,
 )
 from privpipe.testing import block_of, judged
@@ -23,6 +24,7 @@ from privpipe.testing import block_of, judged
         (DistinctLDiversity(column="illness", l=3), 3, 3),
         (EntropyLDiversity(column="illness", l=2.5), 3, 3),
         (RecursiveCLDiversity(column="illness", c=4.0, l=3), 3, 3),
+        (PSensitiveKAnonymity(columns=("illness",), k=5, p=2), 5, 2),
     ],
     ids=repr,
 )
@@ -37,6 +39,7 @@ def test_a_threshold_asks_for_so_many(model: ClassModel, size: int, values: int)
         AlphaKAnonymity(column="illness"),
         DistinctLDiversity(column="illness"),
         EntropyLDiversity(column="illness"),
+        PSensitiveKAnonymity(columns=("illness",)),
     ],
     ids=repr,
 )
@@ -52,6 +55,7 @@ def test_without_a_threshold_one_record_may_stand_alone(model: ClassModel) -> No
         DistinctLDiversity(column="illness", l=3),
         EntropyLDiversity(column="illness", l=3.0),
         RecursiveCLDiversity(column="illness", c=4.0, l=3),
+        PSensitiveKAnonymity(columns=("illness",), k=5, p=2),
     ],
     ids=repr,
 )

@@ -215,8 +215,8 @@ def tests_of(file: str) -> list[list[str]]:
         if (Path(name).stem == f"test_{path.stem}" and name.startswith(mirror))
         or (parts[1] == "kernels" and _tells(text, path))
     ]
-    groups = [[file], sorted(named)]  # its own examples first
-    if parts[1] == "models" and (PROJECT / "tests/models" / parts[2] / f"test_{path.stem}.py").exists():
+    groups = [[file, *sorted(named)]]  # its own examples first
+    if parts[1] == "models" and f"class {title}(" in _sources().get(path, ""):
         groups.append(
             [
                 "tests/models/test_properties.py",
@@ -227,9 +227,13 @@ def tests_of(file: str) -> list[list[str]]:
             ]
         )
     elif parts[1] == "measures":
-        groups.append([f"tests/measures/risk/{parts[3]}"])
+        # A room's tests are minutes of every engine: they are for what no test is named after, itself or its users.
+        groups.append([] if named else sorted(_tests_of_users(path)) or [f"tests/measures/risk/{parts[3]}"])
     elif parts[1] != "tolerance.py":
-        groups += [_folder_of(path), sorted(_tests_of_users(path) - set(named))]
+        folder = _folder_of(path)
+        known = {name for name in _tests() if name in named or name.startswith(folder)}
+        mirrored = parts[1] == "kernels" and any(Path(name).stem == f"test_{path.stem}" for name in named)
+        groups += [[] if mirrored else [folder], sorted(_tests_of_users(path) - (set(named) if mirrored else known))]
     return [group for group in groups if group]
 
 
@@ -238,12 +242,12 @@ def _tells(text: str, path: Path) -> bool:
     return re.search(rf"\b{re.escape('.'.join(path.with_suffix('').parts))}\b(?!\.)", text) is not None
 
 
-def _folder_of(path: Path) -> list[str]:
+def _folder_of(path: Path) -> str:
     """The tests that mirror the folder of a kernel or of a way of judging."""
     folder = Path("tests", *path.parent.parts[1:])
     while not (PROJECT / folder).exists():
         folder = folder.parent
-    return [str(folder)]
+    return str(folder)
 
 
 def _tests_of_users(path: Path) -> set[str]:
@@ -271,11 +275,17 @@ def _sources() -> dict[Path, str]:
     return {each.relative_to(PROJECT): each.read_text(encoding="utf-8") for each in every}
 
 
-def _passes(file: str) -> bool:
-    """Whether every group of tests passes; the near ones are quick, and most faults never get past them."""
-    import pytest
+@functools.cache
+def _usual(group: tuple[str, ...]) -> float:
+    """CPU seconds of tests on sound code, which pass; they are tried once, when a fault gets as far as them."""
+    passed, used = _tried(group, SECONDS)
+    if not passed:
+        raise _Unsound(" ".join(group))
+    return used
 
-    return all(pytest.main([*ARGUMENTS, *group]) in (0, NOTHING_CHOSEN) for group in tests_of(file))
+
+class _Unsound(Exception):
+    """Tests fail as it is: they tell nothing of faults."""
 
 
 class _Planted(importlib.abc.MetaPathFinder):
@@ -296,23 +306,31 @@ class _Planted(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_loader(name, Loader(name, file), origin=file)
 
 
-def survives(mutant: Mutant | None, file: str, seconds: int = SECONDS) -> tuple[bool, float]:
-    """Whether the tests of a file pass with the fault in it, in a process of their own, and its CPU seconds."""
+def survives(mutant: Mutant, file: str) -> bool:
+    """Whether the tests of a file pass with the fault in it; the near ones are quick, and end most faults."""
+    # Only what runs on and on is ended by the clock: that counts as found.
+    return all(_tried(group, int(3 * _usual(group)) + 30, mutant)[0] for group in map(tuple, tests_of(file)))
+
+
+def _tried(group: tuple[str, ...], seconds: int, mutant: Mutant | None = None) -> tuple[bool, float]:
+    """Whether tests pass in a process of their own, with a fault or none, and its CPU seconds."""
     child = os.fork()
     if not child:
         code = 1
         try:
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
             if mutant is not None:
-                text = (PROJECT / file).read_text()
-                module = file.removesuffix(".py").replace("/", ".")
-                sys.meta_path.insert(0, _Planted(module, PROJECT / file, planted(text, mutant)))
+                file = PROJECT / mutant.file
+                module = mutant.file.removesuffix(".py").replace("/", ".")
+                sys.meta_path.insert(0, _Planted(module, file, planted(file.read_text(), mutant)))
                 importlib.import_module(module)  # doctests take what is there
             with ExitStack() as quiet:
                 if not os.environ.get("MUTANTS_SHOW"):
                     quiet.enter_context(redirect_stdout(io.StringIO()))
                     quiet.enter_context(redirect_stderr(io.StringIO()))
-                code = PASSED if _passes(file) else 1
+                import pytest
+
+                code = PASSED if pytest.main([*ARGUMENTS, *group]) in (0, NOTHING_CHOSEN) else 1
         finally:
             sys.stdout.flush()
             os._exit(code)
@@ -359,11 +377,10 @@ def soak_file(file: str, most: int, seed: int, known: dict[str, str]) -> dict[st
     if len(chosen) > most:
         draw = random.Random(f"{seed}/{file}")
         chosen = sorted(draw.sample(chosen, most), key=lambda mutant: HASTE.index(mutant.kind))
-    sound, usual = survives(None, file) if chosen else (True, 0.0)
-    if not sound:
-        return {"file": file, "fault": "its tests fail as it is"}
-    # Only what runs on and on is ended by the clock: that counts as found.
-    left = [f"{mutant.line}: {mutant.text}" for mutant in chosen if survives(mutant, file, int(3 * usual) + 30)[0]]
+    try:
+        left = [f"{mutant.line}: {mutant.text}" for mutant in chosen if survives(mutant, file)]
+    except _Unsound as error:
+        return {"file": file, "fault": f"tests fail as it is: {error}"}
     return {"file": file, "planted": len(chosen), "killed": len(chosen) - len(left), SURVIVED: left}
 
 

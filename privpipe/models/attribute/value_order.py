@@ -31,7 +31,7 @@ def as_order(owner: str, order: Any) -> Order | None:
     """
     if order is None or order == "text":
         return order  # type: ignore[no-any-return]
-    if isinstance(order, str) or not isinstance(order, list | tuple):
+    if not isinstance(order, list | tuple):
         raise UsageError(f'{owner}: order must be a list of values or "text"')
     plain = all(isinstance(value, str | int | float) and not isinstance(value, bool) for value in order)
     if not order or not plain:

@@ -210,6 +210,23 @@ def test_the_declared_tree_serves_unless_the_guarantee_has_its_own() -> None:
     assert judged(own, block, learnt).observed == pytest.approx(1 / 4)
 
 
+def test_each_guarantee_measures_along_its_own_tree() -> None:
+    trees = ({"any": {"x": ["a", "b"], "y": ["c"]}}, {"any": {"x": ["a", "c"], "y": ["b"]}})
+    models = [TCloseness(column="it", distance="hierarchical", hierarchy={"tree": tree}) for tree in trees]
+    learnt = prepared(facts(pa.array(["a", "b", "c"]), [1, 1, 1]), models)
+    block = block_of(it=[[1, 1, 0]])
+    assert [judged(model, block, learnt).observed for model in models] == pytest.approx([1 / 3, 1 / 4])
+
+
+@pytest.mark.parametrize(
+    ("rows", "values"), [([["a", "x"], ["b", "y"]], ["a", "b"]), ([["a"]], ["a"])], ids=["two roots", "no level"]
+)
+def test_a_tree_ends_in_one_root_above_the_values(rows: list[list[str]], values: list[object]) -> None:
+    model = TCloseness(column="it", distance="hierarchical", hierarchy={"rows": rows, "root": "optional"})
+    with pytest.raises(DataError, match="must end in one root"):
+        prepared(facts(pa.array(values), [1] * len(values)), [model])
+
+
 def test_without_a_tree_it_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="declare its `hierarchy:`"):
         prepared(facts(pa.array(["a"]), [1]), [TCloseness(column="it", distance="hierarchical")])
@@ -242,6 +259,8 @@ def test_memory_is_that_of_the_cells() -> None:
         ({"hierarchy": {"tree": {"any": ["a"]}}}, "write distance: hierarchical"),
         ({"distance": "hierarchical", "hierarchy": {"trees": {}}}, "tree"),
         ({"distance": "ordered", "order": "a"}, 'list of values or "text"'),
+        ({"distance": "ordered", "order": 3}, 'list of values or "text"'),
+        ({"distance": "ordered", "order": {"a": 1}}, 'list of values or "text"'),
         ({"distance": "ordered", "order": ()}, "at least one value"),
         ({"distance": "ordered", "order": (True,)}, "texts or numbers"),
         ({"distance": "ordered", "order": ("a", "a")}, "twice"),

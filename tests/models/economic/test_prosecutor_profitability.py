@@ -84,6 +84,19 @@ def test_the_least_class_that_nobody_attacks(gain: float, cost: float, least: in
         assert judged(model, ClassBlock(np.array([max(size, 1)]))).passed == (max(size, 1) >= least)
 
 
+@pytest.mark.parametrize("size", [74, 75, 76])
+@pytest.mark.parametrize("gain", [299.0, 300.0, 301.0])
+def test_an_attack_costs_the_publisher_where_it_pays_the_attacker(embedded: Engine, gain: float, size: int) -> None:
+    found = verdict(embedded, ["7"] * size, ["4711"] * size, ProsecutorProfitability(adversary_gain=gain))
+    assert found.observed == pytest.approx(1200 - (300 / size if gain > 4 * size else 0))
+
+
+def test_only_a_rule_on_sizes_asks_for_a_size(embedded: Engine) -> None:
+    model = ProsecutorProfitability()
+    assert (model.least_size(), ProsecutorProfitability(no_attack=True).least_size()) == (1, 76)
+    assert verdict(embedded, ["7"], ["4711"], model).passed
+
+
 def test_the_payout_needs_to_know_the_labels() -> None:
     with pytest.raises(UnsupportedError, match="take no_attack"):
         judged(ProsecutorProfitability(), ClassBlock(np.array([3])))
@@ -127,3 +140,11 @@ def test_a_masked_cell_stands_for_any_value_whatever_the_root_is_called(
     rules = JudgingRules(hierarchies=HIERARCHIES | {"age": tree})
     found = assess(embedded, table, guarantees=[ProsecutorProfitability()], roles=ROLES, rules=rules).verdicts[0]
     assert found.observed == pytest.approx(1200 * (1 - loss(share, 2 / 4)) - 300 / 2)
+
+
+def test_a_column_of_one_value_carries_no_information(embedded: Engine) -> None:
+    one = HierarchySpec.from_mapping({"tree": {"*": ["7"]}}, column="age")
+    table = embedded.scan(Source(data=pa.table({"age": ["7"] * 2, "zip": ["47**"] * 2})))
+    rules = JudgingRules(hierarchies=HIERARCHIES | {"age": one})
+    found = assess(embedded, table, guarantees=[ProsecutorProfitability()], roles=ROLES, rules=rules).verdicts[0]
+    assert found.observed == pytest.approx(1200 * math.log(2) / math.log(4) - 300 / 2)

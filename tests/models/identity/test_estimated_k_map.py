@@ -58,6 +58,7 @@ def test_nobody_counted() -> None:
 def test_only_a_table_of_fewer_records_than_a_class_needs_cannot_meet_it() -> None:
     facts = Facts(records=100)
     assert "it has 5 records" in MODEL.unattainable(5, facts)
+    assert "it has 0 records" in MODEL.unattainable(0, Facts(records=0))
     assert MODEL.unattainable(6, facts) == MODEL.unattainable(5, Facts()) == ""
     assert EstimatedKMap(population_size=1000, significance=0.01).unattainable(0, facts) == ""
 

@@ -123,3 +123,7 @@ def test_a_household_is_found_with_any_of_its_members() -> None:
     observed = IndividualRisk(weight="w", household="home").assess(rows, quasi_identifiers=["age"]).observed
     assert observed["mean"] == pytest.approx((2 * shared + own[2]) / 3)
     assert observed["max"] == pytest.approx(shared)
+
+
+def test_so_many_households_are_alike_or_nothing_is_asked() -> None:
+    assert (HouseholdKAnonymity(k=3).least_alike(), HouseholdKAnonymity().least_alike()) == (3, 0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -62,3 +65,49 @@ def test_a_search_may_conclude_both_ways() -> None:
     assert KAnonymity.hereditary
     assert KAnonymity.convex
     assert KAnonymity(k=5).least_size() == 5
+
+
+Row = tuple[str | None, ...]
+
+
+def like(one: Row, other: Row) -> bool:
+    return all(a == b or None in (a, b) for a, b in zip(one, other, strict=True))
+
+
+def patterns(rows: list[Row]) -> ClassBlock:
+    """What an engine counts under wildcard matching: distinct rows, and how many rows each matches."""
+    sizes = Counter(rows)
+    return ClassBlock(
+        np.array(list(sizes.values()), np.int64),
+        matching=np.array([sum(like(row, other) for other in rows) for row in sizes], np.int64),
+        complete=np.array([None not in row for row in sizes]),
+    )
+
+
+BLANKED: list[Any] = [
+    [("a", "m"), ("a", None), ("b", "m"), ("b", "m")],
+    [("a", "m"), ("a", "f"), ("a", None), (None, "m"), (None, "f")],
+    [("a", "m")] * 3 + [("b", None)] * 3 + [("b", "f")],
+    [("a", "m"), ("a", "m"), ("b", "f"), ("b", "f")],
+]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("rows", BLANKED)
+def test_blanks_match_and_are_told_apart_from_equal_records(rows: list[Row], k: int) -> None:
+    matches = [sum(like(row, other) for other in rows) for row in rows]
+    equal = [rows.count(row) for row in rows]
+    only = sum(size < k <= matched for size, matched in zip(equal, matches, strict=True))
+    verdict = judged(KAnonymity(k=k), patterns(rows))
+    assert (verdict.observed, verdict.passed) == (min(matches), min(matches) >= k)
+    assert f"({min(equal)} where a blank is a value of its own, and {only} records reach k by these" in verdict.reason
+
+
+@pytest.mark.parametrize("most", [0.0, 0.14, 0.2, 0.25, 0.4, 1.0])
+@pytest.mark.parametrize("rows", BLANKED)
+def test_no_more_complete_records_than_asked_stay_alone(rows: list[Row], most: float) -> None:
+    alone = sum(rows.count(row) == 1 and None not in row for row in rows)
+    least = min(sum(like(row, other) for other in rows) for row in rows)
+    verdict = judged(KAnonymity(k=2, alone_at_most=most), patterns(rows))
+    assert verdict.passed == (least >= 2 and alone / len(rows) <= most)
+    assert f"{alone} of {len(rows)} records" in verdict.reason

@@ -21,12 +21,25 @@ def test_no_unique_record_is_no_unique_person() -> None:
         model = PopulationUniqueness(at_most=0.0, population_size=10**6, estimator=estimator)
         verdict = judged(model, ClassBlock(np.array([2, 3])), Facts())
         assert (verdict.observed, verdict.passed) == (0.0, True)
+        assert "; 0 of 5 records are unique in the table" in verdict.reason
 
 
 def test_where_the_table_is_the_population_its_uniques_are_counted() -> None:
     records = int(SIZES @ COUNTS)
     for estimator in ESTIMATORS:
         assert population_uniques(SIZES, COUNTS, records, estimator) == 40.0
+        model = PopulationUniqueness(population_size=records, estimator=estimator)
+        assert judged(model, ClassBlock(np.repeat(SIZES, COUNTS)), Facts()).observed == 40 / records
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("counts", [(40, 15, 6, 0, 2), (0, 15, 6, 2, 0), (40, 0, 0, 0, 0), (40, 5, 0, 0, 0)])
+def test_sizes_that_no_class_has_change_nothing(estimator: str, counts: tuple[int, ...]) -> None:
+    """A search counts the classes of each size anew for every node, and leaves sizes without one."""
+    sizes, many = np.array([1, 2, 3, 5, 7]), np.array(counts)
+    for population in (int(sizes @ many), 1000, 10**6):
+        model = PopulationUniqueness(population_size=population, estimator=estimator)
+        assert model.share(sizes, many) == model.share(sizes[many > 0], many[many > 0])
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from privpipe.blocks import ClassBlock, Facts
+from privpipe.blocks.public_rules import PublicRules
 from privpipe.errors import UsageError
 from privpipe.models import SampleUniqueness
 from privpipe.testing import judged
@@ -15,6 +16,14 @@ def test_uniques_are_counted_over_records() -> None:
     verdict = judged(SampleUniqueness(at_most=0.2), ClassBlock(np.array([1, 1, 3, 5])))
     assert (verdict.outcome, verdict.observed, verdict.failing_records) == ("pass", 0.2, None)
     assert judged(SampleUniqueness(at_most=0.19), ClassBlock(np.array([1, 1, 3, 5]))).outcome == "fail"
+
+
+def test_the_public_edition_withholds_a_share_of_few_records() -> None:
+    rules, shares = PublicRules(columns=frozenset(), least=5), SampleUniqueness.counts_records()
+    few, enough = (
+        judged(SampleUniqueness(), ClassBlock(np.array([*[1] * ones, 100 - ones]))).observed for ones in (4, 5)
+    )
+    assert (rules.reported(few, 100, shares=shares), rules.reported(enough, 100, shares=shares)) == (None, 0.05)
 
 
 def test_zero_is_two_anonymity() -> None:

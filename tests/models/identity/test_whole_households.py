@@ -41,3 +41,19 @@ def test_without_an_original_it_is_an_error() -> None:
 def test_without_a_key_it_is_refused() -> None:
     with pytest.raises(UsageError, match="household_id"):
         WholeHouseholds().assess(ROWS, original=ROWS, record_id="number")
+
+
+@pytest.mark.parametrize(
+    ("whole", "part", "missing", "words"),
+    [
+        (7, 0, 0, "all 7 released households are whole."),
+        (7, 2, 3, "2 of 9 released households lack 3 of their records;"),
+    ],
+)
+def test_the_reason_counts_households_and_what_they_lack(whole: int, part: int, missing: int, words: str) -> None:
+    assert WholeHouseholds().judge_kept(whole, part, missing).reason.startswith(words)
+
+
+@pytest.mark.parametrize(("most", "part", "passed"), [(0, 0, True), (0, 1, False), (2, 2, True), (2, 3, False)])
+def test_so_many_may_be_released_in_part(most: int, part: int, passed: bool) -> None:
+    assert WholeHouseholds(at_most=most).judge_kept(5, part, part).passed == passed
