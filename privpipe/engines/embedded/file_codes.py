@@ -290,7 +290,9 @@ class _Numbered:
             with self._lock:
                 new = values.filter(pc.and_(values.is_valid(), pc.invert(pc.is_in(values, value_set=self._values))))
                 self._values = pa.concat_arrays([self._values, new.unique()])
-                known, self.full = self._values, len(self._values) > MOST_VALUES
+                known = self._values
+                if len(known) > MOST_VALUES:
+                    self.full = True  # for good: another piece may have found it full without its values
             found = pc.index_in(values, value_set=known, skip_nulls=True)
         if self.full:
             return None

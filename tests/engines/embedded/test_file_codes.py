@@ -285,6 +285,18 @@ def test_columns_have_codes_each_for_itself(
     assert found["ill"].histogram.counts.tolist() == expected.counts.tolist()
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_column_once_full_stays_so(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+    """Whichever piece says so, and whichever comes next: what it counted is not all there is."""
+    monkeypatch.setattr(file_codes, "MOST_VALUES", 2)
+    numbered = file_codes._Numbered(pa.string())
+    pieces = [[pa.array(["a"])], [pa.array(["a", "b", "c", "d"])]]
+    for at in (first, 1 - first, first):
+        numbered.of(pieces[at], counting=True)
+    assert numbered.full
+    assert numbered.of(pieces[0], counting=True) is None
+
+
 def test_texts_are_estimated_by_their_dictionaries_and_read_once(
     engine: EmbeddedEngine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
