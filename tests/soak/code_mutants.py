@@ -49,6 +49,8 @@ NOTHING_CHOSEN = 5
 TESTED = ("tolerance", "models", "measures", "kernels", "judging", "engines/base", "engines/embedded")
 CALLERS = 3
 """How far from a kernel a test may lie that still answers for it."""
+COMPILED = "tests/kernels/test_compiled.py"
+"""Compares compiled kernels with plain ones in processes of their own, where no fault is."""
 COMMON = ("tests/conformance/test_models_alone.py", "tests/conformance/test_class_claims.py")
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -272,7 +274,8 @@ def _named_after(path: Path) -> list[str]:
 @functools.cache
 def _tests() -> dict[str, str]:
     every = [each for room in TESTED for each in (PROJECT / "tests" / room).rglob("test_*.py")]
-    return {str(each.relative_to(PROJECT)): each.read_text(encoding="utf-8") for each in every}
+    names = {str(each.relative_to(PROJECT)): each for each in every}
+    return {name: each.read_text(encoding="utf-8") for name, each in names.items() if name != COMPILED}
 
 
 @functools.cache
