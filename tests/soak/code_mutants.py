@@ -49,6 +49,8 @@ NOTHING_CHOSEN = 5
 TESTED = ("tolerance", "models", "measures", "kernels", "judging", "engines/base", "engines/embedded")
 CALLERS = 3
 """How far from a kernel a test may lie that still answers for it."""
+COMPILED = "tests/kernels/test_compiled.py"
+"""Compares compiled kernels with plain ones in processes of their own, where no fault is."""
 COMMON = ("tests/conformance/test_models_alone.py", "tests/conformance/test_class_claims.py")
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -252,21 +254,28 @@ def _folder_of(path: Path) -> str:
 
 def _tests_of_users(path: Path) -> set[str]:
     """Tests named after what calls a module, or after what calls that where it has none."""
-    known = {Path(name).stem[5:]: name for name in _tests()}
     asked, seen, found = {path}, {path}, set()
     for _ in range(CALLERS):
         users = {
             user for user, text in _sources().items() if user not in seen and any(_tells(text, each) for each in asked)
         }
-        found |= {known[user.stem] for user in users if user.stem in known}
-        asked, seen = {user for user in users if user.stem not in known}, seen | users
+        named = {user: _named_after(user) for user in users}
+        found |= {name for names in named.values() for name in names}
+        asked, seen = {user for user, names in named.items() if not names}, seen | users
     return found
+
+
+def _named_after(path: Path) -> list[str]:
+    """The tests named after a module; those of its own room, where other rooms have a module of this name."""
+    named = [name for name in _tests() if Path(name).stem == f"test_{path.stem}"]
+    return [name for name in named if Path(name).parts[1] == path.parts[1]] or named
 
 
 @functools.cache
 def _tests() -> dict[str, str]:
     every = [each for room in TESTED for each in (PROJECT / "tests" / room).rglob("test_*.py")]
-    return {str(each.relative_to(PROJECT)): each.read_text(encoding="utf-8") for each in every}
+    names = {str(each.relative_to(PROJECT)): each for each in every}
+    return {name: each.read_text(encoding="utf-8") for name, each in names.items() if name != COMPILED}
 
 
 @functools.cache

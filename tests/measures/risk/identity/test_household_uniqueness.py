@@ -15,7 +15,12 @@ def test_one_of_three_households_stands_alone(at_most: float, outcome: str) -> N
     verdict = HouseholdUniqueness(at_most=at_most).assess(ROWS, quasi_identifiers=["age"], household_id="home")
     assert verdict.outcome == outcome
     assert verdict.observed == pytest.approx(1 / 3)
-    assert verdict.reason.startswith("1 of 3 households have a composition of their own")
+    assert verdict.reason == f"1 of 3 households have a composition of their own, asked at most {at_most:g}."
+
+
+def test_a_measure_judges_nothing() -> None:
+    verdict = HouseholdUniqueness().assess(ROWS, quasi_identifiers=["age"], household_id="home")
+    assert (verdict.outcome, verdict.reason) == ("pass", "1 of 3 households have a composition of their own.")
 
 
 def test_nobody_is_unique_in_pairs() -> None:

@@ -25,6 +25,12 @@ def test_figures_of_given_sizes(figure: str, threshold: float, observed: float) 
         assert not judged(ProsecutorRisk(figure=figure, threshold=threshold, at_most=observed - 1e-6), block).passed
 
 
+@pytest.mark.parametrize("figure", ["highest", "average", "at_risk"])
+def test_sizes_that_no_class_has_change_nothing(figure: str) -> None:
+    measure, sizes, counts = ProsecutorRisk(figure=figure), np.array([1, 2, 3, 5]), np.array([0, 4, 1, 0])
+    assert measure.figure_of(sizes, counts) == measure.figure_of(sizes[1:3], counts[1:3])
+
+
 def test_merging_classes_never_raises_it() -> None:
     for figure in ("highest", "average", "at_risk"):
         fine, coarse = (judged(ProsecutorRisk(figure=figure), ClassBlock(np.array(s))) for s in ([1, 2, 4], [3, 4]))

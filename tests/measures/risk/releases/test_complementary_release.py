@@ -219,6 +219,13 @@ def test_how_labels_lie_to_one_another() -> None:
     assert related("other", "Crewe", grouped) == crossing
 
 
+def test_numbers_with_a_dash_are_ranges_among_numbers_alone() -> None:
+    overlap, _, around = relation_of(["12-15", "16"], ["13-14", "12"], None)
+    assert (overlap.tolist(), around.tolist()) == ([[True, True], [False, False]], [[True, True], [False, False]])
+    overlap, _, _ = relation_of(["12-15", "flat 3"], ["13-14", "12-15"], None)
+    assert overlap.tolist() == [[False, True], [False, False]]
+
+
 def test_ill_formed_parameters_are_refused() -> None:
     for wrong in (
         {}, {"ledger": "l", "earlier": ("x",)}, {"ledger": "l", "k": 0}, {"ledger": "l", "key": {"literal": "x"}},
