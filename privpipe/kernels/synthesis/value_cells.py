@@ -60,7 +60,7 @@ class ValueCells:
     points: tuple[tuple[Any, ...], ...] = field(repr=False)
 
     @classmethod
-    def of(cls, ranks: ValueRanks, bins: int, min_count: int) -> Self:
+    def of(cls, ranks: ValueRanks, bins: int, min_count: int, *, parted: bool = False) -> Self:
         """The cells of a column.
 
         Parameters
@@ -70,6 +70,9 @@ class ValueCells:
             Most cells of rare values.
         min_count : int
             A value of fewer records is rare.
+        parted : bool
+            Half of the cells hold equal counts, and the others come of parting those that vary most: for models to
+            which all values of a cell are alike.
 
         Examples
         --------
@@ -88,8 +91,10 @@ class ValueCells:
         fewest = max(min_count, FEWEST)
         if held.sum() < fewest:  # too few to have a mean of their own
             return cls._of_atoms(atoms, rare)
-        numbers = _runs(held, max(min(bins, int(held.sum()) // (2 * fewest)), 1))
-        firsts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        most = max(min(bins, int(held.sum()) // (2 * fewest)), 1)
+        even = max(most // 2, 1) if parted else most
+        firsts = np.flatnonzero(np.diff(_runs(held, even), prepend=-1))
+        firsts = _parted(rare, held, firsts, most, 2 * fewest) if parted else firsts
         grid = _Grid.of(ranks.values, forbidden)
         means, points = [], []
         for first, last in zip(firsts, [*firsts[1:], len(rare)], strict=True):
@@ -210,6 +215,39 @@ def _runs(held: Ints, count: int) -> Ints:
     """Run of each value: consecutive values, nearly equal records."""
     before = np.cumsum(held) - held
     return np.asarray(np.unique(before * count // int(held.sum()), return_inverse=True)[1])
+
+
+def _parted(values: NDArray[Any], held: Ints, firsts: Ints, most: int, least: int) -> Ints:
+    """First value of each of up to `most` cells: the one whose deviation a cut lessens most is parted, and so on.
+
+    Cells of equal counts would hold the whole of a long tail in one, and what it tells of other columns with it.
+    """
+    away = values.astype(np.float64) - float(values[len(values) // 2])
+    away /= max(float(np.abs(away).max()), 1e-300)
+    running = np.cumsum(np.column_stack([held, away * held]), axis=0)
+    sums = np.concatenate([np.zeros((1, 2)), running])
+
+    def cut(first: int, end: int) -> tuple[float, int]:
+        at = np.arange(first + 1, end)
+        below, above = sums[at] - sums[first], sums[end] - sums[at]
+        at, below, above = (each[(below[:, 0] >= least) & (above[:, 0] >= least)] for each in (at, below, above))
+        if not len(at):
+            return 0.0, first
+        apart = below[:, 1] / below[:, 0] - above[:, 1] / above[:, 0]
+        gains = apart * apart * below[:, 0] * above[:, 0] / (below[:, 0] + above[:, 0])
+        best = int(gains.argmax())
+        return float(gains[best]), int(at[best])
+
+    ends = dict(zip(firsts.tolist(), [*firsts[1:].tolist(), len(values)], strict=True))
+    cuts = {first: cut(first, end) for first, end in ends.items()}
+    while len(ends) < most:
+        first = max(cuts, key=lambda each: cuts[each][0])
+        gain, at = cuts[first]
+        if gain <= 0:
+            break
+        ends[first], ends[at] = at, ends[first]
+        cuts[first], cuts[at] = cut(first, at), cut(at, ends[at])
+    return np.array(sorted(ends), np.int64)
 
 
 def _moments(values: NDArray[Any], weights: Ints) -> tuple[float, float]:

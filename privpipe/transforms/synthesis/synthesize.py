@@ -47,8 +47,9 @@ class Synthesize(Transformer):
     """Replace the table by records drawn from a model of it: sequential trees, a Gaussian copula, or private marginals.
 
     cart: a column is drawn given those before it, from the leaf of a tree that its record falls into. The tree splits
-    by these columns and by scores that add up what all of them say. Categories and
-    values that at least `min_count` records hold are released as they are; rarer values form cells and are released
+    by these columns and by scores that add up what all of them say; within a leaf the draw leans by what they say
+    beyond it, and takes no value more than twice as often as its share. Categories and values that at least
+    `min_count` records hold are released as they are; rarer values form cells and are released
     as means less and plus deviations of at least five records, never as themselves. copula: marginals with the same
     cells, and one correlation for each pair of columns, whose categories stand in an order. marginals: noisy counts of
     each column and of a tree of pairs, chosen and measured with (epsilon, delta)-differential privacy. The plan is the

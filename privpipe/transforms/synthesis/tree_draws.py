@@ -10,17 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.errors import UsageError
 from privpipe.transforms.synthesis.codebooks import Codebook
 from privpipe.transforms.synthesis.tree_rules import allowed_codes
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws, Stream
+    from privpipe.kernels.synthesis.leaf_tilts import Tilting
     from privpipe.kernels.synthesis.trees import CodeTree
 
 __all__ = ["TreeModel"]
 
 Ints = NDArray[np.int64]
 POINT, FALLBACK, FIRST_AGAIN = 1, 2, 3
+SECOND, COIN = 11, 12
 AGAIN = 8
 """How often a record that breaks a rule is drawn anew from its leaf before it is drawn from all that it may have."""
 
@@ -67,6 +70,7 @@ class TreeModel:
 class _StratumTrees:
     books: Mapping[str, Codebook]
     trees: Mapping[str, CodeTree]
+    tilts: Mapping[str, Tilting]
     order: tuple[str, ...]
     constraints: Mapping[str, Any]
 
@@ -76,7 +80,8 @@ class _StratumTrees:
 
         books = {name: Codebook.from_dict(each) for name, each in model["codebooks"].items()}
         trees = {name: CodeTree.from_dict(each) for name, each in model["trees"].items()}
-        return cls(books, trees, tuple(model["order"]), {"zeros": model["zeros"], "rules": model["rules"]})
+        tilts = _tilts(model, books, trees)
+        return cls(books, trees, tilts, tuple(model["order"]), {"zeros": model["zeros"], "rules": model["rules"]})
 
     def codes(self, ids: Ints, given: Mapping[str, Any], draws: Draws) -> dict[str, Ints]:
         """Codes of each column, drawn in its turn."""
@@ -85,10 +90,25 @@ class _StratumTrees:
             stream, tree = draws.of(name), self.trees[name]
             leaves = tree.leaves(found, len(ids))
             codes = tree.drawn(leaves, stream.uniform(ids))
+            if name in self.tilts:
+                codes = self._tilted(name, codes, leaves, ids, found, stream)
             if len(tree.codes):
                 codes = self._kept_within(name, codes, leaves, ids, found, stream)
             found[name] = np.maximum(codes, 0)
         return found
+
+    def _tilted(
+        self, name: str, codes: Ints, leaves: Ints, ids: Ints, found: Mapping[str, Ints], stream: Stream
+    ) -> Ints:
+        tree = self.trees[name]
+        mixed = np.flatnonzero(np.diff(tree.offsets)[leaves] > 1)
+        second = tree.drawn(leaves[mixed], stream.uniform(ids[mixed], word=SECOND))
+        apart = second != codes[mixed]
+        here, second = mixed[apart], second[apart]
+        earlier = {each: found[each][here] for each in self.tilts[name].added}
+        coins = stream.uniform(ids[here], word=COIN)
+        codes[here] = self.tilts[name].taken(leaves[here], earlier, codes[here], second, coins)
+        return codes
 
     def _kept_within(
         self, name: str, codes: Ints, leaves: Ints, ids: Ints, found: Mapping[str, Ints], stream: Stream
@@ -113,3 +133,24 @@ class _StratumTrees:
             u = stream.uniform(ids[bad], word=FALLBACK)
             codes[bad] = (running <= (u * running[:, -1])[:, None]).sum(axis=1)
         return codes
+
+
+def _tilts(
+    model: Mapping[str, Any], books: Mapping[str, Codebook], trees: Mapping[str, CodeTree]
+) -> dict[str, Tilting]:
+    """Of each column that has one; a plan of before there were any has none, and draws the same records as ever."""
+    from privpipe.kernels.synthesis.leaf_tilts import LeafTilt, Tilting
+    from privpipe.kernels.synthesis.trees import unpacked
+
+    tilts, order, found = model.get("tilts", {}), model["order"], {}
+    tables = {name: unpacked(text).reshape(-1, width) for name, width, text in model.get("features", ())}
+    if tilts and {name: len(each) for name, each in tables.items()} != {
+        name: len(each) for name, each in books.items()
+    }:
+        raise UsageError("the plan holds features of other columns than its codebooks: make a new plan")
+    given = [name for name in tables if name not in order]
+    for name, data in tilts.items():
+        before = [*given, *order[: order.index(name)]]
+        tilt = LeafTilt.from_dict(data)
+        found[name] = Tilting.of(tilt, trees[name], tables, before, name, books[name].is_ordered)
+    return found

@@ -22,6 +22,7 @@ from privpipe.transforms.synthesis.tree_rules import SynthesisRule, found_zeros,
 
 if TYPE_CHECKING:
     from privpipe.kernels.synthesis.additive_scores import CodeMoments, Score
+    from privpipe.kernels.synthesis.trees import CodeTree
 
 __all__ = ["Growing", "learn_trees", "require_columns"]
 
@@ -48,7 +49,7 @@ class Growing:
 def learn_trees(
     engine: Primitives, table: Any, strata: Strata, growing: Growing, context: StageContext
 ) -> list[dict[str, Any]]:
-    """The model of each stratum as plain JSON: `codebooks`, `order`, `trees` and `zeros` by column."""
+    """The model of each stratum as plain JSON: `codebooks`, `order`, `trees`, `tilts` and `zeros` by column."""
     names = (*growing.given, *growing.columns)
     books = _codebooks(engine, table, names, strata, growing.folding, context.place)
     stream = Stream((Seed(context.seed_key) if context.seed_key else Seed.public("privpipe/synthesis")).key("sample"))
@@ -77,7 +78,7 @@ def _codebooks(
         for book, ranks in zip(books, ranks_of_column(engine, table, name, strata, place), strict=True):
             if len(ranks):
                 require_summable(name, float(ranks.values[0]), float(ranks.values[-1]), place)
-                book[name] = Codebook(cells=ValueCells.of(ranks, folding.bins, folding.min_count))
+                book[name] = Codebook(cells=ValueCells.of(ranks, folding.bins, folding.min_count, parted=True))
             else:
                 book[name] = Codebook()
     return books
@@ -125,17 +126,23 @@ def _in_order(words: Ints, ids: Ints, codes: Ints, most: int | None = None) -> S
 def _model(
     codes: Ints, names: Sequence[str], books: Mapping[str, Codebook], growing: Growing, context: StageContext
 ) -> dict[str, Any]:
+    from privpipe.kernels.synthesis.trees import packed
+
     columns = {name: codes[:, at] for at, name in enumerate(names)}
     order = _order(columns, growing, context)
     sequence = [*growing.given, *order]
     moments = _moments({name: columns[name] for name in sequence}, books)
-    trees, zeros = {}, {}
+    trees, tilts, zeros = {}, {}, {}
     for name in order:
         before = sequence[: sequence.index(name)]
         known = columns[name] != FOLDED_AWAY
         seen = {each: columns[each][known] for each in (*before, name)}
-        scores = _scores(name, before, columns, moments, books)
-        trees[name] = _tree(name, seen, before, books, scores, growing)
+        theirs = _known_moments(name, columns, moments)
+        scores = _scores(name, before, theirs, books)
+        tree = _tree(name, seen, before, books, scores, growing)
+        trees[name] = tree.to_dict()
+        if before and known.any():
+            tilts[name] = _tilt(name, seen, before, theirs, tree, books)
         if growing.find_zeros and len(books[name]) <= FEW_CODES:
             few = [each for each in before if len(books[each]) <= FEW_CODES]
             sizes = {each: len(books[each]) for each in (*few, name)}
@@ -144,6 +151,8 @@ def _model(
         "codebooks": {name: books[name].to_dict() for name in names},
         "order": order,
         "trees": trees,
+        "features": [[name, table.shape[1], packed(table)] for name, table in moments.tables.items()] if tilts else [],
+        "tilts": tilts,
         "zeros": zeros,
         "rules": [rule_codes(rule, books, context.place) for rule in growing.rules],
     }
@@ -156,23 +165,36 @@ def _moments(columns: Mapping[str, Ints], books: Mapping[str, Codebook]) -> Code
     return CodeMoments.of(codes, {name: books[name].features(each, most) for name, each in codes.items()})
 
 
-def _scores(
-    name: str,
-    before: Sequence[str],
-    columns: Mapping[str, Ints],
-    moments: CodeMoments,
-    books: Mapping[str, Codebook],
-) -> list[Score]:
-    """Of a column by those before it, over the records whose own value has a code; by one alone it needs none."""
-    from privpipe.kernels.synthesis.additive_scores import CodeMoments, additive_scores
+def _known_moments(name: str, columns: Mapping[str, Ints], moments: CodeMoments) -> CodeMoments:
+    """Those of the records whose own value has a code."""
+    from privpipe.kernels.synthesis.additive_scores import CodeMoments
 
-    if len(before) < 2:
-        return []
     away = columns[name] == FOLDED_AWAY
-    if away.any():
-        left = {each: np.maximum(codes[away], 0) for each, codes in columns.items()}
-        moments = moments.without(CodeMoments.of(left, moments.tables))
-    return additive_scores(moments, before, name, books[name].is_ordered)
+    if not away.any():
+        return moments
+    left = {each: np.maximum(codes[away], 0) for each, codes in columns.items()}
+    return moments.without(CodeMoments.of(left, moments.tables))
+
+
+def _scores(name: str, before: Sequence[str], moments: CodeMoments, books: Mapping[str, Codebook]) -> list[Score]:
+    """Of a column by those before it; by one alone it needs none."""
+    from privpipe.kernels.synthesis.additive_scores import additive_scores
+
+    return additive_scores(moments, before, name, books[name].is_ordered) if len(before) > 1 else []
+
+
+def _tilt(
+    name: str,
+    columns: Mapping[str, Ints],
+    before: Sequence[str],
+    moments: CodeMoments,
+    tree: CodeTree,
+    books: Mapping[str, Codebook],
+) -> dict[str, Any]:
+    from privpipe.kernels.synthesis.leaf_tilts import LeafTilt
+
+    codes = {each: np.maximum(columns[each], 0) for each in (*before, name)}
+    return LeafTilt.learnt(tree, codes, before, name, moments, books[name].is_ordered).to_dict()
 
 
 def _tree(
@@ -182,12 +204,12 @@ def _tree(
     books: Mapping[str, Codebook],
     scores: Sequence[Score],
     growing: Growing,
-) -> dict[str, Any]:
+) -> CodeTree:
     from privpipe.kernels.synthesis.trees import CodeTree, category_order
 
     target, book = columns[name], books[name]
     if not len(target):
-        return CodeTree.grown(target, None, {}, {}, growing.min_leaf).to_dict()
+        return CodeTree.grown(target, None, {}, {}, growing.min_leaf)
     outputs = book.outputs(target) if book.is_ordered else None
     told = np.eye(len(book))[target] if outputs is None else outputs[:, :1]
     predictors = {each: np.maximum(columns[each], 0) for each in before}
@@ -197,7 +219,7 @@ def _tree(
         else category_order(predictors[each], len(books[each]), told)
         for each in before
     }
-    return CodeTree.grown(target, outputs, predictors, orders, growing.min_leaf, scores).to_dict()
+    return CodeTree.grown(target, outputs, predictors, orders, growing.min_leaf, scores)
 
 
 def _order(columns: Mapping[str, Ints], growing: Growing, context: StageContext) -> list[str]:

@@ -13,11 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from privpipe.blocks import RowBlock
+from privpipe.draws import Draws, Seed
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.kernels.synthesis.normal_scores import ValueRanks
 from privpipe.kernels.synthesis.trees import CodeTree, category_order
 from privpipe.kernels.synthesis.value_cells import ValueCells
 from privpipe.transforms import Synthesize
+from privpipe.transforms.synthesis.codebooks import Codebook
+from privpipe.transforms.synthesis.tree_draws import TreeModel
 
 N = 3000
 
@@ -64,7 +68,7 @@ def test_no_point_is_a_value_of_few_records(values: list[int], min_count: int, w
     held = Counter(values)
     array = np.array(list(held), np.int64 if whole else np.float64)
     ranks = ValueRanks.of(array, np.array(list(held.values())))
-    cells = ValueCells.of(ranks, 10, min_count)
+    cells = ValueCells.of(ranks, 10, min_count, parted=min_count % 2 == 0)
     rare = {value for value, count in held.items() if count < min_count}
     points = {point for each in cells.points for point in each}
     assert not points & rare
@@ -78,11 +82,49 @@ def test_no_point_is_a_value_of_few_records(values: list[int], min_count: int, w
 
 def test_tails_keep_mean_and_deviation() -> None:
     x = np.random.default_rng(0).lognormal(10, 1.5, 5000)
-    cells = ValueCells.of(ValueRanks.of(x, np.ones(5000, np.int64)), 100, 5)
-    made = np.concatenate([np.resize(cells.points[cell], 480) for cell in range(len(cells))])
+    cells = ValueCells.of(ValueRanks.of(x, np.ones(5000, np.int64)), 100, 5, parted=True)
+    held = np.bincount(cells.cells(x), minlength=len(cells))
+    made = np.concatenate([np.resize(cells.points[cell], 60 * count) for cell, count in enumerate(held)])
     assert made.mean() == pytest.approx(x.mean(), rel=0.01)
     assert made.std() == pytest.approx(x.std(), rel=0.05)
     assert not np.isin(made, x).any()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(-50, 10_000) | st.sampled_from([0, 10**12]), min_size=1, max_size=300),
+    st.integers(1, 60),
+    st.integers(1, 7),
+)
+def test_cells_hold_enough_records_and_are_no_more_than_asked(values: list[int], bins: int, min_count: int) -> None:
+    held = Counter(values)
+    array = np.array(sorted(values), np.float64)
+    ranks = ValueRanks.of(array, np.ones(len(array), np.int64))
+    cells = ValueCells.of(ranks, bins, min_count, parted=True)
+    codes = cells.cells(array)
+    rare = np.array([held[int(value)] < min_count for value in array])
+    if rare.sum() >= max(min_count, 5):
+        assert len(cells.starts) <= bins
+        assert np.unique(codes[rare], return_counts=True)[1].min() >= max(min_count, 5)
+    assert (np.diff(codes[rare]) >= 0).all()
+
+
+def test_a_long_tail_is_parted_and_keeps_what_it_tells() -> None:
+    """Two incomes of a long tail: cells of equal counts lost a sixth of their covariance."""
+    rng = np.random.default_rng(3)
+    first = rng.lognormal(10, 1.0, 6000)
+    second = first * rng.lognormal(0, 0.3, 6000)
+    kept = np.ones(2)
+    for at, x in enumerate((first, second)):
+        cells = ValueCells.of(ValueRanks.of(x, np.ones(6000, np.int64)), 100, 5, parted=True)
+        codes = cells.cells(x)
+        held = np.bincount(codes)
+        assert len(held) == 100
+        assert held.min() >= 10
+        assert held[-5:].max() < held[:40].min()
+        other = second if at == 0 else first
+        kept[at] = np.cov(cells.means[codes], other)[0, 1] / np.cov(x, other)[0, 1]
+    assert (kept > 0.93).all()
 
 
 def test_unique_values_never_appear(run: Any) -> None:
@@ -205,6 +247,59 @@ def test_scores_are_the_same_for_any_order_and_partitioning(run: Any) -> None:
     assert json.dumps(one.plan.detail["models"]) == json.dumps(other.plan.detail["models"])
     assert one.plan.detail["models"][0]["trees"]["pay"]["scores"]
     assert one.rows.sort_by("row") == other.rows.sort_by("row")
+
+
+def test_ties_too_weak_for_any_split_are_kept(run: Any) -> None:
+    """Leaves of a quarter of the records: trees see one strong column, and coins bring back the others."""
+    rng = np.random.default_rng(21)
+    n = 6000
+    x: dict[str, Any] = {"big": rng.integers(0, 2, n)}
+    for at in range(4):
+        x[f"skill {at}"] = np.array(["no", "yes"])[rng.integers(0, 2, n)]
+    skills = np.sum([x[f"skill {at}"] == "yes" for at in range(4)], axis=0)
+    x["pay"] = (1000 * x["big"] + 40 * skills + rng.normal(0, 100, n)).round()
+    x["job"] = np.where(rng.random(n) < 0.2 + 0.1 * (x["skill 0"] == "yes"), "nurse", "clerk")
+    order = ["big", *(f"skill {at}" for at in range(4)), "pay", "job"]
+    found = run(Synthesize(min_leaf=1500, order=order, records=20_000), x)
+    slopes = []
+    for rows in (x, found):
+        told = [np.array(rows["big"]) == 1, *(np.array(rows[f"skill {at}"]) == "yes" for at in range(4))]
+        matrix = np.column_stack([np.ones(len(told[0])), *told])
+        slopes.append(np.linalg.lstsq(matrix, np.array(rows["pay"], float), rcond=None)[0][2:])
+    kept = slopes[1] / slopes[0]  # leaves alone keep a third: 0.15 to 0.45
+    assert (kept > 0.65).all()
+    assert 0.75 < kept.mean() < 1.1
+    nurse, able = np.array(found["job"]) == "nurse", np.array(found["skill 0"]) == "yes"
+    assert nurse[able].mean() - nurse[~able].mean() == pytest.approx(0.1, abs=0.035)
+
+
+def test_a_plan_of_before_tilts_draws_as_ever_and_keys_may_be_sorted(run: Any) -> None:
+    x = weak()
+    detail = run(Synthesize(columns=[name for name in x if name != "town"], given=["town"]), x).plan.detail
+    table = pa.table(x)
+    rows = RowBlock(table.combine_chunks().to_batches()[0], np.column_stack([np.arange(N), np.zeros(N, np.int64)]))
+    draws = Draws(Seed.insecure(1), 0, "synthesize")
+
+    def drawn(models: list[dict[str, Any]], text: str) -> dict[str, list[Any]]:
+        model = TreeModel.of({**json.loads(text), "models": models}, table.schema, draws)
+        found = model.drawn(rows.record_ids, np.zeros(N, np.int64), rows)
+        return {name: each.to_pylist() for name, each in found.items()}
+
+    text = json.dumps(detail, sort_keys=True)
+    now = drawn(list(detail["models"]), text)
+    assert drawn(json.loads(text)["models"], text) == now
+    [model] = json.loads(text)["models"]
+    assert set(model["tilts"]) == set(model["trees"])
+    old = drawn([{name: each for name, each in model.items() if name not in ("tilts", "features")}], text)
+    first = model["order"][0]
+    book, tree = Codebook.from_dict(model["codebooks"][first]), CodeTree.from_dict(model["trees"][first])
+    town = Codebook.from_dict(model["codebooks"]["town"]).codes(rows.column("town"), "town")
+    codes = tree.drawn(tree.leaves({"town": town}, N), draws.of(first).uniform(rows.record_ids))
+    assert old[first] == book.values(codes, np.zeros(N), table.schema.field(first).type).to_pylist()
+    assert old["pay"] != now["pay"]
+    for kept in (1, len(model["features"])):
+        with pytest.raises(UsageError, match="make a new plan"):
+            drawn([{**model, "features": model["features"][kept:]}], text)
 
 
 def test_a_plan_of_before_scores_draws_as_ever() -> None:
