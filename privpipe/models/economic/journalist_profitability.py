@@ -60,6 +60,9 @@ class JournalistProfitability(ProsecutorProfitability):
             raise UsageError("journalist_profitability compares with a population, and none was counted")
         return block.population
 
+    def least_size(self) -> int:
+        return 1  # the crowd is of the population, however few of it are records
+
     def unattainable(self, records: int, facts: Facts) -> str:
         return ""  # how large the population is, the sample does not tell
 

@@ -51,3 +51,11 @@ def test_without_a_population_it_says_so() -> None:
 def test_amounts_are_checked_under_its_own_name() -> None:
     with pytest.raises(UsageError, match="JournalistProfitability: adversary_gain"):
         JournalistProfitability(adversary_gain=-1.0)
+
+
+def test_a_crowd_of_the_population_needs_few_records() -> None:
+    """A search leaves classes of fewer records than `least_size` out unseen."""
+    model = JournalistProfitability(no_attack=True, adversary_gain=3.0, adversary_cost=1.0)
+    block = ClassBlock(np.array([1, 5]), population=np.array([4, 3]))
+    assert model.passing(block, Facts()).tolist() == [True, False]
+    assert (model.least_class(), model.least_size()) == (4, 1)
