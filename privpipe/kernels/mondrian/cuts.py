@@ -41,6 +41,7 @@ class CutTables(NamedTuple):
     units: Floats
     by_loss: bool
     persons: int | None
+    beside: bool
 
 
 class Cuts(NamedTuple):
@@ -133,10 +134,20 @@ def _widths(segment, spans):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _by_width(rows, segment, least, most, spans, starts, cuts, noted):  # type: ignore[no-untyped-def]
+def _cut_below(values, q, beside):  # type: ignore[no-untyped-def]
+    """The code up to which rows come first where a cut parts a value from the next one.
+
+    Beside a population: up to the next value of the table, so that what lies between two values of the table stays with
+    the lower one, and bounds of cells are values of the table.
+    """
+    return values[q + 1] - 1 if beside else values[q]
+
+
+@njit(nogil=True, cache=True)
+def _by_width(rows, segment, least, most, tables, cuts, noted):  # type: ignore[no-untyped-def]
     """Cuts of the widest column first, within a column the most even first; `most` 1: the first cut alone."""
-    where, at = cuts.where, cuts.at
-    widths, uneven = _widths(segment, spans), np.empty(most, np.int64)
+    where, at, starts = cuts.where, cuts.at, tables.starts
+    widths, uneven = _widths(segment, tables.spans), np.empty(most, np.int64)
     found = 0
     for c in np.argsort(-widths, kind="mergesort"):
         if widths[c] <= 0:
@@ -151,6 +162,8 @@ def _by_width(rows, segment, least, most, spans, starts, cuts, noted):  # type: 
                 continue
             if right < least:
                 break
+            if totals[q + 1] == 0:
+                continue
             here = abs(left - right)
             place = found
             while place > first and uneven[place - 1 - first] > here:
@@ -162,7 +175,7 @@ def _by_width(rows, segment, least, most, spans, starts, cuts, noted):  # type: 
             for later in range(found - 1, place, -1):
                 uneven[later - first] = uneven[later - 1 - first]
                 where[later], at[later] = where[later - 1], at[later - 1]
-            uneven[place - first], where[place], at[place] = here, c, values[q]
+            uneven[place - first], where[place], at[place] = here, c, _cut_below(values, q, tables.beside)
         if most == 1 and found:
             return found
     return found
@@ -280,9 +293,12 @@ def _by_loss(rows, segment, least, most, tables, cuts, noted):  # type: ignore[n
                 continue
             if right < least:
                 break
+            if totals[q + 1] == 0:
+                continue
             one = _loss_of_side(low[q], high[q], records, tables)
             two = _loss_of_side(low_after[q + 1], high_after[q + 1], segment.total - records, tables)
-            found = _keep(cuts, losses, found - first == most, found, one + two, c, values[q])
+            cut = _cut_below(values, q, tables.beside)
+            found = _keep(cuts, losses, found - first == most, found, one + two, c, cut)
     return found
 
 
@@ -304,7 +320,7 @@ def choose(rows, start, stop, least, most, tables, cuts, room):  # type: ignore[
     cuts.ties[:] = ALL
     if tables.by_loss:
         return _by_loss(rows, segment, least, most, tables, cuts, room.noted), False
-    return _by_width(rows, segment, least, most, tables.spans, tables.starts, cuts, room.noted), False
+    return _by_width(rows, segment, least, most, tables, cuts, room.noted), False
 
 
 @njit(nogil=True, cache=True)
@@ -324,4 +340,4 @@ def choose_of_counts(rows, least, most, tables, cuts):  # type: ignore[no-untype
         return 1, True
     if total < 2 * least:
         return 0, False
-    return _by_width(rows, segment, least, most, tables.spans, starts, cuts, room.noted), False
+    return _by_width(rows, segment, least, most, tables, cuts, room.noted), False

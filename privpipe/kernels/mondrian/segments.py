@@ -18,7 +18,8 @@ class Rows(NamedTuple):
     """Combinations of codes, the records of each, and what orders them where they are single records.
 
     Where persons are counted, the last two columns of codes are the number of a row's person and how many persons it
-    stands for. No row of codes: `counts` has the records of each code of each column, column after column.
+    stands for. Rows of a population have no records: the last column of codes is how many of it they are, 0 for rows of
+    the table. No row of codes: `counts` has the records of each code of each column, column after column.
     """
 
     codes: NDArray[Any]
@@ -57,7 +58,10 @@ def extent(rows, start, stop, lows, highs):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def histogram(rows, segment, column, starts):  # type: ignore[no-untyped-def]
-    """Codes that occur, ascending, and the records of each: dense where that is short, sorted elsewhere."""
+    """Codes that occur, ascending, and the records of each, 0 where a code is the population's alone.
+
+    Dense where that is short, sorted elsewhere.
+    """
     codes, counts = rows.codes, rows.counts
     if len(codes) == 0:
         known = counts[starts[column] : starts[column + 1]]
@@ -66,12 +70,13 @@ def histogram(rows, segment, column, starts):  # type: ignore[no-untyped-def]
     start, stop, low = segment.start, segment.stop, segment.lows[column]
     n, space = stop - start, segment.highs[column] - low + 1
     if space <= 4 * n + 64:
-        dense = np.zeros(space, np.int64)
+        dense = np.full(space, np.int64(-1))
         for i in range(start, stop):
-            dense[np.int64(codes[i, column]) - low] += counts[i]
+            place = np.int64(codes[i, column]) - low
+            dense[place] = max(dense[place], 0) + counts[i]
         seen, many = np.empty(space, np.int64), 0
         for code in range(space):
-            if dense[code] > 0:
+            if dense[code] >= 0:
                 seen[many], dense[many] = low + code, dense[code]
                 many += 1
         return seen[:many], dense[:many]

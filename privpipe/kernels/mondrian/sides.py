@@ -16,6 +16,7 @@ __all__ = [
     "leaf_cells",
     "leaf_numbers",
     "leaves_below",
+    "side_beside",
     "side_cells",
     "side_cells_of_persons",
     "side_persons",
@@ -37,6 +38,18 @@ def side_sizes(
         Column, code, tie.
     """
     return np.asarray(_side_sizes(codes, counts, keys, segments, cuts))
+
+
+def side_beside(codes: NDArray[Any], segments: NDArray[np.int64], cuts: NDArray[np.int64]) -> Ints:
+    """As `side_sizes`, of the population beside the table: its rows say in their last code how many they are.
+
+    Examples
+    --------
+    >>> codes = np.array([[0, 0], [0, 7], [1, 5], [2, 1]], dtype=np.int32)
+    >>> side_beside(codes, np.array([[0, 4]]), np.array([[0, 0, 0]])).tolist()
+    [7, 6]
+    """
+    return np.asarray(_side_beside(codes, segments, cuts))
 
 
 def side_cells(
@@ -132,6 +145,17 @@ def _side_sizes(codes, counts, keys, segments, cuts):  # type: ignore[no-untyped
 
 
 @njit(nogil=True, cache=True)
+def _side_beside(codes, segments, cuts):  # type: ignore[no-untyped-def]
+    place = codes.shape[1] - 1
+    sizes = np.zeros(2 * len(segments), np.int64)
+    for s in range(len(segments)):
+        column, cut = cuts[s, 0], cuts[s, 1]
+        for i in range(segments[s, 0], segments[s, 1]):
+            sizes[2 * s + (0 if codes[i, column] <= cut else 1)] += np.int64(codes[i, place])
+    return sizes
+
+
+@njit(nogil=True, cache=True)
 def _side_cells(codes, counts, keys, segments, cuts, place, values):  # type: ignore[no-untyped-def]
     relaxed = len(keys) > 0
     rows = np.int64(0)
@@ -146,7 +170,7 @@ def _side_cells(codes, counts, keys, segments, cuts, place, values):  # type: ig
         for side in range(2):
             begin = end
             for i in range(segments[s, 0], segments[s, 1]):
-                if goes_first(codes[i, column], cut, relaxed, keys, i, tie) != (side == 0):
+                if counts[i] == 0 or goes_first(codes[i, column], cut, relaxed, keys, i, tie) != (side == 0):
                     continue
                 value = np.int64(codes[i, place])
                 if totals[value] == 0:

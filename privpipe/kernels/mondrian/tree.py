@@ -55,6 +55,9 @@ class Columns:
     persons : int
         Where persons are counted, how many of them are told apart: numbers below it, in the last columns of the codes
         (see `Rows`). 0: records are counted.
+    beside : bool
+        Whether rows of a population are among those of the table: a cut is made between two values of the table, and
+        leaves what lies between them with the lower one.
     """
 
     spans: NDArray[np.float64]
@@ -67,6 +70,7 @@ class Columns:
     units: NDArray[np.float64]
     by_loss: bool = False
     persons: int = 0
+    beside: bool = False
 
     def packed(self) -> CutTables:
         """The arrays as compiled code takes them."""
@@ -81,6 +85,7 @@ class Columns:
             units=read_only(self.units, np.float64),
             by_loss=self.by_loss,
             persons=self.persons or None,
+            beside=self.beside,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from privpipe.kernels.mondrian.sides import (
     folded,
     leaf_cells,
     leaf_numbers,
+    side_beside,
     side_cells,
     side_cells_of_persons,
     side_persons,
@@ -172,6 +174,87 @@ def test_sides_of_a_cut() -> None:
     assert (offsets.tolist(), values.tolist(), records.tolist()) == ([0, 1, 2, 3, 4], [7, 7, 2, 7], [1, 2, 3, 4])
     assert divided(Rows(codes, counts, NO_KEYS), (0, 4), (0, 3, 0)) == 3
     assert codes[3].tolist() == [5, 0, 2, 7]
+
+
+def beside_population(seed: int, size: int) -> tuple[Any, Any, Columns]:
+    """Rows of a table and of a population over two columns of so many codes, mixed; strangers have no records."""
+    draw = np.random.default_rng(seed)
+    mine = np.concatenate([draw.integers(0, size, (12, 2)), draw.integers(0, 3, (12, 1)), np.zeros((12, 1))], axis=1)
+    theirs = np.concatenate([draw.integers(0, size, (25, 2)), np.zeros((25, 1)), draw.integers(1, 9, (25, 1))], axis=1)
+    theirs[:6, :2] = mine[:6, :2]
+    codes = np.concatenate([mine, theirs]).astype(np.int32)
+    counts = np.concatenate([draw.integers(1, 4, 12), np.zeros(25)]).astype(np.int64)
+    order = draw.permutation(len(codes))
+    none = np.zeros(0, np.int64)
+    flat = Columns(
+        spans=np.array([size - 1.0, size - 1.0]),
+        groups=np.zeros(2 * size, np.int64),
+        starts=np.array([0, size, 2 * size]),
+        levels=np.zeros(2, np.int64),
+        labels=none,
+        shares=none.astype(np.float64),
+        places=np.zeros(2, np.int64),
+        units=np.ones(2),
+        beside=True,
+    )
+    return codes[order], counts[order], flat
+
+
+def between_records(codes: Any, counts: Any, least: int) -> dict[int, list[int]]:
+    """Cuts of each column just below a value of the table, by the definition: most even first, then the lower one."""
+    found = {}
+    for column in range(2):
+        known = sorted(set(codes[counts > 0, column].tolist()))
+        cuts = []
+        for above in known[1:]:
+            left = int(counts[codes[:, column] < above].sum())
+            if left >= least and counts.sum() - left >= least:
+                cuts.append((abs(2 * left - int(counts.sum())), above - 1))
+        found[column] = [cut for _, cut in sorted(cuts)[:8]]
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**30), st.integers(1, 6), st.sampled_from([9, 60, 5000]))
+def test_cuts_beside_a_population_lie_between_records(seed: int, least: int, size: int) -> None:
+    """Also where codes are too sparse to be counted densely."""
+    codes, counts, flat = beside_population(seed, size)
+    wanted = between_records(codes, counts, least)
+    whole = np.array([[0, len(codes)]])
+    rows = Rows(codes, counts, NO_KEYS)
+    (where, at, _), forced = cuts_of(rows, whole, least, flat)
+    found = [pair for pair in zip(where[0].tolist(), at[0].tolist(), strict=True) if pair[0] >= 0]
+    widths = [int(np.ptp(codes[:, column])) for column in range(2)]
+    ordered = sorted(range(2), key=lambda column: -widths[column])
+    assert not forced.any()
+    assert found == [(column, cut) for column in ordered for cut in wanted[column]]
+
+    def left_over(cut: tuple[int, int]) -> float:
+        """Records times the share of the codes that a side reaches over, strangers in it among them."""
+        sides = [codes[:, cut[0]] <= cut[1], codes[:, cut[0]] > cut[1]]
+        return sum(
+            int(counts[side].sum()) * (int(np.ptp(codes[side, column])) + 1) / size
+            for side in sides
+            for column in (0, 1)
+        )
+
+    (where, at, _), _ = cuts_of(rows, whole, least, replace(flat, by_loss=True))
+    by_loss = [pair for pair in zip(where[0].tolist(), at[0].tolist(), strict=True) if pair[0] >= 0]
+    losses = [left_over(cut) for cut in by_loss]
+    assert losses == pytest.approx(sorted(losses))
+    every = [(column, cut) for column in (0, 1) for cut in between_records(codes, counts, least)[column]]
+    assert len(by_loss) == len(every)
+    for column, cut in found[:4]:
+        cuts = np.array([[column, cut, 0]])
+        left = codes[:, column] <= cut
+        assert side_sizes(codes, counts, NO_KEYS, whole, cuts).tolist() == [counts[left].sum(), counts[~left].sum()]
+        assert side_beside(codes, whole, cuts).tolist() == [codes[left, 3].sum(), codes[~left, 3].sum()]
+        offsets, values, many = side_cells(codes, counts, NO_KEYS, whole, cuts, 2, 3)
+        for side, inside in enumerate((left, ~left)):
+            own = {value: int(counts[inside & (codes[:, 2] == value)].sum()) for value in range(3)}
+            cells = slice(offsets[side], offsets[side + 1])
+            seen = dict(zip(values[cells].tolist(), many[cells].tolist(), strict=True))
+            assert seen == {value: count for value, count in own.items() if count}  # strangers bear no value
 
 
 def persons_of(seed: int) -> tuple[Any, Any, int]:
