@@ -48,8 +48,8 @@ def check_stages_under_counting(draft: Draft, report: Report) -> None:
         if compared and _touches_raw_population(draft, stage):
             report.unsupported(
                 read.place,
-                f"changes quasi-identifiers in a way that a population cannot follow, and {compared[0]} compares with "
-                "one: give a population that is `generalized: true`",
+                f"{stage.not_followed()}, and {compared[0]} compares with one: give a population that is "
+                "`generalized: true`",
             )
         if suppresses(stage) and (problem := _miscounts(draft, read, stage)):
             report.unsupported(read.place, f"{problem}{INSTEAD}")
@@ -110,7 +110,9 @@ def suppresses(stage: Transformer) -> bool:
 
 def _touches_raw_population(draft: Draft, stage: Transformer) -> bool:
     population = draft.values.get("population")
-    if not isinstance(population, SourceSpec) or population.generalized or stage.name() in ("generalize", *KEEPS_KEYS):
+    if not isinstance(population, SourceSpec) or population.generalized:
+        return False
+    if stage.name() in KEEPS_KEYS or not stage.not_followed():
         return False
     named = set(stage.named_columns())
     return not named or bool(named & set(draft.with_role("quasi_identifier")))

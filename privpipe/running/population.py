@@ -25,8 +25,18 @@ def compared_columns(policy: Policy) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _needed_columns(policy: Policy) -> tuple[str, ...]:
+    """Compared columns, and those by which stages recode a raw population."""
+    found = dict.fromkeys(compared_columns(policy))
+    if policy.population is not None and not policy.population.generalized:
+        for stage in policy.transform:
+            own = stage.population_columns(policy.roles, policy.hierarchies, policy.binding)
+            found.update(dict.fromkeys(own))
+    return tuple(found)
+
+
 def population_beside(engine: Engine, policy: Policy, table: Any) -> Any:
-    """The population's compared columns in the types of a table; None where nothing compares with it.
+    """The population's needed columns in the types of a table; None where nothing compares with it.
 
     Raises
     ------
@@ -36,7 +46,7 @@ def population_beside(engine: Engine, policy: Policy, table: Any) -> Any:
     asking = any(entry.needs_population for entry in policy.entries)
     if policy.population is None or not asking:
         return None
-    columns = compared_columns(policy)
+    columns = _needed_columns(policy)
     found = engine.scan(policy.population.to_source({}, policy.base_dir)).schema.names
     for name in columns:
         if name not in found:
@@ -48,9 +58,10 @@ def population_beside(engine: Engine, policy: Policy, table: Any) -> Any:
 
 
 def raw_population(engine: Engine, policy: Policy, table: Any) -> Any:
-    """The population that stages count beside the source.
+    """The population that stages look at beside the source.
 
-    None where it is generalized already, and where no stage suppresses for a guarantee that compares with it.
+    None where it is generalized already, and where no stage suppresses for a guarantee that compares with it or makes
+    labels that cover it.
 
     Raises
     ------
@@ -59,8 +70,12 @@ def raw_population(engine: Engine, policy: Policy, table: Any) -> Any:
     """
     asking = any(guarantee.needs_population for guarantee in policy.binding)
     counting = any(suppresses(stage) for stage in policy.transform)
+    covering = any(
+        stage.population_columns(policy.roles, policy.hierarchies, policy.binding) for stage in policy.transform
+    )
     generalized = policy.population is not None and policy.population.generalized
-    return population_beside(engine, policy, table) if asking and counting and not generalized else None
+    wanted = (asking and counting) or covering
+    return population_beside(engine, policy, table) if wanted and not generalized else None
 
 
 def finished_population(engine: Engine, policy: Policy, table: Any, *, finished: bool) -> Any:

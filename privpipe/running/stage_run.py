@@ -22,7 +22,6 @@ from privpipe.running.stage_key import stage_draws
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.noise.add_noise import AddNoise
 from privpipe.transforms.recoding.generalize import Generalize
-from privpipe.transforms.recoding.population_recoding import generalize_population
 
 if TYPE_CHECKING:
     from privpipe.hierarchies import HierarchySpec
@@ -111,9 +110,10 @@ class StageRun:
         made = replace(made, seed_key=context.seed_key)
         draws = stage_draws(self.seed, at, stage, made, self.source)
         before = self.table
-        if self.population is not None and isinstance(stage, Generalize):
-            self.population = generalize_population(self.engine, before, self.population, stage, made, context)
-            context = replace(context, population=self.population)
+        if self.population is not None:
+            self.population = stage.population_after(self.engine, before, self.population, made, context)
+            if isinstance(stage, Generalize):  # it suppresses once it has recoded
+                context = replace(context, population=self.population)
         self.table = stage.run(self.engine, before, made, draws, context)
         made = stage.recorded(self.engine, before, made, draws)
         if stage.suppresses:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -234,6 +234,22 @@ class Transformer(StageFace, Entry):
     def recorded(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws) -> StagePlan:
         """The plan with what is known of the process only after it ran over the table."""
         return plan
+
+    def not_followed(self) -> str:
+        """Why a raw population cannot be recoded as the table is, where the stage recodes quasi-identifiers."""
+        return "changes quasi-identifiers in a way that a population cannot follow"
+
+    def population_columns(
+        self, roles: Roles, hierarchies: Collection[str], guarantees: Iterable[Guarantee]
+    ) -> tuple[str, ...]:
+        """Columns of a population by which the stage recodes it, besides those that are compared."""
+        return ()
+
+    def population_after(
+        self, engine: Primitives, table: Any, population: Any, plan: StagePlan, context: StageContext
+    ) -> Any:
+        """A raw population recoded as `run` recodes the table that enters the stage, nobody suppressed."""
+        return population
 
     def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
         """A frozen plan as it is applied to another table than the one it was learnt from.

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import privpipe as pp
+from privpipe.cli import app
 from privpipe.engines import Engine
-from privpipe.errors import NoSolutionError, Refused, UnsupportedError
+from privpipe.errors import DataError, NoSolutionError, Refused, UnsupportedError
 
 TOWNS = {"*": {"north": ["Ashford", "Barrow"], "south": ["Crewe", "Dover"]}}
 AGES = {"groups": {"order": [str(age) for age in range(20, 60)], "sizes": [[10] * 4, [4]]}}
@@ -161,6 +164,102 @@ def test_cuts_by_every_count(document: dict[str, Any], engine: Engine, embedded:
         assert pp.transform(None, kept, engine=engine).num_rows == 300 - result.plan.suppressed_records
 
 
+PARTS: dict[str, dict[str, Any]] = {
+    "by hierarchies": {},
+    "by values": {"columns": ["age", "town"], "score": "loss", "labels": "values"},
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_beside_a_population(document: dict[str, Any], engine: Engine, embedded: Engine, name: str) -> None:
+    """The gate finds in the written files what the cuts promise, and every engine cuts and counts alike."""
+    policy = asking(document, {"k_map": {"k": 250}}, {"delta_presence": {"max": 0.09}}, population=census_of(document))
+    policy["transform"] = [{"mondrian": PARTS[name]}]
+    if name == "by values":
+        policy["columns"]["age"] = {"role": "quasi_identifier", "type": "integer"}
+    policy["guarantees"].append({"k_map": {"k": 200, "quasi_identifiers": ["town"]}})
+    policy["measures"] = [{"journalist_risk": {}}]
+    result = pp.release(policy, engine=engine)
+    assert result.assessment.passed
+    detail = result.plan.stages[0].detail
+    wanted = pp.plan(None, policy, engine=embedded).stages[0].detail
+    assert {own: detail.get(own) for own in FIGURES} == {own: wanted.get(own) for own in FIGURES}
+    assert detail["classes"] == EXPECTED_PARTS[name][0]
+    seen = [verdict.observed for verdict in result.assessment.verdicts[1:]]
+    assert (seen[0], round(seen[1]["max"], 9), seen[2]) == EXPECTED_PARTS[name][1]
+    released = pa.concat_tables([pq.read_table(path) for path in sorted(Path(result.path).glob("part-*"))])
+    sizes = Counter(zip(released["age"].to_pylist(), released["town"].to_pylist(), strict=True))
+    assert len(sizes) == detail["classes"]
+    assert seen[1]["max"] >= max(sizes.values()) / 6000
+    kept = pp.Plan.from_json(result.plan.to_json(), pp.Policy.from_dict(policy))
+    assert pp.transform(None, kept, engine=engine).num_rows == 300
+
+
+EXPECTED_PARTS = {
+    "by hierarchies": (17, (250, 0.084507042, 274)),
+    "by values": (18, (260, 0.074829932, 462)),
+}
+"""Parts; the least k, the greatest presence, and the least k of a town."""
+
+
+def test_a_population_that_only_a_measure_looks_at(document: dict[str, Any], embedded: Engine) -> None:
+    """Labels cover it all the same, whether a plan is made first or not."""
+    policy = asking(document, {"k_anonymity": {"k": 8}}, population=census_of(document))
+    policy |= {"transform": [{"mondrian": {}}], "measures": [{"k_map": {}}, {"delta_presence": {}}]}
+    plan = pp.plan(None, policy, engine=embedded)
+    result = pp.release(policy, engine=embedded, plan=plan)
+    assert result.plan.stages[0].detail["tree"] == plan.stages[0].detail["tree"]
+    least, presence = (measure.observed for measure in result.assessment.measures)
+    assert least >= 8
+    assert 0 < presence["min"] <= presence["max"] < 0.2
+
+
+def test_the_place_in_a_tree_follows_from_every_column(document: dict[str, Any], tmp_path: Path) -> None:
+    census = pq.read_table(census_of(document)["path"])
+    pq.write_table(census.select(["town"]), tmp_path / "towns.parquet")
+    policy = asking(document, {"k_map": {"k": 20, "quasi_identifiers": ["town"]}})
+    policy |= {"population": {"path": str(tmp_path / "towns.parquet")}, "transform": [{"mondrian": {}}]}
+    with pytest.raises(DataError, match="column 'age' is not in the population"):
+        pp.release(policy)
+    policy["transform"] = [{"mondrian": {"columns": ["town"]}}]
+    policy["columns"]["age"] = {"role": "insensitive", "type": "integer"}
+    assert pp.release(policy).assessment.passed
+
+
+@pytest.mark.parametrize(
+    ("stage", "says"),
+    [
+        ({"mondrian": {"mode": "relaxed"}}, "divides the records of one value in mode relaxed"),
+        ({"local_recoding": {}}, "in a way that a population cannot follow"),
+    ],
+)
+def test_stages_that_a_population_cannot_follow(document: dict[str, Any], stage: dict[str, Any], says: str) -> None:
+    for entry in ({"guarantees": [{"k_map": {"k": 2}}]}, {"measures": [{"k_map": {}}]}):
+        policy = {**asking(document, population=census_of(document)), **entry, "transform": [stage]}
+        policy["guarantees"] = [*policy["guarantees"], {"distinct_l_diversity": {"column": "illness", "l": 1}}]
+        with pytest.raises(UnsupportedError, match=says):
+            pp.Policy.from_dict(policy)
+
+
+def test_parts_from_the_command_line(document: dict[str, Any], tmp_path: Path) -> None:
+    policy = asking(document, {"k_map": {"k": 40}}, population=census_of(document), transform=[{"mondrian": {}}])
+    path, plan = tmp_path / "release.yaml", tmp_path / "plan.json"
+    path.write_text(json.dumps(policy), encoding="utf-8")
+    run = CliRunner()
+    assert run.invoke(app, ["plan", str(path), "--out", str(plan)]).exit_code == 0
+    ended = run.invoke(app, ["release", str(path), "--plan", str(plan), "--json"])
+    assert ended.exit_code == 0
+    judged = {each["name"]: each["outcome"] for each in json.loads(ended.stdout)["guarantees"]}
+    assert judged["k_map"] == "pass"
+    # A newcomer in the register changes nothing but its count.
+    census = pq.read_table(census_of(document)["path"])
+    pq.write_table(pa.concat_tables([census, census.slice(0, 1)]), census_of(document)["path"])
+    assert run.invoke(app, ["release", str(path), "--plan", str(plan)]).exit_code == 0
+    policy["guarantees"][1]["k_map"]["k"] = 6002
+    path.write_text(json.dumps(policy), encoding="utf-8")
+    assert run.invoke(app, ["release", str(path)]).exit_code == 6
+
+
 @pytest.mark.parametrize("name", ["embedded", "dask_engine"])
 def test_given_levels_and_records_as_they_are(
     document: dict[str, Any], name: str, request: pytest.FixtureRequest
@@ -209,17 +308,19 @@ def test_more_than_the_budget_is_no_solution(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("guarantee", "change", "says"),
+    ("name", "guarantee", "says"),
     [
-        ({"k_map": {"k": 2}}, {"population": {"path": "census.parquet", "generalized": True}}, "does not count the"),
-        ({"prosecutor_profitability": {}}, {}, "does not know what labels lose"),
+        ("local_recoding", {"k_map": {"k": 2}}, "does not count the"),
+        ("mondrian", {"k_map": {"k": 2}}, "give the raw population"),
+        ("mondrian", {"prosecutor_profitability": {}}, "does not know what labels lose"),
     ],
 )
 def test_other_stages_say_how_they_count(
-    document: dict[str, Any], guarantee: dict[str, Any], change: dict[str, Any], says: str
+    document: dict[str, Any], name: str, guarantee: dict[str, Any], says: str
 ) -> None:
+    change = {"population": {"path": "census.parquet", "generalized": True}} if "k_map" in guarantee else {}
     policy = asking(document, guarantee, **change)
-    policy["transform"] = [{"mondrian": {"k": 2}}]
+    policy["transform"] = [{name: {}}]
     with pytest.raises(UnsupportedError, match=says):
         pp.Policy.from_dict(policy)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import Histogram
 from privpipe.errors import DataError, HierarchyError, NoSolutionError
 from privpipe.transforms.base import StageContext
+from privpipe.transforms.recoding.beside_population import SeenColumn, hierarchy_over_both
 from privpipe.transforms.recoding.labelling import texts_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,15 @@ if TYPE_CHECKING:
 
     from privpipe.hierarchies import Hierarchy
 
-__all__ = ["CutColumn", "Labels", "by_value", "cut_columns", "require_one_node_a_label", "value_codes"]
+__all__ = [
+    "CutColumn",
+    "Labels",
+    "by_value",
+    "cut_columns",
+    "order_of_values",
+    "require_one_node_a_label",
+    "value_codes",
+]
 
 Labels = Literal["cells", "values"]
 Ints = NDArray[np.int64]
@@ -33,7 +42,7 @@ class CutColumn:
     """A column's dictionary: what its values are coded by, in the order in which a tree cuts them.
 
     With a hierarchy, codes are its labels at `min_level`, in leaf order. Without one, the distinct values seen, in
-    the order of their type, a missing value last.
+    the order of their type, a missing value last. Beside a population, its values are among them.
 
     Parameters
     ----------
@@ -207,7 +216,12 @@ class CutColumn:
 
 
 def cut_columns(
-    histograms: Mapping[str, Histogram], columns: tuple[str, ...], context: StageContext, *, hierarchies: bool = True
+    histograms: Mapping[str, Histogram],
+    columns: tuple[str, ...],
+    context: StageContext,
+    *,
+    hierarchies: bool = True,
+    beside: Mapping[str, Histogram] | None = None,
 ) -> tuple[CutColumn, ...]:
     """The dictionaries of some columns of a table, by their hierarchies where they have one.
 
@@ -217,21 +231,29 @@ def cut_columns(
         Of the table.
     hierarchies : bool
         False: all by their values.
+    beside : mapping of column to Histogram, optional
+        Of a population that is cut as the table is.
 
     Raises
     ------
+    DataError
+        A value of the population that a hierarchy lacks.
     HierarchyError
         A value that a hierarchy lacks, by its rule; a label that stands for two nodes.
     NoSolutionError
         Values that a hierarchy lacks are to be suppressed, which a cut cannot.
+    UnsupportedError
+        A hierarchy that the population's values would change.
     """
     found = []
     for column in columns:
         values, counts = histograms[column].values, histograms[column].counts
-        texts = texts_of(values, context, column).to_pylist()
+        strangers = None if beside is None else _strangers(values, beside[column].values)
         if not hierarchies or column not in context.hierarchies:
-            found.append(by_value(column, values, texts))
+            values = values if strangers is None else _in_order(values, strangers)
+            found.append(by_value(column, values, texts_of(values, context, column).to_pylist()))
             continue
+        texts = texts_of(values, context, column).to_pylist()
         hierarchy = context.hierarchies[column].build(texts, counts.tolist(), _kind(context, column))
         require_one_node_a_label(hierarchy, context)
         leaves = hierarchy.encode(texts)
@@ -241,9 +263,52 @@ def cut_columns(
                 f"{column!r} lacks and `unknown: suppress` wants them gone, but this stage suppresses nobody; complete "
                 "the hierarchy or write `unknown: root`"
             )
+        if strangers is not None:
+            own = SeenColumn(0, tuple(texts), tuple(counts.tolist()), _kind(context, column), hierarchy)
+            more = texts_of(strangers, context, column).to_pylist()
+            hierarchy, theirs = hierarchy_over_both(hierarchy, own, column, more, context)
+            require_one_node_a_label(hierarchy, context)
+            values, leaves = _joined(values, strangers), np.concatenate([hierarchy.encode(texts), theirs])
         codes = hierarchy.codes(hierarchy.min_level)[leaves].astype(np.int64)
         found.append(CutColumn(column, values, codes, hierarchy=hierarchy))
     return tuple(found)
+
+
+def order_of_values(values: pa.Array) -> NDArray[np.int64]:
+    """What sorts distinct values in the order of their type, a missing one last.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> order_of_values(pa.array([True, None, False])).tolist()
+    [2, 0, 1]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    sortable = values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
+    order = pc.array_sort_indices(sortable, null_placement="at_end")
+    return np.asarray(order.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _strangers(mine: pa.Array, theirs: pa.Array) -> pa.Array:
+    """Values of a population that the table lacks."""
+    import pyarrow.compute as pc
+
+    return theirs.filter(pc.index_in(theirs, value_set=mine).is_null())
+
+
+def _joined(mine: pa.Array, strangers: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.concat_arrays([mine, strangers])
+
+
+def _in_order(mine: pa.Array, strangers: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    values = _joined(mine, strangers)
+    return values.take(pa.array(order_of_values(values)))
 
 
 def value_codes(column: CutColumn, array: pa.Array) -> Ints:

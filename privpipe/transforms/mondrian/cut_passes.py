@@ -13,7 +13,7 @@ from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, RowBlock
 from privpipe.progress import advanced, within
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.mondrian.cut_columns import CutColumn
-from privpipe.transforms.mondrian.cut_search import CutProblem, cut_tables
+from privpipe.transforms.mondrian.cut_search import CutProblem, Parts, cut_tables
 from privpipe.transforms.mondrian.cut_source import by_combination
 from privpipe.transforms.mondrian.cut_tree import CutTree, Leaves
 
@@ -104,8 +104,8 @@ class InPasses(CutProblem):
     def tuples(self) -> int | None:
         return None
 
-    def grown(self, least: int) -> tuple[CutTree, Ints, None]:
-        """The tree, the records of its leaves, and nothing to say which row is where."""
+    def grown(self, least: int) -> Parts:
+        """The tree and the records of its leaves, and nothing to say which row is where."""
         top = _Top.whole(self)
         while len(chosen := top.open(self.most)):
             top = self._cut(top, chosen, least)
@@ -153,8 +153,8 @@ class InPasses(CutProblem):
         trees = {}
         for leaf, rows in zip(bundle.tolist(), np.split(order, ends[:-1]), strict=True):
             own = found.codes[rows], found.counts[rows], found.keys
-            below, sizes, _ = CutProblem(self.columns, self.cut, *own, {}, self.models, self.facts).grown(least)
-            trees[leaf] = (below, sizes)
+            below = CutProblem(self.columns, self.cut, *own, {}, self.models, self.facts).grown(least)
+            trees[leaf] = (below.tree, below.sizes)
         return trees
 
 
@@ -219,7 +219,7 @@ class _Top:
         tree = CutTree(np.array(columns), np.array(at), ties, lows, highs)
         return _Top(tree, np.array(sizes, dtype=np.int64), np.array(done, dtype=np.bool_))
 
-    def joined(self, subtrees: dict[int, tuple[CutTree, Ints]]) -> tuple[CutTree, Ints, None]:
+    def joined(self, subtrees: dict[int, tuple[CutTree, Ints]]) -> Parts:
         """The whole tree, with those of the leaves in their places."""
         columns, cuts, lows, highs, sizes = [], [], [], [], []
         leaf = 0
@@ -240,7 +240,7 @@ class _Top:
         leaves = nodes < 0
         ties = np.where(leaves, 0, ALL)
         tree = CutTree(nodes, np.concatenate(cuts), ties, np.concatenate(lows), np.concatenate(highs))
-        return tree, np.concatenate(sizes), None
+        return Parts(tree, np.concatenate(sizes), None)
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,7 @@ def _cut_of(histogram: Ints, tables: Any, least: int, problem: CutProblem) -> tu
     total = int(ends[tables.starts[1] - 1])
     before = ends[tables.starts[cuts.where] + cuts.at] - total * cuts.where  # every column counts all records
     sides = np.stack([before, total - before], axis=1)
-    passed = np.flatnonzero(forced | problem.passing(sides.ravel(), {}).reshape(-1, 2).all(axis=1))
+    passed = np.flatnonzero(forced | problem.passing(ClassBlock(sides.ravel())).reshape(-1, 2).all(axis=1))
     if not len(passed):
         return None
     return int(cuts.where[passed[0]]), int(cuts.at[passed[0]]), int(before[passed[0]])

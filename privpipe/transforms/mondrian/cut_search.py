@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,38 @@ from privpipe.transforms.mondrian.cut_columns import CutColumn
 from privpipe.transforms.mondrian.cut_tree import CutTree
 from privpipe.transforms.suppression.combinations import Combinations, Persons
 
-__all__ = ["CutProblem", "cut_tables", "grow"]
+__all__ = ["CutProblem", "Parts", "cut_tables", "grow"]
 
 Ints = NDArray[np.int64]
+
+
+class Parts(NamedTuple):
+    """A tree and what its leaves hold.
+
+    Parameters
+    ----------
+    tree : CutTree
+    sizes : ndarray of int64, shape (leaves,)
+        Records of the table.
+    rows : ndarray of int64, or None
+        Leaf of each row of the table, where it is known.
+    population : ndarray of int64, shape (leaves,), or None
+        Records of the population, where there is one.
+    """
+
+    tree: CutTree
+    sizes: Ints
+    rows: Ints | None
+    population: Ints | None = None
+
+    def folded(self, tree: CutTree, numbers: Ints) -> Parts:
+        """With leaves put together: of a tree in which each old leaf is in the leaf of this number."""
+        sizes, population = (
+            None if each is None else np.bincount(numbers, weights=each).astype(np.int64)
+            for each in (self.sizes, self.population)
+        )
+        assert sizes is not None
+        return Parts(tree, sizes, None if self.rows is None else numbers[self.rows], population)
 
 
 @dataclass(frozen=True)
@@ -28,16 +57,20 @@ class CutProblem:
     In persons a side of a cut holds whoever has a record there. A rule that is convex in records is then convex no
     more, unless it is hereditary too: of a part that fails it both sides may meet it, so that a further cut mends it.
 
+    Beside a population the combinations of both are rows: a side holds whom it holds of either, and what a leaf is
+    called covers everybody in it.
+
     Parameters
     ----------
     columns : tuple of CutColumn
         Those to be cut, then those that stay as they are.
     cut : int
         How many are to be cut.
-    codes : ndarray of uint16 or int32, shape (t, c + s) or (t, c + s + 2)
-        Codes of the columns, then of the sensitive ones; where persons are counted, the number of a row's person and
-        how many persons it stands for.
+    codes : ndarray of uint16 or int32, shape (t, c + s), (t, c + s + 1) or (t, c + s + 2)
+        Codes of the columns, then of the sensitive ones; beside a population, how many of it a row is; where persons
+        are counted, the number of a row's person and how many persons it stands for.
     counts : ndarray of int64, shape (t,)
+        Records; 0 for rows of the population.
     keys : ndarray of int64, shape (t,)
         Relaxed: what orders the records, each a row of its own; strict: empty.
     sensitive : mapping of column to (int, int)
@@ -50,6 +83,8 @@ class CutProblem:
         Where persons are counted, how many of them are told apart; 0: records are counted.
     mended : tuple of ClassModel
         Those of the models for which a side that fails may be cut once more, into sides that do not.
+    beside : bool
+        Whether rows of a population are among the rows.
     """
 
     columns: tuple[CutColumn, ...]
@@ -63,6 +98,7 @@ class CutProblem:
     by_loss: bool = False
     persons: int = 0
     mended: tuple[ClassModel, ...] = ()
+    beside: bool = False
 
     @property
     def records(self) -> int:
@@ -72,7 +108,7 @@ class CutProblem:
     @property
     def tuples(self) -> int | None:
         """Distinct combinations, where they are known."""
-        return len(self.counts)
+        return int(np.count_nonzero(self.counts))
 
     @property
     def counted(self) -> int:
@@ -84,26 +120,30 @@ class CutProblem:
 
     @property
     def rows(self) -> Combinations:
-        """The rows as they lie, for those who count classes of them."""
-        sensitive = {name: self.codes[:, place].astype(np.int64) for name, (place, _) in self.sensitive.items()}
-        who = Persons(*self.codes[:, -2:].T.astype(np.int64)) if self.persons else None
-        return Combinations(self.counts, sensitive, who)
+        """The rows of the table as they lie, for those who count classes of them."""
+        codes, counts = self.codes, self.counts
+        if self.beside:
+            codes, counts = codes[counts > 0], counts[counts > 0]
+        sensitive = {name: codes[:, place].astype(np.int64) for name, (place, _) in self.sensitive.items()}
+        who = Persons(*codes[:, -2:].T.astype(np.int64)) if self.persons else None
+        return Combinations(counts, sensitive, who)
 
-    def grown(self, least: int) -> tuple[CutTree, Ints, Ints | None]:
-        """The tree of parts of at least `least` records, the records of its leaves, and the leaf of each row.
-
-        Where persons are counted, a part has at least so many of these.
-        """
+    def grown(self, least: int) -> Parts:
+        """The tree of parts of at least `least` records; where persons are counted, of at least so many of these."""
         from privpipe.kernels.lattice.tuple_classes import class_totals
 
         tree, starts = grow(self, least)
-        rows = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(self.counts))))
-        return tree, class_totals(rows, len(starts), self.counts), rows
+        leaves = len(starts)
+        rows = np.repeat(np.arange(leaves), np.diff(np.append(starts, len(self.counts))))
+        sizes = class_totals(rows, leaves, self.counts)
+        if not self.beside:
+            return Parts(tree, sizes, rows)
+        population = class_totals(rows, leaves, self.codes[:, -1].astype(np.int64))
+        return Parts(tree, sizes, rows[self.counts > 0], population)
 
-    def passing(self, sizes: Ints, cells: Mapping[str, Cells], *, hopeful: bool = False) -> NDArray[np.bool_]:
+    def passing(self, block: ClassBlock, *, hopeful: bool = False) -> NDArray[np.bool_]:
         """Which classes meet every rule; `hopeful`: every one but those that a further cut may mend."""
-        block = ClassBlock(sizes, cells)
-        passed = np.ones(len(sizes), dtype=np.bool_)
+        passed = np.ones(len(block), dtype=np.bool_)
         for model in self.models:
             if not (hopeful and model in self.mended):
                 passed &= model.passing(block, self.facts)
@@ -120,7 +160,7 @@ def grow(problem: CutProblem, least: int) -> tuple[CutTree, Ints]:
     """
     from privpipe.kernels.mondrian.tree import grown
 
-    tables = cut_tables(problem.columns, problem.cut, problem.by_loss, problem.persons)
+    tables = cut_tables(problem.columns, problem.cut, problem.by_loss, problem.persons, problem.beside)
     # Half of the records says nothing of how many persons they are.
     sizes_alone = not (problem.persons and len(problem.keys))
     if sizes_alone and all(isinstance(model, KAnonymity) for model in problem.models):
@@ -138,7 +178,7 @@ def grow(problem: CutProblem, least: int) -> tuple[CutTree, Ints]:
     return CutTree(nodes.columns, nodes.cuts, nodes.ties, lows, highs), starts
 
 
-def cut_tables(columns: tuple[CutColumn, ...], cut: int, by_loss: bool, persons: int = 0) -> Any:
+def cut_tables(columns: tuple[CutColumn, ...], cut: int, by_loss: bool, persons: int = 0, beside: bool = False) -> Any:
     """What the kernel must know of the columns."""
     from privpipe.kernels.mondrian.tree import Columns
 
@@ -168,6 +208,7 @@ def cut_tables(columns: tuple[CutColumn, ...], cut: int, by_loss: bool, persons:
         units=units,
         by_loss=by_loss,
         persons=persons,
+        beside=beside,
     )
 
 
@@ -204,8 +245,8 @@ def _chosen(problem: CutProblem, segments: Ints, cuts: Ints, forced: NDArray[np.
     attempt = 0
     while len(undecided):
         own = np.ascontiguousarray(segments[undecided]), np.ascontiguousarray(cuts[undecided, attempt])
-        sizes, cells = _sides(problem, *own)
-        passed = (problem.passing(sizes, cells) & (sizes >= least)).reshape(-1, 2).all(axis=1)
+        sides = _sides(problem, *own)
+        passed = (problem.passing(sides) & (sides.sizes >= least)).reshape(-1, 2).all(axis=1)
         chosen[undecided[passed]] = attempt
         attempt += 1
         undecided = undecided[~passed]
@@ -228,10 +269,10 @@ def _looked_ahead(problem: CutProblem, table: Any, segments: Ints, cuts: Ints, l
         if not len(undecided):
             break
         own = np.ascontiguousarray(segments[undecided]), np.ascontiguousarray(cuts[undecided, attempt])
-        sizes, cells = _sides(problem, *own)
-        large = sizes >= least
-        passed = problem.passing(sizes, cells) & large
-        hopeful = (problem.passing(sizes, cells, hopeful=True) & large).reshape(-1, 2).all(axis=1)
+        sides = _sides(problem, *own)
+        large = sides.sizes >= least
+        passed = problem.passing(sides) & large
+        hopeful = (problem.passing(sides, hopeful=True) & large).reshape(-1, 2).all(axis=1)
         undecided, passed = undecided[hopeful], passed.reshape(-1, 2)[hopeful]
         halves = []
         for (start, stop), cut in zip(segments[undecided].tolist(), cuts[undecided, attempt].tolist(), strict=True):
@@ -245,17 +286,24 @@ def _looked_ahead(problem: CutProblem, table: Any, segments: Ints, cuts: Ints, l
     return chosen
 
 
-def _sides(problem: CutProblem, segments: Ints, cuts: Ints) -> tuple[Ints, dict[str, Cells]]:
-    """Records, or persons, on both sides of a cut of each segment, and those of each sensitive value."""
-    from privpipe.kernels.mondrian.sides import side_cells, side_cells_of_persons, side_persons, side_sizes
+def _sides(problem: CutProblem, segments: Ints, cuts: Ints) -> ClassBlock:
+    """Records, or persons, on both sides of a cut of each segment, those of each sensitive value, and strangers."""
+    from privpipe.kernels.mondrian.sides import (
+        side_beside,
+        side_cells,
+        side_cells_of_persons,
+        side_persons,
+        side_sizes,
+    )
 
     codes, counts, keys, many = problem.codes, problem.counts, problem.keys, problem.persons
     if not many:
         asked = (codes, counts, keys, segments, cuts)
         cells = {name: Cells(*side_cells(*asked, place, values)) for name, (place, values) in problem.sensitive.items()}
-        return side_sizes(*asked), cells
+        population = side_beside(codes, segments, cuts) if problem.beside else None
+        return ClassBlock(side_sizes(*asked), cells, population=population)
     cells = {
         name: Cells(*side_cells_of_persons(codes, keys, segments, cuts, place, values, many))
         for name, (place, values) in problem.sensitive.items()
     }
-    return side_persons(codes, keys, segments, cuts, many), cells
+    return ClassBlock(side_persons(codes, keys, segments, cuts, many), cells)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ClassModel, Facts, Histogram, RowBlock
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.mondrian.cut_columns import CutColumn, value_codes
+from privpipe.transforms.mondrian.cut_columns import CutColumn, order_of_values, value_codes
 from privpipe.transforms.mondrian.cut_search import CutProblem
 from privpipe.transforms.mondrian.cut_tree import order_keys
 from privpipe.transforms.suppression.budget import sensitive_codes
@@ -21,9 +21,11 @@ from privpipe.transforms.suppression.counted_table import person_numbers
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["by_combination", "by_record", "histograms_of", "with_persons"]
+__all__ = ["by_combination", "by_record", "histograms_of", "with_persons", "with_population"]
 
 Ints = NDArray[np.int64]
+MOST_OF_ONE = (1 << 31) - 1
+"""Of a population that one row of codes stands for."""
 
 
 def by_combination(
@@ -66,6 +68,21 @@ def by_combination(
     )
 
 
+def with_population(problem: CutProblem, beside: pa.Table) -> CutProblem:
+    """The problem with the distinct combinations of a population among its rows."""
+    codes, counts, columns = problem.codes, problem.counts, problem.columns
+    many = beside["__count"].to_numpy().astype(np.int64)
+    rows = np.repeat(np.arange(len(many)), -(-many // MOST_OF_ONE))
+    first = np.r_[True, rows[1:] != rows[:-1]][: len(rows)]
+    own = np.where(first, many[rows] - (-(-many[rows] // MOST_OF_ONE) - 1) * MOST_OF_ONE, MOST_OF_ONE)
+    none = np.zeros(len(rows), dtype=np.int64)
+    theirs = [value_codes(column, beside[column.name])[rows] for column in columns]
+    theirs += [none] * (codes.shape[1] - len(columns))
+    joined = [np.concatenate([mine, other]) for mine, other in zip(codes.T, theirs, strict=True)]
+    rows_of_both = _matrix([*joined, np.concatenate([np.zeros_like(counts), own])])
+    return replace(problem, codes=rows_of_both, counts=np.concatenate([counts, none]), beside=True)
+
+
 def with_persons(codes: NDArray[Any], who: Ints, many: Ints) -> tuple[NDArray[Any], int]:
     """Codes with two more columns, the number of each row's person and how many it stands for; how many are told apart.
 
@@ -87,15 +104,13 @@ def histograms_of(distinct: pa.Table, columns: Iterable[str]) -> dict[str, Histo
     (['x', 'y', None], [2, 5, 3])
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     counts = distinct["__count"].to_numpy()
     found = {}
     for name in columns:
         encoded = distinct[name].combine_chunks().dictionary_encode(null_encoding="encode")
         values = encoded.dictionary
-        sortable = values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
-        order = pc.array_sort_indices(sortable, null_placement="at_end").to_numpy()
+        order = order_of_values(values)
         totals = np.bincount(encoded.indices.to_numpy(), weights=counts, minlength=len(values))
         found[name] = Histogram(values.take(pa.array(order)), totals[order].astype(np.int64))
     return found

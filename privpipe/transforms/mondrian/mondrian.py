@@ -24,6 +24,10 @@ class Mondrian(MondrianStage):
     Where the guarantees count persons (households), a side of a cut holds whoever has a record there, so that somebody
     may be on both. Tables of up to 50 million combinations of values and persons are served.
 
+    Beside a raw `population:` everybody of it falls into one part too, in mode strict: labels cover the values of the
+    table and of the population there, and a part counts those of the population who get its labels. The population
+    must have every column that is cut or judged; cuts lie between values of the table.
+
     Parameters
     ----------
     columns : tuple of str, optional
@@ -37,7 +41,7 @@ class Mondrian(MondrianStage):
     score : {"width", "loss"}
         Where to cut: the widest column nearest its median, or what lowers the loss most.
     labels : {"cells", "values"}
-        What an interval shows: the bounds of the cuts, or the least and greatest value present.
+        What an interval shows: the bounds of the cuts, or the least and greatest value present (also of a population).
     lookahead : {0, 1}
         1: a part of which no cut passes may be cut all the same, where each side passes or has a cut of its own whose
         sides do. For k, l and t nothing changes: what fails them has a part that does, however it is cut. It serves
@@ -48,7 +52,8 @@ class Mondrian(MondrianStage):
     -----
     Source: LeFevre, DeWitt, Ramakrishnan, ICDE 2006. A column with a hierarchy is cut in the order of its leaves
     and released as the lowest common ancestor of the values present. A range that takes in missing values and others
-    is released as ``*``.
+    is released as ``*``. Labels of one column may overlap (``north`` and ``*``): who reads them alone finds more of a
+    population than are counted.
 
     Examples
     --------

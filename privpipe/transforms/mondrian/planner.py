@@ -13,13 +13,21 @@ from privpipe.blocks import ClassModel, FactsRequest
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding.cell_loss import cell_loss, column_loss, mean_penalty
+from privpipe.transforms.mondrian.beside_population import population_combinations
 from privpipe.transforms.mondrian.cut_columns import CutColumn
 from privpipe.transforms.mondrian.cut_passes import MOST_COMBINATIONS, InPasses, combinations_exceed
-from privpipe.transforms.mondrian.cut_search import CutProblem
-from privpipe.transforms.mondrian.cut_source import by_combination, by_record, histograms_of
+from privpipe.transforms.mondrian.cut_search import CutProblem, Parts
+from privpipe.transforms.mondrian.cut_source import by_combination, by_record, histograms_of, with_population
 from privpipe.transforms.mondrian.cut_tree import CutTree
 from privpipe.transforms.mondrian.stage import MondrianStage, tree_columns, tree_names
-from privpipe.transforms.suppression.class_failures import Classes, Combinations, JudgedSets, failing_rows, judged_sets
+from privpipe.transforms.suppression.class_failures import (
+    Classes,
+    Combinations,
+    JudgedSets,
+    failing_rows,
+    judged_sets,
+    require_sample,
+)
 from privpipe.transforms.suppression.combinations import Counted
 
 __all__ = ["plan"]
@@ -32,16 +40,21 @@ def plan(engine: Any, table: Any, stage: MondrianStage, context: StageContext) -
 
     Raises
     ------
+    DataError
+        More records of a combination than the population holds.
     NoSolutionError
         The guarantees do not hold even where nothing is cut.
     UnsupportedError
-        A relaxed tree of more records than the driver holds.
+        A relaxed tree of more records than the driver holds, or beside a population.
     """
+    if context.population is not None and (why := stage.not_followed()):
+        raise UnsupportedError(f"{context.place}: {why}; write mode: strict")
     sets = judged_sets(context, serves=stage.serves)
     if not sets.keys and stage.k is None:
         raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for, or a k of its own")
     problem = _counted(engine, table, stage, sets, context)
     problem = replace(problem, mended=_mended(stage, sets, problem.models))
+    _require_sample(problem, sets)
     records = problem.records
     if not records:
         raise NoSolutionError(f"{context.place}: no record is left to generalize")
@@ -71,11 +84,13 @@ def _counted(engine: Any, table: Any, stage: MondrianStage, sets: JudgedSets, co
     if exceed:
         _require_sizes(stage, sets, models, context)
     if not exceed and stage.mode == "strict":
-        distinct = engine.distinct(table, counted)
-        columns, _ = tree_columns(histograms_of(distinct, names), stage, context)
+        distinct, beside = engine.distinct(table, counted), population_combinations(engine, names, context)
+        theirs = None if beside is None else histograms_of(beside, names)
+        columns, _ = tree_columns(histograms_of(distinct, names), stage, context, theirs)
         by_loss = stage.score == "loss"
         own = distinct, columns, len(cut), models, sets.sensitive, context
-        return by_combination(*own, by_loss=by_loss, person=sets.person)
+        problem = by_combination(*own, by_loss=by_loss, person=sets.person)
+        return problem if beside is None else with_population(problem, beside)
     columns, _ = tree_columns(engine.facts(table, FactsRequest(histograms=names)).histograms, stage, context)
     if exceed:
         return InPasses.of(engine, table, columns, len(cut), models, context, MOST_COMBINATIONS)
@@ -90,6 +105,7 @@ def _require_sizes(
         f"score: {stage.score}": stage.score != "width",
         f"a rule on the values of {', '.join(map(repr, sets.sensitive))}": bool(sets.sensitive),
         "numbers of persons": sets.person is not None,
+        "a population": context.population is not None,
         "lookahead: 1": bool(_mended(stage, sets, models)),
     }
     if refused := [what for what, is_asked in asked.items() if is_asked]:
@@ -105,6 +121,21 @@ def _mended(stage: MondrianStage, sets: JudgedSets, models: tuple[ClassModel, ..
     return tuple(model for model in models if stage.lookahead and not model.hereditary and not sets.convex(model))
 
 
+def _require_sample(problem: CutProblem, sets: JudgedSets) -> None:
+    """A population must hold every record, seen in the finest parts that could be."""
+    from privpipe.kernels.lattice.tuple_classes import class_numbers, class_totals
+
+    if not problem.beside:
+        return
+    codes = problem.codes[:, : len(problem.columns)].astype(np.int32)
+    population, classes = problem.codes[:, -1].astype(np.int64), {}
+    for keys in sets.compared:
+        own = [(at, np.arange(each.size), each.size) for at, each in enumerate(problem.columns) if each.name in keys]
+        numbers, count = class_numbers(codes, own)
+        classes[keys] = Classes(numbers, count, class_totals(numbers, count, population))
+    require_sample(sets, Combinations(problem.counts), classes)
+
+
 def _models_of(sets: JudgedSets, cut: set[str]) -> tuple[ClassModel, ...]:
     """Rules that a cut can break: those over keys among which there is a column to be cut, each once."""
     found: list[ClassModel] = []
@@ -115,28 +146,28 @@ def _models_of(sets: JudgedSets, cut: set[str]) -> tuple[ClassModel, ...]:
 
 @dataclass(frozen=True)
 class _Grown:
-    """A tree with the records of its leaves."""
+    """A tree with the records of its leaves, and those of the population in them."""
 
     problem: CutProblem
     tree: CutTree
     sizes: Ints = field(repr=False)
     rows: Ints | None = field(repr=False)  # leaf of each combination, where a rule looks at more than their records
+    population: Ints | None = field(repr=False)
     named: NDArray[np.int32] = field(repr=False)  # number of each leaf's label, a column each
     classes: Ints = field(repr=False)  # class of each leaf over all columns
     least: int
 
     @classmethod
-    def of(
-        cls, problem: CutProblem, stage: MondrianStage, tree: CutTree, sizes: Ints, rows: Ints | None, least: int
-    ) -> _Grown:
+    def of(cls, problem: CutProblem, stage: MondrianStage, parts: Parts, least: int) -> _Grown:
         from privpipe.kernels.lattice.tuple_classes import class_numbers
 
+        tree = parts.tree
         first, last = tree.cells([column.size for column in problem.columns])
         named = tree.lows.astype(np.int32)
         for at, column in enumerate(problem.columns[: problem.cut]):
             named[:, at] = column.named(first[:, at], last[:, at], tree.lows[:, at], tree.highs[:, at], stage.labels)[0]
         classes, _ = class_numbers(named, _lookups(named))
-        return cls(problem, tree, sizes, rows, named, classes, least)
+        return cls(problem, tree, parts.sizes, parts.rows, parts.population, named, classes, least)
 
     def classes_over(self, keys: tuple[str, ...]) -> tuple[Ints, int]:
         """Class of each leaf over some keys, by the labels that are released."""
@@ -155,8 +186,11 @@ class _Grown:
 
     def classes_in(self, sets: JudgedSets, keys: tuple[str, ...]) -> Classes:
         """Class of each of `cells` over some keys."""
+        from privpipe.kernels.lattice.tuple_classes import class_totals
+
         rows, (numbers, count) = self.rows_of(sets), self.classes_over(keys)
-        return Classes(numbers if rows is None else numbers[rows], count)
+        population = None if self.population is None else class_totals(numbers, count, self.population)
+        return Classes(numbers if rows is None else numbers[rows], count, population)
 
 
 def _lookups(named: NDArray[np.int32]) -> list[tuple[int, Ints, int]]:
@@ -204,13 +238,13 @@ def _judged(problem: CutProblem, sets: JudgedSets, stage: MondrianStage, context
 
     Where parts that share a label fail together, the cuts above them are taken back.
     """
-    tree, sizes, rows = problem.grown(least)
+    parts = problem.grown(least)
     while True:
-        grown = _Grown.of(problem, stage, tree, sizes, rows, least)
+        grown = _Grown.of(problem, stage, parts, least)
         failing = _failing_leaves(grown, sets, context)
         if not len(failing):
             return grown
-        tree, numbers = tree.pruned(failing)
+        tree, numbers = parts.tree.pruned(failing)
         spread = [
             column.groups[tree.lows[:, at]] != column.groups[tree.highs[:, at]]
             if at < problem.cut
@@ -219,8 +253,7 @@ def _judged(problem: CutProblem, sets: JudgedSets, stage: MondrianStage, context
         ]
         if np.any(spread) or len(numbers) == tree.leaves:
             raise NoSolutionError(_unattainable(grown, failing, context))
-        rows = None if rows is None else numbers[rows]
-        sizes = np.bincount(numbers, weights=sizes).astype(np.int64)
+        parts = parts.folded(tree, numbers)
 
 
 def _failing_leaves(grown: _Grown, sets: JudgedSets, context: StageContext) -> Ints:
@@ -230,6 +263,12 @@ def _failing_leaves(grown: _Grown, sets: JudgedSets, context: StageContext) -> I
         return np.empty(0, dtype=np.int64)
     cells, rows = grown.cells(sets), grown.rows_of(sets)
     found = failing_rows(JudgedSets(sets.class_models, ()), cells, classes, context.base, lambda keys, at: [])
+    if not found.met:
+        asked = ", ".join(repr(model) for keys in sets.compared for model in sets.class_models[keys])
+        raise NoSolutionError(
+            f"{context.place}: {asked} cannot be met by this table, however it is cut: classes of the population that "
+            "no record can be in fail"
+        )
     leaves = np.flatnonzero(found.rows) if rows is None else rows[found.rows]
     return np.unique(leaves).astype(np.int64)
 
@@ -287,7 +326,7 @@ def _plan(stage: MondrianStage, context: StageContext, grown: _Grown) -> StagePl
             "k": grown.least,
             "records": problem.records,
             "tuples": problem.tuples,
-            "classes": int(grown.classes.max(initial=-1)) + 1,
+            "classes": len(np.unique(grown.classes[grown.sizes > 0])),
             "records_without_information": int(grown.sizes[blind].sum()),
             "loss": loss,
             "cell_loss": loss,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -13,15 +13,18 @@ from privpipe.blocks import Facts, FactsRequest, Histogram, Primitives, RowBlock
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.mondrian.beside_population import population_histograms
 from privpipe.transforms.mondrian.cut_columns import CutColumn, Labels, cut_columns
 from privpipe.transforms.mondrian.cut_tree import CutTree, Leaves
 from privpipe.transforms.recoding.hierarchy_definition import earlier
-from privpipe.transforms.suppression.class_failures import judged_sets
+from privpipe.transforms.suppression.judged_sets import judged_columns, judged_sets
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from privpipe.blocks import Guarantee
     from privpipe.draws import Draws
+    from privpipe.roles import Roles
 
 __all__ = ["MondrianStage", "tree_columns", "tree_names"]
 
@@ -42,7 +45,7 @@ class MondrianStage(Transformer):
         "chooses labels for single classes, and members of one value may be in several: generalize labels them alike"
     )
     suppresses: ClassVar[bool] = True  # nobody, yet it works for guarantees that compare with a base
-    serves: ClassVar[tuple[str, ...]] = ("persons", "wildcard")
+    serves: ClassVar[tuple[str, ...]] = ("persons", "population", "wildcard")
     preserves: ClassVar[str] = "truth: every label covers the value it stands for; every record"
     reveals: ClassVar[str] = "that a finer cut did not meet the guarantees (minimality)"
     source: ClassVar[str] = "LeFevre, DeWitt, Ramakrishnan, ICDE 2006"
@@ -89,31 +92,56 @@ class MondrianStage(Transformer):
         leaves = self._leaves(engine, table, plan, context)
         return engine.map_rows(table, leaves, self.released_schema(table.schema, plan))
 
+    def not_followed(self) -> str:
+        if self.mode == "strict":
+            return ""
+        return "divides the records of one value in mode relaxed, so that a person of the population has no place there"
+
+    def population_columns(
+        self, roles: Roles, hierarchies: Collection[str], guarantees: Iterable[Guarantee]
+    ) -> tuple[str, ...]:
+        cut = _cut_names(self, roles.quasi_identifiers, hierarchies)
+        return tuple(dict.fromkeys([*cut, *judged_columns(roles, guarantees)]))
+
+    def population_after(
+        self, engine: Primitives, table: Any, population: Any, plan: StagePlan, context: StageContext
+    ) -> Any:
+        leaves = self._leaves(engine, table, plan, context)
+        self._require_covered(engine, population, leaves, plan, "records of the population", context)
+        return engine.map_rows(population, leaves, self.released_schema(population.schema, plan))
+
     def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
         leaves = self._leaves(engine, table, plan, context)
         if leaves.tree.is_relaxed:
             return super().carried(engine, table, plan, context)
+        self._require_covered(engine, table, leaves, plan, "records", context)
+        # What the cuts cost the first table is not what they cost this one.
+        return replace(plan, detail={name: plan.detail[name] for name in CARRIED} | {"records": engine.count(table)})
+
+    def _require_covered(
+        self, engine: Primitives, table: Any, leaves: Leaves, plan: StagePlan, whose: str, context: StageContext
+    ) -> None:
+        """Refuse a label that says of somebody what is not so: who is counted by it could not be who is meant."""
         names = [column.name for column in leaves.columns]
         outside = engine.reduce_rows(table, names, _Outside(leaves, plan.detail["recoded"]), Facts()) or {}
         for column, records in outside.items():
             if records:
                 raise DataError(
-                    f"{context.place}: {records:,} records have a value of {column!r} that the label of their part "
+                    f"{context.place}: {records:,} {whose} have a value of {column!r} that the label of their part "
                     "does not cover; make a new plan for this table"
                 )
-        # What the cuts cost the first table is not what they cost this one.
-        return replace(plan, detail={name: plan.detail[name] for name in CARRIED} | {"records": engine.count(table)})
 
     def _leaves(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> Leaves:
         """The function of the rows, where the codes of the plan mean the same in this table."""
         cut, fixed = tree_names(self, context)
         histograms = engine.facts(table, FactsRequest(histograms=(*cut, *fixed))).histograms
-        columns, _ = tree_columns(histograms, self, context)
+        beside = population_histograms(engine, (*cut, *fixed), context)
+        columns, _ = tree_columns(histograms, self, context, beside)
         planned = plan.detail["dictionaries"]
         for older in earlier(context.hierarchies):
             if all(context.keyed(column.digest) == planned.get(column.name) for column in columns):
                 break
-            columns, _ = tree_columns(histograms, self, replace(context, hierarchies=older))
+            columns, _ = tree_columns(histograms, self, replace(context, hierarchies=older), beside)
         for column in columns:
             if context.keyed(column.digest) != planned.get(column.name):
                 raise DataError(
@@ -158,22 +186,37 @@ def tree_names(stage: MondrianStage, context: StageContext) -> tuple[tuple[str, 
         No column to cut, or one that is not a quasi-identifier.
     """
     known = context.roles.quasi_identifiers
-    held = [name for name in known if name in context.hierarchies]
     for column in stage.columns or ():
         if column not in known:
             raise UsageError(f"{context.place}: {column!r} is no quasi-identifier{did_you_mean(column, known)}")
-    cut = [name for name in known if name in (stage.columns or held)]
+    cut = _cut_names(stage, known, context.hierarchies)
     if not cut:
         raise UsageError(
             f"{context.place}: no quasi-identifier has a `hierarchy:`; name the `columns:` to cut by their values"
         )
-    return tuple(cut), tuple(name for name in judged_sets(context, serves=stage.serves).columns if name not in cut)
+    return cut, tuple(name for name in judged_sets(context, serves=stage.serves).columns if name not in cut)
 
 
 def tree_columns(
-    histograms: Mapping[str, Histogram], stage: MondrianStage, context: StageContext
+    histograms: Mapping[str, Histogram],
+    stage: MondrianStage,
+    context: StageContext,
+    beside: Mapping[str, Histogram] | None = None,
 ) -> tuple[tuple[CutColumn, ...], int]:
-    """The dictionaries of `tree_names`, and how many of them are cut."""
+    """The dictionaries of `tree_names`, and how many of them are cut.
+
+    Parameters
+    ----------
+    histograms : mapping of column to Histogram
+        Of the table.
+    beside : mapping of column to Histogram, optional
+        Of the population that is cut as the table is.
+    """
     cut, fixed = tree_names(stage, context)
-    found = cut_columns(histograms, cut, context)
-    return found + cut_columns(histograms, fixed, context, hierarchies=False), len(cut)
+    found = cut_columns(histograms, cut, context, beside=beside)
+    return found + cut_columns(histograms, fixed, context, hierarchies=False, beside=beside), len(cut)
+
+
+def _cut_names(stage: MondrianStage, known: Sequence[str], held: Collection[str]) -> tuple[str, ...]:
+    """The columns to be cut, in policy order: those named, else all that have a hierarchy."""
+    return tuple(name for name in known if name in (held if stage.columns is None else stage.columns))

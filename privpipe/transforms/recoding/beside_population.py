@@ -13,7 +13,7 @@ from privpipe.errors import DataError, HierarchyError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, canonical_text
 from privpipe.transforms.base import StageContext
 
-__all__ = ["Lookup", "PopulationRows", "SeenColumn", "encode_population"]
+__all__ = ["Lookup", "PopulationRows", "SeenColumn", "encode_population", "hierarchy_over_both"]
 
 Lookup = tuple[int, NDArray[np.int64], int]
 """A column's place, the label's code of each code, and how many labels there are."""
@@ -110,7 +110,7 @@ def _labels(
     hierarchy: Hierarchy, own: SeenColumn, column: str, texts: list[str | None], context: StageContext
 ) -> list[Lookup]:
     """At each level the labels of the table's values, then those of the population's: equal texts are one label."""
-    both, codes = _over_both(hierarchy, own, column, texts, context)
+    both, codes = hierarchy_over_both(hierarchy, own, column, texts, context)
     found = []
     for level in range(hierarchy.height + 1):
         mine, theirs = hierarchy.released(level), both.released(level)
@@ -120,10 +120,18 @@ def _labels(
     return found
 
 
-def _over_both(
+def hierarchy_over_both(
     hierarchy: Hierarchy, own: SeenColumn, column: str, texts: list[str | None], context: StageContext
 ) -> tuple[Hierarchy, NDArray[np.int32]]:
-    """The hierarchy over the values of both, under which the table's must keep their labels; the population's codes."""
+    """The hierarchy over the values of both, under which the table's must keep their labels; the population's codes.
+
+    Raises
+    ------
+    DataError, HierarchyError
+        A value of the population that the hierarchy lacks.
+    UnsupportedError
+        A hierarchy that the population's values would change.
+    """
     more = sorted(set(texts) - set(own.texts), key=lambda text: (text is None, text or ""))
     try:
         both = context.hierarchies[column].build([*own.texts, *more], [*own.counts, *(0 for _ in more)], own.kind)

@@ -8,6 +8,7 @@ from typing import Any
 from privpipe.blocks import Primitives
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.recoding.planner import plan
+from privpipe.transforms.recoding.population_recoding import generalize_population
 from privpipe.transforms.recoding.stage import GeneralizeStage
 
 __all__ = ["Generalize"]
@@ -61,3 +62,11 @@ class Generalize(GeneralizeStage):
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         return plan(engine, table, self, context)
+
+    def not_followed(self) -> str:
+        return ""
+
+    def population_after(
+        self, engine: Primitives, table: Any, population: Any, plan: StagePlan, context: StageContext
+    ) -> Any:
+        return generalize_population(engine, table, population, self, plan, context)

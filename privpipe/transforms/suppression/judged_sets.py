@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from privpipe.blocks import ClassModel, Guarantee, SizeModel
 from privpipe.errors import UnsupportedError
+from privpipe.roles import Roles
 from privpipe.transforms.base import StageContext
 
-__all__ = ["EVERY_WAY", "JudgedSets", "Keys", "judged_sets", "unserved"]
+__all__ = ["EVERY_WAY", "JudgedSets", "Keys", "judged_columns", "judged_sets", "unserved"]
 
 Keys = tuple[str, ...]
 EVERY_WAY = ("persons", "population", "wildcard", "labels")
@@ -96,19 +97,32 @@ def judged_sets(context: StageContext, *, persons: bool = False, serves: Collect
     classes: dict[Keys, tuple[ClassModel, ...]] = {}
     sizes: list[tuple[Keys, SizeModel]] = []
     labels: set[Keys] = set()
-    for guarantee in context.guarantees:
-        entry = guarantee.with_roles(context.roles)
+    for own, entry in _over_keys(context.roles, context.guarantees):
+        if isinstance(entry, ClassModel):
+            classes[own] = (*classes.get(own, ()), entry)
+            if entry.counted_columns(own):
+                labels.add(own)
+        else:
+            sizes.append((own, entry))
+    return JudgedSets(classes, tuple(sizes), context.counted_by, frozenset(labels))
+
+
+def judged_columns(roles: Roles, guarantees: Iterable[Guarantee]) -> Keys:
+    """Every quasi-identifier over which guarantees read classes, those of class-based ones first."""
+    found = list(_over_keys(roles, guarantees))
+    found.sort(key=lambda each: isinstance(each[1], SizeModel))
+    return tuple(dict.fromkeys(column for keys, _ in found for column in keys))
+
+
+def _over_keys(roles: Roles, guarantees: Iterable[Guarantee]) -> Iterator[tuple[Keys, ClassModel | SizeModel]]:
+    """Each set of quasi-identifiers of each guarantee that reads classes, in policy order."""
+    for guarantee in guarantees:
+        entry = guarantee.with_roles(roles)
         if not isinstance(entry, ClassModel | SizeModel):
             continue
-        keys = context.roles.quasi_identifiers if entry.quasi_identifiers is None else entry.quasi_identifiers
+        keys = roles.quasi_identifiers if entry.quasi_identifiers is None else entry.quasi_identifiers
         for own in entry.key_sets(tuple(keys)):
-            if isinstance(entry, ClassModel):
-                classes[own] = (*classes.get(own, ()), entry)
-                if entry.counted_columns(own):
-                    labels.add(own)
-            else:
-                sizes.append((own, entry))
-    return JudgedSets(classes, tuple(sizes), context.counted_by, frozenset(labels))
+            yield own, entry
 
 
 def _counted(context: StageContext) -> str:
