@@ -20,6 +20,9 @@ __all__ = ["LARGEST_K", "recombined_search", "rounded_search"]
 LARGEST_K, ROUNDS, AGAIN = 20, 2, 10
 """k above which relaxations take too long; how many are rounded; steps a record of the search on from each."""
 
+FEW_RUNS_K, RUNS = 5, (2, 4)
+"""k up to which two runs of the search agree well enough by default; runs up to there, and above."""
+
 
 def rounded_search(pool: Pool, points: NDArray[np.float64], stream: Stream | None) -> None:
     """Round the last relaxation of a pool, descend and search on from there; the pool keeps what comes out.
@@ -61,7 +64,9 @@ def recombined_search(
     iterations: int | None = None,
     condition: GroupCondition = ANYTHING,
 ) -> NDArray[np.int64]:
-    """As `search`; a warm one over up to 2,000 records goes on from what its two runs came across, put together.
+    """As `search`; a warm one over up to 2,000 records goes on from what its runs came across, put together.
+
+    Two runs; four with k above 5 and the default number of steps, where the better of two still depends on the seed.
 
     Parameters
     ----------
@@ -79,10 +84,11 @@ def recombined_search(
     >>> recombined_search(points, np.array([0, 1, 0, 1, 0, 1, 0, 1]), 4, Stream(bytes(16))).tolist()
     [0, 0, 0, 0, 1, 1, 1, 1]
     """
-    found, groups = searched(points, labels, k, stream, iterations=iterations, condition=condition)
     steps = search_budget(len(points), k) if iterations is None else iterations
-    few = len(points) <= FEW and SMALL_K < k <= LARGEST_K
-    if not groups or len(condition.codes) or not few or steps < FEWEST_STEPS * len(points):
+    few = len(points) <= FEW and SMALL_K < k <= LARGEST_K and not len(condition.codes)
+    runs = RUNS[few and iterations is None and k > FEW_RUNS_K]
+    found, groups = searched(points, labels, k, stream, iterations=iterations, condition=condition, runs=runs)
+    if not groups or not few or steps < FEWEST_STEPS * len(points):
         return found
     pool = Pool(squared_distances(points), k)
     pool.add_partition(found)

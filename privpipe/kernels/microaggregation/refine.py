@@ -223,8 +223,9 @@ def searched(
     *,
     iterations: int | None = None,
     condition: GroupCondition = ANYTHING,
+    runs: int = 2,
 ) -> tuple[NDArray[np.int64], list[NDArray[np.int32]]]:
-    """As `search`, with all the groups that either run kept on its way.
+    """As `search`, by so many independent runs, with all the groups that any of them kept on its way.
 
     Returns
     -------
@@ -255,12 +256,12 @@ def searched(
         return np.unique(found, return_inverse=True)[1].astype(np.int64).reshape(-1), room[:written]
 
     with ThreadPoolExecutor(max_workers=2) as pool:  # the kernel leaves the interpreter's lock
-        (first, of_first), (second, of_second) = pool.map(run, (0, 1))
+        outcomes = list(pool.map(run, range(runs)))
     best, lost = groups, before
-    for found in (first, second):
+    for found, _ in outcomes:
         if (loss := group_sse(array, found)) < lost:
             best, lost = found, loss
-    return best, [of_first, of_second]
+    return best, [kept for _, kept in outcomes]
 
 
 def _checked(points: NDArray[np.float64], labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from privpipe.kernels.microaggregation.group_condition import GroupCondition
 from privpipe.kernels.microaggregation.group_pool import Pool, squared_distances
 from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.recombination import recombined_search, rounded_search
-from privpipe.kernels.microaggregation.refine import group_sse, search
+from privpipe.kernels.microaggregation.refine import group_sse, search, searched
 
 STREAM = Stream(bytes(range(16)))
 
@@ -88,3 +89,35 @@ def test_conditions_small_k_and_short_searches_stay_with_the_search() -> None:
         more = {} if held is None else {"condition": held}
         found = recombined_search(points, start, k, STREAM, iterations=iterations, **more)
         assert (found == search(points, start, k, STREAM, iterations=iterations, **more)).all()
+
+
+def test_by_default_four_runs_are_put_together_above_k_of_five() -> None:
+    points = np.random.default_rng(5).normal(size=(90, 3))
+    for k, runs in ((5, 2), (6, 4), (10, 4)):
+        start = mdav_groups(points, k)
+        best, groups = searched(points, start, k, STREAM, runs=runs)
+        assert len(groups) == runs
+        found = recombined_search(points, start, k, STREAM)
+        assert group_sse(points, found) <= group_sse(points, best) + 1e-9
+        fewer, first = searched(points, start, k, STREAM)
+        assert group_sse(points, best) <= group_sse(points, fewer)
+        assert all((one == other).all() for one, other in zip(first, groups, strict=False))
+        given = recombined_search(points, start, k, STREAM, iterations=150 * len(points))
+        assert group_sse(points, given) <= group_sse(points, fewer) + 1e-9
+        assert (runs == 4) or (given == found).all()
+
+
+def test_more_runs_are_made_in_default_budgets_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def counted(*given: Any, **more: Any) -> Any:
+        made.extend([more["runs"]] if "runs" in more else [])  # without: on from a relaxation
+        return searched(*given, **more)
+
+    monkeypatch.setattr("privpipe.kernels.microaggregation.recombination.searched", counted)
+    points = np.random.default_rng(5).normal(size=(80, 2))
+    codes = np.arange(80) % 2
+    condition = GroupCondition(codes, np.array([0.5, 0.5]), 1, np.inf)
+    for k, more in ((10, {}), (10, {"iterations": 200}), (10, {"condition": condition}), (5, {}), (21, {})):
+        recombined_search(points, mdav_groups(points, k), k, STREAM, **more)  # type: ignore[arg-type]
+    assert made == [4, 2, 2, 2, 2]
