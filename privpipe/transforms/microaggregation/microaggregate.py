@@ -65,8 +65,8 @@ class Microaggregate(GroupingParameters):
         choose among all groups that column generation finds, and the plan says how far above the least possible loss
         they are. Default: proof up to 2,000 records with k up to 3, search up to 20,000, else descent.
     iterations : int or "auto"
-        auto: 200 a record for k up to 3; else 150 in blocks of up to 2,000 records, by four runs in place of two for k of
-        6 to 20, and 50 in larger ones.
+        auto: 200 a record for k up to 3; else 150 in blocks of up to 2,000 records, by four runs in place of two for k
+        of 6 to 20, and 50 in larger ones.
     gamma : float
     block : int or "auto"
         About the most records of a block, at least 2k; auto: one block up to 20,000 records, else 4,000. A record's
