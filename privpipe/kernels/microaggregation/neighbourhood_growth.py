@@ -68,12 +68,12 @@ def grow(
     t: int,
     k: int,
     gram: NDArray[np.float64],
-    m: int,
     labels: NDArray[np.int64],
     sizes: NDArray[np.int64],
     dots: NDArray[np.float64],
 ) -> None:
     """New groups of the freed records: labels, sizes, and dots[g, i], the product of a group's sum and a record."""
+    m = len(labels)
     stop = padded(m)
     # `rest`: products with the sum of those left, 0 at the start
     left, rest, near = np.arange(m), np.zeros(stop, np.float64), np.empty(stop, np.float64)

@@ -8,8 +8,6 @@ groups are a function of records, order and key.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,13 +15,12 @@ from privpipe.compiled import njit
 from privpipe.draws.siphash import high_product, word_of_2
 from privpipe.kernels.microaggregation.cooling import Cooling, allowed_rise
 from privpipe.kernels.microaggregation.group_condition import GroupCondition, meets
-from privpipe.kernels.microaggregation.neighbourhood_growth import LANES, grow, inner_products, padded
+from privpipe.kernels.microaggregation.neighbourhood_descent import LEAST_GAIN, Inside, descend_inside
+from privpipe.kernels.microaggregation.neighbourhood_growth import grow, inner_products, padded
 
 __all__ = ["nearest_first", "search_groups"]
 
 U = np.uint64
-LEAST_GAIN = 1e-9
-PASSES = 100
 FEWEST, MOST = 2, 6
 """Groups of a neighbourhood."""
 
@@ -106,174 +103,6 @@ def _spread_between(labels: NDArray[np.int64], m: int, gram: NDArray[np.float64]
                 squares += gram[i, u]
         total += squares / (stop - first)
         first = stop
-    return total
-
-
-class _Inside(NamedTuple):
-    """What is known of each freed record: its square, its product with the sum of its group and the size of that; of
-    those it may swap with, their products with the sum of a group, and what the swap adds to the SSE.
-    """
-
-    diagonal: NDArray[np.float64]
-    own: NDArray[np.float64]
-    size_of: NDArray[np.float64]
-    across: NDArray[np.float64]
-    rise: NDArray[np.float64]
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _best_swap(
-    i: int,
-    m: int,
-    gram: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    dots: NDArray[np.float64],
-    room: _Inside,
-    gain: float,
-) -> tuple[float, int]:
-    a, first, stop = labels[i], U((i + 1) // LANES * LANES), U(padded(m))
-    row, of_a, column = gram[i], dots[a], dots[:, i]
-    at_a, square, inverse_a = of_a[i], room.diagonal[i], 1.0 / room.size_of[i]
-    for u in range(first, stop):
-        room.across[u] = column[U(labels[u])]
-    for u in range(first, stop):
-        apart = room.diagonal[u] + square - 2.0 * row[u]
-        change = (2.0 * (room.own[u] - room.across[u]) - apart) / room.size_of[u]
-        change -= (2.0 * (of_a[u] - at_a) + apart) * inverse_a
-        room.rise[u] = np.inf if labels[u] == a else change
-    partner = -1
-    for u in range(i + 1, m):
-        if room.rise[u] < gain:
-            gain, partner = room.rise[u], u
-    return gain, partner
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _best_move(
-    i: int,
-    k: int,
-    gram: NDArray[np.float64],
-    squares: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    dots: NDArray[np.float64],
-    gain: float,
-) -> tuple[float, int]:
-    a = labels[i]
-    size = np.float64(sizes[a])
-    lost = (gram[i, i] - 2.0 * dots[a, i] / size + squares[a] / (size * size)) * size / (size - 1.0)
-    target = -1
-    for b in range(len(squares)):
-        if b != a and sizes[b] < 2 * k - 1:
-            n = np.float64(sizes[b])
-            delta = (gram[i, i] - 2.0 * dots[b, i] / n + squares[b] / (n * n)) * n / (n + 1.0) - lost
-            if delta < gain:
-                gain, target = delta, b
-    return gain, target
-
-
-@njit(nogil=True, cache=True)
-def _exchange(
-    m: int,
-    gone: NDArray[np.float64],
-    back: NDArray[np.float64],
-    of_a: NDArray[np.float64],
-    of_b: NDArray[np.float64],
-    both: bool,
-) -> None:
-    """Products with the sums of two groups after a record went from a to b and, if `both`, another came back."""
-    stop = U(padded(m))
-    if both:
-        for u in range(U(0), stop):
-            of_a[u] += back[u] - gone[u]
-            of_b[u] += gone[u] - back[u]
-    else:
-        for u in range(U(0), stop):
-            of_a[u] -= gone[u]
-            of_b[u] += gone[u]
-
-
-@njit(nogil=True, cache=True)
-def _renew(
-    m: int,
-    a: int,
-    b: int,
-    labels: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    dots: NDArray[np.float64],
-    room: _Inside,
-) -> None:
-    """What members of two groups have changed in: the product with the sum of their group, and its size."""
-    of_a, of_b, own, size_of = dots[a], dots[b], room.own, room.size_of
-    size_a, size_b = float(sizes[a]), float(sizes[b])
-    for u in range(U(0), U(padded(m))):
-        own[u] = of_a[u] if labels[u] == a else (of_b[u] if labels[u] == b else own[u])
-        size_of[u] = size_a if labels[u] == a else (size_b if labels[u] == b else size_of[u])
-
-
-@njit(nogil=True, cache=True)
-def _add_squares(
-    m: int, labels: NDArray[np.int64], own: NDArray[np.float64], squares: NDArray[np.float64], stale: NDArray[np.bool_]
-) -> None:
-    """The squares of the sums of those groups that changed."""
-    for g in range(len(squares)):
-        if stale[g]:
-            squares[g] = 0.0
-    for u in range(m):
-        if stale[labels[u]]:
-            squares[labels[u]] += own[u]
-    stale[:] = False
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _descend_inside(
-    m: int,
-    t: int,
-    k: int,
-    gram: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    dots: NDArray[np.float64],
-    room: _Inside,
-) -> float:
-    """Moves and swaps until none helps; returns the spread between the groups."""
-    squares, stale = np.zeros(t, np.float64), np.ones(t, np.bool_)
-    for i in range(m):
-        room.diagonal[i] = gram[i, i]
-        room.own[i] = dots[labels[i], i]
-        room.size_of[i] = sizes[labels[i]]
-    quiet = 0
-    for _ in range(PASSES):
-        for i in range(m):
-            if quiet == m:
-                break
-            quiet += 1
-            a = labels[i]
-            gain, partner = _best_swap(i, m, gram, labels, dots, room, -LEAST_GAIN)
-            target = -1
-            if sizes[a] > k:
-                _add_squares(m, labels, room.own, squares, stale)
-                gain, target = _best_move(i, k, gram, squares, labels, sizes, dots, gain)
-            if target < 0 and partner < 0:
-                continue
-            quiet = 0
-            b = target if target >= 0 else labels[partner]
-            labels[i] = b
-            if target >= 0:
-                sizes[a] -= 1
-                sizes[b] += 1
-                _exchange(m, gram[i], gram[i], dots[a], dots[b], False)
-            else:
-                labels[partner] = a
-                _exchange(m, gram[i], gram[partner], dots[a], dots[b], True)
-            _renew(m, a, b, labels, sizes, dots, room)
-            stale[a] = stale[b] = True
-        if quiet == m:
-            break
-    _add_squares(m, labels, room.own, squares, stale)
-    total = 0.0
-    for g in range(t):
-        total += squares[g] / sizes[g]
     return total
 
 
@@ -395,7 +224,7 @@ def search_groups(
     before, after = np.empty(most, np.int64), np.zeros(wide, np.int64)
     local, gram = np.zeros((points.shape[1], wide), np.float64), np.zeros((most, wide), np.float64)
     grown, dots = np.empty(MOST * 2, np.int64), np.zeros((MOST * 2, wide), np.float64)
-    room = _Inside(np.ones(wide), np.ones(wide), np.ones(wide), np.ones(wide), np.ones(wide))
+    room = Inside(np.ones(wide), np.ones(wide), np.ones(wide), np.ones(wide), np.ones(wide))
     for step in range(cooling.iterations):
         count = _neighbourhood(k0, k1, step, labels, around, chosen)
         m = 0
@@ -406,8 +235,8 @@ def search_groups(
         _list_members(chosen[:count], heads, links, members, before)
         t = _how_many(k0, k1, step, m, k, count)
         inner_products(points, members, m, local, gram)
-        grow(words, step, t, k, gram, m, after, grown, dots)
-        between = _descend_inside(m, t, k, gram, after, grown, dots, room)
+        grow(words, step, t, k, gram, after[:m], grown, dots)
+        between = descend_inside(m, t, k, gram, after, grown, dots, room)
         gain = between - _spread_between(before, m, gram)
         if abs(gain) <= LEAST_GAIN or gain < -allowed_rise(words, step, cooling):
             continue

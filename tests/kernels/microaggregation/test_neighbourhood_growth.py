@@ -21,7 +21,7 @@ def grown(points: Floats, t: int, k: int, step: int, beside: float = 0.0) -> Gro
     local, gram = np.full((points.shape[1], wide), beside), np.full((m + 3, wide), beside)
     labels, sizes, dots = np.zeros(wide, np.int64), np.zeros(t, np.int64), np.full((t, wide), beside)
     inner_products(points, np.arange(m), m, local, gram)
-    grow(KEY, step, t, k, gram, m, labels, sizes, dots)
+    grow(KEY, step, t, k, gram, labels[:m], sizes, dots)
     return gram[:m, :m], labels[:m], sizes, dots[:, :m]
 
 
