@@ -16,6 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "GRAIN",
+    "LEAST",
+    "ROWS",
+    "SHRINKAGE",
     "CodeMoments",
     "Score",
     "additive_scores",
