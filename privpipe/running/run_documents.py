@@ -20,6 +20,7 @@ from privpipe.running.commitments import input_commitment, plan_commitment
 from privpipe.running.pinning import versions_read
 from privpipe.running.plan import Plan, document_digest
 from privpipe.running.release_chain import Chain
+from privpipe.running.rules import withholds_counts
 from privpipe.running.run_context import RunContext
 from privpipe.running.sealing import MANIFEST_VERSION, document_hashes, sealed
 from privpipe.running.solver_at_work import solver_at_work
@@ -41,14 +42,13 @@ def public_rules(policy: Policy, columns: Sequence[str]) -> PublicRules:
 
     The least number of records that is reported is the largest k that the policy asks of k-anonymity, else 5.
     """
-    entries = policy.entries
     asked = [int(entry.demanded() or 1) for entry in policy.binding if entry.name() == "k_anonymity"]
     return PublicRules(
         columns=frozenset(columns),
         person=policy.person_id,
         household=policy.household_id,
         least=max(asked, default=LEAST_REPORTED),
-        counts=not any(entry.forbids_counts for entry in (*entries, *policy.transform)),
+        counts=not withholds_counts(policy),
     )
 
 

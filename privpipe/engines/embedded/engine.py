@@ -58,7 +58,7 @@ __all__ = ["EmbeddedEngine"]
 R = TypeVar("R")
 BESIDE_BYTES = 24
 """Of a row: the words that two counts sort at once, and as much again as one of them."""
-HELD_VALUES = 1 << 20
+HELD_VALUES = 1 << 17
 """Distinct values of a column whose histogram stays with the table."""
 
 
@@ -143,8 +143,7 @@ class EmbeddedEngine(Engine):
         unknown = [name for name in columns if name not in table.nulls]
         if unknown:
             missing = ", ".join(f"count(*) - count({quoted(name)})" for name in unknown)
-            records, *nulls = self.session.row(f"SELECT count(*), {missing} FROM {table.source}", table.frames)
-            table.tell_records(int(records))
+            nulls = self.session.row(f"SELECT {missing} FROM {table.source}", table.frames)
             table.nulls.update(zip(unknown, map(int, nulls), strict=True))
 
     def _histogram(self, table: EmbeddedTable, name: str) -> Histogram:

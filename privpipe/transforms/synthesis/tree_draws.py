@@ -144,10 +144,9 @@ def _tilts(
 
     tilts, order, found = model.get("tilts", {}), model["order"], {}
     tables = {name: unpacked(text).reshape(-1, width) for name, width, text in model.get("features", ())}
-    if tilts and {name: len(each) for name, each in tables.items()} != {
-        name: len(each) for name, each in books.items()
-    }:
-        raise UsageError("the plan holds features of other columns than its codebooks: make a new plan")
+    held, wanted = ({name: len(each) for name, each in known.items()} for known in (tables, books))
+    if tilts and (held != wanted or not set(tilts) <= set(order)):
+        raise UsageError("the plan holds features or weights of other columns than its trees: make a new plan")
     given = [name for name in tables if name not in order]
     for name, data in tilts.items():
         before = [*given, *order[: order.index(name)]]

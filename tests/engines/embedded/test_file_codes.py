@@ -369,6 +369,16 @@ def test_a_source_that_changes_meanwhile_is_an_error(engine: EmbeddedEngine, fol
         list(engine.classes(table, QUERIES[0]))
 
 
+def test_a_count_of_missing_values_hides_no_change_of_the_source(engine: EmbeddedEngine, folder: Path) -> None:
+    table = scanned(engine, folder)
+    assert engine.count(table) == N
+    pq.write_table(ROWS.slice(0, 7), folder / "2.parquet")
+    engine.facts(table, FactsRequest(nulls=("zip",)))
+    engine.estimated_distinct(table, ("income",))
+    with pytest.raises(EngineError, match="changed while it was read"):
+        list(engine.classes(table, QUERIES[0]))
+
+
 def test_values_that_come_between_two_readings_are_an_error(
     engine: EmbeddedEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -297,9 +297,11 @@ def test_a_plan_of_before_tilts_draws_as_ever_and_keys_may_be_sorted(run: Any) -
     codes = tree.drawn(tree.leaves({"town": town}, N), draws.of(first).uniform(rows.record_ids))
     assert old[first] == book.values(codes, np.zeros(N), table.schema.field(first).type).to_pylist()
     assert old["pay"] != now["pay"]
-    for kept in (1, len(model["features"])):
+    of_nobody = {**model["tilts"], "nobody": model["tilts"][first]}
+    damaged = ({"features": model["features"][1:]}, {"features": []}, {"tilts": of_nobody})
+    for each in damaged:
         with pytest.raises(UsageError, match="make a new plan"):
-            drawn([{**model, "features": model["features"][kept:]}], text)
+            drawn([{**model, **each}], text)
 
 
 def test_a_plan_of_before_scores_draws_as_ever() -> None:
