@@ -46,20 +46,17 @@ def check_stages_under_counting(draft: Draft, report: Report) -> None:
     compared = [read.name for read, entry in draft.judging() if entry.needs_population]
     for read, stage in draft.stages():
         if compared and _touches_raw_population(draft, stage):
-            report.unsupported(
-                read.place,
-                f"{stage.not_followed()}, and {compared[0]} compares with one: give a population that is "
-                "`generalized: true`",
-            )
+            # Who works for a guarantee needs the raw population: a generalized one would be refused too.
+            works = suppresses(stage) and _guarded(draft)
+            way = INSTEAD if works else "give a population that is `generalized: true`"
+            report.unsupported(read.place, f"{stage.not_followed()}, and {compared[0]} compares with one; {way}")
         if suppresses(stage) and (problem := _miscounts(draft, read, stage)):
             report.unsupported(read.place, f"{problem}{INSTEAD}")
 
 
 def _miscounts(draft: Draft, read: ReadEntry, stage: Transformer) -> str:
     """How a stage that suppresses counts otherwise than the guarantees do, up to what to write instead; or nothing."""
-    binding = [each for each in draft.guarantees if getattr(each.entry, "binds", True)]
-    guarded = [each.name for each in binding if getattr(each.entry, "needs_population", False)]
-    paid = [each.name for each in binding if _looks_at_labels(each)]
+    guarded, paid = _guarded(draft), [each.name for each in _binding(draft) if _looks_at_labels(each)]
     if draft.values.get("nulls") == "wildcard" and "wildcard" not in stage.serves:
         return "counts classes, and under `nulls: wildcard` there are none; "
     if guarded and "population" not in stage.serves:
@@ -80,6 +77,15 @@ def _miscounts(draft: Draft, read: ReadEntry, stage: Transformer) -> str:
     if any(_unit(draft, each) for each in over or {None}) and "persons" not in stage.serves:
         return "counts records and not persons or households; use suppress_records, or "
     return ""
+
+
+def _binding(draft: Draft) -> list[ReadEntry]:
+    return [each for each in draft.guarantees if getattr(each.entry, "binds", True)]
+
+
+def _guarded(draft: Draft) -> list[str]:
+    """Binding guarantees that compare with a population, by name."""
+    return [each.name for each in _binding(draft) if getattr(each.entry, "needs_population", False)]
 
 
 def _unit(draft: Draft, over: str | None) -> Any:

@@ -234,11 +234,19 @@ def test_the_place_in_a_tree_follows_from_every_column(document: dict[str, Any],
     ],
 )
 def test_stages_that_a_population_cannot_follow(document: dict[str, Any], stage: dict[str, Any], says: str) -> None:
-    for entry in ({"guarantees": [{"k_map": {"k": 2}}]}, {"measures": [{"k_map": {}}]}):
+    """What each is told to write instead is not refused in turn: stages that work for k-map want no generalized one."""
+    for entry, advised in ({"guarantees": [{"k_map": {"k": 2}}]}, False), ({"measures": [{"k_map": {}}]}, True):
         policy = {**asking(document, population=census_of(document)), **entry, "transform": [stage]}
         policy["guarantees"] = [*policy["guarantees"], {"distinct_l_diversity": {"column": "illness", "l": 1}}]
-        with pytest.raises(UnsupportedError, match=says):
+        with pytest.raises(UnsupportedError, match=says) as refused:
             pp.Policy.from_dict(policy)
+        assert ("give a population that is `generalized: true`" in str(refused.value)) is advised
+        policy["population"] = {**policy["population"], "generalized": True}
+        if advised:
+            pp.Policy.from_dict(policy)
+        else:
+            with pytest.raises(UnsupportedError):
+                pp.Policy.from_dict(policy)
 
 
 def test_parts_from_the_command_line(document: dict[str, Any], tmp_path: Path) -> None:

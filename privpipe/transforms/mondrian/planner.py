@@ -48,7 +48,7 @@ def plan(engine: Any, table: Any, stage: MondrianStage, context: StageContext) -
         A relaxed tree of more records than the driver holds, or beside a population.
     """
     if context.population is not None and (why := stage.not_followed()):
-        raise UnsupportedError(f"{context.place}: {why}; write mode: strict")
+        raise UnsupportedError(f"{context.place}: {why}")
     sets = judged_sets(context, serves=stage.serves)
     if not sets.keys and stage.k is None:
         raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for, or a k of its own")

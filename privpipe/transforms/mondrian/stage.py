@@ -95,7 +95,10 @@ class MondrianStage(Transformer):
     def not_followed(self) -> str:
         if self.mode == "strict":
             return ""
-        return "divides the records of one value in mode relaxed, so that a person of the population has no place there"
+        return (
+            "divides the records of one value in mode relaxed, so that a person of the population has no place there; "
+            "`mode: strict` gives everybody one"
+        )
 
     def population_columns(
         self, roles: Roles, hierarchies: Collection[str], guarantees: Iterable[Guarantee]

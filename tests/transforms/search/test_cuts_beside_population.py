@@ -297,7 +297,7 @@ def test_populations_that_do_not_fit(embedded: Engine) -> None:
     with pytest.raises(DataError) as caught:
         made(embedded, STAGES[0], rows, context_of(embedded, foreign, [KMap(k=1)]))
     assert "elsewhere" not in str(caught.value)
-    with pytest.raises(UnsupportedError, match="write mode: strict"):
+    with pytest.raises(UnsupportedError, match="`mode: strict` gives everybody one"):
         made(embedded, Mondrian(mode="relaxed"), rows, context_of(embedded, whole, [KMap(k=1)]))
     with pytest.raises(UnsupportedError, match="counted in records, and the policy asks for persons"):
         made(embedded, STAGES[0], rows, replace(context_of(embedded, whole, [KMap(k=1)]), person="row"))
