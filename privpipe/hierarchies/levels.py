@@ -145,15 +145,30 @@ class Levels:
         >>> Levels.from_columns([["1", "20"], ["20", "30"], ["*", "*"]]).collisions()
         [(0, 1)]
         """
+        repeated = _repeated(self.labels)
+        if not repeated:
+            return []
         seen: dict[str, list[tuple[int, int, int]]] = {}
         found = []
         for level, labels in enumerate(self.labels):
             starts, stops = self.spans(level)
             for label, start, stop in zip(labels, starts.tolist(), stops.tolist(), strict=True):
+                if label not in repeated:
+                    continue
                 places = seen.setdefault(label, [])
                 found += [(lower, level) for lower, a, b in places if not (start <= a and b <= stop)]
                 places.append((level, start, stop))
         return found
+
+
+def _repeated(levels: Iterable[Sequence[str]]) -> set[str]:
+    """The labels of more than one level."""
+    seen, repeated = set[str](), set[str]()
+    for labels in levels:
+        own = set(labels)
+        repeated |= own & seen
+        seen |= own
+    return repeated
 
 
 def _first_positions(row: NDArray[np.int32], count: int) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.errors import HierarchyError
 from privpipe.hierarchies.draft import Draft
-from privpipe.hierarchies.levels import Levels
+from privpipe.hierarchies.levels import Levels, factorize
 from privpipe.hierarchies.options import ROOT, whose
 from privpipe.hierarchies.parameters import known_keys, read_fields
 
@@ -69,9 +69,8 @@ class Redact:
                 f"more than {MOST_CHARACTERS:,} characters of labels; shorten the values, or give a smaller `length`",
                 kind="length",
             )
-        columns = [[self._label(value, width, level) for value in inside] for level in range(1, width)]
         return Draft(
-            levels=Levels.from_columns([inside, *columns, [ROOT] * len(inside)]),
+            levels=self._levels(inside, width),
             source="redact",
             shares=self._shares(inside, width, column),
             domain_size=_power(self.alphabet, width) if self.alphabet is not None else None,
@@ -80,6 +79,16 @@ class Redact:
             outside=tuple(place for place, value in enumerate(values) if len(value) > width),
             outside_why=f"they are longer than `length: {width}`",
         )
+
+    def _levels(self, values: Sequence[str], width: int) -> Levels:
+        """A label is that of the level below with one more character redacted: each is made once, not once a value."""
+        codes, labels = factorize(values)
+        levels, rows = [labels], [codes]
+        for level in range(1, width):
+            steps, labels = factorize(self._label(label, width, level) for label in labels)
+            levels.append(labels)
+            rows.append(steps[rows[-1]])
+        return Levels((*levels, (ROOT,) * bool(values)), np.stack([*rows, np.zeros_like(codes)]))
 
     def _label(self, value: str, width: int, level: int) -> str:
         shown = width - level
