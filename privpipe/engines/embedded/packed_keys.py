@@ -75,6 +75,14 @@ class PackedKeys:
 
     def histograms(self, keys: Ints, records: Ints) -> Iterator[tuple[str, Histogram]]:
         """Each column's values in some keys, of which there are so many records each."""
+        from privpipe.kernels.grouping.digit_sums import digit_sums
+
+        radices = [each.size for each in self.digits]
+        if sum(radices) <= MOST_DIGITS:
+            for name, digits, sums in zip(self.names, self.digits, digit_sums(keys, records, radices), strict=True):
+                found = np.flatnonzero(sums)
+                yield name, histogram_of(digits.values_of(found), pa.array(sums[found]))
+            return
         rest = keys
         for name, digits in reversed(list(zip(self.names, self.digits, strict=True))):
             rest, own = np.divmod(rest, digits.size)
