@@ -153,7 +153,9 @@ def measured(command: list[str], quiet: bool) -> dict[str, Any]:
     """Wall and CPU seconds of a process, and the most memory that it and its children held at once."""
     start = time.perf_counter()
     before = os.times()
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL if quiet else None)
+    # As an installed package: its byte code is kept, whatever the shell says of that of this process.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL if quiet else None, env=env)
     peak = [0]
     watch = threading.Thread(target=_watch, args=(child, peak), daemon=True)
     watch.start()
