@@ -51,6 +51,10 @@ PLANS: dict[str, dict[str, Sequence[Sequence[object]]]] = {
         "usual": [["--to", 10_000_000]],
     },
     "release_engines": {"quick": [["--rows", 300_000, "--engines", "dask", "--shape", "half"]], "usual": [[]]},
+    "cost_model": {
+        "quick": [["--rows", 300_000, "--engines", "embedded", "dask", "--shape", "half"]],
+        "usual": [["--rows", 1_000_000]],
+    },
     "notes": {"quick": [["--rows", 100_000, "--rounds", 1]], "usual": [["--rows", 1_000_000]]},
     "small_tables": {"quick": [["--engine", "embedded", "dask", "--rounds", 2]], "usual": [[]]},
     "rank_swap": {"quick": [["--rows", 300_000, "--engines", "embedded", "--repeats", 1]], "usual": [[]]},

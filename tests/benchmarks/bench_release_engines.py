@@ -27,25 +27,26 @@ class Clock:
     """Seconds and CPU seconds of this process and of all below it, since it was made."""
 
     def __init__(self) -> None:
-        self._start, self._cpu = time.perf_counter(), self._spent()
+        self._start, self._cpu = time.perf_counter(), spent()
 
     def read(self) -> tuple[float, float]:
         """Both."""
-        return time.perf_counter() - self._start, self._spent() - self._cpu
+        return time.perf_counter() - self._start, spent() - self._cpu
 
-    @staticmethod
-    def _spent() -> float:
-        import psutil
 
-        own = psutil.Process()
-        spent = 0.0
-        for process in [own, *own.children(recursive=True)]:
-            try:
-                times = process.cpu_times()
-            except psutil.Error:  # it has just ended, and its parent has its seconds
-                continue
-            spent += times.user + times.system + times.children_user + times.children_system
-        return spent
+def spent() -> float:
+    """CPU seconds of this process and of all below it, since it began."""
+    import psutil
+
+    own = psutil.Process()
+    found = 0.0
+    for process in [own, *own.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.Error:  # it has just ended, and its parent has its seconds
+            continue
+        found += times.user + times.system + times.children_user + times.children_system
+    return found
 
 
 def bare(engine: str, source: str, sink: str) -> tuple[float, float]:
