@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from privpipe.blocks import Facts, FactsRequest, Moments, Primitives
+from privpipe.errors import UsageError
 from privpipe.progress import within
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan
@@ -192,6 +193,9 @@ class Microaggregate(GroupingParameters):
         membership: tuple[int, float] | None = None,
     ) -> Any:
         """The table with each list of columns masked; `membership` is of a fuzzy release: neighbours, fuzziness."""
+        planned = [(tuple(data["columns"]), data["k"]) for data in plan.detail["groups"]]
+        if planned != [(tuple(columns), k) for columns, k in self.groups()]:
+            raise UsageError(f"{context.place}: the plan groups by other columns or k than the policy: make a new plan")
         strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
         if strata.suppressed:
             table = engine.map_rows(table, Kept(strata), table.schema)
