@@ -223,6 +223,23 @@ def test_groups_are_of_the_columns_and_the_k_of_the_policy(
     assert refused(people, "microaggregate", engine, edited(plans["microaggregate"], place, changed[damage]))
 
 
+@pytest.mark.parametrize("scale", [0, 0.0, -1.0, 10**400, None])
+def test_no_scale_of_a_plan_leaves_a_number_as_it_is(
+    people: pd.DataFrame, plans: dict[str, Any], engine: Engine, scale: Any
+) -> None:
+    place = ("stages", 0, "detail", "groups", 0, "scale", 0, "income")
+    assert refused(people, "microaggregate", engine, edited(plans["microaggregate"], place, lambda _: scale))
+
+
+def test_a_number_that_was_constant_is_not_released_as_it_is_later(people: pd.DataFrame, embedded: Engine) -> None:
+    asked = policy("microaggregate")
+    plan = pp.plan(people.assign(income=7.5), asked)
+    same = pp.transform(people.assign(income=7.5), plan, engine=embedded)
+    assert set(same["income"]) == {7.5}
+    with pytest.raises(DataError, match="'income' was constant"):
+        pp.transform(people, plan, engine=embedded)
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_plan_that_is_whole_is_applied(
     people: pd.DataFrame, plans: dict[str, Any], engine: Engine, stage: str
