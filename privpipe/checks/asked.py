@@ -61,7 +61,7 @@ class Check:
         roles = _with_own(_roles(given), asked)
         _require_keys(asked, roles)
         _require_population(asked, given)
-        asked = tuple(entry.with_roles(roles) for entry in asked)
+        asked = tuple(entry.with_roles(roles).beside("population" in given) for entry in asked)
         return cls(
             guarantees=tuple(entry for entry in asked if entry.is_gate()),
             measures=tuple(entry for entry in asked if not entry.is_gate()),

@@ -12,6 +12,8 @@ from pathlib import Path, PurePath
 from typing import Any, Self, TypeVar, Unpack
 
 from privpipe.blocks import Guarantee
+from privpipe.blocks.marks import FilePath
+from privpipe.blocks.parameters import marked
 from privpipe.blocks.severity import binding
 from privpipe.draws import Seed
 from privpipe.hierarchies import HierarchySpec
@@ -20,6 +22,7 @@ from privpipe.judging.gate import UndeclaredRule
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
 from privpipe.policy.officer import OfficerPolicy
 from privpipe.policy.page import policy_page
+from privpipe.policy.public_paths import PATH_KEYS, without_folders
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import ColumnSpec, PlanSpec, ReportSpec, SinkSpec, SourceSpec, Utility
@@ -318,8 +321,13 @@ class Policy:
 
         Of a seed that stands in the document only that it does. Options of engines and the place of private records
         are left out: they may name machines or hold credentials, and no result depends on them. So are the reasons of
-        columns, which are free text.
+        columns, which are free text, and the folders of absolute paths.
         """
+        read = {name for entry in (*self.entries, *self.transform) for name in marked(type(entry), FilePath)}
+        return dict(without_folders(self._told(), {*PATH_KEYS, *read}))
+
+    def _told(self) -> dict[str, Any]:
+        """The public document with absolute paths as they are written."""
         public = copy.deepcopy({key: value for key, value in self.document.items() if key not in UNTOLD})
         for column in public["columns"].values() if isinstance(public.get("columns"), dict) else ():
             if isinstance(column, dict):
@@ -339,7 +347,7 @@ class Policy:
         """SHA-256 of the policy without where it runs, where it publishes, when it warns and what it is held to: what
         rows are, and in which order, depends on none of these.
         """
-        return _sha256(self.public_document(), "plan", *WHERE, *WARNINGS, *ABOVE)
+        return _sha256(self._told(), "plan", *WHERE, *WARNINGS, *ABOVE)
 
     def place_of(self, stage: int) -> str:
         """Where a stage stands in the document, as in ``transform[1].generalize``."""

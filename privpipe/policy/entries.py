@@ -18,7 +18,7 @@ from privpipe.policy.specs import ColumnSpec, located
 from privpipe.roles import Roles
 from privpipe.transforms.base import Transformer
 
-__all__ = ["Catalogues", "ReadEntry", "over_roles", "read_entries"]
+__all__ = ["Catalogues", "ReadEntry", "filled_in", "read_entries"]
 
 FILE_KEYS = ("file", "from_file")
 """What a mapping calls the path of a file, in whatever parameter."""
@@ -75,8 +75,10 @@ def read_entries(report: Report, value: Any, section: str, catalogues: Catalogue
     ]
 
 
-def over_roles(report: Report, items: Sequence[ReadEntry], columns: Mapping[str, ColumnSpec]) -> list[ReadEntry]:
-    """The items with what they leave to the roles of the columns filled in."""
+def filled_in(
+    report: Report, items: Sequence[ReadEntry], columns: Mapping[str, ColumnSpec], *, population: bool
+) -> list[ReadEntry]:
+    """The items with what they leave to the roles of the columns, and to whether a population is given, filled in."""
     named = {
         role: tuple(name for name, column in columns.items() if column.role == role)
         for role in ("quasi_identifier", "sensitive")
@@ -85,12 +87,14 @@ def over_roles(report: Report, items: Sequence[ReadEntry], columns: Mapping[str,
         roles = Roles(quasi_identifiers=named["quasi_identifier"], sensitive=named["sensitive"])
     except RolesError:  # names that differ by case alone, noted already where they stand
         return list(items)
-    return [_over(report, item, roles) for item in items]
+    return [_over(report, item, roles, population) for item in items]
 
 
-def _over(report: Report, item: ReadEntry, roles: Roles) -> ReadEntry:
+def _over(report: Report, item: ReadEntry, roles: Roles, population: bool) -> ReadEntry:
+    if not isinstance(item.entry, Guarantee):
+        return item
     try:
-        return replace(item, entry=item.entry.with_roles(roles)) if isinstance(item.entry, Guarantee) else item
+        return replace(item, entry=item.entry.with_roles(roles).beside(population))
     except UsageError as error:
         report.wrong(item.place, str(error))
         return item

@@ -11,7 +11,7 @@ from typing import Any
 from privpipe.blocks import Guarantee
 from privpipe.errors import PolicyError, Problem
 from privpipe.policy.draft import Draft
-from privpipe.policy.entries import Catalogues, ReadEntry, over_roles, read_entries
+from privpipe.policy.entries import Catalogues, ReadEntry, filled_in, read_entries
 from privpipe.policy.grammar import COLUMN, TOP, VERSION
 from privpipe.policy.officer import read_officer
 from privpipe.policy.places import Report, shown
@@ -79,7 +79,8 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     if "uses" in found:
         found["uses"] = read_uses(report, found["uses"], columns)
     read = {name: read_entries(report, found.get(name, []), name, catalogues, base_dir) for name in ENTRIES}
-    read = {name: over_roles(report, items, columns) for name, items in read.items()}
+    compared = "population" in found
+    read = {name: filled_in(report, items, columns, population=compared) for name, items in read.items()}
     if found.get("guarantees") == []:
         report.wrong(("guarantees",), "at least one guarantee is needed: without any, every table would be published")
     draft = Draft(

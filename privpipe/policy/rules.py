@@ -157,8 +157,15 @@ def check_something_binds(draft: Draft, report: Report) -> None:
 
 
 def check_population(draft: Draft, report: Report) -> None:
-    """Models with a population need one."""
+    """Models with a population need one, and a population one that compares with it."""
     if "population" in draft.values:
+        unread = any(read.entry is None for read in (*draft.guarantees, *draft.measures))
+        if not unread and not any(entry.needs_population for _, entry in draft.judging()):
+            report.warn(
+                ("population",),
+                "no guarantee and no measure compares with it, and nothing is read of it; add one, such as k_map, or "
+                "leave it out",
+            )
         return
     for read, entry in draft.judging():
         if entry.needs_population:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Engine
+from privpipe.engines.base.files import elsewhere
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.policy.counting import KEEPS_KEYS, suppresses
 from privpipe.roles import column_type_of
+from privpipe.running.reading import scanned
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["compared_columns", "finished_population", "population_beside", "raw_population"]
+__all__ = ["compared_columns", "finished_population", "population_beside", "raw_population", "require_there"]
 
 
 def compared_columns(policy: Policy) -> tuple[str, ...]:
@@ -35,6 +37,21 @@ def _needed_columns(policy: Policy) -> tuple[str, ...]:
     return tuple(found)
 
 
+def require_there(engine: Engine, policy: Policy) -> None:
+    """Refuse a population whose file cannot be read, also where nothing reads it; one elsewhere is not asked for.
+
+    Raises
+    ------
+    DataError
+        Nothing there, or no table.
+    """
+    if policy.population is None:
+        return
+    source = policy.population.to_source({}, policy.base_dir)
+    if source.is_path and not elsewhere(str(source.data)):
+        scanned(engine, source)
+
+
 def population_beside(engine: Engine, policy: Policy, table: Any) -> Any:
     """The population's needed columns in the types of a table; None where nothing compares with it.
 
@@ -45,6 +62,7 @@ def population_beside(engine: Engine, policy: Policy, table: Any) -> Any:
     """
     asking = any(entry.needs_population for entry in policy.entries)
     if policy.population is None or not asking:
+        require_there(engine, policy)
         return None
     columns = _needed_columns(policy)
     found = engine.scan(policy.population.to_source({}, policy.base_dir)).schema.names
@@ -68,6 +86,7 @@ def raw_population(engine: Engine, policy: Policy, table: Any) -> Any:
     DataError
         A column that the population lacks, or that does not convert.
     """
+    require_there(engine, policy)
     asking = any(guarantee.needs_population for guarantee in policy.binding)
     counting = any(suppresses(stage) for stage in policy.transform)
     covering = any(

@@ -89,6 +89,38 @@ def test_nothing_public_tells_where_files_lie(policy: Path) -> None:
     assert str(home / "state" / "ledger") in json.dumps(private)
 
 
+def test_absolute_paths_show_their_names_alone(policy: Path) -> None:
+    """The home of whoever runs it is no part of a release; the hash of the policy is of what the manifest shows."""
+    home = policy.parent
+    document = json.loads(policy.read_text())
+    document["source"]["path"] = str(home / document["source"]["path"])
+    document["population"]["path"] = str(home / document["population"]["path"])
+    document["sink"]["path"] = str(home / "out")
+    document["guarantees"][3]["complementary_release"] |= {
+        "ledger": str(home / "state" / "ledger"),
+        "key": {"from_file": str(home / "persons")},
+    }
+    document["measures"] = [{"membership_attack": {"holdout": str(home / "data" / "holdout.parquet")}}]
+    policy.write_text(json.dumps(document))
+    pp.release(policy)
+    for path in (home / "out").rglob("*"):
+        assert not path.is_file() or home.name.encode() not in path.read_bytes(), path.name
+    shown = json.loads((home / "out" / "_privpipe" / "manifest.json").read_text())
+    assert shown["policy"]["sink"]["path"] == "out"
+    assert shown["policy_hash"] == pp.Policy.load(policy).digest()
+    for asked in (["verify", str(home / "out")], ["verify", str(home / "out"), "--policy", str(policy)]):
+        assert CliRunner().invoke(app, asked).exit_code == 0
+
+
+def test_a_folder_changes_no_draw_and_hides_no_other_change(policy: Path) -> None:
+    document = json.loads(policy.read_text())
+    one, other = ({**document, "source": {**document["source"], "path": f"/{home}/a.csv"}} for home in ("anna", "bea"))
+    first, second = pp.Policy.from_dict(one), pp.Policy.from_dict(other)
+    assert first.digest() == second.digest() != pp.Policy.from_dict(document).digest()
+    assert first.run_digest() != second.run_digest()
+    assert first.public_document()["guarantees"] == document["guarantees"]
+
+
 def test_the_release_verifies_and_another_ledger_does_not(policy: Path) -> None:
     pp.release(policy)
     out = policy.parent / "out"

@@ -226,6 +226,20 @@ class CodeTree:
             raise UsageError(f"the plan holds a tree of {len(found.left)} nodes that is none: make a new plan")
         return found
 
+    def fits(self, sizes: Mapping[str, int], own: int) -> bool:
+        """Whether it looks up nothing but the codes of these columns, of which there are so many, and draws its own.
+
+        Examples
+        --------
+        >>> tree = CodeTree.grown(np.array([0, 2]), None, {}, {}, 5)
+        >>> tree.fits({}, 3), tree.fits({}, 2)
+        (True, False)
+        """
+        looked_up = [*self.orders.items(), *(part for score in self.scores for part in score.items())]
+        return int(self.codes.max(initial=-1)) < own and all(
+            name in sizes and each.shape == (sizes[name],) for name, each in looked_up
+        )
+
     def _is_whole(self) -> bool:
         nodes, inner = len(self.left), self.left >= 0
         lengths = {nodes, len(self.feature), len(self.threshold), len(self.right), len(self.offsets) - 1}

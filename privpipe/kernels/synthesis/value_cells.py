@@ -138,6 +138,21 @@ class ValueCells:
             found = np.where(self.atoms[at] == values, self.atom_cells[at], found)
         return np.asarray(found)
 
+    def is_whole(self) -> bool:
+        """Whether each part fits the others: cells may be read from JSON, which may hold anything."""
+        owners, count = (self.atom_cells, self.start_cells), len(self.points)
+        held = (self.atoms, self.starts, self.means)
+        released = np.array([point for points in self.points for point in points], self.atoms.dtype)
+        return bool(
+            [len(each) for each in owners] == [len(self.atoms), len(self.starts)]
+            and len(self.means) == count
+            and all(((each >= 0) & (each < count)).all() for each in owners)
+            and all(np.isfinite(each).all() for each in (*held, released))
+            and all((np.diff(each.astype(np.float64)) >= 0).all() for each in held)
+            and (len(self.atoms) or len(self.starts))
+            and all(type(point) is int for points in self.points for point in points if self.atoms.dtype.kind == "i")
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
         return {

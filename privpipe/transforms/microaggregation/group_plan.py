@@ -130,6 +130,18 @@ class GroupPlan:
     parts: tuple[Part, ...] = ()
     sensitive: SensitiveValues | None = None
 
+    def is_scaled(self, kinds: Mapping[str, ColumnKind], strata: int) -> bool:
+        """Whether each number has its mean and scale in every stratum, which a plan read from JSON may lack."""
+        numbers = {name for name, kind in kinds.items() if kind == "number"}
+        figures = [float(figure) for each in (*self.centre, *self.scale) for figure in each.values()]
+        return (
+            dict(self.kinds) == dict(kinds)
+            and len(self.centre) == len(self.scale) == strata
+            and all(set(each) == numbers for each in (*self.centre, *self.scale))
+            and bool(np.isfinite(figures).all())
+            and all(spread >= 0 for each in self.scale for spread in each.values())
+        )
+
     def varying(self, stratum: int) -> tuple[str, ...]:
         """Columns that take part in a stratum: all but numbers without spread."""
         spread = self.scale[stratum]

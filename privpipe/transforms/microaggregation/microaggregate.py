@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from privpipe.blocks import Facts, FactsRequest, Moments, Primitives
+from privpipe.errors import DataError, UsageError
 from privpipe.progress import within
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan
@@ -192,11 +193,15 @@ class Microaggregate(GroupingParameters):
         membership: tuple[int, float] | None = None,
     ) -> Any:
         """The table with each list of columns masked; `membership` is of a fuzzy release: neighbours, fuzziness."""
+        planned = [(tuple(data["columns"]), data["k"]) for data in plan.detail["groups"]]
+        if planned != [(tuple(columns), k) for columns, k in self.groups()]:
+            raise UsageError(f"{context.place}: the plan groups by other columns or k than the policy: make a new plan")
         strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
         if strata.suppressed:
             table = engine.map_rows(table, Kept(strata), table.schema)
         for data in plan.detail["groups"]:
             group = GroupPlan.from_dict(data, plan.seed_key)
+            self._require_scaled(engine, table, group, strata, context)
             # A stream a list: one more list leaves the ties of the others alone.
             stream = draws.of("/".join(group.columns))
             encoding = self._encoding(engine, table, group, context)
@@ -219,6 +224,28 @@ class Microaggregate(GroupingParameters):
                 within("passes", number, group.passes)
                 table = engine.map_groups(table, key, made, schema if number == group.passes - 1 else between)
         return table
+
+    def _require_scaled(
+        self, engine: Primitives, table: Any, group: GroupPlan, strata: Strata, context: StageContext
+    ) -> None:
+        """A number without a scale takes no part and is released as it is: in this table, too, it must be constant."""
+        kinds = self.kinds(table.schema)
+        if not group.is_scaled({name: kinds[name] for name in group.columns}, len(strata)):
+            raise UsageError(
+                f"{context.place}: the plan holds scales of other columns than its groups: make a new plan"
+            )
+        still = tuple(dict.fromkeys(name for each in group.scale for name, spread in each.items() if not spread))
+        if not still:
+            return
+        facts = engine.facts(table, FactsRequest(moments=still))
+        for scale, moments in zip(group.scale, moments_by_stratum(engine, table, strata, still, facts), strict=True):
+            for name in still:
+                figures = moments[name]
+                if not scale[name] and figures.records and figures.minimum < figures.maximum:
+                    raise DataError(
+                        f"{context.place}: {name!r} was constant in the table of the plan and is not in this, where "
+                        "it would be released as it is; make a new plan"
+                    )
 
     def recorded(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws) -> StagePlan:
         return replace(plan, detail={**plan.detail, **losses_of(engine, table, plan, draws, self._rules())})

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.errors import UsageError
 from privpipe.transforms.mondrian.cut_columns import CutColumn, Labels, value_codes
 
 if TYPE_CHECKING:
@@ -97,7 +98,29 @@ class CutTree:
         leaves = int(document["leaves"])
         ties = _unpacked(document["ties"]) if "ties" in document else np.full(len(columns), ALL)
         lows, highs = (_unpacked(document[name]).reshape(-1, leaves).T for name in ("lows", "highs"))
-        return cls(columns, cuts, ties, lows, highs)
+        found = cls(columns, cuts, ties, lows, highs)
+        if not found._is_whole():
+            raise UsageError(f"the plan holds a tree of {len(columns)} nodes that is none: make a new plan")
+        return found
+
+    def fits(self, sizes: Sequence[int]) -> bool:
+        """Whether its cuts and the ends of its leaves are codes of columns of these sizes."""
+        inner = self.columns >= 0
+        if self.lows.shape[1] != len(sizes) or int(self.columns.max(initial=-1)) >= len(sizes):
+            return False
+        most = np.array(sizes, np.int64)
+        cut = (self.cuts >= -1) & (self.cuts < most[np.maximum(self.columns, 0)]) if len(most) else ~inner
+        return bool((cut | ~inner).all() and ((self.lows >= 0) & (self.lows <= self.highs) & (self.highs < most)).all())
+
+    def _is_whole(self) -> bool:
+        """Whether it is a tree in preorder, with ends for each of its leaves: compiled code looks up what it says."""
+        nodes = len(self.columns)
+        if not nodes or {len(self.cuts), len(self.ties)} != {nodes} or self.lows.shape != self.highs.shape:
+            return False
+        # Nodes still to come after each: none only after the last.
+        waiting = 1 + np.cumsum(np.where(self.columns >= 0, 1, -1))
+        whole = bool((waiting[:-1] > 0).all() and waiting[-1] == 0)
+        return whole and self.leaves == int((self.columns < 0).sum())
 
 
 @dataclass(frozen=True)

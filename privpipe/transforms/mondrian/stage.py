@@ -152,7 +152,10 @@ class MondrianStage(Transformer):
                     "with, and a plan holds codes, never values; make a new plan for this table, or give the column "
                     "a hierarchy that lists its whole domain (a file, a tree or rows)"
                 )
-        return Leaves.of(columns, CutTree.unpacked(plan.detail["tree"]), plan.detail["recoded"], self.labels)
+        tree, recoded = CutTree.unpacked(plan.detail["tree"]), plan.detail["recoded"]
+        if not tree.fits([column.size for column in columns]) or not set(recoded) <= set(cut):
+            raise UsageError(f"{context.place}: the plan holds parts of other columns than are cut: make a new plan")
+        return Leaves.of(columns, tree, recoded, self.labels)
 
     @classmethod
     def examples(cls) -> list[Self]:

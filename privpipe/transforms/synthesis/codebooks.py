@@ -105,6 +105,12 @@ class Codebook:
             return pa.array(values.astype(np.float64), pa.float64(), mask=missing).cast(found)
         return whole_numbers(values, missing, found)
 
+    def is_sound(self) -> bool:
+        """Whether every code stands for a value: a book may be read from JSON, which may hold anything."""
+        if self.cells is not None:
+            return self.cells.is_whole()
+        return len(set(self.labels)) == len(self.labels) and all(isinstance(label, str) for label in self.labels)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
         return {"labels": list(self.labels)} if self.cells is None else {"cells": self.cells.to_dict()}

@@ -339,6 +339,7 @@ class Synthesize(Transformer):
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         made = MODELS[self.method]
+        self._require_all_drawn(plan, context)
         if "strata" in plan.detail:
             strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
             return engine.map_rows(table, Redrawn(strata, made(plan.detail, table.schema, draws)), table.schema)
@@ -352,6 +353,20 @@ class Synthesize(Transformer):
         combinations, ends = plan.detail["combinations"], tuple(np.cumsum(sizes).tolist())
         drawn = Drawn(self.by, combinations, ends, made(plan.detail, schema, draws), schema)
         return engine.map_rows(engine.numbers(sum(sizes), draws.seed), drawn, schema)
+
+    def _require_all_drawn(self, plan: StagePlan, context: StageContext) -> None:
+        """A column that a kept plan leaves out would be released as it is, and one more would be made up."""
+        drawn = self._drawn(context)
+        staying = {*context.schema.names} - {*drawn, *self.by, *context.roles.unreleased}
+        told = plan.detail
+        if tuple(told["columns"]) != drawn or ("strata" in told) != bool(staying):
+            raise UsageError(f"{context.place}: the plan draws other columns than the policy says: make a new plan")
+        if tuple(told.get("given", ())) != self.given:
+            raise UsageError(f"{context.place}: the plan is given other columns than the policy says: make a new plan")
+        counts = [each["records"] for each in (*told["combinations"], *told["models"])]
+        strata = [each["stratum"] for each in told["combinations"]]
+        if not all(type(each) is int and each >= 0 for each in (*counts, *strata)):
+            raise UsageError(f"{context.place}: the plan counts records that are none: make a new plan")
 
     def _drawn(self, context: StageContext) -> tuple[str, ...]:
         if isinstance(self.columns, tuple):

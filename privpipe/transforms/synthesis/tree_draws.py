@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import RowBlock
 from privpipe.errors import UsageError
 from privpipe.transforms.synthesis.codebooks import Codebook
+from privpipe.transforms.synthesis.sound_trees import require_sound_trees
 from privpipe.transforms.synthesis.tree_rules import allowed_codes
 
 if TYPE_CHECKING:
@@ -41,8 +42,9 @@ class TreeModel:
     @classmethod
     def of(cls, detail: Mapping[str, Any], schema: Any, draws: Draws) -> TreeModel:
         """From a plan."""
-        strata = tuple(_StratumTrees.of(model) for model in detail["models"])
-        return cls(tuple(detail["columns"]), tuple(detail["given"]), strata, schema, draws)
+        columns, given = tuple(detail["columns"]), tuple(detail["given"])
+        strata = tuple(_StratumTrees.of(model, columns, given) for model in detail["models"])
+        return cls(columns, given, strata, schema, draws)
 
     def drawn(self, ids: Ints, strata: Ints, rows: RowBlock | None = None) -> dict[str, Any]:
         """Arrow columns by name."""
@@ -75,11 +77,12 @@ class _StratumTrees:
     constraints: Mapping[str, Any]
 
     @classmethod
-    def of(cls, model: Mapping[str, Any]) -> _StratumTrees:
+    def of(cls, model: Mapping[str, Any], columns: tuple[str, ...], given: tuple[str, ...]) -> _StratumTrees:
         from privpipe.kernels.synthesis.trees import CodeTree
 
         books = {name: Codebook.from_dict(each) for name, each in model["codebooks"].items()}
         trees = {name: CodeTree.from_dict(each) for name, each in model["trees"].items()}
+        require_sound_trees(model, columns, given, books, trees)
         tilts = _tilts(model, books, trees)
         return cls(books, trees, tilts, tuple(model["order"]), {"zeros": model["zeros"], "rules": model["rules"]})
 

@@ -33,7 +33,8 @@ def relation_of(one: Sequence[Text], other: Sequence[Text], spec: HierarchySpec 
 
     Labels of one hierarchy contain one another or have nothing in common. Ranges are compared by their ends, codes
     with masked characters (``0213*``) by the others. Two labels of which nothing is known overlap, neither inside the
-    other, so that nothing passes by it; without a hierarchy, texts that are no range are values.
+    other, so that nothing passes by it; without a hierarchy, texts that are no range are values. What reads as a range
+    is one, also beside words.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ def relation_of(one: Sequence[Text], other: Sequence[Text], spec: HierarchySpec 
     # Labels of ranges and of masked characters speak for themselves; others only where the hierarchy is at hand.
     opaque = spec is not None and not isinstance(spec.builder, (*IN_NUMBERS, Redact))
     found = np.zeros((3, len(one), len(other)), dtype=np.bool_)
-    ends = _ends_of({*one, *other} - {None, ANY}, numbers=spec is not None and isinstance(spec.builder, IN_NUMBERS))
+    ends = {label: _ends(label) for label in {*one, *other} if label not in (None, ANY)}
     covers = {label: _cover(label, hierarchy) for label in {*one, *other}}
     for i, first in enumerate(one):
         for j, second in enumerate(other):
@@ -103,17 +104,13 @@ def _masked(one: str, other: str) -> Flag3:
     return True, all(b in (a, ANY) for a, b in pairs), all(a in (b, ANY) for a, b in pairs)
 
 
-def _ends_of(labels: set[Text], *, numbers: bool) -> dict[Text, Ends | None]:
-    """Ends of each label; ``40-59`` is a range in a column of numbers, and where all others are numbers or ranges."""
-    found = {label: _ends(str(label), dashes=True) for label in labels}
-    if numbers or None not in found.values():
-        return found
-    return {label: _ends(str(label), dashes=False) for label in labels}
+def _ends(label: str) -> Ends | None:
+    """Low end, high end and whether the high end belongs to it: of a number or a range, exact beyond 2^53 too.
 
-
-def _ends(label: str, *, dashes: bool) -> Ends | None:
-    """Low end, high end and whether the high end belongs to it: of a number or a range, exact beyond 2^53 too."""
-    ends = interval_ends(label, dashes=dashes) or (label, label, True)
+    ``40-59`` is a range whatever stands beside it: read as a code it would be apart from ``45-50``, and two tables
+    would pass that cross. Where it is a code, more pairs are compared than meet, and none fewer.
+    """
+    ends = interval_ends(label, dashes=True) or (label, label, True)
     try:
         low, high = (None if end is None else exact_number(end) for end in ends[:2])
     except ValueError:

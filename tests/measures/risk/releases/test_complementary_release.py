@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pytest
@@ -219,11 +220,22 @@ def test_how_labels_lie_to_one_another() -> None:
     assert related("other", "Crewe", grouped) == crossing
 
 
-def test_numbers_with_a_dash_are_ranges_among_numbers_alone() -> None:
-    overlap, _, around = relation_of(["12-15", "16"], ["13-14", "12"], None)
-    assert (overlap.tolist(), around.tolist()) == ([[True, True], [False, False]], [[True, True], [False, False]])
-    overlap, _, _ = relation_of(["12-15", "flat 3"], ["13-14", "12-15"], None)
-    assert overlap.tolist() == [[False, True], [False, False]]
+@pytest.mark.parametrize("beside", ["16", "flat 3", "unknown", "other"])
+def test_numbers_with_a_dash_are_ranges_whatever_stands_beside_them(beside: str) -> None:
+    overlap, _, around = relation_of(["12-15", beside], ["13-14", "12-17", "15", "20-30"], None)
+    assert overlap[0].tolist() == [True, True, True, False]
+    assert around[0].tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize("unknown", [[], ["unknown"] * 4])
+def test_no_word_beside_ranges_hides_that_two_tables_cross(tmp_path: Path, unknown: list[str]) -> None:
+    """40-59 of one release and 45-64 of the next have those of 45 to 59 in common, and 40 to 44 apart."""
+    earlier = str(tmp_path / "earlier.csv")
+    pd.DataFrame({"age": ["45-64"] * 4 + unknown}).to_csv(earlier, index=False)
+    released = pd.DataFrame({"age": ["40-59"] * 4 + unknown})
+    model = ComplementaryRelease(earlier=(earlier,), k=2)
+    verdict = pp.assess(released, model, quasi_identifiers=["age"]).verdicts[0]
+    assert (verdict.outcome, verdict.observed["crossing"]) == ("fail", 1)
 
 
 def test_ill_formed_parameters_are_refused() -> None:
