@@ -66,7 +66,7 @@ FOUND = {
         "UsageError",
     ),
     "an officer's policy that is a text": ("manifest", [["officer_policy"], "set", "true"], "UsageError"),
-    "an output of no records": ("manifest", [["output", "records"], "drop", None], "UsageError"),
+    "an output of no records": ("manifest", [["output", "records"], "drop", None], "SinkError"),
     "columns of a policy that are a text": ("manifest", [["policy", "columns"], "set", "yes"], "UsageError"),
     "a column of a policy that is a text": ("manifest", [["policy", "columns", "zip"], "set", "yes"], "UsageError"),
     "a guarantee without an outcome": ("verdict", [["guarantees", 1, "outcome"], "drop", None], "UsageError"),
