@@ -89,7 +89,7 @@ def _refused(found: Released) -> Iterator[dict[str, Any]]:
                 "signed_by": [],
                 "published": False,
             }
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             continue  # not of a run
 
 

@@ -16,7 +16,7 @@ from privpipe.errors import PrivpipeError
 from privpipe.policy.entries import Catalogues
 from privpipe.record.checks import Check, broken, holds, unchecked
 from privpipe.record.released import Released, file_hash
-from privpipe.reporting.document_shapes import MANIFEST, VERDICT, misshapen
+from privpipe.reporting.document_shapes import PUBLISHED, VERDICT, misshapen
 from privpipe.reporting.officer.languages import LANGUAGES
 from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.report_data import ReportData
@@ -62,7 +62,7 @@ def manifest_fault(manifest: Document | None) -> str:
     unknown = sorted(set(manifest) - set(schema["properties"]))
     if missing or unknown:
         return f"the manifest lacks {missing}" if missing else f"the manifest has unknown keys: {unknown}"
-    return misshapen(manifest, MANIFEST)
+    return misshapen(manifest, PUBLISHED)
 
 
 def chain_problems(manifest: Document) -> list[str]:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 
-__all__ = ["MANIFEST", "REPORT", "REQUEST", "TRIED", "VERDICT", "Shape", "misshapen"]
+from privpipe.errors import escaped
+
+__all__ = ["MANIFEST", "PUBLISHED", "REPORT", "REQUEST", "TRIED", "VERDICT", "Shape", "misshapen"]
 
 Shape = Callable[[Any], str]
 """What is wrong with a value, as the end of a sentence that begins with its place; nothing where it fits."""
+
+DEEPEST = 100
+"""Lists and mappings within one another: whatever shows them goes down by calls, of which there are a thousand."""
+LARGEST = 1e300
+"""Of whole numbers, which a report divides; the vectors of levels of forty columns are more than 64 bits count."""
 
 
 def text(value: Any) -> str:
@@ -21,18 +29,22 @@ def flag(value: Any) -> str:
 
 
 def count(value: Any) -> str:
-    return "" if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else " is no number of things"
+    counts = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+    return "" if counts else " is no number of things"
 
 
 def anything(value: Any) -> str:
-    """A figure, or figures under names; numbers are finite."""
-    if isinstance(value, Mapping):
-        return mapping(anything)(value)
-    if isinstance(value, list):
-        return listed(anything)(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return " is no finite number"
-    return "" if not isinstance(value, int) or -(2**63) <= value < 2**63 else " is a number beyond 64 bits"
+    """A figure, or figures under names, at whatever depth; no place within it is told, as names there may be values."""
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, Mapping | list):
+            left.extend(each.values() if isinstance(each, Mapping) else each)
+        elif isinstance(each, float) and not math.isfinite(each):
+            return " is no finite number" if each is value else " holds what is no finite number"
+        elif isinstance(each, int) and abs(each) > LARGEST:
+            return f" {'is' if each is value else 'holds'} a number beyond {LARGEST:g}"
+    return ""
 
 
 def number(value: Any) -> str:
@@ -85,6 +97,59 @@ def document(required: Mapping[str, Shape], known: Mapping[str, Shape]) -> Shape
     return check
 
 
+def both(*shapes: Shape) -> Shape:
+    """What has each of these shapes; a later one may rely on those before it."""
+    return lambda value: next((wrong for shape in shapes if (wrong := shape(value))), "")
+
+
+def where(kind: type, shape: Shape) -> Shape:
+    """A shape for what is of a type; another value is not looked at."""
+    return lambda value: shape(value) if isinstance(value, kind) else ""
+
+
+def word(*known: str) -> Shape:
+    return lambda value: "" if value in known and isinstance(value, str) else f" is none of {', '.join(known)}"
+
+
+def _detail(value: Mapping[str, Any]) -> str:
+    """What a search of vectors of levels looked at; under the same keys other stages keep what they like."""
+    searched = isinstance(value.get("levels"), Mapping) and value.get("nodes_checked") is not None
+    return SEARCHED(value) if searched else ""
+
+
+def _as_many(value: Mapping[str, Any]) -> str:
+    """A number for each side."""
+    sides = len(value["sides"])
+    lists = {
+        ".records": value["records"],
+        **{f".bins[{at}].counts": each["counts"] for at, each in enumerate(value["bins"])},
+    }
+    return next((f"{name} is not as long as sides" for name, each in lists.items() if len(each) != sides), "")
+
+
+def _one_length(lines: list[Mapping[str, Any]]) -> str:
+    """Counts of one side, or of both, as in the first line."""
+    lengths = [len(line["counts"]) for line in lines]
+    wrong = next((at for at, length in enumerate(lengths) if length not in (1, 2) or length != lengths[0]), None)
+    return "" if wrong is None else f"[{wrong}].counts has not one number a side"
+
+
+def _ends(line: Mapping[str, Any]) -> str:
+    """The label of an interval is two numbers about a colon; an end that is open is left out."""
+    if line["kind"] != "interval":
+        return ""
+    try:
+        ends = [float(end) for end in str(line["label"]).partition(":")[::2] if end]
+    except ValueError:
+        return ".label is no interval"
+    return "" if all(map(math.isfinite, ends)) else ".label is no interval"
+
+
+def _of_classes(figures: Mapping[str, Any]) -> str:
+    return ".risks are of no classes" if figures.get("risks") and not figures.get("classes") else ""
+
+
+LEVELS = mapping(count)
 ROW = document(
     {"name": text, "parameters": mapping(anything)},
     {
@@ -97,7 +162,18 @@ ROW = document(
         "reason": text,
     },
 )
-STAGE = document({"name": text, "parameters": mapping(anything)}, {"detail": mapping(anything)})
+JUDGED = both(ROW, document({"outcome": text}, {}))
+SEEN = document({}, {"levels": where(Mapping, LEVELS), **dict.fromkeys(("suppressed_records", "average_risk"), number)})
+SEARCHED = document(
+    {},
+    {
+        **dict.fromkeys(("neighbours", "runners_up", "front"), optional(listed(SEEN))),
+        **dict.fromkeys(("records", "suppressed_records", "classes"), number),
+    },
+)
+DETAIL = both(mapping(anything), document({}, {"levels": where(Mapping, LEVELS)}), _detail)
+STAGE = document({"name": text, "parameters": mapping(anything)}, {"detail": DETAIL})
+PLAN = document({}, {"stages": listed(STAGE)})
 LOST = document(
     {"column": text, "role": text},
     {
@@ -107,9 +183,9 @@ LOST = document(
         **dict.fromkeys(("measured_by", "alarm"), text),
     },
 )
-WHOLE = document({"passed": flag, "records": count, "guarantees": listed(ROW)}, {"notes": listed(text)})
+WHOLE = document({"passed": flag, "records": count, "guarantees": listed(JUDGED)}, {"notes": listed(text)})
 VERDICT = document(
-    {"guarantees": listed(ROW), "measures": listed(ROW)},
+    {"guarantees": listed(JUDGED), "measures": listed(ROW)},
     {
         **dict.fromkeys(("run_id", "name", "engine", "policy_hash", "plan_hash", "nulls", "edition"), text),
         **dict.fromkeys(("records", "suppressed_records", "classes"), count),
@@ -117,7 +193,7 @@ VERDICT = document(
         "versions": mapping(text),
         "notes": listed(text),
         "source_notes": listed(text),
-        "built_in": listed(ROW),
+        "built_in": listed(JUDGED),
         "alarms": listed(text),
         "warnings": listed(text),
         "whole_table": WHOLE,
@@ -137,10 +213,11 @@ EARLIER = document(
 )
 SIGNATURE = document(dict.fromkeys(("name", "decision", "signed_at", "signature"), text), {})
 MANIFEST = document(
-    {"plan": document({}, {"stages": listed(STAGE)})},
+    {"plan": PLAN},
     {
         **dict.fromkeys(("run_id", "created", "name", "edition"), text),
         "policy": mapping(anything),
+        "officer_policy": optional(document({"hash": text}, {})),
         "sign_off": optional(document({}, {"signatures": listed(SIGNATURE)})),
         "input": mapping(anything),
         "previous": optional(document(dict.fromkeys(("run_id", "manifest_sha256"), text), {})),
@@ -148,6 +225,17 @@ MANIFEST = document(
         "output": document({}, {"columns": listed(text), "files": listed(FILE), "records": count}),
     },
 )
+PUBLISHED = both(
+    MANIFEST,
+    document(
+        {
+            "output": document({"records": count}, {}),
+            "sign_off": optional(document({"signatures": listed(SIGNATURE)}, {})),
+        },
+        {},
+    ),
+)
+"""What a chain of releases tells of one, which has all of it since there are chains."""
 REQUEST = document(
     {
         "asked": document({"by": listed(text), "two_persons": flag, "valid_days": count}, {}),
@@ -155,37 +243,66 @@ REQUEST = document(
     },
     {},
 )
-LINE = document({"kind": text, "label": text, "counts": listed(count), "labels": count}, {})
+LINE = both(
+    document(
+        {
+            "kind": word("label", "interval", "missing", "suppressed", "others"),
+            "label": text,
+            "counts": listed(count),
+            "labels": count,
+        },
+        {},
+    ),
+    _ends,
+)
 BIN = document({"from": count, "counts": listed(count)}, {"to": count})
-CLASSES = document(
-    {"unit": text, "keys": listed(text), "sides": listed(text), "records": listed(count), "bins": listed(BIN)},
-    {"perturbed": listed(text)},
+CLASSES = both(
+    document(
+        {
+            "unit": text,
+            **dict.fromkeys(("keys", "perturbed"), listed(text)),
+            "sides": listed(word("before", "after")),
+            "records": listed(count),
+            "bins": listed(BIN),
+        },
+        {},
+    ),
+    _as_many,
 )
 RISKS = document(
     {},
     {"records": count, **dict.fromkeys(("prosecutor", "journalist", "marketer"), optional(mapping(optional(number))))},
 )
-REPORT = document(
-    {"report_version": count, "threshold": count},
-    {
-        **dict.fromkeys(("edition", "created", "lang"), text),
-        "policy": mapping(anything),
-        "reasons": mapping(text),
-        "stages": listed(STAGE),
-        "columns": listed(text),
-        **dict.fromkeys(("input_records", "sampled"), count),
-        "classes": optional(CLASSES),
-        "risks": optional(document({}, {"at_risk": number, "before": optional(RISKS), "after": optional(RISKS)})),
-        "distributions": mapping(document({"form": text, "lines": listed(LINE)}, {})),
-        "earlier": optional(document({"verdict": VERDICT}, {"created": text, "columns": listed(text)})),
-    },
+EARLIER_RUN = document({"verdict": VERDICT}, {"created": text, "columns": listed(text), "plan": optional(PLAN)})
+REPORT = both(
+    document(
+        {"report_version": count, "threshold": count},
+        {
+            **dict.fromkeys(("edition", "created", "lang"), text),
+            "policy": mapping(anything),
+            "reasons": mapping(text),
+            "stages": listed(STAGE),
+            "columns": listed(text),
+            **dict.fromkeys(("input_records", "sampled"), count),
+            "classes": optional(CLASSES),
+            "risks": optional(document({"at_risk": number, **dict.fromkeys(("before", "after"), optional(RISKS))}, {})),
+            "distributions": mapping(document({"form": text, "lines": both(listed(LINE), _one_length)}, {})),
+            "earlier": optional(EARLIER_RUN),
+        },
+    ),
+    _of_classes,
 )
 TRIED = document(
     {
         "points": listed(
             document(
-                {"setting": mapping(anything), "outcome": text, "pareto": flag},
-                dict.fromkeys(("risk", "loss"), number),
+                {
+                    "setting": mapping(anything),
+                    "outcome": text,
+                    "pareto": flag,
+                    **dict.fromkeys(("risk", "loss"), optional(number)),
+                },
+                {},
             )
         )
     },
@@ -193,8 +310,30 @@ TRIED = document(
 )
 
 
+def _unwritten(found: Any) -> str:
+    """Why no run can have written a document, wherever in it; nothing where one can."""
+    layer, depth = [found], 0
+    while layer:
+        if depth > DEEPEST:
+            return " is nested too deeply"
+        held = [each for each in layer if isinstance(each, Mapping | list)]
+        if not all(map(_is_unicode, chain(layer, *(each for each in held if isinstance(each, Mapping))))):
+            return " holds a text that is no Unicode"
+        layer = [item for each in held for item in (each.values() if isinstance(each, Mapping) else each)]
+        depth += 1
+    return ""
+
+
+def _is_unicode(value: Any) -> bool:
+    """Whether a text can be written; JSON can name halves of a character."""
+    try:
+        return not isinstance(value, str) or value.isascii() or bool(value.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def misshapen(found: Any, shape: Shape) -> str:
-    """What is wrong with a document, or nothing.
+    """What is wrong with a document, or nothing; names the place, never a value.
 
     Examples
     --------
@@ -203,5 +342,5 @@ def misshapen(found: Any, shape: Shape) -> str:
     >>> misshapen({"guarantees": [], "measures": []}, VERDICT), misshapen([], MANIFEST)
     ('', 'it is no mapping')
     """
-    wrong = shape(found)
+    wrong = escaped(_unwritten(found) or shape(found))
     return wrong.removeprefix(".") if wrong.startswith((".", "[")) else f"it{wrong}" if wrong else ""

@@ -68,7 +68,7 @@ def chain_of(place: Target) -> Chain:
             raise ValueError("changed")
         before = [dict(entry) for entry in manifest["releases_before"]]
         entry = chain_entry(manifest, text)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise SinkError(
             f"the manifest of the release that stands at {place.name!r} is damaged or was changed, so no release can "
             "follow it; `privpipe verify` says what is wrong; move the release away to begin a new chain"

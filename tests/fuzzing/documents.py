@@ -7,12 +7,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import privpipe as pp
+from privpipe.compiled import load
 from privpipe.errors import DataError, PrivpipeError, SignOffMissing, SinkError, UsageError
 from privpipe.ledger import Ledger
 from privpipe.ledger.chain import read_chain
@@ -20,7 +21,10 @@ from privpipe.ledger.entry import MAGIC
 from privpipe.ledger.folder import canonical
 from privpipe.ledger.seal import Seal
 from privpipe.record import history, verify
+from privpipe.reporting.exports import FORMATS, exported
+from privpipe.reporting.officer.comparison_page import comparison_page
 from privpipe.reporting.report import report
+from privpipe.reporting.run_comparison import compare_runs
 from privpipe.reporting.run_documents import RunDocuments
 from privpipe.running.approval import approvals
 from privpipe.running.fetching import read_release
@@ -90,6 +94,13 @@ def _tried(written: Written, data: bytes, place: Path) -> None:
         raise
     finally:
         path.write_bytes(before)
+
+
+@cache
+def _ready(written: Written) -> None:
+    """Make the world, and compile what a sound document needs: a compiler takes more steps than any input may."""
+    load()
+    _tried(written, Edits().written(), Path())
 
 
 def _plain(document: Any) -> bytes:
@@ -167,8 +178,7 @@ def _verified(here: World) -> bool:
     _after(
         (DataError, SinkError, UsageError),
         partial(history, release),
-        partial(report, release, format="html"),
-        partial(report, release),
+        partial(_told, here.release),
         partial(chain_of, LocalTarget(here.release)),
         partial(read_release, release),
     )
@@ -184,14 +194,23 @@ def _sealed_manifest(document: Any, here: World) -> bytes:
 def _recorded(here: World) -> bool:
     sound = verify(str(here.release), policy=here.policy, records=here.records.parent).sound
     history(str(here.release), here.records.parent)
-    _after((UsageError,), partial(report, here.records), partial(report, here.records, format="html"))
+    _after((UsageError,), partial(_told, here.records))
     return sound
 
 
 def _report(here: World) -> None:
-    RunDocuments.read(str(here.records))
-    report(here.records, format="html")
-    report(here.records)
+    _told(here.records)
+
+
+def _told(home: Path) -> None:
+    """Everything that is written of a run; texts can be written as files."""
+    run = RunDocuments.read(str(home))
+    texts = [report(home), report(home, format="html"), report(home, format="html", lang="de")]
+    texts += [exported(str(home), form) for form in FORMATS]
+    compare_runs(run, run).to_dict()
+    if run.edition != "public":
+        texts.append(comparison_page(run, run))
+    "".join(texts).encode()
 
 
 def _ledger(here: World) -> bool:
@@ -279,7 +298,10 @@ WRITTEN: dict[str, tuple[Written, tuple[str, ...], tuple[type[PrivpipeError], ..
         (UsageError, DataError),
     ),
     "record": (
-        Written(path=lambda here: here.records / "manifest.json", read=_recorded, sealed=_sealed_manifest),
+        # Nothing holds the bytes of a private record, which nobody else reads: its checksum is of what it says.
+        Written(
+            path=lambda here: here.records / "manifest.json", read=_recorded, sealed=_sealed_manifest, told=_content
+        ),
         ("record/", "reporting/"),
         (UsageError,),
     ),
@@ -336,6 +358,7 @@ def document_readers() -> tuple[Reader, ...]:
             ).written(),
             first=(Edits().written(), Edits(sealed=True).written()),
             smaller=fewer_edits,
+            ready=partial(_ready, written),
         )
         for name, (written, rooms, errors) in WRITTEN.items()
     )

@@ -60,6 +60,7 @@ def place_of_trials() -> Iterator[Path]:
 def tried(reader: Reader, data: bytes, place: Path) -> Found:
     """Read one input; whatever comes of it, but an error that it may end in, is a violation."""
     outcome, violation, said = "accepted", "", ""
+    reader.ready()
     trace = Trace(reader.rooms)
     try:
         with warnings.catch_warnings(record=True), contextlib.redirect_stdout(io.StringIO()), trace:

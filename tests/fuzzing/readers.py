@@ -56,6 +56,8 @@ class Reader:
         What of an input is the name of a column, which errors say.
     smaller : callable
         The n-th way to leave something out of an input; None: there is none.
+    ready : callable
+        Makes what every reading needs, before any of them is watched.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Reader:
     first: tuple[bytes, ...]
     names: Callable[[bytes], str] = lambda data: ""
     smaller: Callable[[bytes, int], bytes | None] = smaller_file
+    ready: Callable[[], object] = lambda: None
 
 
 def words() -> tuple[str, ...]:

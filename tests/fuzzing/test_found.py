@@ -25,6 +25,7 @@ from tests.fuzzing.loop import tried
 from tests.fuzzing.world import world
 
 DEEP = "[" * 100_000
+NESTED = json.loads("[" * 300 + "]" * 300)
 FOUND = {
     "a first label with a byte order mark": ("hierarchy", b'"\xef\xbb\xbf";\xef\xbb\xbf\n', "accepted"),
     "a ragged line that is no UTF-8": ("source", b"name;town\na;b;c\xc3\n", "DataError"),
@@ -49,8 +50,80 @@ FOUND = {
     "earlier releases that are a text": ("manifest", [["releases_before"], "set", "[]"], "UsageError"),
     "an earlier release without a name": ("manifest", [["releases_before", 0, "name"], "name", "town"], "UsageError"),
     "a detail that is nothing": ("manifest", [["plan", "stages", 1, "detail"], "set", None], "UsageError"),
+    "a level that is a list": (
+        "manifest",
+        [["plan", "stages", 0, "detail", "levels", "zip"], "set", [1, "a"]],
+        "UsageError",
+    ),
+    "a level that is nothing": (
+        "manifest",
+        [["plan", "stages", 0, "detail", "levels", "race"], "set", None],
+        "UsageError",
+    ),
+    "a level that is a text": (
+        "manifest",
+        [["plan", "stages", 0, "detail", "levels", "zip"], "set", "age"],
+        "UsageError",
+    ),
+    "an officer's policy that is a text": ("manifest", [["officer_policy"], "set", "true"], "UsageError"),
+    "an output of no records": ("manifest", [["output", "records"], "drop", None], "SinkError"),
+    "columns of a policy that are a text": ("manifest", [["policy", "columns"], "set", "yes"], "UsageError"),
+    "a column of a policy that is a text": ("manifest", [["policy", "columns", "zip"], "set", "yes"], "UsageError"),
+    "a guarantee without an outcome": ("verdict", [["guarantees", 1, "outcome"], "drop", None], "UsageError"),
     "a record whose output is nothing": ("record", [["output"], "set", None], "UsageError"),
+    "a record's level that is nothing": (
+        "record",
+        [["plan", "stages", 0, "detail", "levels", "zip"], "copy", ["officer_policy"]],
+        "UsageError",
+    ),
+    "a record's level that is a path": (
+        "record",
+        [["plan", "stages", 0, "detail", "levels", "race"], "set", "no/such/file.csv"],
+        "UsageError",
+    ),
+    "a record without a line end": ("record", [[1, 1, ""]], "accepted"),
+    "a record that names half a character": ("record", [["suppression_mark"], "set", "\ud800"], "UsageError"),
     "classes of no unit": ("report", [["classes", "unit"], "drop", None], "UsageError"),
+    "classes of which nobody says what was perturbed": (
+        "report",
+        [["classes", "perturbed"], "drop", None],
+        "UsageError",
+    ),
+    "classes of another side": ("report", [["classes", "sides", 0], "set", "Age"], "UsageError"),
+    "a bin of one side": ("report", [["classes", "bins", 0, "counts", 0], "drop", None], "UsageError"),
+    "records of one side": ("report", [["classes", "records", 0], "drop", None], "UsageError"),
+    "risks of no classes": ("report", [["classes"], "set", None], "UsageError"),
+    "risks without one side": ("report", [["risks", "after"], "name", "true"], "UsageError"),
+    "risks of no limit": ("report", [["risks", "at_risk"], "drop", None], "UsageError"),
+    "a line of one side": ("report", [["distributions", "zip", "lines", 2, "counts", 1], "drop", None], "UsageError"),
+    "a line of another kind": (
+        "report",
+        [["distributions", "zip", "lines", 0, "kind"], "set", "\u202eabc"],
+        "UsageError",
+    ),
+    "an interval without numbers": (
+        "report",
+        [["distributions", "age", "lines", 2, "label"], "set", "\u202eabc"],
+        "UsageError",
+    ),
+    "an earlier plan that is a text": ("report", [["earlier", "plan"], "set", "\u00e9"], "UsageError"),
+    "an earlier stage that is nothing": ("report", [["earlier", "plan", "stages", 0], "set", None], "UsageError"),
+    "an earlier stage without a name": (
+        "report",
+        [["earlier", "plan", "stages", 0, "name"], "drop", None],
+        "UsageError",
+    ),
+    "an earlier stage without parameters": (
+        "report",
+        [["earlier", "plan", "stages", 1, "parameters"], "drop", None],
+        "UsageError",
+    ),
+    "an earlier stage whose parameters are a text": (
+        "report",
+        [["earlier", "plan", "stages", 0, "parameters"], "set", "{}"],
+        "UsageError",
+    ),
+    "a report nested without end": ("report", [["reasons"], "set", NESTED], "UsageError"),
     "a ledger whose id is a path": ("ledger", [["id"], "set", "../" + "a" * 300], "DataError"),
     "a ledger that commits to nothing": ("ledger", [["commitment"], "drop", None], "UsageError"),
     "a seal that is not ASCII": ("witness", [["reached", "seal"], "set", "\u00e9"], "DataError"),

@@ -45,7 +45,7 @@ def junit(run: RunDocuments) -> str:
             ElementTree.SubElement(case, "system-out").text = f"WARNING {warning}"
         elif row["outcome"] != "pass":
             kind = "failure" if row["outcome"] == "fail" else "error"
-            ElementTree.SubElement(case, kind, message=told, type=str(row["name"])).text = told
+            ElementTree.SubElement(case, kind, message=told, type=escaped(str(row["name"]))).text = told
     if lost:
         case = ElementTree.SubElement(suite, "testcase", classname=f"privpipe.{name_of(run)}", name="utility", time="0")
         ElementTree.SubElement(case, "failure", message="; ".join(alarms), type="utility")

@@ -84,8 +84,7 @@ def _assertions(rows: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 def _lineage(run: RunDocuments, source: tuple[str, str], column: str) -> dict[str, Any]:
     """Where a released column came from, and whether a stage masked it on the way."""
     stages = [str(stage["name"]) for stage in run.stages if column in _touched(run, stage)]
-    known = column in run.policy.get("columns", {})
-    if not known:  # a stage made it
+    if column not in _columns(run):  # a stage made it
         return {"inputFields": []}
     how = {
         "type": "DIRECT",
@@ -102,8 +101,14 @@ def _touched(run: RunDocuments, stage: Mapping[str, Any]) -> set[str]:
     for said in (stage["parameters"].get("columns"), stage.get("detail", {}).get("levels")):
         if isinstance(said, list | Mapping):
             return {name for name in said if isinstance(name, str)}
-    columns = run.policy.get("columns", {})
-    return {name for name, spec in columns.items() if spec.get("role") == "quasi_identifier"}
+    return {name for name, role in _columns(run).items() if role == "quasi_identifier"}
+
+
+def _columns(run: RunDocuments) -> dict[str, Any]:
+    """The role of each column of the policy."""
+    declared = run.policy.get("columns")
+    every = declared.items() if isinstance(declared, Mapping) else ()
+    return {name: spec.get("role") if isinstance(spec, Mapping) else None for name, spec in every}
 
 
 def _dataset(spec: Any) -> tuple[str, str] | None:

@@ -19,7 +19,7 @@ ATTACKS_ON_VALUES = ("measures.risk.attribute",)
 CRITERIA = ("measures.risk.criteria",)
 LOSSES = ("measures.utility",)
 COUNTED = re.compile(
-    r"(?<![\d,.])(\d{1,3}(?:,\d{3})*)(?= (?:of (?:them|the|[\d,]+) )?"
+    r"(?<![\d,.])(\d{1,3}(?:,\d{3}){0,6})(?= (?:of (?:them|the|[\d,]+) )?"
     r"(?:[a-z]+ ){0,2}(?:records?|persons?|people|households?|cells?|rows?)\b)"
 )
 
