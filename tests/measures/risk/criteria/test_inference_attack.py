@@ -170,6 +170,7 @@ def test_a_model_of_the_release_guesses_what_the_nearest_row_does_not() -> None:
     assert "0.975 limit" in both.reason
     assert 0.5 < both.observed["confident"] <= 1
     tree = InferenceAttack(column="s", columns=known, holdout="h", guess="model", model="tree").judge_tables(files)
+    assert "guesses" not in tree.observed, "one guess is not compared with itself"
     assert tree.observed["success"] > 0.8
     line = InferenceAttack(column="pay", columns=known, guess="model", tolerance={"absolute": 1e-6})
     assert line.judge_tables(files).observed["success"] == 1.0
