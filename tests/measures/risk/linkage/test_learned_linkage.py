@@ -120,7 +120,7 @@ def test_a_guess_of_the_parameter_needs_no_more_rivals_than_there_are() -> None:
 @pytest.mark.parametrize("seed", [1, 2, 5])
 def test_the_descent_ends_at_the_least_loss_of_two_weights(seed: int) -> None:
     rng, t = np.random.default_rng(seed), 0.3
-    table, starts = rng.normal(size=(60, 2)) + [0.6, 0.1], np.arange(0, 60, 3)
+    table, starts = rng.normal([0.6, 0.1], 1.0, (60, 2)), np.arange(0, 60, 3)
 
     def loss(weight: float) -> float:
         leads = (table @ [weight, 1 - weight]).reshape(-1, 3)
@@ -134,7 +134,7 @@ def test_the_descent_ends_at_the_least_loss_of_two_weights(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_change_of_one_weight_at_a_time_loses_nothing_and_gains_something(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    table, starts = rng.normal(size=(60, 4)) + [0.8, 0.0, 0.0, -0.8], np.arange(0, 60, 2)
+    table, starts = rng.normal([0.8, 0.0, 0.0, -0.8], 1.0, (60, 4)), np.arange(0, 60, 2)
 
     def hits(weights: np.ndarray) -> int:
         return int((np.minimum.reduceat(table @ weights, starts) >= EPSILON).sum())
