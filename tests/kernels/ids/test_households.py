@@ -59,7 +59,9 @@ def test_households_that_lost_one_record_or_all() -> None:
 def test_partners_are_rows_of_one_id(seed: int) -> None:
     rng = np.random.default_rng(seed)
     ids = rng.permutation(40)
-    first, second = (np.column_stack([side // 7, side % 7]) for side in (ids[:25], rng.permutation(ids[15:])))
+    first, second = (
+        np.column_stack([side // 7, side % 7]) for side in (rng.permutation(ids[:25]), rng.permutation(ids[15:]))
+    )
     left, right = partners(first, second)
     places = {tuple(row): at for at, row in enumerate(first.tolist())}
     wanted = [(places[tuple(row)], at) for at, row in enumerate(second.tolist()) if tuple(row) in places]
