@@ -40,7 +40,9 @@ ROOMS = (
     "privpipe/models/*/*.py",
     "privpipe/kernels/classes/*.py",
     "privpipe/kernels/grouping/*.py",
+    "privpipe/kernels/ids/*.py",
     "privpipe/kernels/linkage/*.py",
+    "privpipe/kernels/losses/*.py",
     "privpipe/measures/risk/*/*.py",
 )
 SECONDS = 600
@@ -210,7 +212,7 @@ def tests_of(file: str) -> list[list[str]]:
     """Arguments of pytest: the tests that answer for a file, in groups, the nearest first."""
     path = Path(file)
     parts, title = path.parts, "".join(word.capitalize() for word in path.stem.split("_"))
-    mirror = str(Path("tests", parts[1]))
+    mirror = str(Path("tests", parts[1]).with_suffix("")) + "/"
     named = [
         name
         for name, text in _tests().items()

@@ -17,8 +17,10 @@ Estimator = Literal["mcd", "classical"]
 CUT = 1e-10
 
 
-def centre_distances(points: Numbers, estimator: Estimator, seed: int = 0) -> Numbers:
+def centre_distances(points: Numbers, estimator: Estimator, seed: int = 0) -> Numbers | None:
     """sqrt(x' C+ x) of each point, C its scatter and C+ the inverse on the span of the points.
+
+    None where more than half of the points lie in one place, so that the MCD is 0 and every other point infinitely far.
 
     Source: Rousseeuw, Van Driessen, Technometrics 41(3), 1999 (MCD); Templ, Meindl, PSD 2008.
 
@@ -54,20 +56,26 @@ def centre_distances(points: Numbers, estimator: Estimator, seed: int = 0) -> Nu
     if estimator == "classical":
         return np.asarray(np.sqrt(np.einsum("ij,ij->i", axes, axes)), dtype=np.float64)
     scatter = _mcd(axes, points.shape[1], seed)
+    if scatter is None:
+        return None
     spread, turned = np.linalg.eigh(scatter)
     held = spread > CUT * max(float(spread.max()), 0.0)
     whitened = axes @ (turned[:, held] / np.sqrt(spread[held]))
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", whitened, whitened)), dtype=np.float64)
 
 
-def _mcd(points: Numbers, columns: int, seed: int) -> Numbers:
+def _mcd(points: Numbers, columns: int, seed: int) -> Numbers | None:
     found = _estimator()
     n = len(points)
     share = min(1.0, ((n + columns + 1) // 2) / n)
     with warnings.catch_warnings():
         # Half of the points on a plane is news about the data, not about this run; their inverse is taken on its span.
         warnings.simplefilter("ignore")
-        return np.atleast_2d(np.asarray(found(support_fraction=share, random_state=seed).fit(points).covariance_))
+        try:
+            fitted = found(support_fraction=share, random_state=seed).fit(points)
+        except ValueError:  # the points are finite and more than one: what is left is a covariance of 0
+            return None
+    return np.atleast_2d(np.asarray(fitted.covariance_))
 
 
 def _estimator() -> Any:

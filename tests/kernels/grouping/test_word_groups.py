@@ -82,3 +82,29 @@ def test_hashes_add_up_modulo_2_to_the_128(table, totals):
     add_hashes(found, words(table).view(np.int64), codes)
     expected = [(total + table[code]) % 2**128 for total, code in zip(totals, codes.tolist(), strict=True)]
     assert [(int(high) << 64) + int(low) for high, low in found] == expected
+
+
+def test_a_row_of_zeros_carries_nothing():
+    total = np.zeros((1, 2), np.uint64)
+    add_hashes(total, np.array([[3, 5]]), np.array([0]))
+    assert total.tolist() == [[3, 5]], "the sum is the summand, and nothing wrapped around"
+
+
+def test_rows_of_one_hash_are_told_apart():
+    """Rows that differ in their second word and, so that the hashes are equal all the same, in their last."""
+
+    def state(row: list[int]) -> int:
+        h = 0x9E3779B97F4A7C15
+        for word in row:
+            h = ((h ^ word) * 0xBF58476D1CE4E5B9) % 2**64
+            h ^= h >> 32
+        return h
+
+    rows = []
+    for at in range(3000):  # more than plain Python takes
+        rows += [[at, 1, 2, 3], [at, 9, 2, 3 ^ state([at, 1, 2]) ^ state([at, 9, 2])]]
+    assert state(rows[0]) == state(rows[1])
+    words = np.array(rows, dtype=np.uint64).view(np.int64)
+    groups, firsts = group_rows(words)
+    assert len(firsts) == 6000
+    assert (words[firsts][groups] == words).all()

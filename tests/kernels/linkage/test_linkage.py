@@ -44,6 +44,18 @@ def test_scores_are_those_of_all_distances(seed: int, n: int, columns: int, ties
     assert by_tree.tolist() == linkage._by_tiles(x, y, partner, True).tolist()
 
 
+def test_candidates_apart_by_exactly_the_tolerance_tie() -> None:
+    step = 1e-12 * (1 + 1e-12)
+    assert step == 1e-12 * (1 + step), "the largest distance that still equals 0"
+    none = np.zeros((1, 0), dtype=np.int64)
+    attacked = LinkedFile(np.zeros((1, 1)), none)
+    for apart, near in ((step, 2), (np.nextafter(step, 1), 0)):
+        candidates = LinkedFile(np.array([[0.0], [apart]]), np.repeat(none, 2, axis=0))
+        partner = np.array([1])
+        assert linkage._by_tiles(attacked, candidates, partner, True).tolist() == [near]
+        assert linkage._by_tree(attacked.numbers, candidates.numbers, partner).tolist() == [near]
+
+
 def test_gower_counts_missing_values_and_covers() -> None:
     numbers = np.array([[0.1], [np.nan], [0.9]]), np.array([[0.3], [np.nan], [np.nan]])
     codes = np.array([[0], [1], [2]]), np.array([[0], [0], [1]])

@@ -7,6 +7,7 @@ import pytest
 
 from privpipe.errors import UsageError
 from privpipe.kernels.linkage.distance import LinkedFile, linkage_scores, pair_distances
+from privpipe.kernels.linkage.mismatches import largest_codes
 from privpipe.kernels.linkage.nearest_rows import SearchedRows
 
 TABLE = np.array([[False, True], [True, False], [True, True]])
@@ -28,3 +29,8 @@ def test_codes_without_a_place_are_refused_by_every_loop_that_reads_the_table() 
         with pytest.raises(UsageError, match="no place for the codes"):
             read()
     assert pair_distances(asked, file([]), squared=False).shape == (3, 0)
+
+
+def test_no_rows_have_the_largest_code_before_all_others() -> None:
+    assert largest_codes(np.zeros((0, 2), dtype=np.int64)).tolist() == [-1, -1]
+    assert largest_codes(np.array([[3, 0], [1, 4]])).tolist() == [3, 4]

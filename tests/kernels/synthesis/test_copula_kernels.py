@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal, norm
 
+from privpipe.kernels.synthesis.copula import category_scores, within_share
 from privpipe.kernels.synthesis.latent_correlation import grouped_correlation, interval_terms, latent_correlation
 from privpipe.kernels.synthesis.optimal_scores import optimal_scores
 
@@ -102,3 +103,11 @@ def test_given_scores_stay_and_unrelated_columns_have_none() -> None:
     assert [each.tolist() for each in alone] == [[0.0, 0.0], [0.0]]
     empty = optimal_scores({(0, 1): np.zeros((2, 2), np.int64)}, [np.zeros(2, np.int64)] * 2, {})
     assert [each.tolist() for each in empty] == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_ends_of_shares_stay_inside() -> None:
+    """An empty category at either end has a score all the same, and nothing lies at the end of its interval."""
+    scores = category_scores([0.0, 1.0, 0.0])
+    assert scores[0] == pytest.approx(-scores[2], rel=1e-6)
+    assert scores[1] == pytest.approx(0.0, abs=1e-12)
+    assert within_share(np.array([1.0, 0.0]), np.array([0, 0]), [1.0]).tolist() == [1.0 - 2.0**-53, 0.0]

@@ -49,7 +49,7 @@ class RobustIntervalRisk(FilePairMeasure):
     R_i = 0.05 sqrt(x_i' C+ x_i) with C+ the inverse on the span of the columns, so that collinear ones do no harm.
     Inside: any column with |x_ij - y_ij| < k R_i, each file standardised by its own mean and deviation. `weighted` is
     the number inside times the sum of their R_i over n. Records with a missing value are left out and counted,
-    infinite values are refused.
+    infinite values are refused. Where more than half of the records are alike, `mcd` has no scatter: an error.
 
     Source: Templ, Meindl, Robust statistics meets SDC, PSD 2008.
 
@@ -106,7 +106,10 @@ class RobustIntervalRisk(FilePairMeasure):
         if n < 2 or not told:
             return self._error("no two records, or no column that tells them apart")
         first, second = first[:, told], second[:, told]
-        radius, inside = self._inside(files, first, second)
+        radius = self._radius(files, first)
+        if radius is None:
+            return self._error("more than half of the records are alike and have no scatter; use estimator: classical")
+        inside = np.asarray((np.abs(first - second) < self.k * radius[:, None]).any(axis=1), dtype=np.bool_)
         isolated = inside & (_nearest_other(second) > self.k2)
         observed: dict[str, float | int | str] = {
             "share": float((inside if self.figure == "inside" else isolated).mean()),
@@ -130,13 +133,12 @@ class RobustIntervalRisk(FilePairMeasure):
             sides[1].append(found[1])
         return np.column_stack(sides[0]), np.column_stack(sides[1])
 
-    def _inside(self, files: FilePair, first: Numbers, second: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
+    def _radius(self, files: FilePair, first: Numbers) -> Numbers | None:
         from privpipe.kernels.linkage.robust_scatter import centre_distances
 
         seed = 0 if files.order is None else int.from_bytes(files.order.key[:4], "little")
-        radius = 0.05 * centre_distances(first, self.estimator, seed)
-        inside = (np.abs(first - second) < self.k * radius[:, None]).any(axis=1)
-        return radius, np.asarray(inside, dtype=np.bool_)
+        found = centre_distances(first, self.estimator, seed)
+        return None if found is None else 0.05 * found
 
     def _verdict(self, observed: dict[str, float | int | str], n: int) -> Verdict:
         share = float(observed["share"])

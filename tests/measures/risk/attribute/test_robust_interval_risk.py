@@ -77,6 +77,57 @@ def test_the_robust_estimator(embedded: Engine, judged_pair: Any, casc: Callable
     assert judged_pair(embedded, RobustIntervalRisk(), *everything).outcome == "pass"
 
 
+@pytest.mark.parametrize("at_most", [None, 1.0])
+def test_records_that_are_mostly_alike_have_no_robust_scatter(
+    embedded: Engine, judged_pair: Any, at_most: float | None
+) -> None:
+    """Most incomes are 0: every interval would have no width, and no record lie inside."""
+    pytest.importorskip("sklearn")
+    rng = np.random.default_rng(5)
+    numbers = np.where(np.arange(60)[:, None] < 40, 0.0, rng.exponential(3.0, (60, 2)))
+    table = pa.table({"a": numbers[:, 0], "b": numbers[:, 1]})
+    found = judged_pair(embedded, RobustIntervalRisk(at_most=at_most), table, table)
+    assert (found.outcome, found.observed) == ("error", None)
+    assert "more than half of the records are alike" in found.reason
+    assert centre_distances(numbers, "mcd") is None
+    classical = judged_pair(embedded, RobustIntervalRisk(at_most=at_most, estimator="classical"), table, table)
+    assert classical.observed["inside"] == 1.0
+    half = numbers[20:]
+    assert centre_distances(half[1:], "mcd") is not None, "19 of 39 are alike"
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_distances_from_the_centre_have_no_unit(scale: float) -> None:
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(40, 2))
+    points = np.column_stack([x, x @ [0.3, 0.7]])
+    inverse = np.linalg.pinv(np.cov(points, rowvar=False), rcond=1e-10)
+    wanted = np.sqrt(np.einsum("ij,jk,ik->i", points, inverse, points))
+    assert centre_distances(scale * points, "classical") == pytest.approx(wanted, rel=1e-6)
+
+
+def test_two_points_have_a_scatter_and_one_has_none() -> None:
+    assert centre_distances(np.array([[1.0], [-1.0]]), "classical") == pytest.approx([0.5**0.5] * 2)
+    assert centre_distances(np.array([[1.0]]), "classical") == [0.0]
+
+
+def test_outliers_do_not_hide_each_other_from_the_robust_scatter() -> None:
+    pytest.importorskip("sklearn")
+    rng = np.random.default_rng(7)
+    points = np.concatenate([rng.normal(0, 1, (70, 2)), rng.normal((20, 0), 1, (30, 2))])
+    points = (points - np.median(points, axis=0)) / points.std(axis=0)
+    robust, classical = (centre_distances(points, estimator) for estimator in ("mcd", "classical"))
+    assert robust[70:].min() > 4 * classical[70:].max()
+    assert robust[:70] == pytest.approx(np.sqrt(np.einsum("ij,jk,ik->i", points[:70], _inverse(points), points[:70])))
+
+
+def _inverse(points: np.ndarray) -> np.ndarray:
+    from sklearn.covariance import MinCovDet
+
+    found = MinCovDet(support_fraction=51 / 100, random_state=0).fit(points)
+    return np.linalg.inv(found.covariance_)
+
+
 def test_without_the_extra_it_says_what_to_install(
     embedded: Engine, judged_pair: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

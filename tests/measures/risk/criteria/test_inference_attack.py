@@ -15,6 +15,7 @@ from privpipe.draws import Stream
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.measures import InferenceAttack
+from privpipe.measures.risk.criteria import guess_models
 
 from .gower_oracle import Rows, nearest, ranges, rows_of
 from .test_linkability_attack import mixed
@@ -170,11 +171,32 @@ def test_a_model_of_the_release_guesses_what_the_nearest_row_does_not() -> None:
     assert "0.975 limit" in both.reason
     assert 0.5 < both.observed["confident"] <= 1
     tree = InferenceAttack(column="s", columns=known, holdout="h", guess="model", model="tree").judge_tables(files)
+    assert "guesses" not in tree.observed, "one guess is not compared with itself"
     assert tree.observed["success"] > 0.8
     line = InferenceAttack(column="pay", columns=known, guess="model", tolerance={"absolute": 1e-6})
     assert line.judge_tables(files).observed["success"] == 1.0
     regression = InferenceAttack(column="pay", columns=known, guess="model", model="tree", tolerance={"absolute": 2})
     assert regression.judge_tables(files).observed["success"] > 0.7
+
+
+def test_a_tree_tells_what_no_line_does() -> None:
+    """A secret that two signs tell together and neither of them alone."""
+    signs = np.repeat([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]], 40, axis=0)
+    classes = (signs[:, 0] * signs[:, 1] > 0).astype(np.int64)
+    line = guess_models.predicted_categories(signs, classes, signs, 2, "logistic")
+    assert line == pytest.approx(np.full((160, 2), 0.5), abs=1e-6)
+    pytest.importorskip("sklearn")
+    tree = guess_models.predicted_categories(signs, classes, signs, 2, "tree")
+    assert tree[np.arange(160), classes].tolist() == [1.0] * 160
+
+
+def test_numbers_are_on_the_scale_of_the_release_and_blanks_are_told() -> None:
+    known, released = np.array([5.0, np.nan, 9.0]), np.array([1.0, 3.0, np.nan, 8.0])
+    mean, sd = 4.0, np.std([1.0, 3.0, 8.0], ddof=1)
+    asked, fitted = guess_models._scaled(known, released)
+    assert asked == pytest.approx(np.array([[1 / sd, 0.0], [0.0, 1.0], [5 / sd, 0.0]]))
+    assert fitted == pytest.approx(np.array([[-3 / sd, 0.0], [-1 / sd, 0.0], [0.0, 1.0], [(8 - mean) / sd, 0.0]]))
+    assert guess_models._scaled(known, np.array([4.0]))[0][:, 0].tolist() == [1.0, 0.0, 5.0]
 
 
 def test_a_model_guesses_few_categories_and_learns_of_something() -> None:

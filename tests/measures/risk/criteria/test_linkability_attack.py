@@ -16,7 +16,7 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.kernels.linkage.shared_rows import linked_by_chance
 from privpipe.measures import LinkabilityAttack
 
-from .gower_oracle import linked, ranges, rows_of
+from .gower_oracle import distance, linked, ranges, rows_of
 
 Tables = Callable[[str], tuple[pa.Table, pa.Table, pa.Table]]
 
@@ -171,6 +171,43 @@ def test_outliers_are_attacked_where_asked() -> None:
         TableFiles(original=x, released=y, holdout=h)
     )
     assert everyone.observed["success"] < 0.2, "means hide them"
+
+
+def test_outliers_are_those_whose_nearest_other_original_is_farthest() -> None:
+    rng = np.random.default_rng(13)
+    known = (("a",), ("b",))
+
+    def table(n: int) -> pa.Table:
+        return pa.table({name: rng.integers(0, 10**6, n).tolist() for name in "ab"})
+
+    x, y, h = table(25), table(30), table(20)
+    entry = LinkabilityAttack(known=known, holdout="h", targets="outliers", outlier_share=0.2, neighbours=6)
+    verdict = entry.judge_tables(TableFiles(original=x, released=y, holdout=h))
+    first, second, third = rows_of(x), rows_of(y), rows_of(h)
+    whole = ranges(first, second, ("a", "b"))
+    sides = [ranges(first, second, names) for names in known]
+    apart = [min(distance(row, other, whole) for other in first if other is not row) for row in first]
+    beside = [min(distance(row, other, whole) for other in first) for row in third]
+    for name, rows, far, count in (("hits", first, apart, 5), ("control_hits", third, beside, 4)):
+        chosen = sorted(range(len(rows)), key=lambda at: -far[at])[:count]
+        assert verdict.observed[name] == pytest.approx(float(sum(linked(rows[at], second, sides, 6) for at in chosen)))
+    assert (verdict.observed["attacked"], verdict.observed["controls"]) == (5, 4)
+    assert "keyed sample" not in verdict.reason, "every original was looked at"
+    alone = LinkabilityAttack(known=known, targets="outliers", outlier_share=0.2)
+    single = alone.judge_tables(TableFiles(original=x.slice(0, 1), released=y))
+    assert single.observed["attacked"] == 1, "who has no other is the farthest"
+
+
+def test_labels_that_cover_the_same_people_tell_no_rows_apart() -> None:
+    towns = pa.table({"town": ["Bonn", "Graz"], "age": [20, 40]})
+
+    def verdict(labels: list[str]) -> Any:
+        released = pa.table({"town": labels, "age": [20, 40]})
+        files = TableFiles(original=towns, released=released, hierarchies={"town": TREE})
+        return LinkabilityAttack(known=(("town",), ("age",))).judge_tables(files)
+
+    assert "no column of town tells rows" in verdict(["Europe", "*"]).reason
+    assert verdict(["Europe", "Asia"]).outcome == "pass"
 
 
 NOTHING: list[tuple[dict[str, Any], dict[str, Any], str]] = [

@@ -166,6 +166,27 @@ def test_quotes_names_and_dates_match_as_any_other() -> None:
     assert (drawn["success"], drawn["attacked"]) == (1.0, 100)
 
 
+def test_rows_are_tried_in_turn_until_enough_isolate() -> None:
+    """A hundred texts give a hundred predicates, each tried once; twins are tried fifty times over, and give none."""
+    texts = pa.table({"t": [f"t{at}" for at in range(100)]})
+    observed = SinglingOutAttack(size=1, attacks=100).judge_tables(TableFiles(original=texts, released=texts)).observed
+    assert (observed["attacked"], observed["tried"], observed["hits"]) == (100, 100, 100.0)
+    more = pa.table({"t": [f"t{at}" for at in range(150)]})
+    observed = SinglingOutAttack(size=1, attacks=100).judge_tables(TableFiles(original=texts, released=more)).observed
+    assert (observed["attacked"], observed["tried"]) == (100, 100)
+    twins = pa.table({"t": ["u", "u", "v", "v"]})
+    verdict = SinglingOutAttack(size=1, attacks=100).judge_tables(TableFiles(original=texts, released=twins))
+    assert (verdict.outcome, verdict.observed["attacked"], verdict.observed["tried"]) == ("error", 0, 5000)
+
+
+def test_a_holdout_of_one_is_too_small() -> None:
+    texts = pa.table({"t": [f"t{at}" for at in range(100)]})
+    for rows, told in ((1, True), (99, True), (100, False)):
+        files = TableFiles(original=texts, released=texts, holdout=texts.slice(0, rows))
+        verdict = SinglingOutAttack(size=1, attacks=100, holdout="h", figure="success").judge_tables(files)
+        assert ("give a larger one" in verdict.reason) == told
+
+
 def test_the_same_seed_gives_the_same_predicates_whatever_order_and_names() -> None:
     rng = np.random.default_rng(11)
     x, y, h = people(rng, 150), people(rng, 150), people(rng, 140)

@@ -18,6 +18,7 @@ import privpipe as pp
 from privpipe.draws import Stream
 from privpipe.engines import Engine
 from privpipe.errors import Refused, UsageError
+from privpipe.kernels.linkage import learned_heuristic
 from privpipe.kernels.linkage.learned_distances import EPSILON, LearnedDistance, Rivals, subset_sums
 from privpipe.kernels.linkage.learned_heuristic import heuristic_hits
 from privpipe.kernels.microaggregation.mdav import mdav_groups
@@ -95,6 +96,54 @@ def test_coefficients_are_those_of_the_definitions() -> None:
     assert bilinear.coefficients(signed) @ entries == pytest.approx(np.einsum("ik,kl,il->i", signed, matrix, signed))
     assert bilinear.matrices(entries[None, :], halved=False)[0] == pytest.approx(matrix)
     assert len(subset_sums(4)) == 28
+
+
+def test_the_nearest_rivals_are_those_of_the_definition() -> None:
+    rivals, weights = rivals_of(KINDS[0], 12, 4), np.array([0.5, 0.2, 0.3])
+    for record in range(12):
+        apart = ((rivals.attacked[record] - rivals.candidates) ** 2) @ weights
+        others = sorted((at for at in range(12) if at != record), key=lambda at: apart[at])
+        for count in (0, 1, 5, 11, 30):
+            assert sorted(rivals.nearest(record, weights, count).tolist()) == sorted(others[:count])
+
+
+def test_a_guess_of_the_parameter_needs_no_more_rivals_than_there_are() -> None:
+    """Noise in two columns of three: only who leaves them out links everybody."""
+    for records in (2, 9, 16, 40):
+        y, x = pairs(records, 3, 6, noise=0.0)
+        y[:, 1:] += np.random.default_rng(8).normal(0, 5, (records, 2))
+        rivals = Rivals(y, x, np.arange(records), KINDS[0])
+        for places in (None, list(rivals.minimal())):
+            assert heuristic_hits(rivals, Stream(bytes(16)), places=places) == records
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_the_descent_ends_at_the_least_loss_of_two_weights(seed: int) -> None:
+    rng, t = np.random.default_rng(seed), 0.3
+    table, starts = rng.normal([0.6, 0.1], 1.0, (60, 2)), np.arange(0, 60, 3)
+
+    def loss(weight: float) -> float:
+        leads = (table @ [weight, 1 - weight]).reshape(-1, 3)
+        return float((1 / (1 + np.exp(-np.log(np.exp(-leads / t).sum(axis=1))))).sum())
+
+    found = learned_heuristic._descend(table, starts, np.array([0.5, 0.5]), t)
+    assert found.sum() == pytest.approx(1.0)
+    assert loss(found[0]) <= min(map(loss, np.linspace(0, 1, 401))) + 1e-6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_change_of_one_weight_at_a_time_loses_nothing_and_gains_something(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    table, starts = rng.normal([0.8, 0.0, 0.0, -0.8], 1.0, (60, 4)), np.arange(0, 60, 2)
+
+    def hits(weights: np.ndarray) -> int:
+        return int((np.minimum.reduceat(table @ weights, starts) >= EPSILON).sum())
+
+    even = np.full(4, 0.25)
+    found = learned_heuristic._search(table, starts, even, Stream(bytes([seed] * 16)))
+    assert found.sum() == pytest.approx(1.0)
+    assert found.min() >= 0.0
+    assert hits(found) >= hits(even) + 5
 
 
 @pytest.mark.parametrize("distance", KINDS[:4], ids=str)

@@ -129,6 +129,37 @@ def test_nearest_groups_are_counted_once() -> None:
     assert found.counts.tolist() == [6] * 30
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_constraints_of_one_interval_and_of_several_are_met_together(seed: int) -> None:
+    """Two columns in groups, of which three may hold the record, and two more that were swapped."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 12, (40, 4)).astype(float)
+    y = np.column_stack([np.repeat(x[::4, :2], 4, axis=0), rng.permutation(x[:, 2]), rng.permutation(x[:, 3])])
+    places = np.unique(y[:, :2], axis=0, return_inverse=True)
+    constraints = [
+        window_constraint(x[:, 2], y[:, 2], 9),
+        nearest_constraint(x[:, :2], y[:, :2], 3),
+        window_constraint(x[:, 3], y[:, 3], 14),
+    ]
+    found = candidates_left(constraints, x, y, np.arange(40))
+    apart = np.sqrt(((x[:, None, :2] - places[0][None]) ** 2).sum(axis=2))
+    for i in range(40):
+        chosen = constraints[1].low[i]
+        assert apart[i, chosen].max() <= np.sort(apart[i])[2] + 1e-9
+        fits = [
+            bool(places[1].reshape(-1)[r] in chosen)
+            and fit(x[i, 2], y[r, 2], y[:, 2], 9)
+            and fit(x[i, 3], y[r, 3], y[:, 3], 14)
+            for r in range(40)
+        ]
+        distances = np.where(fits, np.sqrt(((x[i] - y) ** 2).sum(axis=1)), np.inf)
+        tied = np.flatnonzero(distances <= distances.min() + 1e-9)
+        assert (found.counts[i], found.inside[i]) == (sum(fits), fits[i])
+        assert found.scores[i] == pytest.approx(1 / len(tied) if fits[i] and i in tied else 0.0)
+    assert found.inside.any()
+    assert not found.inside.all()
+
+
 def policy_of(folder: Path, stage: dict[str, Any], at_most: float) -> dict[str, Any]:
     rng = np.random.default_rng(7)
     a = rng.normal(size=300)

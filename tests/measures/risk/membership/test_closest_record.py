@@ -13,6 +13,7 @@ import pytest
 from privpipe.blocks.table_files import TableFiles
 from privpipe.engines import Engine
 from privpipe.errors import UsageError
+from privpipe.kernels.linkage.attack_figures import attack_figures
 from privpipe.measures import ClosestRecord
 
 from ..joined import adult, adult_cases, need_reference
@@ -130,12 +131,64 @@ def test_few_copies_are_seen_where_the_quantile_is_blind() -> None:
     assert ClosestRecord(holdout="h", figure="copies", at_most=0.02, sample=None).judge_tables(files).outcome == "fail"
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_accuracies_are_how_often_a_record_lies_nearer_to_its_own(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y, h = (rng.integers(0, 9, 15).astype(float).tolist() for _ in range(3))
+    files = TableFiles(original=pa.table({"a": x}), released=pa.table({"a": y}), holdout=pa.table({"a": h}))
+    observed = ClosestRecord(holdout="h", figure="closer", sample=None).judge_tables(files).observed
+
+    def accuracy(one: list[float], other: list[float]) -> float:
+        shares = []
+        for own, beside in ((one, other), (other, one)):
+            for at, value in enumerate(own):
+                among = min(abs(value - each) for place, each in enumerate(own) if place != at)
+                shares.append(min(abs(value - each) for each in beside) > among)
+        return float(np.mean(shares))
+
+    assert observed["adversarial_accuracy"] == pytest.approx(accuracy(x, y))
+    assert observed["adversarial_accuracy_holdout"] == pytest.approx(accuracy(h, y))
+
+
 def test_ties_are_no_protection() -> None:
     """One program counts rows as near to both as safe."""
     one = pa.table({"a": ["u", "v"] * 20})
     files = TableFiles(original=one, released=one, holdout=one)
     verdict = ClosestRecord(holdout="h", figure="closer", at_most=0.5, sample=None).judge_tables(files)
     assert (verdict.outcome, verdict.observed["closer"]) == ("fail", 0.5)
+
+
+def test_copies_of_all_rows_are_exact_and_those_of_some_have_a_limit() -> None:
+    x, h = pa.table({"a": list(range(40))}), pa.table({"a": list(range(30, 70))})
+    y = pa.table({"a": [*range(10), *range(30, 35), *range(100, 125)]})
+
+    def observed(original: pa.Table, holdout: pa.Table, sample: int | None) -> Any:
+        files = TableFiles(original=original, released=y, holdout=holdout)
+        return ClosestRecord(holdout="h", figure="copies", sample=sample).judge_tables(files).observed
+
+    exact = attack_figures(15, 40, control_hits=5, controls=40, everyone=True)
+    whole = observed(x, h, None)
+    assert (whole["copies_original"], whole["copies_upper"]) == (15 / 40, exact.excess_upper)
+    limits = [attack_figures(15, 20, control_hits=5, controls=20), attack_figures(10, 40, control_hits=0, controls=40)]
+    assert observed(x, h, 20)["copies_upper"] == limits[0].excess_upper, "not every row of the release"
+    assert observed(x, h.slice(20), None)["copies_upper"] == limits[1].excess_upper, "not every original"
+
+
+def test_a_reason_tells_what_was_seen_and_what_was_asked() -> None:
+    table = pa.table({"a": ["u", "v", "w", "x"] * 10})
+    files = TableFiles(original=table, released=table, holdout=table.slice(0, 39))
+    for figure, seen, other in (
+        ("closer", "nearer to an original than to another", "copies of an original"),
+        ("copies", "copies of an original", "nearer to an original than to another"),
+    ):
+        for at_most in (None, 0.25):
+            entry = ClosestRecord(holdout="h", figure=figure, at_most=at_most)  # type: ignore[arg-type]
+            reason = entry.judge_tables(files).reason
+            if figure == "copies" and at_most is not None:
+                assert "asked" not in reason, "nothing is left to exceed"
+                continue
+            assert (seen in reason, other in reason) == (True, False)
+            assert (", asked at most 0.25" in reason) == (at_most is not None)
 
 
 def test_without_others_the_new_figures_are_errors() -> None:

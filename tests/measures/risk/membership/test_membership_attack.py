@@ -84,6 +84,26 @@ def test_every_engine_gives_the_distances_of_the_definition(engine: Engine, tmp_
     assert (sampled.outcome, sampled.observed["attacked"]) == ("pass", 100)
 
 
+def test_a_verdict_tells_which_attack_was_larger_and_where_its_reference_is_from() -> None:
+    original, holdout = tables(300)
+    more = tables(50, seed=9)[0]
+    halved = "the reference is half of the holdout"
+
+    def verdict(score: Any, reference: pa.Table | None = None) -> Verdict:
+        files = TableFiles(original=original, released=original, holdout=holdout, reference=reference)
+        entry = MembershipAttack(holdout="h", score=score, reference=None if reference is None else "r")
+        return entry.judge_tables(files)
+
+    closest, density, both = (verdict(score) for score in ("closest", "density", "both"))
+    assert [halved in each.reason for each in (closest, density, both)] == [False, True, True]
+    assert halved not in verdict("density", more).reason
+    assert halved not in verdict("both", more).reason
+    assert both.observed["score"] == max(("closest", "density"), key=lambda name: both.observed[name]["upper"])
+    assert both.observed["upper"] == both.observed[both.observed["score"]]["upper"]
+    assert "score" not in closest.observed
+    assert "score" not in density.observed
+
+
 TREE = HierarchySpec.from_mapping({"tree": {"Europe": ["Bonn", "Graz"], "Asia": ["Pune"]}}, column="town")
 
 
