@@ -59,7 +59,7 @@ def relation_of(one: Sequence[Text], other: Sequence[Text], spec: HierarchySpec 
     # Labels of ranges and of masked characters speak for themselves; others only where the hierarchy is at hand.
     opaque = spec is not None and not isinstance(spec.builder, (*IN_NUMBERS, Redact))
     found = np.zeros((3, len(one), len(other)), dtype=np.bool_)
-    ends = {label: _ends(label) for label in {*one, *other} if label not in (None, ANY)}
+    ends: dict[Text, Ends | None] = {label: _ends(label) for label in {*one, *other} if label not in (None, ANY)}
     covers = {label: _cover(label, hierarchy) for label in {*one, *other}}
     for i, first in enumerate(one):
         for j, second in enumerate(other):
