@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.hierarchies import Hierarchy
+from privpipe.hierarchies.levels import Levels
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\ufeff\x00"), max_size=4).filter(
     lambda text: text != "*"
@@ -97,3 +99,19 @@ def test_encode_and_texts_agree(rows: list[list[str]], seen: list[str]) -> None:
     covered = Hierarchy.from_rows(rows, unknown="root").cover(values)
     expected = ["null" if value is None else value if value in raws else "*" for value in values]
     assert [covered.values[code] for code in covered.encode(values)] == expected
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=4, max_size=4), min_size=1, max_size=3), st.data())
+def test_collisions_are_labels_of_two_levels_over_other_values(merges: list[list[int]], data: st.DataObject) -> None:
+    groups, columns = list(range(4)), []
+    for merged in [list(range(4)), *merges]:
+        groups = [merged[group] for group in groups]
+        names = data.draw(st.permutations("abcd"))  # a level tells its labels apart, and shares them with others
+        columns.append([names[group] for group in groups])
+    levels, _ = Levels.from_columns(columns).in_leaf_order()
+    found = []
+    for low, high in itertools.combinations(range(len(columns)), 2):
+        for text in set(columns[low]) & set(columns[high]):
+            below, above = ({at for at in range(4) if columns[level][at] == text} for level in (low, high))
+            found += [(low, high)] * (not below <= above)
+    assert sorted(levels.collisions()) == sorted(found)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from privpipe.errors import HierarchyError, PolicyError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
@@ -32,6 +34,23 @@ def test_shorter_values_are_padded_on_the_redacted_side() -> None:
     assert path(left, "") == ["", "*****", "*****", "*****", "*****", "*"]
     right = build({"keep": "right"}, ["47111", "471"])
     assert path(right, "471") == ["471", "**471", "**471", "***71", "****1", "*"]
+
+
+def redacted(value: str, width: int, level: int, keep: str) -> str:
+    """By the definition, from the value itself."""
+    shown, stars = width - level, "*" * width
+    return (value[:shown] + stars)[:width] if keep == "left" else (stars + value[max(0, len(value) - shown) :])[-width:]
+
+
+@given(
+    st.sets(st.text("a*b\u00e9\U0001f600 ", max_size=5), min_size=1, max_size=12), st.sampled_from(["left", "right"])
+)
+def test_every_label_is_that_of_the_definition(values: set[str], keep: str) -> None:
+    width = max(1, *map(len, values))
+    hierarchy = build({"keep": keep}, sorted(values))
+    for value in values:
+        between = [redacted(value, width, level, keep) for level in range(1, width)]
+        assert path(hierarchy, value) == [value, *between, "*"]
 
 
 def test_labels_of_shorter_values_depend_on_the_longest_unless_a_length_is_declared() -> None:
