@@ -6,9 +6,7 @@ log (Spark, with nothing on the driver: `driver_bytes: 0`), anonymous memory at 
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -19,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_release import SHAPES, measured, policy_text, release_table
-from bench_release_engines import spent
+from bench_release_engines import each_table, parser_of, spent
 from recording import record
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -59,8 +57,8 @@ def _system() -> Counter[str]:
     return Counter({name: int(value) for name, value in (line.split(": ") for line in lines)})
 
 
-def counted_by_spark(log: Path) -> tuple[dict[str, float], list[float]]:
-    """Bytes over all tasks of an event log, and of each stage of several long tasks its longest over the median."""
+def counted_by_spark(log: Path) -> dict[str, float]:
+    """Bytes over all tasks of an event log; and of stages of several long tasks, the longest over their median."""
     bytes_of: Counter[str] = Counter()
     took: dict[int, list[int]] = defaultdict(list)
     for event in _tasks(log):
@@ -72,7 +70,8 @@ def counted_by_spark(log: Path) -> tuple[dict[str, float], list[float]]:
     uneven = [
         max(each) / statistics.median(each) for each in took.values() if len(each) > 2 and max(each) > LONG_ENOUGH
     ]
-    return {name: float(bytes_of[name]) for name in (*METRICS, "spilled")}, sorted(uneven)
+    counted = {name: float(bytes_of[name]) for name in (*METRICS, "spilled")}
+    return counted | {"longest task over the median": max(uneven, default=1.0)}
 
 
 def _tasks(log: Path) -> Iterator[dict[str, Any]]:
@@ -85,63 +84,61 @@ def compare(engine: str, rows: int, shape: str, folder: Path) -> None:
     """Print predicted over counted for one table."""
     source = release_table(folder, rows, shape)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        log, options = Path(scratch, "log"), dict(OPTIONS[engine])
-        log.mkdir()
-        if engine == "spark":
-            settings = {"enabled": True, "dir": log.as_uri(), "compress": False, "rolling.enabled": False}
-            memory = {"spark.driver.memory": "4g"}
-            options["conf"] = memory | {f"spark.eventLog.{name}": value for name, value in settings.items()}
-        document = json.loads(policy_text(source, Path(scratch) / "released", shape, "4GB", 2))
-        policy = Path(scratch) / "policy.json"
-        policy.write_text(json.dumps(document | {"engine": engine, "engines": {engine: options}}))
-        told = measured([sys.executable, __file__, "--within", "released", str(policy)], quiet=False)
-        if told["code"]:
-            raise SystemExit(f"the release on {engine} ended with {told['code']}")
-        found: dict[str, float] = json.loads(told["said"].splitlines()[-1])
-        uneven: list[float] = []
-        if engine == "spark":
-            counters, uneven = counted_by_spark(log)
-            found |= counters
-            found["written"] = sum(file.stat().st_size for file in Path(scratch, "released").rglob("*.parquet"))
-        else:
-            found["driver"] = told["peak"] * 2**30
-        again = subprocess.run(
-            [sys.executable, __file__, "--within", "predicted", str(policy)], check=True, capture_output=True, text=True
-        )
-    wanted = json.loads(again.stdout.splitlines()[-1])
+        policy = _policy(engine, source, shape, Path(scratch))
+        found = _counted(engine, policy, Path(scratch))
+        wanted = _within("predicted", policy)
     for name, amount in found.items():
         expected, what = wanted.get(name), f"{name}, {engine}, {shape}, {rows:,} rows"
-        ratio = expected / amount if expected and amount else None
-        shown = "" if ratio is None else f", ratio {ratio:.2f}"
-        print(f"{what}: predicted {expected or 0:.3g}, counted {amount:.3g}{shown}", flush=True)
-        if ratio is not None:
+        if expected and amount:
+            print(f"{what}: predicted {expected:.3g}, counted {amount:.3g}, ratio {expected / amount:.2f}", flush=True)
             record(f"cost model, {what}", took=expected, baseline=amount, beside="counters")
-    if uneven:
-        print(
-            f"{engine:9} {rows:>11,} {shape:5} longest task of a stage over the median: at most {uneven[-1]:.1f}",
-            flush=True,
-        )
+        else:
+            print(f"{what}: counted {amount:.3g}", flush=True)
+
+
+def _policy(engine: str, source: Path, shape: str, scratch: Path) -> Path:
+    options = dict(OPTIONS[engine])
+    if engine == "spark":
+        (scratch / "log").mkdir()
+        log = {"enabled": True, "dir": (scratch / "log").as_uri(), "compress": False, "rolling.enabled": False}
+        options["conf"] = {"spark.driver.memory": "4g"} | {
+            f"spark.eventLog.{name}": value for name, value in log.items()
+        }
+    document = json.loads(policy_text(source, scratch / "released", shape, "4GB", 2))
+    policy = scratch / "policy.json"
+    policy.write_text(json.dumps(document | {"engine": engine, "engines": {engine: options}}))
+    return policy
+
+
+def _counted(engine: str, policy: Path, scratch: Path) -> dict[str, float]:
+    """Counters of a release in a process of its own, by resource."""
+    told = measured([sys.executable, __file__, "--within", "released", str(policy)], quiet=False)
+    if told["code"]:
+        raise SystemExit(f"the release on {engine} ended with {told['code']}")
+    found: dict[str, float] = json.loads(told["said"].splitlines()[-1])
+    if engine != "spark":
+        return found | {"driver": told["peak"] * 2**30}
+    written = sum(file.stat().st_size for file in (scratch / "released").rglob("*.parquet"))
+    return found | counted_by_spark(scratch / "log") | {"written": written}
+
+
+def _within(what: str, policy: Path) -> dict[str, float | None]:
+    command = [sys.executable, __file__, "--within", what, str(policy)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found: dict[str, float | None] = json.loads(said.splitlines()[-1])
+    return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--engines", nargs="*", choices=list(OPTIONS), default=list(OPTIONS))
-    parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000])
-    parser.add_argument("--shape", nargs="*", choices=SHAPES, default=list(SHAPES))
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "privpipe-benchmarks")
-    parser.add_argument("--within", nargs=2, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parser_of(__doc__, OPTIONS, list(SHAPES)).parse_args()
     if given.within:
         what, policy = given.within
         print(json.dumps({"released": released, "predicted": predicted}[what](policy)))
         return
     if not Path("/proc/self/io").exists():
         raise SystemExit("this system does not count what a process reads and writes")
-    os.environ.setdefault("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
-    for engine in given.engines:
-        for rows in given.rows:
-            for shape in given.shape:
-                compare(engine, rows, shape, given.folder)
+    for table in each_table(given):
+        compare(*table)
 
 
 if __name__ == "__main__":

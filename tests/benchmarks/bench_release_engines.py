@@ -8,11 +8,13 @@ and all that it started. Prints only.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,22 +113,31 @@ def compare(engine: str, rows: int, shape: str, folder: Path) -> None:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--engines", nargs="*", choices=list(OPTIONS), default=list(OPTIONS))
+def parser_of(about: str | None, engines: Collection[str], shapes: Sequence[str]) -> argparse.ArgumentParser:
+    """Arguments of a benchmark of releases: engines, rows and shapes of the tables, and where these are kept."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--engines", nargs="*", choices=list(engines), default=list(engines))
     parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000])
-    parser.add_argument("--shape", nargs="*", choices=SHAPES, default=["few"])
+    parser.add_argument("--shape", nargs="*", choices=SHAPES, default=list(shapes))
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "privpipe-benchmarks")
     parser.add_argument("--within", nargs="+", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    return parser
+
+
+def each_table(given: argparse.Namespace) -> Iterator[tuple[str, int, str, Path]]:
+    """Engine, rows, shape and folder of each comparison that is asked for."""
+    for engine, rows, shape in itertools.product(given.engines, given.rows, given.shape):
+        yield engine, rows, shape, given.folder
+
+
+def main() -> None:
+    given = parser_of(__doc__, OPTIONS, ["few"]).parse_args()
     if given.within:
         kind, engine, *places = given.within
         print(*{"bare": bare, "release": released}[kind](engine, *places))
         return
-    for engine in given.engines:
-        for rows in given.rows:
-            for shape in given.shape:
-                compare(engine, rows, shape, given.folder)
+    for table in each_table(given):
+        compare(*table)
 
 
 if __name__ == "__main__":
