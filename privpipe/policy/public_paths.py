@@ -19,6 +19,8 @@ def without_folders(value: Any, keys: Collection[str] = PATH_KEYS) -> Any:
     --------
     >>> without_folders({"source": {"path": "/home/anna/visits.csv"}, "sink": {"path": "published/visits"}})
     {'source': {'path': 'visits.csv'}, 'sink': {'path': 'published/visits'}}
+    >>> without_folders({"database": "sqlite:////home/anna/visits.db"}), without_folders({"path": "s3://lake/visits"})
+    ({'database': 'sqlite:///visits.db'}, {'path': 's3://lake/visits'})
     """
     if isinstance(value, Mapping):
         return {key: _named(each, keys) if key in keys else without_folders(each, keys) for key, each in value.items()}
@@ -30,6 +32,9 @@ def _named(value: Any, keys: Collection[str]) -> Any:
         return [_named(each, keys) for each in value]
     if not isinstance(value, str):
         return without_folders(value, keys)
+    scheme, found, place = value.partition("://")
+    if found and scheme != "file":  # an address with no host is of a file, as in sqlite:////home/anna/visits.db
+        return f"{scheme}:///{PurePosixPath(place).name}" if place.startswith("/") else value
     path = value.removeprefix("file://")
     if path.startswith("~") or PurePosixPath(path).is_absolute():
         return PurePosixPath(path).name or value
