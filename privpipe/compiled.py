@@ -14,17 +14,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import hashlib
 import importlib
 import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SMALL", "Kernel", "bring", "is_small", "kept_code", "load", "njit", "sources"]
+__all__ = ["SMALL", "Kernel", "bring", "is_small", "kept_code", "load", "njit", "passed_over", "sources"]
 
 SMALL = 16_384
 """Elements that plain Python goes through in the time that loading numba takes."""
@@ -43,6 +44,13 @@ class _Inside(threading.local):
 
 
 _inside = _Inside()
+
+
+class _PassedOver:
+    """How many runs have objects passed over, and whether it was for them that the collector began to."""
+
+    runs = 0
+    own = False
 
 
 class Kernel:
@@ -168,6 +176,39 @@ def load() -> None:
                     names[name] = value.compiled
         _kernels.clear()
         _loaded.set()
+        if _PassedOver.own:
+            gc.freeze()
+
+
+@contextlib.contextmanager
+def passed_over() -> Iterator[None]:
+    """Let the garbage collector pass over what is there now, and numba once it is loaded, for as long as this lasts.
+
+    Libraries bring several 100,000 objects that live as long as the process. The collector goes through all of them
+    several times a run, while every thread waits for the interpreter. Where the caller has frozen objects already,
+    nothing is done.
+
+    Examples
+    --------
+    >>> with passed_over():
+    ...     gc.get_freeze_count() > 0
+    True
+    >>> gc.get_freeze_count()
+    0
+    """
+    with _lock:
+        if not _PassedOver.runs and not gc.get_freeze_count():
+            gc.freeze()
+            _PassedOver.own = True
+        _PassedOver.runs += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _PassedOver.runs -= 1
+            if not _PassedOver.runs and _PassedOver.own:
+                gc.unfreeze()
+                _PassedOver.own = False
 
 
 def bring(brought: Path, kept: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, get_args
 
 from privpipe.blocks import Facts
 from privpipe.blocks.release_history import ReleaseHistory
+from privpipe.compiled import passed_over
 from privpipe.draws import RunKey, Seed, Stream
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.fingerprint import fingerprint
@@ -108,7 +110,7 @@ def assess(
     data, original = at_hand(data, "assess"), at_hand(original, "assess, original=")
     if isinstance(original, str | PurePath):
         original = read_as_source(original, policy)  # once: it is read again beside the notes
-    with OpenedEngine(engine, data if data is not None else policy, policy) as running:
+    with _opened(engine, data, policy) as running:
         case = _tables(running, data, policy, original, align)
         rules, order, notes = _rules(running, case, policy, align)
         rules = replace(rules, allow_empty=allow_empty)
@@ -168,7 +170,7 @@ def plan(
     """
     policy = _policy(policy)
     seed, data = seed_of(policy), at_hand(data, "plan")
-    with OpenedEngine(engine, data if data is not None else policy, policy) as running, watched(progress) as step:
+    with _opened(engine, data, policy) as running, watched(progress) as step:
         source = _raw(data, policy)
         stamps = stamps_of(source)
         context = RunContext(running, policy, seed, step)
@@ -213,7 +215,7 @@ def transform(
     if policy.seed and plan.seed_commitment and not plan.made_with(seed):
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
     handed, data = data, at_hand(data, "transform")
-    with OpenedEngine(engine, data if data is not None else policy, policy) as running, watched(progress) as step:
+    with _opened(engine, data, policy) as running, watched(progress) as step:
         source = _raw(data, policy)
         stamps = stamps_of(source)
         context = RunContext(running, policy, seed, step)
@@ -275,11 +277,18 @@ def release(
     policy = _policy(policy)
     if not report:
         policy = policy.replaced(report=replace(policy.report, write=False))
-    with OpenedEngine(engine, policy, policy) as running:
+    with _opened(engine, None, policy) as running:
         frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
         return release_with(
             running, policy, target=target, plan=frozen, progress=progress, dry_run=dry_run, resume=resume
         )
+
+
+@contextmanager
+def _opened(engine: str | Engine | None, data: Any, policy: Policy) -> Iterator[Engine]:
+    """The engine of a run, with everything that was there before it passed over by the garbage collector."""
+    with passed_over(), OpenedEngine(engine, data if data is not None else policy, policy) as running:
+        yield running
 
 
 def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:
