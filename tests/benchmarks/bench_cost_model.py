@@ -2,10 +2,12 @@
 
 Bytes that the process read and wrote by the system's counters (embedded, Dask), or metrics of all tasks in the event
 log (Spark, with nothing on the driver: `driver_bytes: 0`), anonymous memory at its peak, CPU seconds of the processes.
+With `--workers 1 2 4`, Dask and Spark work on clusters of so many processes of one thread each, on this machine.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import statistics
 import subprocess
@@ -27,6 +29,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 METRICS = {"read": ("Input Metrics", "Bytes Read"), "shuffled": ("Shuffle Write Metrics", "Shuffle Bytes Written")}
 """Of tasks; the files of a release are written outside of what Spark counts."""
+WORKER_MEGABYTES = 2048
+"""Memory of a Spark worker of a cluster."""
 LONG_ENOUGH = 200
 """Milliseconds from which on tasks of a stage are compared with each other."""
 
@@ -40,8 +44,7 @@ def released(policy: str) -> dict[str, float]:
     loaded = pp.Policy.load(policy)
     with open_engine(loaded.engine, loaded.engines.get(loaded.engine, {})) as opened:
         pp.release(loaded, engine=opened)
-        cpu = spent()  # while the processes that the engine started are there
-    after = _system()
+        cpu, after = spent(), _system()  # while the processes that the engine started are there
     return {"cpu_s": cpu, "read": after["rchar"] - before["rchar"], "written": after["wchar"] - before["wchar"]}
 
 
@@ -53,8 +56,15 @@ def predicted(policy: str) -> dict[str, float | None]:
 
 
 def _system() -> Counter[str]:
-    lines = Path("/proc/self/io").read_text().splitlines()
-    return Counter({name: int(value) for name, value in (line.split(": ") for line in lines)})
+    """What this process and those it started read and wrote."""
+    import psutil
+
+    own, found = psutil.Process(), Counter[str]()
+    for process in [own, *own.children(recursive=True)]:
+        with contextlib.suppress(OSError):  # it has just ended
+            lines = Path(f"/proc/{process.pid}/io").read_text().splitlines()
+            found.update({name: int(value) for name, value in (line.split(": ") for line in lines)})
+    return found
 
 
 def counted_by_spark(log: Path) -> dict[str, float]:
@@ -80,15 +90,16 @@ def _tasks(log: Path) -> Iterator[dict[str, Any]]:
             yield from (event for event in map(json.loads, lines) if event["Event"] == "SparkListenerTaskEnd")
 
 
-def compare(engine: str, rows: int, shape: str, folder: Path) -> None:
+def compare(engine: str, rows: int, shape: str, folder: Path, workers: int | None = None) -> None:
     """Print predicted over counted for one table."""
     source = release_table(folder, rows, shape)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        policy = _policy(engine, source, shape, Path(scratch))
+        policy = _policy(_options(engine, workers), engine, source, shape, Path(scratch))
         found = _counted(engine, policy, Path(scratch))
         wanted = _within("predicted", policy)
+    on = engine if workers is None else f"{engine} on {workers} workers"
     for name, amount in found.items():
-        expected, what = wanted.get(name), f"{name}, {engine}, {shape}, {rows:,} rows"
+        expected, what = wanted.get(name), f"{name}, {on}, {shape}, {rows:,} rows"
         if expected and amount:
             print(f"{what}: predicted {expected:.3g}, counted {amount:.3g}, ratio {expected / amount:.2f}", flush=True)
             record(f"cost model, {what}", took=expected, baseline=amount, beside="counters")
@@ -96,8 +107,15 @@ def compare(engine: str, rows: int, shape: str, folder: Path) -> None:
             print(f"{what}: counted {amount:.3g}", flush=True)
 
 
-def _policy(engine: str, source: Path, shape: str, scratch: Path) -> Path:
-    options = dict(OPTIONS[engine])
+def _options(engine: str, workers: int | None) -> dict[str, Any]:
+    if workers is None or engine == "embedded":
+        return dict(OPTIONS[engine])
+    if engine == "dask":
+        return {"workers": workers, "threads_per_worker": 1, "driver_bytes": 0}
+    return OPTIONS[engine] | {"master": f"local-cluster[{workers},1,{WORKER_MEGABYTES}]"}
+
+
+def _policy(options: dict[str, Any], engine: str, source: Path, shape: str, scratch: Path) -> Path:
     if engine == "spark":
         (scratch / "log").mkdir()
         log = {"enabled": True, "dir": (scratch / "log").as_uri(), "compress": False, "rolling.enabled": False}
@@ -130,7 +148,9 @@ def _within(what: str, policy: Path) -> dict[str, float | None]:
 
 
 def main() -> None:
-    given = parser_of(__doc__, OPTIONS, list(SHAPES)).parse_args()
+    parser = parser_of(__doc__, OPTIONS, list(SHAPES))
+    parser.add_argument("--workers", type=int, nargs="*", default=[None])
+    given = parser.parse_args()
     if given.within:
         what, policy = given.within
         print(json.dumps({"released": released, "predicted": predicted}[what](policy)))
@@ -138,7 +158,8 @@ def main() -> None:
     if not Path("/proc/self/io").exists():
         raise SystemExit("this system does not count what a process reads and writes")
     for table in each_table(given):
-        compare(*table)
+        for workers in given.workers if table[0] != "embedded" else [None]:
+            compare(*table, workers)
 
 
 if __name__ == "__main__":

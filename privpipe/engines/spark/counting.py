@@ -87,8 +87,11 @@ def cells_in(rows: DataFrame, table: SparkTable, query: ClassQuery) -> DataFrame
 
 
 def gathered(cells: DataFrame) -> DataFrame:
-    """The cells with those of a class side by side in one partition."""
-    return cells.repartition(WORDS[0]).sortWithinPartitions(*WORDS)
+    """The cells with those of a class in one partition, sorted by its first word; see `whole_classes`.
+
+    Spark sorts by one integer in a third of the time that it takes for two.
+    """
+    return cells.repartition(WORDS[0]).sortWithinPartitions(WORDS[0])
 
 
 def new_salt() -> int:
@@ -163,7 +166,10 @@ class CellReader:
 def whole_classes(
     batches: Iterator[pa.RecordBatch], weigh: Callable[[pa.RecordBatch], int], least: int
 ) -> Iterator[pa.Table]:
-    """Rows sorted by the words of their class, cut between classes as soon as there are enough by weight."""
+    """Rows sorted by the first word of their class, cut between classes as soon as there are enough by weight.
+
+    They come out sorted by both words: classes that share the first by chance would be counted in pieces.
+    """
     waiting: list[pa.RecordBatch] = []
     weight, enough = 0, least
     for batch in batches:
@@ -174,13 +180,20 @@ def whole_classes(
         rows = pa.Table.from_batches(waiting)
         border = _last_border(_words(rows))
         if border:
-            yield rows.slice(0, border)
+            yield _sorted_by_both(rows.slice(0, border))
             waiting = rows.slice(border).to_batches()
             weight, enough = sum(map(weigh, waiting)), least
         else:
             enough = 2 * weight  # one huge class: look again when there is as much once more
     if any(batch.num_rows for batch in waiting):
-        yield pa.Table.from_batches(waiting)
+        yield _sorted_by_both(pa.Table.from_batches(waiting))
+
+
+def _sorted_by_both(rows: pa.Table) -> pa.Table:
+    """Rows in order of the first word, in order of both."""
+    words = _words(rows)
+    falls = (words[1:, 0] == words[:-1, 0]) & (words[1:, 1] < words[:-1, 1])
+    return rows.take(pa.array(np.lexsort((words[:, 1], words[:, 0])))) if falls.any() else rows
 
 
 def _words(cells: pa.Table) -> NDArray[np.int64]:
@@ -188,6 +201,6 @@ def _words(cells: pa.Table) -> NDArray[np.int64]:
 
 
 def _last_border(words: NDArray[np.int64]) -> int:
-    """Where the last class of sorted cells starts; more of it may follow."""
-    changes = np.flatnonzero((words[1:] != words[:-1]).any(axis=1))
+    """Where the last classes of one first word start; more of them may follow."""
+    changes = np.flatnonzero(words[1:, 0] != words[:-1, 0])
     return int(changes[-1]) + 1 if len(changes) else 0

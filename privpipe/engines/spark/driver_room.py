@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from privpipe.blocks import Facts
     from privpipe.engines.spark.table import SparkTable
 
-__all__ = ["fits_driver", "fits_here", "require_room", "result_limit", "row_bytes"]
+__all__ = ["expected_bytes", "fits_driver", "fits_here", "require_room", "result_limit", "row_bytes"]
 
 TEXT_BYTES = 32
 """Of a text whose length nobody has measured."""
@@ -38,6 +38,13 @@ def result_limit(session: Any) -> int:
     if hasattr(session, "_jsparkSession"):
         limits.append(int(session.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory()) // 2)
     return min(limits, default=0)
+
+
+def expected_bytes(frame: Any) -> float:
+    """Bytes that Spark's optimizer expects of a frame; nothing runs. Of Connect nobody tells: infinite."""
+    if not hasattr(frame, "_jdf"):
+        return float("inf")
+    return float(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
 
 
 def fits_driver(session: Any, size: int) -> bool:

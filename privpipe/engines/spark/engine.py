@@ -30,7 +30,7 @@ from privpipe.engines.base.source import Format, Source
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
 from privpipe.engines.spark.catalogue import SparkCatalogue
-from privpipe.engines.spark.driver_room import row_bytes
+from privpipe.engines.spark.driver_room import expected_bytes, row_bytes
 from privpipe.engines.spark.learning import count_records, distinct, estimated_distinct, known_content, learn
 from privpipe.engines.spark.lending import Loan
 from privpipe.engines.spark.near import Near, where_it_lies
@@ -286,6 +286,7 @@ class SparkEngine(Engine):
         if table.bound is not None:
             self.loan.sized(table.bound, len(table.schema))
             self.loan.keeps(table.bound * row_bytes(table.schema))
+            self.loan.sends(expected_bytes(table.frame), table.bound)
         if column is None:
             return records.numbered_ids(table, seed, self._held)
         _require(table, [column])

@@ -1,14 +1,15 @@
 """Settings that a session is lent while an engine is at work in it: as many tasks as the data are worth.
 
 Spark cuts every shuffle of a kept table into 200 parts, and each part costs a Python worker some tens of milliseconds
-whatever it holds. And it packs what it keeps, which costs as much as all else that is done with a small table. What a
-session was set to before comes back when the last engine in it closes.
+whatever it holds. It packs what it keeps, which costs as much as most that is done with a table. And it weighs each
+batch for Python again with each row. What a session was set to before comes back when the last engine in it closes.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,12 +22,15 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 ADAPTIVE = "spark.sql.adaptive.enabled"
 KEPT = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 PACKED = "spark.sql.inMemoryColumnarStorage.compressed"
+BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
+UNLIMITED = "2147483647"
+"""Under any other limit, Spark adds up the bytes of a batch again with each row, a tenth of all its work."""
+SHORT_ROW = 256
+"""Bytes of a row in the files, up to which batches of many thousand rows stay small."""
 LEAST_ROWS = 1 << 14
 """Records that are worth a task of their own."""
 TASK_BYTES = 1 << 25
 CELL_BYTES = 16
-ROOM = 8
-"""A table that takes no more than one in so many parts of the executors' memory is kept as it is."""
 
 
 def tasks_for(records: int, columns: int, cores: int) -> int:
@@ -51,7 +55,7 @@ class _Session:
     wishes: dict[int, dict[str, str]] = field(default_factory=dict)
 
     def wanted(self) -> dict[str, str]:
-        """What satisfies all engines: the most parts, tables packed where one packs them, else what they agree in."""
+        """What satisfies all engines: most parts, tables packed where one packs them, else the last."""
         found: dict[str, str] = {}
         for wish in self.wishes.values():
             for name, value in wish.items():
@@ -83,6 +87,7 @@ class Loan:
         self._key = _identity(session)
         self._most = 0 if own else int(_value(session, PARTITIONS) or 0)
         self._packs = _explicit(session, PACKED) is None
+        self._limits = _value(session, BATCH) is not None and _explicit(session, BATCH) is None
         self._wish = {ADAPTIVE: "true"}
         if coalesces_kept():
             self._wish[KEPT] = "true"
@@ -102,15 +107,32 @@ class Loan:
             self._ask()
 
     def keeps(self, size: int) -> None:
-        """Lend what a kept table of so many bytes is worth: it stays as it is while there is much room.
+        """Lend what a kept table of so many bytes is worth: it stays as it is while it fits into the executors' memory.
 
-        What somebody has set stays set; the largest table of a run decides.
+        Several tables of that size lie partly on disk, which is cheaper than packing them. What somebody has set stays
+        set; the largest table of a run decides.
         """
         if self._packs and self._wish.get(PACKED) != "true":
-            packed = "false" if 0 <= ROOM * size <= _memory(self._session) else "true"
+            packed = "false" if 0 <= size <= _memory(self._session) else "true"
             if packed != self._wish.get(PACKED):
                 self._wish[PACKED] = packed
                 self._ask()
+
+    def sends(self, size: float, records: int) -> None:
+        """Lend what rows of a table of so many bytes in all are worth: short ones go to workers by their number alone.
+
+        What somebody has set stays set; one table of long rows decides; and older Sparks have no such limit.
+        """
+        if not self._limits:
+            return
+        if size > SHORT_ROW * records:
+            self._limits = False
+            with _lock:
+                if self._wish.pop(BATCH, None) is not None:
+                    self._give_back(_sessions[self._key], {BATCH: UNLIMITED})
+        elif BATCH not in self._wish:
+            self._wish[BATCH] = UNLIMITED
+            self._ask()
 
     def close(self) -> None:
         """Give back; what somebody else has set in the meantime stays."""
@@ -118,14 +140,18 @@ class Loan:
             held = _sessions.get(self._key)
             if held is None or held.wishes.pop(id(self), None) is None:
                 return
-            wanted = held.wanted()
-            for name in [*self._wish]:
-                if name in wanted:
-                    _set(self._session, name, wanted[name])
-                elif _value(self._session, name) == self._wish[name]:
-                    _set(self._session, name, held.before.get(name))
+            self._give_back(held, self._wish)
             if not held.wishes:
                 del _sessions[self._key]
+
+    def _give_back(self, held: _Session, lent: Mapping[str, str]) -> None:
+        """Settings that this engine asks for no longer, with the values that it asked for."""
+        wanted = held.wanted()
+        for name, value in lent.items():
+            if name in wanted:
+                _set(self._session, name, wanted[name])
+            elif _value(self._session, name) == value:
+                _set(self._session, name, held.before.get(name))
 
     def _ask(self) -> None:
         with _lock:

@@ -17,6 +17,7 @@ from privpipe.engines.base.source import Source
 from privpipe.engines.embedded import EmbeddedEngine
 from privpipe.engines.embedded.mapping import rows_of
 from privpipe.engines.embedded.table import EmbeddedTable
+from privpipe.engines.spark.driver_room import expected_bytes
 from privpipe.engines.spark.failures import reported, told
 from privpipe.engines.spark.layout import Layout
 from privpipe.engines.spark.reading import is_spark_frame
@@ -92,7 +93,7 @@ class Near:
         """A table of the executors here, where Spark itself takes it for small and it turns out to be."""
         if not self.most or is_connect(self._session) or (table.remembered.get("records", 0) > MOST_ROWS):
             return None
-        if _estimated(table.frame) > self.most:
+        if expected_bytes(table.frame) > self.most:
             return None
         with reported("collect a small table"):
             rows = arrow_table(table.frame.limit(MOST_ROWS + 1))
@@ -143,8 +144,3 @@ def _quietly() -> Iterator[None]:
             raise
         problem = told(error)
     raise problem from None
-
-
-def _estimated(frame: Any) -> float:
-    """Bytes that Spark's optimizer expects of a frame; nothing runs."""
-    return float(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))

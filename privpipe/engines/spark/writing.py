@@ -111,18 +111,28 @@ def _written_by_workers(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part, rows in whole_runs(batches, PART):
             place = _new_place(folder)
+            rows = _in_order(rows)
             batch = pa.RecordBatch.from_arrays(placed.visible(rows), schema=schema)
             done = write_parts([batch], schema, str(place), format, escape=escape)
             yield boxed((part, place.name, done))
 
     gathered = map_batches(table.frame, add_part, placed).repartition(PART)
-    ordered = gathered.sortWithinPartitions(PART, ORDER, *ID_COLUMNS)
+    ordered = gathered.sortWithinPartitions(PART)
     try:
         found = sorted(results_of(ordered, run, "write the part files"), key=lambda result: int(result[0]))
         return _named(Path(folder), format, found)
     finally:
         for left in Path(folder).glob(f"{STAGING}*"):
             shutil.rmtree(left, ignore_errors=True)
+
+
+def _in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows of a part by their order words, equal ones by their ids; Spark takes ten times as long for it."""
+    order, *ids = (rows.column(name).to_numpy() for name in (ORDER, *ID_COLUMNS))
+    places = np.argsort(order)
+    if (np.diff(order[places]) == 0).any():
+        places = np.lexsort((*ids[::-1], order))
+    return rows.take(pa.array(places))
 
 
 def _new_place(folder: str) -> Path:

@@ -22,6 +22,7 @@ from privpipe.running.run import release_with
 pytestmark = pytest.mark.spark
 PARTITIONS = "spark.sql.shuffle.partitions"
 ADAPTIVE = "spark.sql.adaptive.enabled"
+BATCH, UNLIMITED = "spark.sql.execution.arrow.maxBytesPerBatch", "2147483647"
 PACKED = "spark.sql.inMemoryColumnarStorage.compressed"
 RECORDS = 32_561
 MOST_JOBS, MOST_TASKS = 24, 30
@@ -154,7 +155,7 @@ def test_parts_that_a_policy_asks_for_are_lent_as_they_are(session: Any) -> None
     assert session.conf.get(PARTITIONS) == "200"
 
 
-def test_tables_are_kept_unpacked_while_there_is_much_room(session: Any) -> None:
+def test_tables_are_kept_unpacked_while_there_is_room(session: Any) -> None:
     first, second = SparkEngine(session), SparkEngine(session)
     assert session.conf.get(PACKED) == "true"
     first.loan.keeps(1_000)
@@ -175,6 +176,44 @@ def test_packing_that_somebody_has_set_is_left_alone(session: Any) -> None:
     with SparkEngine(session) as engine:
         engine.loan.keeps(1_000)
         assert session.conf.get(PACKED) == "true"
+
+
+def limit_of(session: Any) -> str | None:
+    """Bytes of a batch for Python, in the words of the session; None for a Spark that has no such limit."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return str(session.conf.get(BATCH))
+    except PySparkException:
+        return None
+
+
+def test_short_rows_are_sent_by_their_number_and_long_ones_by_their_bytes(session: Any) -> None:
+    before = limit_of(session)
+    first, second = SparkEngine(session), SparkEngine(session)
+    first.loan.sends(100 * 256, 100)
+    if before is None:  # a Spark that limits no bytes
+        assert limit_of(session) is None
+    else:
+        assert session.conf.get(BATCH) == UNLIMITED
+        second.loan.sends(100 * 256, 100)
+        first.loan.sends(100 * 257, 100)
+        assert session.conf.get(BATCH) == UNLIMITED, "the other engine still asks for it"
+        second.loan.sends(float("inf"), 100)
+        assert session.conf.get(BATCH) == before
+        first.loan.sends(1, 100)
+        assert session.conf.get(BATCH) == before, "one table of long rows decides"
+    first.close()
+    second.close()
+    assert limit_of(session) == before
+
+
+def test_a_limit_of_bytes_that_somebody_has_set_is_left_alone(session: Any) -> None:
+    session.conf.set(BATCH, "1048576")
+    with SparkEngine(session) as engine:
+        engine.loan.sends(1, 100)
+        assert session.conf.get(BATCH) == "1048576"
+    assert session.conf.get(BATCH) == "1048576"
 
 
 @pytest.mark.parametrize("columns", [1, 10, 300])
