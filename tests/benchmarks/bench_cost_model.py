@@ -119,9 +119,7 @@ def _policy(options: dict[str, Any], engine: str, source: Path, shape: str, scra
     if engine == "spark":
         (scratch / "log").mkdir()
         log = {"enabled": True, "dir": (scratch / "log").as_uri(), "compress": False, "rolling.enabled": False}
-        options["conf"] = {"spark.driver.memory": "4g"} | {
-            f"spark.eventLog.{name}": value for name, value in log.items()
-        }
+        options["conf"] = {f"spark.eventLog.{name}": value for name, value in log.items()}
     document = json.loads(policy_text(source, scratch / "released", shape, "4GB", 2))
     policy = scratch / "policy.json"
     policy.write_text(json.dumps(document | {"engine": engine, "engines": {engine: options}}))

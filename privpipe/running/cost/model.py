@@ -122,12 +122,12 @@ MEASURED: Mapping[str, EngineCosts] = {
     "spark": EngineCosts(
         source_reads=0.0,
         release_reads=0.0,
-        kept_reads=3.3,
+        kept_reads=11.0,
         shuffles=0.8,
         shuffles_by_count=0.65,
         base_cpu=35.0,
-        cpu_by_column=1.3e-6,
-        cpu_by_key=3.0e-6,
+        cpu_by_column=0.9e-6,
+        cpu_by_key=2.0e-6,
         cpu_by_stage=6.0e-6,
         tells_driver=False,
         measured_rows=10_000_000,
@@ -155,9 +155,9 @@ STORED = EngineCosts(
 )
 """Of such tables."""
 COUNTED_HERE_ROWS = 2_000_000
-"""Up to so many rows Spark's driver counts near-unique columns, and kept tables of usual width stay as they are."""
+"""Up to so many rows Spark's driver counts near-unique columns."""
 COUNTED_HERE = replace(MEASURED["spark"], kept_reads=10.0, shuffles=0.35, shuffles_by_count=0.3)
-"""Of such tables: rows that are not packed are three times as long."""
+"""Of such tables."""
 
 
 @dataclass(frozen=True)
@@ -369,6 +369,8 @@ def _unknown(table: LookedAt, work: Work, engine: str, memory: int | None) -> It
         yield f"what these cost besides: {', '.join(work.unmeasured)}; nobody measured them"
     if not own.tells_driver:
         yield "what the driver holds: nobody measured it"
+    if engine == "spark":
+        yield "what packing saves in reads and costs in CPU where kept tables do not fit into the executors' memory"
     if engine == "spark" and held <= NEAR_BYTES:
         yield "a table this small may lie on the driver as a whole, which costs less"
     if engine == "embedded" and memory is not None and held > memory / 2:
