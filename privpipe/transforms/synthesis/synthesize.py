@@ -12,7 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Primitives
 from privpipe.blocks.marks import ColumnNames, Columns
-from privpipe.errors import DataError, UsageError
+from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.numeric import refuse_nulls, require_numeric
 from privpipe.transforms.sampling.sample import proportional
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["Synthesize"]
 
 LEAST_RECORDS = 50
+MOST_DRAWN = 500_000_000
+"""Records that are drawn at once: their numbers are made on the driver, 4 GB of them."""
 CART_ALONE = ("given", "order", "min_leaf", "learn_on", "rules", "zeros")
 COPULA_ALONE = ("scores", "levels")
 MARGINALS_ALONE = ("epsilon", "delta", "unit", "most_records", "domains")
@@ -91,7 +93,7 @@ class Synthesize(Transformer):
     levels : mapping of column to tuple of str
         copula: the order of a column's categories, where they have one; each that `min_count` records hold is named.
     records : int or "same"
-        How many to draw; more than there are, if all columns are drawn.
+        How many to draw, at most 500 million; more than there are, if all columns are drawn.
     max_categories : int
         Most categories of a column; less frequent ones are rare.
     smoothing : {"histogram"}
@@ -166,7 +168,8 @@ class Synthesize(Transformer):
         Doc("marginals: values of each column, known without the data: levels, or low, high and bins"),
     ] = field(default_factory=dict)
     records: Annotated[
-        Annotated[int, Ge(1)] | Literal["same"], Doc("number of records to draw, if all columns are drawn, or same")
+        Annotated[int, Ge(1), Le(MOST_DRAWN)] | Literal["same"],
+        Doc("number of records to draw, if all columns are drawn, or same"),
     ] = "same"
     max_categories: Annotated[int, Ge(1), Doc("most categories of a text column")] = 200
     smoothing: Annotated[Literal["histogram"], Doc("how a number's distribution is modelled: histogram")] = "histogram"
@@ -347,12 +350,28 @@ class Synthesize(Transformer):
         if self.records != "same" and not sum(sizes):
             raise DataError(f"{context.place}: there are no records to learn a model from")
         # Rare combinations are left out, and others stand in for their records.
-        wanted = sum(model["records"] for model in plan.detail["models"]) if self.records == "same" else self.records
-        sizes = proportional(sizes, wanted)
+        sizes = proportional(
+            sizes, self._same(engine, table, plan, context) if self.records == "same" else self.records
+        )
         schema = self.released_schema(table.schema, plan)
         combinations, ends = plan.detail["combinations"], tuple(np.cumsum(sizes).tolist())
         drawn = Drawn(self.by, combinations, ends, made(plan.detail, schema, draws), schema)
         return engine.map_rows(engine.numbers(sum(sizes), draws.seed), drawn, schema)
+
+    def _same(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> int:
+        """As many records as the plan's models are of, which are those of the table."""
+        wanted: int = sum(model["records"] for model in plan.detail["models"])
+        if self.method != "marginals":  # of these the number is a noisy one
+            here = engine.count(table)
+            if wanted > here or (wanted < here and self.small_strata != "suppress"):
+                raise UsageError(
+                    f"{context.place}: the plan draws another number of records than the table has: make a new plan"
+                )
+        if wanted > MOST_DRAWN:
+            raise UnsupportedError(
+                f"{context.place}: draws at most {MOST_DRAWN:,} records at once; say how many with `records:`"
+            )
+        return wanted
 
     def _require_all_drawn(self, plan: StagePlan, context: StageContext) -> None:
         """A column that a kept plan leaves out would be released as it is, and one more would be made up."""
