@@ -12,7 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Primitives
 from privpipe.blocks.marks import ColumnNames, Columns
-from privpipe.errors import DataError, UnsupportedError, UsageError
+from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.numeric import refuse_nulls, require_numeric
 from privpipe.transforms.sampling.sample import proportional
@@ -22,7 +22,7 @@ from privpipe.transforms.synthesis.codebooks import is_bare
 from privpipe.transforms.synthesis.copula_model import Folding, is_category, learn_models
 from privpipe.transforms.synthesis.drawn_records import CopulaModel, Drawn, Redrawn
 from privpipe.transforms.synthesis.marginal_model import Domain, MarginalModel, learn_marginals
-from privpipe.transforms.synthesis.stratum_counts import combinations_of, with_known
+from privpipe.transforms.synthesis.stratum_counts import MOST_DRAWN, combinations_of, planned_records, with_known
 from privpipe.transforms.synthesis.tree_draws import TreeModel
 from privpipe.transforms.synthesis.tree_model import Growing, learn_trees, require_columns
 from privpipe.transforms.synthesis.tree_rules import SynthesisRule
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Synthesize"]
 
 LEAST_RECORDS = 50
-MOST_DRAWN = 500_000_000
-"""Records that are drawn at once: their numbers are made on the driver, 4 GB of them."""
 CART_ALONE = ("given", "order", "min_leaf", "learn_on", "rules", "zeros")
 COPULA_ALONE = ("scores", "levels")
 MARGINALS_ALONE = ("epsilon", "delta", "unit", "most_records", "domains")
@@ -349,29 +347,18 @@ class Synthesize(Transformer):
         sizes = [each["records"] for each in plan.detail["combinations"]]
         if self.records != "same" and not sum(sizes):
             raise DataError(f"{context.place}: there are no records to learn a model from")
+        if self.records == "same":
+            # Of marginals the number is a noisy one.
+            here = None if self.method == "marginals" else engine.count(table)
+            wanted = planned_records(plan.detail, here, self.small_strata == "suppress", context)
+        else:
+            wanted = self.records
         # Rare combinations are left out, and others stand in for their records.
-        sizes = proportional(
-            sizes, self._same(engine, table, plan, context) if self.records == "same" else self.records
-        )
+        sizes = proportional(sizes, wanted)
         schema = self.released_schema(table.schema, plan)
         combinations, ends = plan.detail["combinations"], tuple(np.cumsum(sizes).tolist())
         drawn = Drawn(self.by, combinations, ends, made(plan.detail, schema, draws), schema)
         return engine.map_rows(engine.numbers(sum(sizes), draws.seed), drawn, schema)
-
-    def _same(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> int:
-        """As many records as the plan's models are of, which are those of the table."""
-        wanted: int = sum(model["records"] for model in plan.detail["models"])
-        if self.method != "marginals":  # of these the number is a noisy one
-            here = engine.count(table)
-            if wanted > here or (wanted < here and self.small_strata != "suppress"):
-                raise UsageError(
-                    f"{context.place}: the plan draws another number of records than the table has: make a new plan"
-                )
-        if wanted > MOST_DRAWN:
-            raise UnsupportedError(
-                f"{context.place}: draws at most {MOST_DRAWN:,} records at once; say how many with `records:`"
-            )
-        return wanted
 
     def _require_all_drawn(self, plan: StagePlan, context: StageContext) -> None:
         """A column that a kept plan leaves out would be released as it is, and one more would be made up."""
