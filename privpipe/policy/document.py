@@ -22,7 +22,7 @@ from privpipe.judging.gate import UndeclaredRule
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
 from privpipe.policy.officer import OfficerPolicy
 from privpipe.policy.page import policy_page
-from privpipe.policy.public_paths import PATH_KEYS, without_folders
+from privpipe.policy.public_paths import PATH_KEYS, QUERIED, without_folders, without_queries
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import ColumnSpec, PlanSpec, ReportSpec, SinkSpec, SourceSpec, Utility
@@ -321,10 +321,17 @@ class Policy:
 
         Of a seed that stands in the document only that it does. Options of engines and the place of private records
         are left out: they may name machines or hold credentials, and no result depends on them. So are the reasons of
-        columns, which are free text, and the folders of absolute paths.
+        columns, which are free text, the folders of absolute paths, and of a query all but that there is one.
         """
         read = {name for entry in (*self.entries, *self.transform) for name in marked(type(entry), FilePath)}
-        return dict(without_folders(self._told(), {*PATH_KEYS, *read}))
+        return dict(without_folders(without_queries(self._told()), {*PATH_KEYS, *read}))
+
+    def queries(self) -> dict[str, str]:
+        """The text of each query, by the section it stands in; for private documents."""
+        asked = {name: getattr(self, name) for name in QUERIED}
+        return {
+            name: each.database.query for name, each in asked.items() if each and each.database and each.database.query
+        }
 
     def _told(self) -> dict[str, Any]:
         """The public document with absolute paths as they are written."""

@@ -1,4 +1,4 @@
-"""Absolute paths of a policy as its public copy shows them: a folder of a machine may name who works there."""
+"""What a policy says of its sources as its public copy shows it: no folder of a machine, and no text of a query."""
 
 from __future__ import annotations
 
@@ -6,10 +6,30 @@ from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
-__all__ = ["PATH_KEYS", "without_folders"]
+__all__ = ["PATH_KEYS", "QUERIED", "without_folders", "without_queries"]
 
 PATH_KEYS = ("path", "file", "from_file", "database", "policy", "records", "plan")
 """Keys of a policy that name files whatever they stand in."""
+QUERIED = ("source", "population", "original")
+"""Sections of a policy that may hold a query."""
+
+
+def without_queries(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with `true` in the place of each query: a condition may name a person, a comment a folder.
+
+    No hash is in its place either: whoever knows the tables of the house would try values until one fits.
+
+    Examples
+    --------
+    >>> without_queries({"source": {"database": "visits.db", "query": "SELECT * FROM v WHERE name <> 'Ann'"}})
+    {'source': {'database': 'visits.db', 'query': True}}
+    """
+    shown = dict(document)
+    for section in QUERIED:
+        spec = document.get(section)
+        if isinstance(spec, Mapping) and "query" in spec:
+            shown[section] = {**spec, "query": True}
+    return shown
 
 
 def without_folders(value: Any, keys: Collection[str] = PATH_KEYS) -> Any:

@@ -22,17 +22,26 @@ Document = Mapping[str, Any]
 def owner_checks(released: Released, manifest: Document, policy: Policy | None) -> Iterator[Check]:
     """Each check; what is not at hand is said."""
     private = released.private(str(manifest["run_id"]))
-    yield _job(manifest, policy)
+    yield _job(manifest, private, policy)
     yield from _record(released, manifest, private)
     yield from _seed(manifest, private, policy)
 
 
-def _job(manifest: Document, policy: Policy | None) -> Check:
+def _job(manifest: Document, private: Document | None, policy: Policy | None) -> Check:
     if policy is None:
         return unchecked("policy file", "give it (--policy) to compare it with the policy of the release")
-    if policy.digest() == manifest["policy_hash"]:
+    if policy.digest() != manifest["policy_hash"]:
+        return broken("policy file", "it is not the policy that was released under")
+    queries = policy.queries()
+    if not queries:
         return holds("policy file", "it has the hash of the manifest")
-    return broken("policy file", "it is not the policy that was released under")
+    # The public policy, and so its hash, tells of a query only that there is one.
+    if private is None:
+        return holds("policy file", "it has the hash of the manifest; its query is compared with a private record")
+    known = private["input"].get("queries") if isinstance(private.get("input"), Mapping) else None
+    if known != queries:
+        return broken("policy file", "its query is not the one of the private record")
+    return holds("policy file", "it has the hash of the manifest, and the query of the private record")
 
 
 def _record(released: Released, manifest: Document, private: Document | None) -> Iterator[Check]:

@@ -81,7 +81,10 @@ COMMON: Mapping[str, Any] = {
     "run_id": {"type": "string", "pattern": r"^\d{8}T\d{6}Z-[0-9a-f]{8}$", "description": "begins with when it began"},
     "created": {**TIME, "description": "when the staged files had been judged"},
     "name": TEXT,
-    "policy": {**MAPPING, "description": "the policy, without places of private records and options of engines"},
+    "policy": {
+        **MAPPING,
+        "description": "the policy, without places of private records, options of engines and texts of queries",
+    },
     "policy_hash": {**SHA256, "description": "of that as canonical JSON, without `plan`"},
     "officer_policy": _or_null(_object({"name": TEXT, "hash": SHA256})),
     "engine": TEXT,
@@ -136,7 +139,8 @@ PRIVATE_MANIFEST = {
             "plan": _object({**PLAN, "edition": {"const": "private"}}, open_=True),
             "plan_hash": {**SHA256, "description": "of the whole plan, without its salted commitment"},
             "input": _object(
-                {"records": COUNT, "fingerprint": TEXT, "versions": MAPPING}, needs=("records", "fingerprint")
+                {"records": COUNT, "fingerprint": TEXT, "versions": MAPPING, "queries": MAPPING},
+                needs=("records", "fingerprint"),
             ),
             "output": OUTPUT,
             "public_documents": _object({"verdict": SHA256, "plan": SHA256, "manifest": SHA256}),

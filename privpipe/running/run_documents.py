@@ -83,6 +83,11 @@ def _versions(policy: Policy) -> dict[str, Any]:
     return {"versions": found} if found else {}
 
 
+def _queries(policy: Policy) -> dict[str, Any]:
+    found = policy.queries()
+    return {"queries": found} if found else {}
+
+
 def output_of(staged: Staged, files: Sequence[Path], written: Written) -> dict[str, Any]:
     """What was written: records, columns, and files with their hashes."""
     return {
@@ -114,7 +119,7 @@ def run_documents(
         "policy": plain(policy.public_document()),
         "plan": plan,
         "seed_commitment": staged.plan.seed_commitment,
-        "input": {"records": records, "fingerprint": staged.source, **_versions(policy)},
+        "input": {"records": records, "fingerprint": staged.source, **_versions(policy), **_queries(policy)},
         "output": dict(output),
         "verdict": "passed_with_warnings" if judged.warned else "passed",
         "guarantees": [_asked_of(verdict) for verdict in (*judged.built_in, *judged.verdicts)],

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from privpipe.blocks import Facts, Histogram, prepared
 from privpipe.blocks.suppressed import Blanked, NothingLeft, suppressed_alone, suppressed_records, without_suppressed
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine
+from privpipe.errors import UsageError
 from privpipe.judging.base_files import bases_from_files
 from privpipe.judging.persons import person_histograms
 from privpipe.roles import Roles
@@ -22,6 +23,7 @@ from privpipe.running.stage_key import stage_draws
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.noise.add_noise import AddNoise
 from privpipe.transforms.recoding.generalize import Generalize
+from privpipe.transforms.suppression.budget import budget_of
 
 if TYPE_CHECKING:
     from privpipe.hierarchies import HierarchySpec
@@ -110,6 +112,9 @@ class StageRun:
         made = replace(made, seed_key=context.seed_key)
         draws = stage_draws(self.seed, at, stage, made, self.source)
         before = self.table
+        held = None if given is None else _Held.of(stage, self.engine, before, context)
+        if held is not None:
+            held.require_records(made)
         if self.population is not None:
             self.population = stage.population_after(self.engine, before, self.population, made, context)
             if isinstance(stage, Generalize):  # it suppresses once it has recoded
@@ -118,6 +123,8 @@ class StageRun:
         made = stage.recorded(self.engine, before, made, draws)
         if stage.suppresses:
             made = self._with_suppressed(before, self.table, made)
+            if held is not None:
+                held.require_limit(made)
         self.marked = self.marked or (isinstance(stage, Generalize) and stage.mark)
         self.roles = _roles_after(stage, self.roles)
         self.plans.append(replace(made, seed_key=b""))
@@ -240,6 +247,44 @@ class StageRun:
         held = [column for column in self._held() if column not in kept and not (idle and column == households)]
         counted = self.engine.select(self.table, [*kept, *held]) if held else None
         return self.engine.select(self.table, kept), counted
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What a kept plan is held to where a policy limits suppression: whoever seals one anew sets no limit.
+
+    Parameters
+    ----------
+    records : int
+        That enter the stage.
+    limit : float
+        Share of them that may be suppressed.
+    context : StageContext
+    """
+
+    records: int
+    limit: float
+    context: StageContext
+
+    @classmethod
+    def of(cls, stage: Transformer, engine: Engine, table: Any, context: StageContext) -> Self | None:
+        if not stage.suppresses or not hasattr(stage, "suppress_at_most"):
+            return None
+        return cls(engine.count(table), stage.suppress_at_most or 0.0, context)
+
+    def require_records(self, made: StagePlan) -> None:
+        """Refuse a plan that says of another number of records that they enter: the limit is a share of them."""
+        if made.detail.get("records", self.records) != self.records:
+            raise UsageError(
+                f"{self.context.place}: the plan is of another number of records than the table has: make a new plan"
+            )
+
+    def require_limit(self, made: StagePlan) -> None:
+        """Refuse a plan under which more went than may."""
+        if made.detail["suppressed_records"] > budget_of(self.limit, self.records, self.context):
+            raise UsageError(
+                f"{self.context.place}: the plan suppresses more records than the policy allows: make a new plan"
+            )
 
 
 def _roles_after(stage: Transformer, roles: Roles) -> Roles:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privpipe as pp
+from privpipe.engines import Engine
 from privpipe.errors import PolicyError, UnsupportedError, UsageError
 from privpipe.models import DistinctLDiversity, KAnonymity, KMap, SampleUniqueness
 
@@ -152,6 +153,20 @@ def test_a_missing_household_is_refused_where_households_are_counted() -> None:
     rows.loc[3, "home"] = None
     with pytest.raises(pp.errors.DataError, match="'home' has missing values"):
         KAnonymity(k=2, over="households").assess(rows, quasi_identifiers=["town"], household_id="home")
+
+
+def test_a_missing_household_is_named_by_the_stage_that_counts_households(engine: Engine, tmp_path: Path) -> None:
+    rows = survey(40)
+    rows.loc[[3, 7], "home"] = None
+    rows.to_parquet(tmp_path / "survey.parquet")
+    asked = policy(
+        source={"path": "survey.parquet"},
+        sink={"path": "out"},
+        transform=[{"suppress_records": {"suppress_at_most": 1.0, "whole": "records"}}],
+        guarantees=[{"k_anonymity": {"k": 2, "over": "households"}}, L],
+    )
+    with pytest.raises(pp.errors.DataError, match="'home' has .*missing values"):
+        pp.release(pp.Policy.from_dict(asked, base_dir=tmp_path), engine=engine)
 
 
 def test_a_table_without_the_column_is_refused() -> None:

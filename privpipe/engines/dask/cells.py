@@ -116,10 +116,10 @@ def _value_words(chosen: dict[str, Encoded], plan: CellPlan, rows: int) -> list[
         else:
             words.append(codes_in(chosen[name], dictionary)[:, None])
     if plan.query.person is not None:
-        _refuse_nulls(chosen[plan.query.person])
+        _refuse_nulls(chosen[plan.query.person], plan.query.person, "person")
         words.append(tuple_hashes([chosen[plan.query.person]], plan.salted("person"), rows))
     if plan.query.weight is not None:
-        _refuse_nulls(chosen[plan.query.weight])
+        _refuse_nulls(chosen[plan.query.weight], plan.query.weight, "weight")
         words.append(_float_bits(chosen[plan.query.weight])[:, None])
     return words
 
@@ -138,9 +138,9 @@ def codes_in(column: Encoded, dictionary: Histogram) -> Ints:
     return codes[column.codes]
 
 
-def _refuse_nulls(column: Encoded) -> None:
+def _refuse_nulls(column: Encoded, name: str, what: str) -> None:
     if column.values.null_count:
-        raise Unfit("a missing person or weight")
+        raise Unfit(f"{what} column {name!r} has missing values; a record needs a {what} to be counted by")
 
 
 def _float_bits(column: Encoded) -> Ints:

@@ -31,6 +31,8 @@ def plan(engine: Any, table: Any, stage: SuppressCellsStage, context: StageConte
         Fewer than k records agree in the columns that must match, or more records than the budget must go.
     """
     cells = read_cells(engine, table, stage, context)
+    if not cells.records:
+        raise NoSolutionError(f"{context.place}: no record is left to suppress anything of")
     extra: dict[str, Any] = {}
     if stage.combinations or stage.by_risk is not None:
         groups, extra = _for_all(engine, table, stage, cells, context)

@@ -116,9 +116,11 @@ class Sample(Transformer):
             if self.weight is not None:
                 kept = engine.reduce_rows(table, read, _Kept(chosen), Facts())
         else:
-            kept = np.asarray(plan.detail["kept"], np.int64)
+            kept = np.asarray(plan.detail["kept"])
             if strata.records and engine.count(table) != sum(strata.records):
                 raise DataError(f"{context.place}: the plan was made for another table: the number of records differs")
+            if kept.tolist() != proportional(strata.records, self.records or 0):
+                raise UsageError(f"{context.place}: the plan keeps other records than the policy says: make a new plan")
             ranks = [[m - 1] if 0 < m < n else [] for m, n in zip(kept.tolist(), strata.records, strict=True)]
             cuts = order_cuts(engine, table, read, stream, strata.of, ranks)
             chosen = _Chosen(strata, stream, cuts=cuts, kept=tuple(kept.tolist()))

@@ -130,6 +130,8 @@ def require_within(gone: int, limit: float, records: int, context: StageContext)
     ------
     NoSolutionError
     """
+    if not records:
+        raise NoSolutionError(f"{context.place}: no record is left to suppress anything of")
     budget, share = budget_of(limit, records, context), least_share(gone, records + context.suppressed)
     if gone > budget:
         raise NoSolutionError(

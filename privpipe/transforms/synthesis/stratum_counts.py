@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,10 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.errors import UnsupportedError, UsageError
+from privpipe.transforms.base import StageContext
 from privpipe.transforms.categories import labelled
 from privpipe.transforms.strata import Strata, stratum_keys
 
-__all__ = ["combinations_of", "with_known"]
+__all__ = ["MOST_DRAWN", "combinations_of", "planned_records", "with_known"]
+
+MOST_DRAWN = 500_000_000
+"""Records that are drawn at once: their numbers are made on the driver, 4 GB of them."""
 
 
 def with_known(engine: Primitives, table: Any, strata: Strata, columns: Sequence[str]) -> Strata:
@@ -64,3 +69,34 @@ def combinations_of(engine: Primitives, table: Any, strata: Strata, min_count: i
         for at in order
         if numbers[at] >= 0 and counts[at] >= min_count
     ]
+
+
+def planned_records(detail: Mapping[str, Any], here: int | None, fewer: bool, context: StageContext) -> int:
+    """The records that the models of a plan are of.
+
+    Parameters
+    ----------
+    detail : mapping
+        Of the plan, which whoever sealed it anew wrote.
+    here : int, optional
+        Records of the table; None: the models do not say how many they are of.
+    fewer : bool
+        Whether records may have been suppressed.
+
+    Raises
+    ------
+    UsageError
+        They are of another number.
+    UnsupportedError
+        More than are drawn at once.
+    """
+    wanted = sum(model["records"] for model in detail["models"])
+    if here is not None and (wanted > here or (wanted < here and not fewer)):
+        raise UsageError(
+            f"{context.place}: the plan draws another number of records than the table has: make a new plan"
+        )
+    if wanted > MOST_DRAWN:
+        raise UnsupportedError(
+            f"{context.place}: draws at most {MOST_DRAWN:,} records at once; say how many with `records:`"
+        )
+    return int(wanted)

@@ -22,7 +22,7 @@ from privpipe.transforms.synthesis.codebooks import is_bare
 from privpipe.transforms.synthesis.copula_model import Folding, is_category, learn_models
 from privpipe.transforms.synthesis.drawn_records import CopulaModel, Drawn, Redrawn
 from privpipe.transforms.synthesis.marginal_model import Domain, MarginalModel, learn_marginals
-from privpipe.transforms.synthesis.stratum_counts import combinations_of, with_known
+from privpipe.transforms.synthesis.stratum_counts import MOST_DRAWN, combinations_of, planned_records, with_known
 from privpipe.transforms.synthesis.tree_draws import TreeModel
 from privpipe.transforms.synthesis.tree_model import Growing, learn_trees, require_columns
 from privpipe.transforms.synthesis.tree_rules import SynthesisRule
@@ -91,7 +91,7 @@ class Synthesize(Transformer):
     levels : mapping of column to tuple of str
         copula: the order of a column's categories, where they have one; each that `min_count` records hold is named.
     records : int or "same"
-        How many to draw; more than there are, if all columns are drawn.
+        How many to draw, at most 500 million; more than there are, if all columns are drawn.
     max_categories : int
         Most categories of a column; less frequent ones are rare.
     smoothing : {"histogram"}
@@ -166,7 +166,8 @@ class Synthesize(Transformer):
         Doc("marginals: values of each column, known without the data: levels, or low, high and bins"),
     ] = field(default_factory=dict)
     records: Annotated[
-        Annotated[int, Ge(1)] | Literal["same"], Doc("number of records to draw, if all columns are drawn, or same")
+        Annotated[int, Ge(1), Le(MOST_DRAWN)] | Literal["same"],
+        Doc("number of records to draw, if all columns are drawn, or same"),
     ] = "same"
     max_categories: Annotated[int, Ge(1), Doc("most categories of a text column")] = 200
     smoothing: Annotated[Literal["histogram"], Doc("how a number's distribution is modelled: histogram")] = "histogram"
@@ -346,8 +347,13 @@ class Synthesize(Transformer):
         sizes = [each["records"] for each in plan.detail["combinations"]]
         if self.records != "same" and not sum(sizes):
             raise DataError(f"{context.place}: there are no records to learn a model from")
+        if self.records == "same":
+            # Of marginals the number is a noisy one.
+            here = None if self.method == "marginals" else engine.count(table)
+            wanted = planned_records(plan.detail, here, self.small_strata == "suppress", context)
+        else:
+            wanted = self.records
         # Rare combinations are left out, and others stand in for their records.
-        wanted = sum(model["records"] for model in plan.detail["models"]) if self.records == "same" else self.records
         sizes = proportional(sizes, wanted)
         schema = self.released_schema(table.schema, plan)
         combinations, ends = plan.detail["combinations"], tuple(np.cumsum(sizes).tolist())
