@@ -32,13 +32,16 @@ def init(
         typer.Option("--use", metavar="TEXT", help="What the data is for; may be repeated.", show_default=False),
     ] = None,
     ask: Annotated[bool, typer.Option("--ask", help="Put the open questions on the terminal.")] = False,
-    seconds: Annotated[float, typer.Option("--seconds", metavar="N", min=1, help="Time for trying methods on a sample.")] = 60,
+    seconds: Annotated[
+        float, typer.Option("--seconds", metavar="N", min=1, help="Time for trying methods on a sample.")
+    ] = 60,
     suggest: Annotated[
         bool,
         typer.Option("--suggest/--bare", help="Suggest hierarchies, a method and guarantees, or write roles alone."),
     ] = True,
     delimiter: Annotated[
-        str | None, typer.Option("--delimiter", metavar="C", help="Between the fields of a CSV file; left out, detected.")
+        str | None,
+        typer.Option("--delimiter", metavar="C", help="Between the fields of a CSV file; left out, detected."),
     ] = None,
     columns: Annotated[
         str | None,
