@@ -280,8 +280,8 @@ def _nobody_known(made: Planned) -> list[str]:
     if not _classes(made):
         return []
     return [
-        "  # WARNING: no column was taken for a quasi-identifier, so that all records are one class, and k-anonymity holds",
-        "  # for any table. Give `role: quasi_identifier` to what somebody can know of a person, and take out",
+        "  # WARNING: no column was taken for a quasi-identifier, so that all records are one class, and k-anonymity",
+        "  # holds for any table. Give `role: quasi_identifier` to what somebody can know of a person, and take out",
         "  # `quasi_identifiers: []` below.",
     ]
 
