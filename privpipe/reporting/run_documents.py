@@ -102,7 +102,7 @@ def _document(file: Path, path: str) -> Mapping[str, Any]:
     except OSError as error:
         raise UsageError(f"{file.name} of {path!r} cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError):  # whatever is malformed was not written by a run
-        raise UsageError(f"{file.name} of {path!r} is no JSON document of a run, or damaged") from None
+        raise UsageError(f"{file.name} of {path!r} cannot be read: it is no JSON, or damaged") from None
     wrong = misshapen(found, SHAPES.get(file.name, VERDICT))
     if wrong:
         raise UsageError(f"{file.name} of {path!r} is no document of a run, or damaged: {wrong}")
