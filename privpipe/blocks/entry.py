@@ -135,7 +135,7 @@ class Entry:
         try:
             _validator(cls).validate_json(_as_json(parameters), strict=True)  # type: ignore[arg-type]
         except ValidationError as error:
-            for detail in error.errors(include_url=False, include_input=False):
+            for detail in error.errors(include_url=False):
                 place = [part for part in detail["loc"] if not _is_union_branch(part)]
                 found.setdefault(".".join(map(str, place)), _message(detail))
         except UsageError as error:
@@ -228,7 +228,33 @@ def _message(detail: Mapping[str, Any]) -> str:
         return "is required"
     if detail["type"] == "unexpected_keyword_argument":
         return "unknown parameter"
-    return str(detail["msg"])
+    wanted = KINDS.get(detail["type"])
+    return f"must be {wanted}, not {_kind_of(detail['input'])}" if wanted else str(detail["msg"])
+
+
+KINDS = {
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+}
+"""What pydantic asks for, in the words of the policy reader."""
+
+
+def _kind_of(value: object) -> str:
+    """What a value of a policy is; never the value, which may be a key.
+
+    Examples
+    --------
+    >>> _kind_of("five"), _kind_of(None), _kind_of([1]), _kind_of(True)
+    ('a text', 'nothing', 'a list', 'true or false')
+    """
+    kinds = {str: "a text", bool: "true or false", int: "a whole number", float: "a number", type(None): "nothing"}
+    return kinds.get(type(value), "a mapping" if isinstance(value, Mapping) else "a list")
 
 
 def is_optional(annotation: Any) -> bool:

@@ -70,6 +70,7 @@ def compare(
         str | None,
         typer.Option(
             "--lang",
+            metavar="L",
             help="Language of that page: en, de, fr or es; left out, the first run's policy's.",
             show_default=False,
             autocompletion=completing.report_languages,

@@ -15,9 +15,7 @@ from privpipe.errors import DataError, UsageError
 
 __all__ = ["commands"]
 
-commands = typer.Typer(
-    help="Data contexts of Great Expectations: find and prevent suites that judge nothing.", no_args_is_help=True
-)
+commands = typer.Typer(help="Great Expectations: find and prevent suites that judge nothing.", no_args_is_help=True)
 
 Context = Annotated[
     Path, typer.Argument(metavar="CONTEXT", help="The folder of the context, or of its project.", show_default=False)
@@ -28,9 +26,10 @@ def check(
     context: Context,
     json_: Annotated[bool, typer.Option("--json", help="The findings as JSON on stdout.")] = False,
 ) -> None:
-    """Find suites that lost privacy expectations, and checkpoints that stop nothing.
+    """Find suites and checkpoints that judge or stop nothing.
 
-    Reads the files of the context and runs nothing. Ends with exit code 3 where anything is found.
+    Suites that lost privacy expectations, and checkpoints that raise nothing. Reads the files of the context and runs
+    nothing. Ends with exit code 3 where anything is found.
     """
     found = _room().check(context)
     if json_:
@@ -50,7 +49,7 @@ def _room() -> Any:
 
 
 def protect(context: Context) -> None:
-    """Have every process that opens the context load the privacy expectations.
+    """Have whoever opens a context load privacy expectations.
 
     Adds one line to its configuration: the module of the store of suites. A process without privpipe then cannot open
     the context, and a suite that has lost an expectation cannot be read.

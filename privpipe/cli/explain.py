@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["described", "explain"]
 
-WIDTH = 100
+WIDEST, NAMES = 100, 27
 TITLES = {
     "threat": "guards against",
     "formula": "rule",
@@ -238,9 +239,10 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     for parameter in document["parameters"]:
         role = "threshold" if "threshold" in parameter else "required" if parameter["required"] else "optional"
         default = f", default {parameter['default']}" if "default" in parameter else ""
-        yield f"  {parameter['name']}: {parameter['type']} ({role}{default})"
+        head = f"  {parameter['name']}: {parameter['type']} ({role}{default})"
+        yield textwrap.fill(head, _width(), subsequent_indent="    ")
         if parameter["about"]:
-            yield textwrap.fill(parameter["about"], WIDTH, initial_indent="      ", subsequent_indent="      ")
+            yield textwrap.fill(parameter["about"], _width(), initial_indent="      ", subsequent_indent="      ")
     yield from source_example(document)
     if "labels" in document:
         yield from builder_lines(document)
@@ -253,7 +255,8 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield "rule of thumb: start from the risk that you can tolerate; the more sensitive the data, the lower"
+    said = "start from the risk that you can tolerate; the more sensitive the data, the lower"
+    yield from _paragraphs("rule of thumb: ", said)
     lines = [list(rows[0]), *([str(cell) for cell in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -261,7 +264,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _paragraphs(title: str, text: str) -> Iterator[str]:
-    yield textwrap.fill(title + text, WIDTH, subsequent_indent="  " if title else "")
+    yield textwrap.fill(title + text, _width(), subsequent_indent="  " if title else "")
 
 
 def _list(json: bool) -> None:
@@ -271,15 +274,23 @@ def _list(json: bool) -> None:
         print_json({room.kind: {name: room[name].summary() for name in room} for room in rooms})
         return
     for room in rooms:
-        if len(room):
-            put(f"{room.kind}s:")
-            for name in room:
-                summary = textwrap.shorten(room[name].summary(), WIDTH, placeholder=" ...")
-                put(f"  {name:24} {summary}")
-    put(f"hierarchies:\n  {TOPIC:24} The builders of hierarchies and their options.")
-    put("sources:")
-    for name, (summary, *_) in SOURCE_TOPICS.items():
-        put(f"  {name:24} {textwrap.shorten(summary, WIDTH, placeholder=' ...')}")
-    put("officers:")
-    for name, (summary, *_) in OFFICER_TOPICS.items():
-        put(f"  {name:24} {textwrap.shorten(summary, WIDTH, placeholder=' ...')}")
+        _put_names(f"{room.kind}s", {name: room[name].summary() for name in room})
+    _put_names("hierarchies", {TOPIC: "The builders of hierarchies and their options."})
+    _put_names("sources", {name: summary for name, (summary, *_) in SOURCE_TOPICS.items()})
+    _put_names("officers", {name: summary for name, (summary, *_) in OFFICER_TOPICS.items()})
+
+
+def _put_names(title: str, summaries: Mapping[str, str]) -> None:
+    """Names and what they stand for; what a model observes is told where it is explained alone."""
+    if not summaries:
+        return
+    put(f"{title}:")
+    for name, summary in summaries.items():
+        said = summary.partition("; observed = ")[0].rstrip(".") + "."
+        indent = " " * (NAMES + 3)
+        put(textwrap.fill(said, _width(), initial_indent=f"  {name:{NAMES}} ", subsequent_indent=indent))
+
+
+def _width() -> int:
+    """Characters of a line: those of the terminal, up to what reads well."""
+    return min(WIDEST, shutil.get_terminal_size((WIDEST, 0)).columns)

@@ -46,9 +46,9 @@ def explore(
         int, typer.Option("--settings", min=2, max=50, metavar="N", help="Vectors of levels to try, at the most.")
     ] = 8,
     minutes: Annotated[
-        float, typer.Option("--minutes", min=0.05, max=1440, help="End after so long without a request.")
+        float, typer.Option("--minutes", metavar="N", min=0.05, max=1440, help="End after so long without a request.")
     ] = 30,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: one that is free.")] = 0,
+    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0: one that is free.")] = 0,
     engine: EngineOption = None,
     lines: ProgressOption = False,
 ) -> None:

@@ -25,8 +25,9 @@ def export(
         ),
     ] = None,
 ) -> None:
-    """Export a finished run for other tools, from its documents alone.
+    """Export a finished run for other tools.
 
+    From its documents alone, never from the data.
     JUnit XML and GitHub-flavoured Markdown of the verdict, Prometheus' text format, or an OpenLineage event with the
     verdict and the lineage of columns. Of a private record it shows private figures: export the release for readers.
     """

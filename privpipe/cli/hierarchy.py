@@ -37,10 +37,12 @@ ShowValues = Annotated[
     bool, typer.Option("--show-values", help="Print values of the data too: do not do this where others can read it.")
 ]
 Delimiter = Annotated[
-    str | None, typer.Option("--delimiter", help="Between the fields of a hierarchy file: ; unless given.")
+    str | None, typer.Option("--delimiter", metavar="C", help="Between the fields of a hierarchy file: ; unless given.")
 ]
 Header = Annotated[bool, typer.Option("--header", help="The first line of the file names the levels.")]
-Type = Annotated[str | None, typer.Option("--type", help="Type of the raw values of a file or builder.")]
+Type = Annotated[
+    str | None, typer.Option("--type", metavar="TYPE", help="Type of the raw values of a file or builder.")
+]
 AddRoot = Annotated[bool, typer.Option("--add-root", help="Put a level of * above those of the file.")]
 Data = Annotated[
     Path | None, typer.Option("--data", metavar="PATH", help="The table with the values, where no policy names it.")
@@ -59,7 +61,7 @@ def check(
     show_values: ShowValues = False,
     json: JsonOption = False,
 ) -> None:
-    """Build every hierarchy over its values, and say what is wrong with any.
+    """Build hierarchies over their values, and say what is wrong.
 
     Exit code 3 when one is ill-formed or lacks values of the data; --show-values prints them.
     """
@@ -115,13 +117,18 @@ def build(
     column: ColumnArgument = None,
     *,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The CSV file to write.", show_default=False)],
-    delimiter: Annotated[str, typer.Option("--delimiter", help="Between the fields of the file written.")] = ";",
+    delimiter: Annotated[
+        str, typer.Option("--delimiter", metavar="C", help="Between the fields of the file written.")
+    ] = ";",
     header: Annotated[bool, typer.Option("--header", help="Write the names of the levels as the first line.")] = False,
     type_: Type = None,
     data: Data = None,
     engine: EngineOption = None,
 ) -> None:
-    """Write a hierarchy as a CSV file, one line a raw value: keep it as you keep the data."""
+    """Write a hierarchy as a CSV file.
+
+    It has one line a raw value: keep it as you keep the data.
+    """
     _, made = asked_of(source, _options(None, False, type_, False, data, column)).one(column, engine)
     if not made.values:
         raise UsageError(f"{made.source} takes its values from the data: name the COLUMN and its table with --data")

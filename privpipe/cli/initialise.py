@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,13 +32,25 @@ def init(
         typer.Option("--use", metavar="TEXT", help="What the data is for; may be repeated.", show_default=False),
     ] = None,
     ask: Annotated[bool, typer.Option("--ask", help="Put the open questions on the terminal.")] = False,
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Time for trying methods on a sample.")] = 60,
+    seconds: Annotated[
+        float, typer.Option("--seconds", metavar="N", min=1, help="Time for trying methods on a sample.")
+    ] = 60,
     suggest: Annotated[
         bool,
         typer.Option("--suggest/--bare", help="Suggest hierarchies, a method and guarantees, or write roles alone."),
     ] = True,
     delimiter: Annotated[
-        str | None, typer.Option("--delimiter", help="Between the fields of a CSV file; left out, detected.")
+        str | None,
+        typer.Option("--delimiter", metavar="C", help="Between the fields of a CSV file; left out, detected."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="NAMES",
+            help="Names for a CSV file without a header, with commas, in their order.",
+            show_default=False,
+        ),
     ] = None,
     table: Annotated[
         str | None,
@@ -62,7 +75,8 @@ def init(
         raise UsageError("--ask needs a terminal to ask on; without it init takes the defaults")
     home = Path(os.path.abspath(out)).parent if out is not None else Path.cwd()
     asked = Asked(suggest=suggest, purpose=purpose_of(purpose), uses=tuple(use or ()))
-    drafter = Drafter(profile_table(data, delimiter, table), home, asked)
+    names = [name.strip() for name in columns.split(",")] if columns is not None else []
+    drafter = Drafter(profile_table(data, delimiter, table, names), home, asked)
     if ask:
         drafter = drafter.answered({question.key: _answer(question) for question in drafter.questions()})
     with progress() as tell:
@@ -72,6 +86,7 @@ def init(
     else:
         write_text(out, text)
         say(f"WRITTEN: {out}. Read it line by line: the roles are guesses.")
+        say(f"next: `privpipe release {shlex.quote(str(out))} --dry-run` does all of it but publishing")
 
 
 def _answer(question: Question) -> str:

@@ -9,11 +9,12 @@ import typer
 from privpipe.cli import completing
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
 from privpipe.cli.console import say
-from privpipe.cli.verdicts import passed_with, show_assessment
+from privpipe.cli.verdicts import passed_with, show_assessment, tell_where
 from privpipe.errors import Refused, UsageError
 
 if TYPE_CHECKING:
     from privpipe.judging import Assessment
+    from privpipe.policy import Policy
 
 __all__ = ["assess", "validate"]
 
@@ -48,7 +49,7 @@ def assess(
 
         records = write_record_risks(rules, show_records, engine=engine)
         say(f"risks of {records:,} single records written; they are data about people: keep them like the source")
-    _end(judge(None, rules, engine=engine), json=json)
+    _end(rules, judge(None, rules, engine=engine), json=json)
 
 
 def validate(
@@ -65,13 +66,15 @@ def validate(
         str | None,
         typer.Option(
             "--format",
+            metavar="F",
             help="Format of DATA; left out, taken from its name.",
             show_default=False,
             autocompletion=completing.formats,
         ),
     ] = None,
     delimiter: Annotated[
-        str | None, typer.Option("--delimiter", help="Between the fields of a CSV file.", show_default=False)
+        str | None,
+        typer.Option("--delimiter", metavar="C", help="Between the fields of a CSV file.", show_default=False),
     ] = None,
     at: Annotated[
         list[str] | None,
@@ -109,7 +112,7 @@ def validate(
     judged = judge(
         named, rules, original=original, align=how, format=said, delimiter=delimiter, table=table, engine=engine
     )
-    _end(judged, json=json)
+    _end(rules, judged, json=json)
 
 
 def _table_at(data: str, at: list[str], *, format: str | None, delimiter: str | None) -> dict[str, Any]:
@@ -129,11 +132,12 @@ def _table_at(data: str, at: list[str], *, format: str | None, delimiter: str | 
     return {"iceberg" if set(found) & set(OF_ICEBERG) else "path": data, **found}
 
 
-def _end(assessment: Assessment, *, json: bool) -> None:
+def _end(policy: Policy, assessment: Assessment, *, json: bool) -> None:
     show_assessment(assessment, json=json)
     if assessment.passed:
         say(f"{passed_with(assessment)}.")
         return
+    tell_where(policy, assessment)
     say("FAILED: a guarantee does not hold.")
     raise typer.Exit(Refused.exit_code)
 

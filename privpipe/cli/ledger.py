@@ -67,7 +67,7 @@ class _Asked:
 
 
 def check(source: SourceArgument, key_env: KeyEnv = None, key_file: KeyFile = None, json: JsonOption = False) -> None:
-    """Prove the chain of a ledger, and compare it with what its sinks know.
+    """Prove the chain of a ledger, and compare it with its sinks.
 
     Exit code 3 when anything is missing, changed or older than a sink knows it. Nothing is changed.
     """
@@ -95,7 +95,7 @@ def check(source: SourceArgument, key_env: KeyEnv = None, key_file: KeyFile = No
 
 
 def show(source: SourceArgument, key_env: KeyEnv = None, key_file: KeyFile = None, json: JsonOption = False) -> None:
-    """List the releases a ledger remembers: when, where to, and of how many.
+    """List releases of a ledger: when, where to, of how many.
 
     Without the key nothing is proved of them, and the list says so. No key and no hash is shown.
     """
@@ -163,7 +163,10 @@ def _asked(source: Path, key_env: str | None, key_file: str | None) -> _Asked:
     policy = loaded(source)
     named = named_ledger(policy.entries)
     if named is None:
-        raise UsageError("the policy names no ledger: no entry of it has one")
+        raise UsageError(
+            "the policy names no ledger: an entry such as `complementary_release: {k: 5, ledger: FOLDER, key: ...}` "
+            "has one; `privpipe explain complementary_release` tells its keys"
+        )
     return _Asked(Path(named.path), given or named.key, named.normalise, policy)
 
 

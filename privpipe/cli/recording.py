@@ -53,7 +53,7 @@ def verify(
     records: RecordsOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Recompute what can be recomputed of a release, and say what does not match.
+    """Recompute a release's record, and say what does not match.
 
     Files, documents, hashes, the chain of releases and signatures; with the policy's seed and the private record also
     what only the owner can check. Nothing is changed. Exit code 3 when anything is broken.
@@ -83,7 +83,7 @@ def history(
     records: RecordsOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List the releases of a target: verdicts, changes of policy, who signed.
+    """List a target's releases: verdicts, policies, who signed.
 
     Runs that were refused are listed where the private records can be read. Exit code 3 when the chain is broken.
     """

@@ -10,7 +10,7 @@ import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, ProgressOption, loaded
 from privpipe.cli.console import print_json, progress, put, say
-from privpipe.cli.verdicts import passed_with, show_assessment
+from privpipe.cli.verdicts import passed_with, show_assessment, tell_where
 from privpipe.errors import ColumnsLost, Refused, SignOffMissing, UsageError
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def released(
             raise
         show_assessment(refusal.assessment, json=json)
         why = "a column lost too much" if isinstance(refusal, ColumnsLost) else "a guarantee does not hold"
+        tell_where(policy, refusal.assessment)
         say(f"REFUSED: {why}. Nothing was published.")
         _kept(refusal.record)
         return refusal.exit_code

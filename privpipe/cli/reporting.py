@@ -32,6 +32,7 @@ def report(
         str | None,
         typer.Option(
             "--format",
+            metavar="F",
             help="markdown or html; left out, taken from --out, else markdown.",
             show_default=False,
             autocompletion=completing.report_formats,
@@ -41,6 +42,7 @@ def report(
         str | None,
         typer.Option(
             "--lang",
+            metavar="L",
             help="Language of the page: en, de, fr or es; left out, the policy's.",
             show_default=False,
             autocompletion=completing.report_languages,

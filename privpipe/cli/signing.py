@@ -40,7 +40,7 @@ def sign(
     ],
     name: Annotated[str, typer.Option("--as", metavar="NAME", help="Who you are, as the officer's policy has it.")],
     decision: Annotated[str, typer.Option("--decision", metavar="D", help="approve, changes or reject.")],
-    comment: Annotated[str, typer.Option("--comment", help="Published with the release.")] = "",
+    comment: Annotated[str, typer.Option("--comment", metavar="TEXT", help="Published with the release.")] = "",
     expires: Annotated[
         str | None,
         typer.Option("--expires", metavar="DATE", help="Until when it holds, as 2027-03-31.", show_default=False),
@@ -62,7 +62,7 @@ def sign(
         ),
     ] = None,
 ) -> None:
-    """Decide on a run that waits: approve it, ask for changes, or reject it.
+    """Approve a run that waits, ask for changes, or reject it.
 
     Signs the run id, the policies, the verdict and the hashes of the staged files, which are held to the request first.
     `privpipe release POLICY --continue RUN` publishes exactly these once enough persons approve.
@@ -102,7 +102,10 @@ def make(
     ] = None,
     password: Annotated[bool, typer.Option("--password", help="Encrypt it; the password is asked for.")] = False,
 ) -> None:
-    """Make a key: the private one in a file that you alone can read, the public line beside it with .pub."""
+    """Make a key for signing.
+
+    The private one goes into a file that you alone can read, the public line beside it with .pub.
+    """
     from privpipe.private_files import private_folder
     from privpipe.signing import new_key
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from privpipe.cli.console import plain_cell, print_json, print_table, put
+from privpipe.cli.console import plain_cell, print_json, print_table, put, say
 from privpipe.cli.lost import show_alarms, show_lost
 from privpipe.html_tables import figure
 
 if TYPE_CHECKING:
     from privpipe.blocks import Verdict
     from privpipe.judging import Assessment
+    from privpipe.policy import Policy
 
-__all__ = ["passed_with", "show_assessment"]
+__all__ = ["passed_with", "show_assessment", "tell_where"]
 
 SIGNS = {"at_least": ">=", "at_most": "<=", "below": "<"}
 COLOURS = {"pass": "green", "fail": "red", "error": "red"}
@@ -43,6 +44,19 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
         put(f"note: {note}")
     show_lost(assessment.lost)
     sys.stdout.flush()  # before what is said next on stderr
+
+
+def tell_where(policy: Policy, assessment: Assessment) -> None:
+    """On stderr, for logs: each guarantee that does not hold, without its figures, and where the policy asks for it."""
+    for verdicts in (assessment.verdicts, assessment.whole.verdicts if assessment.whole is not None else ()):
+        asked = dict(enumerate(policy.guarantees))
+        for verdict in verdicts:
+            at = next((at for at, guarantee in asked.items() if guarantee.name() == verdict.name), None)
+            if at is not None:
+                del asked[at]
+            if verdict.blocks:
+                place = "built in" if at is None else policy.located(f"guarantees[{at}].{verdict.name}")
+                say(f"{place}: {verdict.entry!r} {'does not hold' if verdict.outcome == 'fail' else 'was not judged'}")
 
 
 def _heading(assessment: Assessment) -> str:

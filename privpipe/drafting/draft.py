@@ -19,6 +19,7 @@ from privpipe.drafting.profile import Profile
 from privpipe.drafting.purposes import RESEARCH, Purpose
 from privpipe.drafting.relating import Relations
 from privpipe.drafting.roles import finely_valued, household_key, person_key
+from privpipe.drafting.sniffing import made_up_names
 from privpipe.drafting.suggesting import Proposal, propose
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def draft_policy(
         "# Written by `privpipe init`. Roles and types are guesses: read every line before you rely on it.",
         "version: 1",
         f"name: {flow(stem)}",
-        *_doubts(source, unsure),
+        *_doubts(source, profiles, unsure),
         *_measured(found),
         *([f"source: {flow(source_keys(source, profiles, home))}"] if place else []),
         *(_person(person) if person else []),
@@ -142,9 +143,14 @@ def source_keys(source: Source, profiles: Sequence[Profile], home: Path) -> dict
     return found
 
 
-def _doubts(source: Source, unsure: Sequence[str]) -> list[str]:
+def _doubts(source: Source, profiles: Sequence[Profile], unsure: Sequence[str]) -> list[str]:
     """What of the source a person has to look at."""
     lines = []
+    if not source.header and tuple(source.columns) == made_up_names(len(profiles)):
+        lines += [
+            "# WARNING: the file has no header, so these names of columns are made up, and roles are guessed by names:",
+            "# draft again with `privpipe init DATA --columns age,sex,...`, all names in their order.",
+        ]
     if source.form.footer:
         lines.append(f"# The last {source.form.footer} line(s) of the file look like totals or notes, no records.")
     if unsure:
@@ -213,7 +219,7 @@ def _transform(profiles: Sequence[Profile], made: Planned, method: Method, asked
 
 def _guarantees(profiles: Sequence[Profile], made: Planned) -> list[str]:
     own = _classes(made)
-    lines = ["guarantees:", f"  - k_anonymity: {flow({'k': LEAST_K, **own})}"]
+    lines = ["guarantees:", *_nobody_known(made), f"  - k_anonymity: {flow({'k': LEAST_K, **own})}"]
     for profile in profiles:
         if made.guesses[profile.name].role == "sensitive":
             least = min(LEAST_L, profile.distinct)
@@ -226,6 +232,7 @@ def _suggested(profiles: Sequence[Profile], made: Planned, method: Method, asked
     own = _classes(made)
     lines = [
         "guarantees:",
+        *_nobody_known(made),
         "  # Proposals: start from the risk that you can tolerate; `privpipe explain NAME` tells more.",
         f"  # For {asked.purpose.name} use: {asked.purpose.reason}.",
     ]
@@ -266,6 +273,17 @@ def _criteria(profiles: Sequence[Profile], made: Planned, method: Method) -> lis
             asked["tolerance"] = {"absolute": 30}
         lines.append(f"  # - inference_attack: {flow(asked)}")
     return lines
+
+
+def _nobody_known(made: Planned) -> list[str]:
+    """A warning where the guarantees below it hold for any table."""
+    if not _classes(made):
+        return []
+    return [
+        "  # WARNING: no column was taken for a quasi-identifier, so that all records are one class, and k-anonymity",
+        "  # holds for any table. Give `role: quasi_identifier` to what somebody can know of a person, and take out",
+        "  # `quasi_identifiers: []` below.",
+    ]
 
 
 def _classes(made: Planned) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def column_disclosure(profile: Profile, role: Role) -> str:
     >>> column_disclosure(Profile("hours", "integer", 1000, 0, 90, separation=0.912), "insensitive")
     'WARNING: alone it tells 91.2 % of all pairs of records apart; insensitive only if nobody can know it'
     """
-    if role == "identifier" or profile.separation <= MUCH_SEPARATION:
+    if role in ("identifier", "drop") or profile.separation <= MUCH_SEPARATION:
         return ""
     found = f"alone it tells {100 * profile.separation:.1f} % of all pairs of records apart"
     return f"WARNING: {found}; insensitive only if nobody can know it" if role == "insensitive" else found

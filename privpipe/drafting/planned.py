@@ -53,7 +53,7 @@ def planned(
     guesses = answers.heard(related_guesses(profiles, relations))
     for name in left_out:
         why = "left out: beside the other quasi-identifiers next to nothing would be left of it"
-        guesses[name] = replace(guesses[name], role="identifier", reason=f"{why} ({guesses[name].reason})")
+        guesses[name] = replace(guesses[name], role="drop", reason=f"{why} ({guesses[name].reason})")
     if not suggest:
         return Planned(guesses)
     parents = parents_of(guesses, relations)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from privpipe.drafting.naming import scale_of
 from privpipe.drafting.numbers import NumberShape, number_shape
 from privpipe.drafting.profile import NUMBERS, Profile
 from privpipe.drafting.relating import Relations, relate
-from privpipe.drafting.sniffing import sniffed
+from privpipe.drafting.sniffing import made_up_names, sniffed
 from privpipe.drafting.written_values import written_values
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.engines.base.files import elsewhere, list_files
@@ -51,7 +52,9 @@ class ProfiledTable:
     relations: Relations = field(default_factory=Relations)
 
 
-def profile_table(data: Any, delimiter: str | None = None, table_name: str | None = None) -> ProfiledTable:
+def profile_table(
+    data: Any, delimiter: str | None = None, table_name: str | None = None, columns: Sequence[str] = ()
+) -> ProfiledTable:
     """The table as a source, and what was seen of its columns, by the embedded engine.
 
     Parameters
@@ -59,11 +62,13 @@ def profile_table(data: Any, delimiter: str | None = None, table_name: str | Non
     data : str or frame
     delimiter : str, optional
         Of a CSV file.
+    columns : sequence of str
+        Names for a CSV file without a header.
 
     Raises
     ------
     UsageError
-        There is no such file.
+        There is no such file, or it has names of its own, or another number of columns than there are names.
     DataError
         It has no records, or cannot be read as what it seems to be.
     """
@@ -73,7 +78,9 @@ def profile_table(data: Any, delimiter: str | None = None, table_name: str | Non
     source = (database_source(data, table_name) if path else None) or Source(data=data)
     form = source.resolved_format if source.is_path else "frame"
     if form == "csv":
-        source = _csv_source(data, delimiter)
+        source = _csv_source(data, delimiter, columns)
+    elif columns:
+        raise UsageError("names of columns are given for a CSV file without a header only; this table has its own")
     with open_engine("embedded") as engine:
         table = engine.scan(source)
         records = engine.count(table)
@@ -107,14 +114,19 @@ def _histogram(engine: Engine, table: Any, name: str) -> Histogram:
     return engine.facts(table, FactsRequest(histograms=(name,))).histograms[name]
 
 
-def _csv_source(data: str, delimiter: str | None) -> Source:
+def _csv_source(data: str, delimiter: str | None, columns: Sequence[str]) -> Source:
     """The source as the bytes of its first file tell; numbers and dates are told by its columns."""
     found = sniffed(list_files(Source(data=data, format="csv"))[0], delimiter)
     given: dict[str, Any] = {"data": data, "format": "csv", "delimiter": found.delimiter, "form": found.form}
     if found.header:
+        if columns:
+            raise UsageError(f"the first line of {data!r} names its columns; names are for a file without a header")
         return Source(**given)
-    names = tuple(f"column_{at}" for at in range(1, found.fields + 1))
-    return Source(**given, header=False, columns=names)
+    if columns and (len(columns) != found.fields or len(set(columns)) != found.fields):
+        raise UsageError(
+            f"{data!r} has {found.fields} fields a line and needs as many names, each another; {len(columns)} are given"
+        )
+    return Source(**given, header=False, columns=tuple(columns) or made_up_names(found.fields))
 
 
 def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, untyped: bool) -> Profile:

@@ -50,7 +50,7 @@ def related_guesses(profiles: Sequence[Profile], found: Relations) -> dict[str, 
 def _undoing(guesses: Mapping[str, Guess], found: Relations) -> dict[str, Guess]:
     """Columns that would be released as they are and of which a quasi-identifier is a function: they would undo it."""
     return {
-        finer: Guess("identifier", f"each of its values tells {name!r}, which is released in its place")
+        finer: Guess("drop", f"each of its values tells {name!r}, which is released in its place")
         for name, finer in found.follows.items()
         if guesses[name].role == "quasi_identifier" and guesses[finer].role == "insensitive"
     }
@@ -116,9 +116,9 @@ def _of_column(profile: Profile, found: Relations, *, bodies: bool) -> Guess:
     size = profile.records / profile.distinct if profile.distinct else 0.0
     key = size > 1 and profile.distinct > max(FINE_VALUES, profile.records // 10)
     if name in found.repeats:
-        return Guess("identifier", f"says what {found.repeats[name]!r} says, value for value, and is released once")
+        return Guess("drop", f"says what {found.repeats[name]!r} says, value for value, and is released once")
     if is_weight_name(name) and not bodies and profile.type in NUMBERS and profile.bottom >= 0 and profile.distinct > 2:
-        return Guess("identifier", "a survey weight: it undoes the generalization of what it was made of")
+        return Guess("drop", "a survey weight: it undoes the generalization of what it was made of")
     if is_person_name(name) and key:
         return Guess("identifier", f"a key of persons, of {size:.1f} records each", person=True)
     if is_household_name(name) and key and not (is_fine(profile) and profile.type != "integer"):
@@ -136,7 +136,7 @@ def _of_column(profile: Profile, found: Relations, *, bodies: bool) -> Guess:
         return Guess("identifier", f"free text, of {profile.words:.0f} words")
     if guess.unknown and profile.type in NUMBERS and _is_weight(profile, found):
         of = found.follows[name]
-        return Guess("identifier", f"a survey weight, it seems: positive, no whole number, and a function of {of!r}")
+        return Guess("drop", f"a survey weight, it seems: positive, no whole number, and a function of {of!r}")
     if guess.unknown and is_fine(profile):
         return Guess("insensitive", f"a measured number, {profile.distinct:,} distinct values; masked in groups of 5")
     if name in found.follows:

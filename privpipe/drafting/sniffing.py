@@ -17,7 +17,7 @@ from privpipe.engines.base.text_form import Encoding, TextForm
 from privpipe.engines.base.unpacking import MOST_BYTES, Compression, Unpacking, packing_of, reading
 from privpipe.errors import DataError
 
-__all__ = ["Sniffed", "seen_delimiter", "sniffed"]
+__all__ = ["Sniffed", "made_up_names", "seen_delimiter", "sniffed"]
 
 DELIMITERS = (",", ";", "\t", "|")
 SAMPLE, TAIL = 1 << 18, 1 << 16
@@ -87,6 +87,17 @@ def sniffed(path: str, delimiter: str | None = None) -> Sniffed:
     except UnicodeError:
         raise DataError(f"{Path(path).name}: no text of any encoding that is known here") from None
     return _of_text(top.removeprefix("\ufeff"), bottom, form, delimiter)
+
+
+def made_up_names(fields: int) -> tuple[str, ...]:
+    """Names for the columns of a file that names none.
+
+    Examples
+    --------
+    >>> made_up_names(2)
+    ('column_1', 'column_2')
+    """
+    return tuple(f"column_{at}" for at in range(1, fields + 1))
 
 
 def _read(path: str, packing: Compression | None) -> tuple[bytes, bytes, Encoding]:

@@ -46,8 +46,8 @@ def absent(index: Mapping[str, int], values: Sequence[str | None], counts: Seque
 def refuse_unknown(name: str, values: int, records: int) -> NoReturn:
     """Raise for values the hierarchy does not list; counts only."""
     raise HierarchyError(
-        f"{name}: unknown: {values:,} distinct values of the data ({records:,} records) are not in it; add them, or "
-        "say `unknown: root` or `unknown: suppress`",
+        f"{name}: unknown: {values:,} distinct values of the data ({records:,} records) are not in it; add them "
+        "(`privpipe hierarchy check POLICY --show-values` lists them), or say `unknown: root` or `unknown: suppress`",
         kind="unknown",
     )
 

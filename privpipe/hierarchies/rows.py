@@ -33,7 +33,7 @@ def draft_from_rows(
     Raises
     ------
     HierarchyError
-        ``ragged``, ``type`` or ``duplicate``, with lines and counts.
+        ``ragged``, ``blank``, ``type`` or ``duplicate``, with lines and counts.
 
     Examples
     --------
@@ -44,6 +44,7 @@ def draft_from_rows(
     name = whose(column, source)
     lines = lines if len(lines) else range(1, len(rows) + 1)
     _check_rectangular(rows, lines, name)
+    _check_labelled(rows, lines, name)
     raws = _canonical_raws(rows, lines, checked_type(kind), name)
     kept: dict[str, int] = {}
     repeated: list[tuple[int, int]] = []
@@ -79,6 +80,23 @@ def _check_rectangular(rows: Sequence[Sequence[str]], lines: Sequence[int], name
             f"{name}: ragged: line {lines[wrong[0]]} has {len(rows[wrong[0]])} fields, line {lines[0]} has {width} "
             f"({len(wrong):,} of {len(rows):,} lines differ); every line needs one label a level",
             kind="ragged",
+        )
+
+
+def _check_labelled(rows: Sequence[Sequence[str]], lines: Sequence[int], name: str) -> None:
+    """An empty text of the data may be kept as it is; any other empty label is one that somebody forgot."""
+    blank = [
+        (index, level)
+        for index, row in enumerate(rows)
+        for level, label in enumerate(row)
+        if not label.strip() and label != row[0]
+    ]
+    if blank:
+        index, level = blank[0]
+        raise HierarchyError(
+            f"{name}: blank: line {lines[index]} has no label at level {level} ({len(blank):,} in all); "
+            "write one, or the label of the level below again",
+            kind="blank",
         )
 
 

@@ -10,6 +10,7 @@ from privpipe.errors import escaped
 from privpipe.reporting.entry_rows import entry_class, own_parameters, parameter_text
 from privpipe.reporting.figures import FEW, FEWEST_SHOWN, public_figure
 from privpipe.reporting.lost_columns import LOST_HEAD, alarm_lines, lost_rows, lost_text
+from privpipe.reporting.officer.judged_rows import asked_in_words
 from privpipe.reporting.officer.sign_off import sign_off_of
 from privpipe.reporting.run_documents import RunDocuments
 
@@ -179,7 +180,7 @@ def _judged(guarantees: Iterable[Mapping[str, Any]], run: RunDocuments) -> list[
             row["name"],
             _parameters(row),
             _observed(row, run),
-            public_figure(row.get("threshold"), 0, share=False),
+            asked_in_words(row, public_figure(row.get("threshold"), 0, share=False)),
             f"{row['outcome']} (warning)" if warning_of(row) else row["outcome"],
             _few(row.get("failing_records")),
         )

@@ -99,8 +99,10 @@ class RunDocuments:
 def _document(file: Path, path: str) -> Mapping[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # whatever is malformed was not written by a run
-        raise UsageError(f"{file.name} of {path!r} cannot be read ({type(error).__name__})") from None
+    except OSError as error:
+        raise UsageError(f"{file.name} of {path!r} cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError):  # whatever is malformed was not written by a run
+        raise UsageError(f"{file.name} of {path!r} cannot be read: it is no JSON, or damaged") from None
     wrong = misshapen(found, SHAPES.get(file.name, VERDICT))
     if wrong:
         raise UsageError(f"{file.name} of {path!r} is no document of a run, or damaged: {wrong}")

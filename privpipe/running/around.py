@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
-from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.errors import DataError, PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.policy import ColumnSpec, Policy
 from privpipe.roles import Roles
@@ -92,9 +93,15 @@ def _spec(column: str, value: Any) -> HierarchySpec:
     if isinstance(value, Hierarchy):
         return HierarchySpec.from_hierarchy(value, column=column)
     if isinstance(value, str | os.PathLike):
-        return HierarchySpec.from_mapping({"file": os.fspath(value)}, ".", column=column)
+        value = {"file": os.fspath(value)}
     if isinstance(value, Mapping):
-        return HierarchySpec.from_mapping(value, ".", column=column)
+        try:
+            return HierarchySpec.from_mapping(value, ".", column=column)
+        except PolicyError as error:
+            above = f"hierarchies.{column}"
+            raise PolicyError(
+                [replace(each, path=f"{above}.{each.path}" if each.path else above) for each in error.problems]
+            ) from None
     raise UsageError(
         f"hierarchies: {column!r} is a {type(value).__name__}; give a Hierarchy, a builder mapping or a path"
     )

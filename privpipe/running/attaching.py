@@ -64,9 +64,12 @@ def require_declared(table: Any, policy: Policy) -> None:
     present, declared = list(table.schema.names), list(policy.columns)
     missing = [name for name in declared if name not in present]
     if missing:
-        shown = ", ".join(f"{name!r}{did_you_mean(name, present)}" for name in missing)
         hint = "; is the delimiter right?" if len(present) == 1 and len(declared) > 1 else ""
-        raise DataError(f"{len(missing)} declared column(s) are not in the data: {shown}{hint}")
+        lines = [
+            f"{policy.located(f'columns.{name}')}: the data has no column {name!r}{did_you_mean(name, present)}"
+            for name in missing
+        ]
+        raise DataError("\n".join(lines) + hint)
     extra = [name for name in present if name not in declared]
     if extra:
         shown = ", ".join(f"{name!r}{did_you_mean(name, [])}" for name in extra)

@@ -43,7 +43,7 @@ class OpenedEngine:
     def __init__(self, engine: Any, data: Any, policy: Policy) -> None:
         self._connection = engine if is_connection(engine) else None
         if self._connection is not None:
-            self._given, self._name = None, "embedded"
+            self._given, self._name, self._place = None, "embedded", ""
             self._options: Mapping[str, Any] = _limits(engine)
             return
         if not (engine is None or isinstance(engine, str | Engine)):
@@ -53,9 +53,13 @@ class OpenedEngine:
         if name is None:
             name = policy.engine if is_path(data) or data is policy else engine_for(data)
         self._name, self._options = name, policy.engines.get(name, {})
+        self._place = policy.located(f"engines.{name}") if self._options else ""
 
     def __enter__(self) -> Engine:
-        self._engine = self._given or open_engine(self._name, self._options)
+        try:
+            self._engine = self._given or open_engine(self._name, self._options)
+        except UsageError as error:
+            raise UsageError(f"{self._place}: {error}" if self._place else str(error)) from None
         if self._connection is not None:
             from privpipe.engines.embedded.engine import EmbeddedEngine
 

@@ -45,8 +45,8 @@ def test_an_entry_is_built_from_a_policy() -> None:
     [
         ({"mash": 1.0}, "mash", "did you mean 'mesh'"),
         ({}, "mesh", "is required"),
-        ({"mesh": "1"}, "mesh", "valid number"),
-        ({"mesh": 1.0, "columns": "a"}, "columns", "valid"),
+        ({"mesh": "1"}, "mesh", "must be a number, not a text"),
+        ({"mesh": 1.0, "columns": "a"}, "columns", "must be a list, not a text"),
         ({"mesh": -1.0}, "", "> 0"),
         ({"mesh": float("nan")}, "", "> 0"),
     ],

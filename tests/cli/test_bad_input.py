@@ -93,6 +93,7 @@ def full_sink(place: Path) -> None:
 ZIPS = "".join(f"8033{at};803**;*\n" for at in range(5))
 CASES: dict[str, tuple[Change, int, tuple[str, ...]]] = {
     "missing column": (data("illness", "ilness", 1), 3, ("'illness'", "'ilness'")),
+    "misspelt column": (policy("  zip:", "  zipp:"), 3, ("release.yaml:6: columns.zipp:", "did you mean 'zip'?")),
     "undeclared column": (
         policy("  zip: {role: quasi_identifier, hierarchy: {redact: {keep: left}}}\n", ""),
         3,
@@ -111,6 +112,7 @@ CASES: dict[str, tuple[Change, int, tuple[str, ...]]] = {
     "hierarchy without values": (hierarchy("80330;*\n"), 3, ("zip.csv", "48")),
     "hierarchy not functional": (hierarchy(ZIPS + "80400;803**;**\n"), 3, ("zip.csv", "level 1", "line 6")),
     "hierarchy ragged": (hierarchy(ZIPS + "80400;*\n"), 3, ("zip.csv", "line 6")),
+    "hierarchy with a blank label": (hierarchy(ZIPS + "80400;;*\n"), 3, ("zip.csv", "line 6 has no label at level 1")),
     "hierarchy missing": (policy("{redact: {keep: left}}", "{file: none.csv}"), 3, ("none.csv",)),
     "nulls under refuse": (
         both(policy("version: 1", "nulls: refuse"), data(";80330;", ";;")),
@@ -139,6 +141,12 @@ CASES: dict[str, tuple[Change, int, tuple[str, ...]]] = {
     "seed not set": (policy("version: 1", "seed: {from_env: NO_SUCH_SEED}"), 2, ("NO_SUCH_SEED",)),
     "nowhere to publish": (policy("sink: {path: published/small}\n", ""), 2, ("sink",)),
     "no source": (policy('source: {path: data.csv, delimiter: ";"}\n', ""), 2, ("source",)),
+    "k that is no number": (policy("{k: 3}", "{k: many}"), 2, ("release.yaml:11:", "must be an integer, not a text")),
+    "unknown option of an engine": (
+        policy("version: 1", "engines: {embedded: {thread: 2}}"),
+        2,
+        ("release.yaml:1: engines.embedded:", "did you mean 'threads'?"),
+    ),
     "unknown engine": (policy("version: 1", "engine: sprk"), 2, ("'spark'",)),
 }
 

@@ -22,7 +22,7 @@ def test_every_entry_is_explained(run: Any, name: str) -> None:
     document = described(name)
     assert document["summary"].rstrip(".") in " ".join(done.stdout.split())
     for parameter in document["parameters"]:
-        assert f"  {parameter['name']}: {parameter['type']} (" in done.stdout
+        assert f" {parameter['name']}: {parameter['type']} (" in " ".join(done.stdout.split())
         assert parameter["about"], f"{name}.{parameter['name']} says nothing of itself"
     assert json.loads(run("explain", name, "--json").stdout) == document
 
@@ -102,3 +102,11 @@ def test_the_schema_is_printed_or_written(run: Any, tmp_path: Any) -> None:
     assert run("schema", "--out", tmp_path / "policy.schema.json").stdout == ""
     assert json.loads((tmp_path / "policy.schema.json").read_text()) == printed
     assert run("schema", "--out", tmp_path / "none" / "x.json").exit_code == 4
+
+
+@pytest.mark.parametrize("arguments", [(), ("k_anonymity",), ("source",), ("bands",), ("t_closeness",)])
+def test_lines_are_as_wide_as_the_terminal(
+    run: Any, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, run("explain", *arguments).stdout.splitlines())) <= 80

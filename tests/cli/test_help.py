@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import typer
 
 import privpipe
 
@@ -53,6 +55,17 @@ COMMANDS = (
     "transform",
     "validate",
 )
+
+
+def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command with the words that call it."""
+    from privpipe.cli import app
+
+    for name, each in (group or typer.main.get_command(app)).commands.items():
+        if hasattr(each, "commands"):
+            yield from commands(each, (*path, name))
+        else:
+            yield (*path, name), each
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["release", "--help"], ["hierarchy", "--help"]])
@@ -104,3 +117,19 @@ def test_wrong_arguments_end_with_2(run: Any, arguments: list[str]) -> None:
     assert done.exit_code == 2
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("group", ["", "hierarchy", "ledger", "key", "gx"])
+def test_what_a_command_does_is_listed_in_whole(run: Any, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = run(*filter(None, [group]), "--help").stdout.partition("Commands:")[2].partition("\n\n")[0]
+    lines = [line for line in listed.splitlines() if line.strip()]
+    assert lines
+    assert [line for line in lines if line.endswith("...") or len(line) > 80] == []
+
+
+@pytest.mark.parametrize(("arguments", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in commands()])
+def test_an_option_names_what_it_takes(arguments: tuple[str, ...], command: Any) -> None:
+    unnamed = [each.name for each in command.params if each.param_type_name == "option" and not each.is_flag]
+    assert [each.name for each in command.params if each.name in unnamed and each.metavar is None] == []
+    assert command.help

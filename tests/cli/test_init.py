@@ -224,6 +224,54 @@ def test_a_file_without_a_header_gets_names(run: Any, tmp_path: Path) -> None:
     assert policy.source is not None
     assert not policy.source.header
     assert list(policy.columns) == ["column_1", "column_2"]
+    assert "# WARNING: the file has no header" in (tmp_path / "release.yaml").read_text()
+
+
+def test_names_may_be_given_to_a_file_without_a_header(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "bare.csv").write_text("\n".join(f"{20 + at % 9},x{at % 2}" for at in range(40)) + "\n")
+    done = run("init", tmp_path / "bare.csv", "--columns", "age, sex", "--out", tmp_path / "release.yaml")
+    assert done.exit_code == 0, done.output
+    assert f"next: `privpipe release {tmp_path / 'release.yaml'} --dry-run`" in done.stderr
+    policy = Policy.load(tmp_path / "release.yaml")
+    assert policy.roles.quasi_identifiers == ("age", "sex")
+    assert "no header" not in (tmp_path / "release.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("names", "header", "told"),
+    [
+        ("age", "", "has 2 fields a line and needs as many names, each another; 1 are given"),
+        ("age,age", "", "each another; 2 are given"),
+        ("age,sex", "years,kind\n", "names its columns; names are for a file without a header"),
+    ],
+)
+def test_names_that_do_not_fit_the_file_are_refused(
+    run: Any, tmp_path: Path, names: str, header: str, told: str
+) -> None:
+    rows = "\n".join(f"{20 + at % 9},x{at % 2}" for at in range(40))
+    (tmp_path / "bare.csv").write_text(f"{header}{rows}\n")
+    done = run("init", tmp_path / "bare.csv", "--columns", names)
+    assert done.exit_code == 2
+    assert told in done.stderr
+
+
+def test_only_a_file_without_a_header_takes_names(run: Any, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"age": [1, 2]}), tmp_path / "a.parquet")
+    done = run("init", tmp_path / "a.parquet", "--columns", "years")
+    assert done.exit_code == 2
+    assert "this table has its own" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["--bare", "--suggest"])
+def test_a_draft_without_quasi_identifiers_says_that_its_guarantees_say_nothing(
+    run: Any, tmp_path: Path, form: str
+) -> None:
+    values = "\n".join(f"{at * 37 % 1009 / 7:.4f}" for at in range(1, 900))
+    (tmp_path / "readings.csv").write_text(f"reading\n{values}\n")
+    done = run("init", tmp_path / "readings.csv", form)
+    assert done.exit_code == 0, done.output
+    assert "quasi_identifiers: []" in done.stdout
+    assert "WARNING: no column was taken for a quasi-identifier" in done.stdout
 
 
 def test_a_policy_is_not_overwritten_unasked(run: Any, tmp_path: Path) -> None:

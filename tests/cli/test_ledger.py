@@ -106,7 +106,9 @@ def test_a_loss_is_declared_by_the_policy_and_noted_from_then_on(released: Path,
 
 
 def test_a_policy_without_a_ledger_and_garbage_are_told_so(place: Path, run: Run) -> None:
-    assert run("ledger", "check", place / "release.yaml").exit_code == 2
+    without = run("ledger", "check", place / "release.yaml")
+    assert without.exit_code == 2
+    assert "privpipe explain complementary_release" in without.stderr
     (place / "book").mkdir()
     (place / "book" / "thesis.txt").write_text("mine")
     for command in ("check", "show", "repair"):

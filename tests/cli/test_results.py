@@ -70,8 +70,11 @@ def test_a_refusal_prints_its_verdict_document_and_ends_with_5(
     done = run("release", place / "release.yaml", "--json")
     assert done.exit_code == 5
     assert [row["outcome"] for row in json.loads(done.stdout)["guarantees"]] == ["pass", "fail"]
-    assert "REFUSED" in done.stderr
-    assert "Nothing was published" in done.stderr
+    assert done.stderr.splitlines() == [
+        f"{place}/release.yaml:12: guarantees[1].distinct_l_diversity: "
+        "DistinctLDiversity(column='illness', l=3) does not hold",
+        "REFUSED: a guarantee does not hold. Nothing was published.",
+    ]
 
 
 def test_without_a_terminal_a_refusal_is_a_line_a_guarantee(
@@ -114,6 +117,19 @@ def test_assess_and_validate_end_with_5_unless_all_pass(
         done = run(*arguments, "--json")
         assert done.exit_code == code
         assert json.loads(done.stdout)["passed"] is (code == 0)
+        said = {"pass": "", "fail": "does not hold", "error": "was not judged"}[outcome]
+        assert ("release.yaml:12: guarantees[1].distinct_l_diversity: " in done.stderr) is (code == 5)
+        assert said in done.stderr
+
+
+def test_of_two_guarantees_of_one_name_the_one_that_fails_is_named(run: Any, place: Path) -> None:
+    text = (place / "release.yaml").read_text()
+    asked = "  - k_anonymity: {k: 2, quasi_identifiers: [age]}\n  - k_anonymity: {k: 50}\n"
+    (place / "release.yaml").write_text(text.replace("  - k_anonymity: {k: 3}\n", asked))
+    done = run("assess", place / "release.yaml")
+    assert done.exit_code == 5
+    assert "release.yaml:12: guarantees[1].k_anonymity: KAnonymity(k=50) does not hold" in done.stderr
+    assert "guarantees[0]" not in done.stderr
 
 
 def test_validate_hands_over_what_it_was_told(run: Any, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

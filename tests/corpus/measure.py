@@ -185,7 +185,7 @@ def row_of(table: Table, data: Path, run: Run, hand: Run) -> Row:
         notes=notes,
         unexplained=unexplained,
         unguarded=sum(run.role(name) == "insensitive" for name in guarded),
-        dropped=sum(run.role(name) == "identifier" for name in dropped),
+        dropped=sum(run.role(name) in ("identifier", "drop") for name in dropped),
         loss=loss,
         by_hand=by_hand,
         seconds=run.seconds,

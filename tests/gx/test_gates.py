@@ -90,7 +90,7 @@ def test_a_threshold_may_be_a_parameter_of_the_run() -> None:
         checked(later(), least=3)
     with pytest.raises(SuiteParameterError):
         checked(later())
-    with pytest.raises(ValueError, match="valid integer"):
+    with pytest.raises(ValueError, match="k: must be an integer, not a text"):
         checked(later(), least="many")
 
 

@@ -100,6 +100,18 @@ def test_a_wrong_delimiter_is_hinted_at(tmp_path: Path) -> None:
     assert "is the delimiter right?" in str(error)
 
 
+@pytest.mark.parametrize("text", ["10;20;*\n11;;*\n", "10;20;*\n11; ;*\n", '10;20;*\n11;"";*\n'])
+def test_a_label_that_is_missing_is_no_label(tmp_path: Path, text: str) -> None:
+    error = refused(written(tmp_path, text))
+    assert error.kind == "blank"
+    assert "blank: line 2 has no label at level 1 (1 in all)" in str(error)
+
+
+def test_an_empty_raw_value_is_a_text_of_the_data(tmp_path: Path) -> None:
+    for kept in ("", "none"):
+        assert Hierarchy.read_csv(written(tmp_path, f"a;x;*\n;{kept};*\n")).height == 2
+
+
 def test_a_label_on_two_branches_is_warned_of_and_counted(tmp_path: Path) -> None:
     hierarchy = Hierarchy.read_csv(written(tmp_path, "10;20;*\n20;30;*\n"))
     assert hierarchy.label_collisions == 1

@@ -62,6 +62,7 @@ def test_markdown_is_a_table(refused: str) -> None:
     text = exported(refused, "markdown")
     assert text.startswith("### :x: people: refused")
     assert ":x: | k\\_anonymity(k=5)" in text
+    assert "| at least 5 |" in text
 
 
 def test_markdown_of_a_release_tells_warnings(released: str) -> None:

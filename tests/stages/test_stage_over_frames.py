@@ -176,6 +176,7 @@ def test_a_plan_of_values_serves_other_rows_and_one_of_records_does_not() -> Non
         ({"nulls": "keep"}, "nulls must be one of own_value, wildcard, refuse"),
         ({"guarantees": [5]}, "guarantees must be a list of models"),
         ({"guarantees": [KAnonymity()]}, "k_anonymity has no threshold"),
+        ({"hierarchies": {"age": {"interval": {}}}}, r"hierarchies\.age\.interval: .*did you mean 'intervals'"),
         ({"hierarchies": {"age": 3}}, "give a Hierarchy, a builder mapping or a path"),
     ],
 )

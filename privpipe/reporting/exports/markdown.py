@@ -9,6 +9,7 @@ from privpipe.blocks.verdict import warning_of
 from privpipe.errors import escaped
 from privpipe.html_tables import figure
 from privpipe.reporting.exports.rows import called, judged_rows, name_of
+from privpipe.reporting.officer.judged_rows import asked_in_words
 from privpipe.reporting.run_documents import RunDocuments
 
 __all__ = ["markdown"]
@@ -39,7 +40,7 @@ def markdown(run: RunDocuments) -> str:
     ]
     for row in rows:
         sign = ":warning:" if warning_of(row) else SIGNS.get(row["outcome"], ":grey_question:")
-        cells = (called(row), _figure(row.get("observed")), _figure(row.get("threshold")))
+        cells = (called(row), _figure(row.get("observed")), asked_in_words(row, _figure(row.get("threshold"))))
         lines.append(f"| {sign} | " + " | ".join(map(_text, cells)) + " |")
     told = [f"{_text(row['name'])}: {_text(row.get('reason', ''))}" for row in rows if row["outcome"] != "pass"]
     told += [_text(str(each)) for each in verdict.get("alarms", ())]

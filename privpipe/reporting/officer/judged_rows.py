@@ -12,7 +12,7 @@ from privpipe.blocks.public_rules import PublicRules
 from privpipe.reporting.entry_rows import entry_class, own_parameters, parameter_text
 from privpipe.reporting.figures import leading_figure
 
-__all__ = ["JudgedRow", "judged_row", "without_few"]
+__all__ = ["JudgedRow", "asked_in_words", "judged_row", "without_few"]
 
 ATTACKS = ("measures.risk.linkage", "measures.risk.membership", "measures.risk.algorithm", "measures.risk.releases")
 ATTACKS_ON_VALUES = ("measures.risk.attribute",)
@@ -113,6 +113,20 @@ def judged_row(row: Mapping[str, Any], records: int, least: int) -> JudgedRow:
         failing=rules.reported(failing, records),
         few_failing=failing is not None and rules.reported(failing, records) is None,
         share=counts,
+    )
+
+
+def asked_in_words(row: Mapping[str, Any], shown: str) -> str:
+    """A threshold with the side of it that is good, in English.
+
+    Examples
+    --------
+    >>> asked_in_words({"name": "k_anonymity", "parameters": {"k": 5}}, "5")
+    'at least 5'
+    """
+    words = {"at_least": "at least", "at_most": "at most", "below": "below"}
+    return (
+        f"{words[_direction(entry_class(str(row['name'])), row)]} {shown}" if row.get("threshold") is not None else ""
     )
 
 
