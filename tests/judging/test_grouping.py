@@ -9,6 +9,7 @@ import pytest
 from privpipe.errors import UsageError
 from privpipe.judging import JudgingRules
 from privpipe.judging.grouping import groups_of, keys_of
+from privpipe.measures import Separation
 from privpipe.models import KAnonymity, KMap, TCloseness
 from privpipe.roles import Roles
 
@@ -46,3 +47,14 @@ def test_keys_that_an_entry_names_are_its_own_and_none_is_one_class() -> None:
     assert keys_of(KAnonymity(k=2, quasi_identifiers=()), Roles()) == ()
     with pytest.raises(UsageError, match="no quasi-identifier is declared"):
         keys_of(KAnonymity(k=2), Roles())
+
+
+def test_the_classes_of_an_attackers_columns_are_those_of_the_table_and_of_single_columns_are_not() -> None:
+    [known] = groups(KAnonymity(k=2, quasi_identifiers=("zip",)))
+    [looked_at] = groups(Separation(columns=("zip",)))
+    assert known.keys == known.over == ("zip",)
+    assert (looked_at.keys, looked_at.over) == (("zip",), ("zip", "age"))
+    assert places(Separation(columns=("zip",)), KAnonymity(k=2, quasi_identifiers=("age",))) == [
+        (("age",), [1]),
+        (("zip",), [0]),
+    ]
