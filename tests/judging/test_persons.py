@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.blocks import Cells, ClassBlock, Facts
+from privpipe.blocks import Cells, ClassBlock, Facts, Histogram
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
 from privpipe.judging import persons
-from privpipe.judging.persons import ClassCount, count_persons, person_histograms, require_persons
+from privpipe.judging.persons import ClassCount, count_persons, in_persons, person_histograms, require_persons
 
 
 def table(seed: int) -> tuple[list[Any], list[Any]]:
@@ -35,6 +35,14 @@ def test_a_person_counts_once_for_each_value(engine: Engine, seed: int) -> None:
     records = person_histograms(engine, scanned, ["illness"], None)
     assert records.records == 50
     assert records.histograms["illness"].counts.sum() == 50
+
+
+def test_nobody_is_in_an_empty_table_nor_has_a_value_that_is_not_there(engine: Engine) -> None:
+    people = pa.table({"who": ["a", "a", "b"], "illness": ["flu", "flu", "ok"]})
+    assert count_persons(engine, engine.scan(Source(data=people.slice(0, 0))), "who") == 0
+    values = Histogram(pa.array(["flu", "gout", "ok"]), np.array([9, 9, 9]))
+    found = in_persons(engine, engine.scan(Source(data=people)), {"illness": values}, "who")
+    assert found["illness"].counts.tolist() == [1, 0, 1]
 
 
 def test_counts_of_blocks_are_put_together() -> None:

@@ -22,3 +22,11 @@ def test_too_many_patterns_are_refused_where_they_lie(engine: Engine, monkeypatc
     monkeypatch.setattr(type(engine), "distinct", lambda *_: pytest.fail("the patterns were collected"))
     with pytest.raises(UnsupportedError, match="serves 3 distinct combinations .* this table has 4 combinations; "):
         assess(engine, table, guarantees=[KAnonymity(k=1)], roles=roles, rules=rules)
+
+
+def test_a_pattern_is_complete_without_a_blank_in_any_column() -> None:
+    found = pa.table({"zip": ["1", "1", None, "2"], "sex": ["f", None, None, "?"], "__count": [1, 2, 4, 8]})
+    block, _ = wildcards.matching_block(found, ["zip", "sex"], "?", None)
+    assert block.complete is not None
+    assert block.sizes[block.complete].tolist() == [1]
+    assert block.alone == 1

@@ -127,9 +127,7 @@ def _nodes(tree: ast.AST, inside: bool = False) -> Iterator[ast.AST]:
             continue
         if isinstance(child, ast.FunctionDef):
             if child.name not in TELLING:
-                for line in child.body:
-                    yield line
-                    yield from _nodes(line, True)
+                yield from _nodes(ast.Module(body=child.body, type_ignores=[]), True)
             continue
         if inside:
             yield child
