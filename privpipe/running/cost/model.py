@@ -373,7 +373,7 @@ def _unknown(table: LookedAt, work: Work, engine: str, memory: int | None) -> It
         yield "what packing saves in reads and costs in CPU where kept tables do not fit into the executors' memory"
         yield "what executors cost beside the first: some 25 CPU s each, until their machines have compiled"
     if engine == "dask":
-        yield "what worker processes cost: some 5 CPU s and 46 MB of libraries each; rows lie there, not in this process"
+        yield "what workers cost: some 5 CPU s and 46 MB of libraries each; rows lie there, not in this process"
     if engine == "spark" and held <= NEAR_BYTES:
         yield "a table this small may lie on the driver as a whole, which costs less"
     if engine == "embedded" and memory is not None and held > memory / 2:
