@@ -27,7 +27,7 @@ from privpipe.measures import (
     Recovery,
     UnsortedMatching,
 )
-from privpipe.models import HouseholdKAnonymity, KAnonymity, KmAnonymity, WholeHouseholds
+from privpipe.models import HouseholdKAnonymity, IntegralPrivacy, KAnonymity, KmAnonymity, WholeHouseholds
 from privpipe.roles import Roles
 from privpipe.testing.people import people
 
@@ -47,6 +47,7 @@ OF_SUPPRESSED: dict[Way, Any] = {
     ways.HOUSEHOLDS: HouseholdKAnonymity(k=1),
     ways.ITEMS: KmAnonymity(k=1, m=1, items="illness"),
     ways.RECODED_TABLES: InformationLoss(measure="c_avg", at_most=2.0, k=2),
+    ways.FACTS: IntegralPrivacy(k=2, query={"statistic": "count", "column": "income", "digits": -1}),
 }
 
 
@@ -105,6 +106,32 @@ def test_suppressed_records_alone_fail_and_no_records_are_refused(embedded: Engi
     assert verdict.reason == "every record is suppressed."
     with pytest.raises(DataError, match="the table has no records"):
         assess(embedded, scanned(embedded, marks(0)), guarantees=(), measures=[entry], roles=ROLES, rules=rules)
+
+
+def test_suppressed_records_alone_pass_where_an_empty_release_is_allowed(embedded: Engine) -> None:
+    entry, released = OF_SUPPRESSED[ways.FACTS], ("age", "zip", "sex", "illness", "income")
+    rules = JudgingRules(released=released, allow_empty=True)
+    [verdict] = assess(embedded, scanned(embedded, marks(3)), guarantees=[entry], roles=ROLES, rules=rules).verdicts
+    assert (verdict.outcome, verdict.observed, verdict.reason) == ("pass", None, "every record is suppressed.")
+
+
+@pytest.mark.parametrize("asked", [{"nulls": "refuse"}, {"refuse_nulls": ("ward",)}], ids=["policy", "column"])
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_a_missing_value_is_refused_where_it_is_asked_and_nowhere_else(
+    engine: Engine, asked: dict[str, Any], missing: int
+) -> None:
+    column = "zip" if "nulls" in asked else "ward"
+    cells: list[str | None] = ["1", "1", "1", "1"]
+    rows = pa.table({"zip": cells, "ward": cells, "note": pa.array([None] * 4, pa.string())}).to_pydict()
+    rows[column] = [None] * missing + cells[missing:]
+    table = engine.scan(Source(data=pa.table({**rows, "note": pa.array(rows["note"], pa.string())})))
+    roles = Roles(quasi_identifiers=("zip",), insensitive=("ward", "note"))
+    given: dict[str, Any] = {"guarantees": [KAnonymity(k=1)], "roles": roles, "rules": JudgingRules(**asked)}
+    if not missing:
+        assert assess(engine, table, **given).verdicts[0].observed == 4
+        return
+    with pytest.raises(DataError, match=rf"column '{column}' has {missing} missing values and the policy says"):
+        assess(engine, table, **given)
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.binary()])
