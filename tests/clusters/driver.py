@@ -45,6 +45,9 @@ class Phases:
         self.engine, self.folder = engine, folder
         write_people(folder / "people", RECORDS, FILES)
 
+    def processes(self) -> Any:
+        return self.engine.worker_processes
+
     def judged(self) -> Any:
         return list(self._beside(judged_alike, small_settings()))
 

@@ -27,13 +27,17 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     java = shutil.which("java") or Path(os.environ.get("JAVA_HOME", ""), "bin", "java").exists()
     if request.param == "spark" and (importlib.util.find_spec("pyspark") is None or not java):
         pytest.skip("Spark: no pyspark or no Java 17 on this machine")
-    return driven(tmp_path_factory.mktemp(request.param), request.param, "few_killed", "few_staged")
+    return driven(tmp_path_factory.mktemp(request.param), request.param, "few_staged", "processes", "few_killed")
 
 
 def test_a_killed_worker_costs_a_retry_or_the_run_and_never_half_a_release(found: dict[str, Any]) -> None:
     problems = dict(killing_problems(found["few_killed"]))
     assert list(problems) == ["none", "exchange", "write"]
     assert not any(problems.values()), problems
+
+
+def test_the_engine_tells_how_many_processes_work(found: dict[str, Any]) -> None:
+    assert found["processes"] == 2
 
 
 def test_stages_make_what_they_make_on_the_embedded_engine(found: dict[str, Any]) -> None:

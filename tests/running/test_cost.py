@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,24 @@ from privpipe.blocks.facts import Facts
 from privpipe.engines.embedded import session
 from privpipe.errors import UsageError
 from privpipe.running.cost import model
+from privpipe.running.cost.looked import LookedAt, Work
 from privpipe.running.cost.model import MEASURED
 from privpipe.running.cost.sketch import KEPT, TableSketch
 
 ROWS = 100_000
 FACTOR = 1.5
 WRITTEN = ("read", "spilled", "written")
+WORK = Work(
+    quasi_identifiers=1,
+    counts=1,
+    entries=1,
+    laid=0,
+    searches=(),
+    unmeasured=(),
+    released=("age", "ill"),
+    with_hierarchy=("age",),
+    text=False,
+)
 
 
 def rows_of(number: int, seed: int = 7) -> pa.Table:
@@ -188,6 +201,38 @@ def test_frames_are_predicted_too(tmp_path: Path) -> None:
     assert pp.plan_cost(document, rows_of(300)).rows == 300
     with pytest.raises(UsageError, match="rows must be a whole number"):
         pp.plan_cost(document, rows_of(300), rows=0)
+
+
+@pytest.mark.parametrize("engine", ["dask", "spark"])
+def test_worker_processes_add_their_own_costs_and_no_byte_that_is_shuffled_or_written(engine: str) -> None:
+    costs = [model.predict(engine, looked_at_people(), WORK, worker_processes=processes) for processes in (0, 1, 4)]
+    own = MEASURED[engine]
+    for processes, cost in zip((0, 1, 4), costs, strict=True):
+        more = {name: (cost[name] or 0.0) - (costs[0][name] or 0.0) for name in model.RESOURCES}
+        assert more["cpu_s"] == pytest.approx(processes * own.worker_cpu)
+        assert more["read"] == pytest.approx(processes * own.worker_read)
+        assert more["shuffled"] == more["spilled"] == more["written"] == 0
+        if own.tells_driver:  # the rows lie elsewhere
+            assert (cost["driver"] == costs[0]["driver"]) == (processes == 0)
+            assert "rows" not in cost.estimates["driver"].terms or not processes
+
+
+def test_a_table_that_stays_in_the_calling_process_starts_no_worker() -> None:
+    small = replace(looked_at_people(), rows=100)
+    assert model.predict("dask", small, WORK, worker_processes=4) == model.predict("dask", small, WORK)
+
+
+def looked_at_people() -> LookedAt:
+    return LookedAt(
+        rows=10_000_000,
+        source_bytes=1e8,
+        row_bytes=40.0,
+        combinations=75,
+        cells=300,
+        distinct={"age": 75, "ill": 4},
+        packed_bytes={"age": 1.0, "ill": 0.5},
+        text_bytes={"age": 2.0, "ill": 3.0},
+    )
 
 
 def test_every_engine_was_measured() -> None:

@@ -80,6 +80,11 @@ class Engine(ABC):
         """Bytes that a run may take in this process; None where the engine has no such limit."""
         return None
 
+    @property
+    def worker_processes(self) -> int:
+        """Processes beside this one in which rows are worked on; 0 where they are worked on here, or nobody tells."""
+        return 0
+
     def __enter__(self) -> Self:
         return self
 

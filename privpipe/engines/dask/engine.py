@@ -96,6 +96,10 @@ class DaskEngine(Engine):
         self._session.close()
         self._staging.close()
 
+    @property
+    def worker_processes(self) -> int:
+        return len(self._runtime.client.nthreads()) if self._runtime.distributed else 0
+
     def versions(self) -> dict[str, str]:
         found = {"dask": dask.__version__, "numpy": np.__version__, "pyarrow": pa.__version__}
         if self._runtime.distributed:

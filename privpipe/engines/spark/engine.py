@@ -123,6 +123,12 @@ class SparkEngine(Engine):
         else:
             self.loan.close()
 
+    @property
+    def worker_processes(self) -> int:
+        if is_connect(self.session):
+            return 0
+        return int(self.session.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is listed too
+
     def versions(self) -> dict[str, str]:
         import pyspark
 

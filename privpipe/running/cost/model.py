@@ -23,7 +23,7 @@ STAGED_BYTES = 17.0
 KEPT_BYTES = 32 << 20
 """Rows that the embedded engine keeps in memory whatever its limit."""
 NEAR_BYTES = 64 << 20
-"""Rows that Spark keeps on its driver unless told otherwise."""
+"""Rows that Spark, and Dask beside worker processes, keep in the calling process unless told otherwise."""
 DIGITS = 2
 """Significant digits of what is printed: more would be invented."""
 
@@ -54,6 +54,10 @@ class EngineCosts:
     driver_laid : float
         The same for each stage that lays rows anew.
     base_cpu : float
+    worker_read, worker_cpu : float
+        Bytes of libraries that a worker process reads, and seconds until it has loaded or compiled what it needs.
+    driver_beside_workers : float
+        Bytes that the process holds where the rows lie in worker processes.
     tells_driver : bool
         Whether what the driver holds was measured.
     measured_rows : int
@@ -84,6 +88,9 @@ class EngineCosts:
     cpu_by_key: float = 0.0
     cpu_by_stage: float = 0.0
     cpu_by_row_on_disk: float = 0.0
+    worker_read: float = 0.0
+    worker_cpu: float = 0.0
+    driver_beside_workers: float = 0.0
     tells_driver: bool = True
     measured_rows: int = 0
 
@@ -117,6 +124,9 @@ MEASURED: Mapping[str, EngineCosts] = {
         cpu_by_column=0.4e-6,
         cpu_by_key=0.8e-6,
         cpu_by_stage=1.0e-6,
+        worker_read=47 * MEGABYTE,
+        worker_cpu=4.0,
+        driver_beside_workers=310 * MEGABYTE,
         measured_rows=10_000_000,
     ),
     "spark": EngineCosts(
@@ -129,6 +139,7 @@ MEASURED: Mapping[str, EngineCosts] = {
         cpu_by_column=0.9e-6,
         cpu_by_key=2.0e-6,
         cpu_by_stage=6.0e-6,
+        worker_cpu=25.0,
         tells_driver=False,
         measured_rows=10_000_000,
     ),
@@ -279,7 +290,14 @@ def _said(resource: str, amount: float) -> str:
     return f"{_rounded(amount / 1e3):,} kB"
 
 
-def predict(engine: str, table: LookedAt, work: Work, memory: int | None = None, workers: int | None = None) -> Cost:
+def predict(
+    engine: str,
+    table: LookedAt,
+    work: Work,
+    memory: int | None = None,
+    workers: int | None = None,
+    worker_processes: int = 0,
+) -> Cost:
     """The cost of a run.
 
     Parameters
@@ -287,6 +305,8 @@ def predict(engine: str, table: LookedAt, work: Work, memory: int | None = None,
     engine : str
     memory : int, optional
         Bytes that the process may take; without it nothing is taken to be staged on disk.
+    worker_processes : int
+        Beside this one; 0: it does the work itself.
 
     Raises
     ------
@@ -306,9 +326,14 @@ def predict(engine: str, table: LookedAt, work: Work, memory: int | None = None,
     if memory is not None:
         rows_held = min(rows_held, max(memory - own.base_driver, 0.0))
     passes = own.staged_reads + own.staged_reads_by_key * work.quasi_identifiers + own.laid_reads * work.laid
+    held_here = {"process": own.base_driver, "rows": rows_held, "hierarchies": values, "combinations": cells}
+    processes = worker_processes if held > NEAR_BYTES else 0
+    if processes:
+        held_here |= {"process": own.driver_beside_workers, "rows": 0.0}
     estimates = {
         "read": Estimate.of(
             libraries_and_documents=own.base_read,
+            libraries_of_workers=own.worker_read * processes,
             source=own.source_reads * table.source_bytes,
             written_files=own.release_reads * written,
             files_and_kept_tables=own.kept_reads * held,
@@ -317,11 +342,10 @@ def predict(engine: str, table: LookedAt, work: Work, memory: int | None = None,
         "shuffled": Estimate.of(rows=(own.shuffles + own.shuffles_by_count * work.counts) * held),
         "spilled": Estimate.of(staged_rows=on_disk * staged),
         "written": Estimate.of(release=written),
-        "driver": Estimate(None, {})
-        if not own.tells_driver
-        else Estimate.of(process=own.base_driver, rows=rows_held, hierarchies=values, combinations=cells),
+        "driver": Estimate(None, {}) if not own.tells_driver else Estimate.of(**held_here),
         "cpu_s": Estimate.of(
             start_and_report=own.base_cpu,
+            start_of_workers=own.worker_cpu * processes,
             columns=own.cpu_by_column * table.rows * table.columns,
             classes=own.cpu_by_key * table.rows * work.quasi_identifiers,
             stages=own.cpu_by_stage * table.rows * work.laid,
@@ -371,9 +395,6 @@ def _unknown(table: LookedAt, work: Work, engine: str, memory: int | None) -> It
         yield "what the driver holds: nobody measured it"
     if engine == "spark":
         yield "what packing saves in reads and costs in CPU where kept tables do not fit into the executors' memory"
-        yield "what executors cost beside the first: some 25 CPU s each, until their machines have compiled"
-    if engine == "dask":
-        yield "what workers cost: some 5 CPU s and 46 MB of libraries each; rows lie there, not in this process"
     if engine == "spark" and held <= NEAR_BYTES:
         yield "a table this small may lie on the driver as a whole, which costs less"
     if engine == "embedded" and memory is not None and held > memory / 2:

@@ -93,7 +93,8 @@ def _predicted(
         raise DataError("the source has no records: there is nothing to predict from")
     if rows is not None or combinations is not None:
         seen = seen.of_rows(rows or seen.rows, combinations)
-    return predict(engine.name, seen, work_of(policy), engine.memory, workers or _workers(engine, policy))
+    processors = workers or _workers(engine, policy)
+    return predict(engine.name, seen, work_of(policy), engine.memory, processors, engine.worker_processes)
 
 
 def _workers(engine: Engine, policy: Policy) -> int | None:

@@ -138,3 +138,7 @@ def test_workers_are_forked_from_a_process_that_has_loaded_what_they_need(spark_
     loaded.__module__ = "__main__"  # sent by value
     found = spark_engine.session.range(0, 1, 1, 1).mapInArrow(loaded, "kernels boolean").toArrow()
     assert found.column("kernels").to_pylist() == [True]
+
+
+def test_a_local_master_has_no_processes_beside_this_one(spark_engine: SparkEngine) -> None:
+    assert spark_engine.worker_processes == 0
