@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
@@ -63,7 +62,7 @@ class OrderedRows:
         chosen = pa.array(self.places[start : start + GIVEN_ROWS])
         columns = []
         for column, dictionary in zip(self.columns, self.dictionaries, strict=True):
-            cells = pc.take(column, chosen, boundscheck=False)  # places of these very rows
+            cells = column.take(chosen)
             columns.append(cells if dictionary is None else pa.DictionaryArray.from_arrays(cells, dictionary))
         return pa.record_batch(columns, names=self.names)
 
