@@ -78,7 +78,7 @@ def release_report(run: RunDocuments) -> str:
     >>> row = {"name": "k_anonymity", "parameters": {"k": 3}, "observed": 4, "threshold": 3, "outcome": "pass"}
     >>> row |= {"failing_records": 2, "failing_classes": 1}
     >>> run = RunDocuments("a", {"run_id": "a", "records": 90, "passed": True, "guarantees": [row], "measures": []})
-    >>> "| k_anonymity | k: 3 | 4 | 3 | pass | < 5 records |" in release_report(run)
+    >>> "| k_anonymity | k: 3 | 4 | at least 3 | pass | < 5 records |" in release_report(run)
     True
     """
     from jinja2 import Environment

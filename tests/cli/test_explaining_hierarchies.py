@@ -19,8 +19,9 @@ def test_every_builder_is_explained_with_an_example_that_runs(run: Any, name: st
     assert done.exit_code == 0
     document = described(name)
     assert json.loads(run("explain", name, "--json").stdout) == document
+    said = " ".join(done.stdout.split())
     for parameter in document["parameters"]:
-        assert f"  {parameter['name']}: {parameter['type']} (" in done.stdout
+        assert f" {parameter['name']}: {parameter['type']} (" in said
         assert parameter["about"]
     assert document["example"] in done.stdout
     assert len(document["labels"]) > 1

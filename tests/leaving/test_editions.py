@@ -209,7 +209,7 @@ def test_a_report_says_which_edition_it_shows(policy: dict[str, Any]) -> None:
     public, private = (say.invoke(app, ["report", path]).stdout for path in (result.path, result.record))
     assert "| edition | public:" in public
     assert "| edition | private:" in private
-    assert "| t_closeness | column: ill, t: 0.9 | - | 0.9 | pass | - |" in public
+    assert "| t_closeness | column: ill, t: 0.9 | - | at most 0.9 | pass | - |" in public
     assert "| t_closeness | column: ill, t: 0.9 | 0." in private
     compared = say.invoke(app, ["compare", result.path, result.record, "--json"])
     assert json.loads(compared.stdout)["about"]["edition"] == ["public", "private"]

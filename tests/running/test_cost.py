@@ -19,9 +19,9 @@ from privpipe.blocks import RowBlock
 from privpipe.blocks.facts import Facts
 from privpipe.engines.embedded import session
 from privpipe.errors import UsageError
-from privpipe.running.cost import model
+from privpipe.running.cost import measured, model
 from privpipe.running.cost.looked import LookedAt, Work
-from privpipe.running.cost.model import MEASURED
+from privpipe.running.cost.measured import MEASURED
 from privpipe.running.cost.sketch import KEPT, TableSketch
 
 ROWS = 100_000
@@ -116,7 +116,7 @@ def test_the_prediction_is_near_the_counters(memory: str, tmp_path: Path, monkey
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count what a process reads")
 def test_the_prediction_of_a_table_in_the_database_is_near_the_counters(tmp_path: Path) -> None:
-    assert model.STORED_ROWS == session.CODED_ROWS
+    assert measured.STORED_ROWS == session.CODED_ROWS
     pq.write_table(rows_of(2 * ROWS + 1), tmp_path / "data.parquet")
     document = policy(tmp_path, memory_limit="1GB")
     cost = pp.plan_cost(document)

@@ -121,7 +121,7 @@ def asked_in_words(row: Mapping[str, Any], shown: str) -> str:
 
     Examples
     --------
-    >>> asked_in_words({"name": "k_anonymity", "parameters": {"k": 5}}, "5")
+    >>> asked_in_words({"name": "k_anonymity", "parameters": {"k": 5}, "threshold": 5}, "5")
     'at least 5'
     """
     words = {"at_least": "at least", "at_most": "at most", "below": "below"}
