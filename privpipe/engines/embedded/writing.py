@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -11,11 +12,11 @@ import pyarrow as pa
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Stream
 from privpipe.engines.base import Format, Written, part_files
-from privpipe.engines.base.parallel import in_order
 from privpipe.engines.base.part_files import write_parts
 from privpipe.engines.embedded import order_in_memory
 from privpipe.engines.embedded.mapping import logical
 from privpipe.engines.embedded.order_in_memory import OrderedRows, rows_in_memory
+from privpipe.engines.embedded.order_on_disk import DealtRows, rows_on_disk
 from privpipe.engines.embedded.ranking import ordered_rows
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.small_rows import SmallRows
@@ -40,18 +41,29 @@ def write(session: Session, table: EmbeddedTable, folder: str, format: Format, s
         found, schema = ((), table.schema) if start is None else ((start,), start.schema)
         return write_parts(itertools.chain(found, batches), schema, folder, format, escape=escape, first=first)
 
-    rows = rows_in_memory(session, table, stream) if table.has_record_ids else None
-    if rows is not None and len(rows) > part_files.ROWS_PER_FILE:
-        return _at_once(rows, made, parts, session.threads)
-    if rows is not None:
-        starts = range(0, len(rows), order_in_memory.GIVEN_ROWS)
-        return parts(in_order(lambda start: made(rows.batch(start)), starts, session.threads))
+    if table.has_record_ids:
+        with _in_keyed_order(session, table, stream) as rows:
+            if rows is not None and len(rows) > part_files.ROWS_PER_FILE:
+                return _at_once(rows, made, parts, session.threads)
+            if rows is not None:
+                return parts(rows.each(0, len(rows), made, session.threads))
     ordered = ordered_rows(session, table, stream) if table.has_record_ids else _by_value(session, table)
     return parts(map(made, ordered))
 
 
+@contextlib.contextmanager
+def _in_keyed_order(session: Session, table: EmbeddedTable, stream: Stream) -> Iterator[OrderedRows | DealtRows | None]:
+    """The rows by places; None where the database has to sort them: texts that are no enumerations, or small tables."""
+    rows = rows_in_memory(session, table, stream)
+    if rows is not None or table.coded is None:
+        yield rows
+        return
+    with rows_on_disk(session, table, stream) as dealt:
+        yield dealt
+
+
 def _at_once(
-    rows: OrderedRows,
+    rows: OrderedRows | DealtRows,
     made: Callable[[pa.RecordBatch], pa.RecordBatch],
     parts: Callable[[Iterator[pa.RecordBatch], int], Written],
     threads: int,
@@ -61,10 +73,12 @@ def _at_once(
 
     def batches(number: int) -> Iterator[pa.RecordBatch]:
         begin, end = number * size, min(number * size + size, len(rows))
-        for start in range(begin - begin % order_in_memory.GIVEN_ROWS, end, order_in_memory.GIVEN_ROWS):
-            whole = made(rows.batch(start))
+        # A batch that two files share is made twice, as a whole: its first rows tell how its texts are numbered.
+        start, given = begin - begin % order_in_memory.GIVEN_ROWS, order_in_memory.GIVEN_ROWS
+        for whole in rows.each(start, min(end + -end % given, len(rows)), made, 1):
             skipped = max(begin - start, 0)
             piece = whole.slice(skipped, min(end - start, len(whole)) - skipped)
+            start += len(whole)
             yield piece
             done[0] += piece.num_rows  # only told: a count that two threads spoil at once is a little behind
 
