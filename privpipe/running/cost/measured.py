@@ -47,8 +47,8 @@ class EngineCosts:
     cpu_by_column, cpu_by_key, cpu_by_stage : float
         Seconds a row for each column, each quasi-identifier, and each stage that lays rows anew.
     cpu_by_row_on_disk : float
-        Seconds a row besides, where packed rows do not fit into an eighth of the memory: they are sorted on disk, and
-        counted in parts.
+        Seconds a row besides, where packed rows do not fit into half of the memory: the database spills them, and they
+        are counted in parts.
     """
 
     base_read: float = 0.0
@@ -136,14 +136,14 @@ STORED = EngineCosts(
     staged_reads=7.0,
     laid_reads=1.2,
     base_driver=340 * MEGABYTE,
-    driver_rows=0.9,
-    driver_rows_on_disk=0.9,
+    driver_rows=0.6,
+    driver_rows_on_disk=0.6,
     driver_laid=1.7,
     base_cpu=3.5,
-    cpu_by_column=0.08e-6,
-    cpu_by_key=0.2e-6,
+    cpu_by_column=0.055e-6,
+    cpu_by_key=0.13e-6,
     cpu_by_stage=0.9e-6,
-    cpu_by_row_on_disk=1.8e-6,
+    cpu_by_row_on_disk=1.0e-6,
     measured_rows=100_000_000,
 )
 """Of such tables."""

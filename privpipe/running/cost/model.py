@@ -20,6 +20,8 @@ CELL_BYTES = 16.0
 """Of a column of a distinct combination that a search holds."""
 STAGED_BYTES = 17.0
 """Of a staged row in a file beside its cells: the two words of the record's id."""
+DEALT_BYTES = 9.0
+"""The same of a row that is put in order on disk: its order word, and what cells are missing."""
 KEPT_BYTES = 32 << 20
 """Rows that the embedded engine keeps in memory whatever its limit."""
 NEAR_BYTES = 64 << 20
@@ -176,6 +178,8 @@ def predict(
     written = _written(table, work) * (1.0 if work.text else own.packs)
     staged = table.rows * (sum(table.packed_bytes.values()) + STAGED_BYTES)
     on_disk = _on_disk(table, work, memory, own) if engine == "embedded" else 0
+    large = own is STORED and memory is not None and staged > memory / 8
+    dealt = table.rows * (sum(table.packed_bytes.values()) + DEALT_BYTES) if large else 0.0
     held = table.rows * table.row_bytes
     values = sum(VALUE_BYTES * table.distinct.get(name, 0) for name in work.with_hierarchy)
     cells = CELL_BYTES * work.quasi_identifiers * table.cells if work.searches else 0.0
@@ -195,9 +199,10 @@ def predict(
             written_files=own.release_reads * written,
             files_and_kept_tables=own.kept_reads * held,
             staged_rows=passes * staged if on_disk else 0.0,
+            rows_in_order=dealt,
         ),
         "shuffled": Estimate.of(rows=(own.shuffles + own.shuffles_by_count * work.counts) * held),
-        "spilled": Estimate.of(staged_rows=on_disk * staged),
+        "spilled": Estimate.of(staged_rows=on_disk * staged, rows_in_order=dealt),
         "written": Estimate.of(release=written),
         "driver": Estimate(None, {}) if not own.tells_driver else Estimate.of(**held_here),
         "cpu_s": Estimate.of(
@@ -206,7 +211,7 @@ def predict(
             columns=own.cpu_by_column * table.rows * table.columns,
             classes=own.cpu_by_key * table.rows * work.quasi_identifiers,
             stages=own.cpu_by_stage * table.rows * work.laid,
-            rows_on_disk=own.cpu_by_row_on_disk * table.rows if memory is not None and staged > memory / 8 else 0.0,
+            rows_on_disk=own.cpu_by_row_on_disk * table.rows if memory is not None and staged > memory / 2 else 0.0,
         ),
     }
     return Cost(
