@@ -1,6 +1,6 @@
 """A whole release on the embedded engine, as a ratio to DuckDB's own read, count and sorted write of the same files.
 
-Each run is a process of its own; CPU seconds and the peak of the process tree are its own too. Prints only.
+A release is the command `privpipe release`; with `--profile`, the verb in Python, which tells of its steps. Each run is a process of its own; CPU seconds and the peak of the process tree are its own too. Prints only.
 """
 
 from __future__ import annotations
@@ -226,7 +226,8 @@ def _compare(given: argparse.Namespace, rows: int, shape: str, source: Path, scr
         found["bare"] = measured(command, not given.profile)
     policy = scratch / "policy.json"
     policy.write_text(policy_text(source, scratch / "released", shape, given.memory_limit, given.threads))
-    found["release"] = measured([sys.executable, "-c", RELEASE, str(policy)], not given.profile)
+    how = ["-c", RELEASE] if given.profile else ["-m", "privpipe", "release"]
+    found["release"] = measured([sys.executable, *how, str(policy)], not given.profile)
     for name, each in found.items():
         print(
             f"{rows:>11,} {shape:5} {name:8} wall {each['wall']:7.2f} s  cpu {each['cpu']:7.2f} s  "

@@ -81,7 +81,7 @@ def _sorted(session: Session, table: EmbeddedTable, query: ClassQuery) -> KnownS
     present = table.derived(f"SELECT {quoted(name)} + 0 AS word FROM {table.source} WHERE {quoted(name)} IS NOT NULL")
     present.tell_records(table.records(session))
     found, counted = KnownSizes(mark, {}), 0
-    for words in sorted_words(session, present, "word", "word", kind=kind.to_pandas_dtype()):
+    for words in sorted_words(session, present, "word", kind=kind.to_pandas_dtype()):
         counted += len(words)
         found = found.merged(KnownSizes.of(ClassBlock(runs(words)[1]), mark))
     missing = table.records(session) - counted

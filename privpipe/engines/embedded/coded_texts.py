@@ -185,7 +185,7 @@ def _number_equal(
     # One word first: it is quick to sort, and equal by chance once in 2^64 pairs.
     if words is None:
         single = EmbeddedTable(f"SELECT {LOW} FROM {kept.name}", pa.schema([(LOW, pa.int64())]))
-        slices = sorted_words(session, single, LOW, LOW)
+        slices = sorted_words(session, single, LOW)
     else:
         slices = sorted_slices(words, session.threads)
     equal = [each[1:][each[1:] == each[:-1]] for each in slices]

@@ -8,11 +8,9 @@ there are stretches. DuckDB sorts 100M such rows in twice the time.
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +21,7 @@ from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Stream
 from privpipe.engines.base.parallel import in_order
 from privpipe.engines.embedded import order_in_memory
+from privpipe.engines.embedded.nameless_file import NamelessFile
 from privpipe.engines.embedded.order_in_memory import places_in_order
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
@@ -136,8 +135,7 @@ class DealtRows:
     Parameters
     ----------
     layout : _Layout
-    file : file
-        Ends with the process, however that ends.
+    file : NamelessFile
     counts : ndarray of int64, shape (stretches, buckets)
         Rows of each bucket in each stretch.
     tied : callable
@@ -145,7 +143,7 @@ class DealtRows:
     """
 
     layout: _Layout
-    file: IO[bytes] = field(repr=False)
+    file: NamelessFile = field(repr=False)
     counts: NDArray[np.int64] = field(repr=False)
     tied: Callable[[Words], list[pa.RecordBatch]] = field(repr=False)
 
@@ -210,19 +208,9 @@ class DealtRows:
         return rows
 
     def _read(self, bucket: int) -> NDArray[np.void]:
-        kind = self.layout.row
-        rows = np.empty(int(self.counts[:, bucket].sum()), kind)
-        target = rows.view(np.uint8).data
-        done = 0
-        for count, before in zip(self.counts[:, bucket].tolist(), self._before[:, bucket].tolist(), strict=True):
-            stop = done + count * kind.itemsize
-            at = before * kind.itemsize
-            while done < stop:
-                with _on_disk():
-                    got = os.preadv(self.file.fileno(), [target[done:stop]], at)
-                if not got:
-                    raise EngineError("the rows that were staged on disk are not whole any more")
-                done, at = done + got, at + got
+        counts, before = self.counts[:, bucket], self._before[:, bucket]
+        rows = np.empty(int(counts.sum()), self.layout.row)
+        self.file.read(rows, list(zip(before.tolist(), (before + counts).tolist(), strict=True)))
         return rows
 
 
@@ -267,12 +255,10 @@ def rows_on_disk(session: Session, table: EmbeddedTable, stream: Stream) -> Iter
             found.append(batch.append_column(WORD, pa.array(own)).take(chosen))
         return found
 
-    with contextlib.ExitStack() as stack:
-        with _on_disk():
-            file = stack.enter_context(tempfile.TemporaryFile(dir=session.folder, buffering=0))
+    with NamelessFile.below(session.folder) as file:
         counts = [np.zeros(1 << bits, np.int64)]
         for rows, found in in_order(dealt, _stretches(session.stream(query, table.frames), stretch), session.threads):
-            _write(file, rows.view(np.uint8).data)
+            file.append(rows)
             counts.append(found)
         made = DealtRows(layout, file, np.array(counts), tied)
         if len(made) != records:
@@ -305,18 +291,3 @@ def _joined(parts: Sequence[Sequence[pa.Array]]) -> list[pa.Array]:
     if len(parts) == 1:
         return list(parts[0])
     return [pa.concat_arrays(list(each)) for each in zip(*parts, strict=True)]
-
-
-def _write(file: IO[bytes], data: memoryview) -> None:
-    while data:
-        with _on_disk():
-            data = data[os.write(file.fileno(), data) :]
-
-
-@contextlib.contextmanager
-def _on_disk() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise EngineError(f"rows cannot be staged on disk, below temp_directory: {reason}") from None

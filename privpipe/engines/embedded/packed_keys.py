@@ -175,7 +175,7 @@ class PackedClasses:
             return sorted_codes(self.session, self.table, columns, radix, len(self.codes) or 1)
         key = self.keys.sql
         word = key if name is None else f"({key}) * {radix} + {self.table.digits[name].sql(name)}"
-        return sorted_words(self.session, self.table, word, key, radix=radix, columns=len(self.codes) or 1)
+        return sorted_words(self.session, self.table, word, radix=radix, columns=len(self.codes) or 1)
 
     def _cells(self, name: str, words: Ints) -> tuple[Ints, Ints, Cells]:
         """Keys and sizes of the classes, and their cells of one column."""

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
 from privpipe.engines.base import part_files
-from privpipe.engines.embedded import EmbeddedEngine, order_in_memory, order_on_disk, session, writing
+from privpipe.engines.embedded import EmbeddedEngine, nameless_file, order_in_memory, order_on_disk, session, writing
 from privpipe.engines.embedded.order_on_disk import DealtRows, rows_on_disk
 from privpipe.engines.embedded.ranking import ordered_rows
 from privpipe.errors import EngineError
@@ -132,7 +132,7 @@ def test_rows_without_room_are_dealt_on_disk(
     monkeypatch.setattr(writing, "rows_on_disk", watched)
     engine.write(table, str(tmp_path), "parquet", STREAM)
     assert [len(rows) for rows in seen] == [KNOWN.num_rows]
-    assert seen[0].file.closed
+    assert seen[0].file._file.closed
     del held
 
 
@@ -174,7 +174,7 @@ def test_a_full_disk_ends_the_run_and_says_where(engine: EmbeddedEngine, monkeyp
     def full(*_: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(engine.session.folder))
 
-    monkeypatch.setattr(order_on_disk.os, "write", full)
+    monkeypatch.setattr(nameless_file.os, "write", full)
     with (
         pytest.raises(EngineError, match="temp_directory: No space left on device$"),
         rows_on_disk(engine.session, table, STREAM),
@@ -184,7 +184,7 @@ def test_a_full_disk_ends_the_run_and_says_where(engine: EmbeddedEngine, monkeyp
 
 def test_a_file_that_lost_rows_ends_the_run(engine: EmbeddedEngine) -> None:
     with dealt(engine, with_ids(engine)) as rows:
-        rows.file.truncate(1000)
+        rows.file._file.truncate(1000)
         with pytest.raises(EngineError, match="not whole any more"):
             list(rows.each(0, len(rows), as_they_come, 2))
 

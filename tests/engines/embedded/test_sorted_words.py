@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def test_a_key_is_in_one_slice(engine: EmbeddedEngine, words: list[int], radix: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorted_words, "_parts", lambda *_: parts)
         patch.setattr(sorted_words, "SLICE_ROWS", most)
-        slices = [each.tolist() for each in words_of(engine.session, table, "w", f"w // {radix}", radix=radix)]
+        slices = [each.tolist() for each in words_of(engine.session, table, "w", radix=radix)]
     assert sorted(word for each in slices for word in each) == sorted(words)
     assert all(each == sorted(each) and each for each in slices)
     keys = [{word // radix for word in each} for each in slices]
@@ -48,7 +49,7 @@ def test_slices_of_one_part_outlive_it(engine: EmbeddedEngine, words: list[int],
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sorted_words, "_parts", lambda *_: parts)
         patch.setattr(sorted_words, "SLICE_ROWS", 5)
-        slices = list(words_of(engine.session, table, "w", "w"))
+        slices = list(words_of(engine.session, table, "w"))
     assert sorted(np.concatenate(slices).tolist()) == sorted(words)
     assert all(each.base is None for each in slices)
 
@@ -56,11 +57,65 @@ def test_slices_of_one_part_outlive_it(engine: EmbeddedEngine, words: list[int],
 def test_numbers_are_words_too(engine: EmbeddedEngine) -> None:
     rows = pa.table({"w": [1.5, -0.0, 0.0, -7.25, 1.5]})
     table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.insecure(1))
-    [found] = words_of(engine.session, table, "w", "w", kind=np.float64)
+    [found] = words_of(engine.session, table, "w", kind=np.float64)
     assert found.tolist() == [-7.25, 0.0, 0.0, 1.5, 1.5]
 
 
 def test_rows_that_were_not_counted_are_told_all_the_same(engine: EmbeddedEngine) -> None:
     table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": [3, 1, 2]}))), None, Seed.insecure(1))
     table.tell_records(1)
-    assert np.concatenate(list(words_of(engine.session, table, "w", "w"))).tolist() == [1, 2, 3]
+    assert np.concatenate(list(words_of(engine.session, table, "w"))).tolist() == [1, 2, 3]
+
+
+@given(
+    numbers=st.lists(st.sampled_from([0.0, -0.0, 1.5, -7.25, 1e300, -1e300, 5e-324]), min_size=1, max_size=60),
+    parts=st.integers(2, 5),
+)
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+def test_equal_numbers_are_in_one_slice(engine: EmbeddedEngine, numbers: list[float], parts: int) -> None:
+    """Both zeros are one number."""
+    table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": numbers}))), None, Seed.insecure(1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_words, "_parts", lambda *_: parts)
+        slices = [set(each.tolist()) for each in words_of(engine.session, table, "w", kind=np.float64)]
+    assert sum(map(len, slices)) == len(set(numbers))
+
+
+@given(words=st.lists(st.sampled_from([-(2**62), -1, 0, 1, 2**61]), min_size=1, max_size=60))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+def test_words_of_both_signs_are_dealt(engine: EmbeddedEngine, words: list[int]) -> None:
+    table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": words}))), None, Seed.insecure(1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_words, "_parts", lambda *_: 3)
+        slices = [each.tolist() for each in words_of(engine.session, table, "w")]
+    assert sorted(word for each in slices for word in each) == sorted(words)
+    assert all(each == sorted(each) for each in slices)
+    assert sum(len(set(each)) for each in slices) == len(set(words))
+
+
+def test_rows_are_scanned_once_whatever_the_parts(engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": list(range(500))}))), None, Seed.insecure(1))
+    scans: list[str] = []
+    stream = engine.session.stream
+
+    def watched(sql: str, *given: Any) -> Any:
+        scans.append(sql)
+        return stream(sql, *given)
+
+    monkeypatch.setattr(engine.session, "stream", watched)
+    monkeypatch.setattr(sorted_words, "_parts", lambda *_: 4)
+    slices = list(words_of(engine.session, table, "w"))
+    assert len(scans) == 1
+    sizes = [len(each) for each in slices]
+    assert len(sizes) == 4
+    assert max(sizes) < 2 * min(sizes)  # neighbours are spread over all parts
+
+
+def test_what_is_dealt_is_gone_with_its_reader(engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": list(range(500))}))), None, Seed.insecure(1))
+    monkeypatch.setattr(sorted_words, "_parts", lambda *_: 4)
+    opened = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
+    reader = words_of(engine.session, table, "w")
+    next(reader)
+    reader.close()
+    assert not opened or len(list(Path("/proc/self/fd").iterdir())) == opened
