@@ -226,3 +226,15 @@ def test_tails_reach_beyond_the_last_place() -> None:
     )
     assert found.counts[90] == (y == 10.5).sum()
     assert found.inside[:90].all()
+
+
+@pytest.mark.parametrize("value", [0.5, 0.1, 1e-30])
+def test_a_constant_original_column_tells_no_groups_apart(embedded: Engine, judged_pair: Any, value: float) -> None:
+    """Of 0.1 no sum is a multiple, and the deviation of equal numbers is not 0; their scale is none all the same."""
+    a = [0.0, 1.0, 2.0, 10.0, 11.0, 12.0]
+    released = pa.table({"a": [1.0] * 3 + [11.0] * 3, "b": [value, value * 2, value * 3] * 2})
+    plan = [{"name": "microaggregate", "parameters": {}, "detail": {"groups": [{"columns": ["a", "b"]}]}}]
+    measure = TransparencyAttack(at_most=1.0, nearest=1, sample=None)
+    found = judged_pair(embedded, measure, pa.table({"a": a, "b": [value] * 6}), released, stages=plan).observed
+    # By `a` alone there are two groups, and of each record the nearer one is its own.
+    assert (found["candidates"], found["inside"]) == (3.0, 1.0)
