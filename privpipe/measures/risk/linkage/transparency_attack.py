@@ -124,10 +124,10 @@ class TransparencyAttack(FilePairMeasure):
         return self._verdict(files, method, self._attack(numbers, found, attacked), attacked)
 
     def _numbers(self, files: FilePair, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        before, after = files.numbers("original", column), files.numbers("released", column)
-        if before is None or after is None:
+        found = files.finite_numbers(column, "transparency_attack")
+        if found is None:
             raise DataError(f"transparency_attack: column {column!r} is not a number in both tables; leave it out")
-        return before, after
+        return found
 
     def _constraints(
         self, files: FilePair, method: str, numbers: Numbers, attacked: NDArray[np.int64]
