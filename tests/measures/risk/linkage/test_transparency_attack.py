@@ -238,3 +238,14 @@ def test_a_constant_original_column_tells_no_groups_apart(embedded: Engine, judg
     found = judged_pair(embedded, measure, pa.table({"a": a, "b": [value] * 6}), released, stages=plan).observed
     # By `a` alone there are two groups, and of each record the nearer one is its own.
     assert (found["candidates"], found["inside"]) == (3.0, 1.0)
+
+
+def test_neither_the_origin_nor_the_unit_of_a_masked_column_matters(embedded: Engine, judged_pair: Any) -> None:
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=(40, 2))
+    y = x + rng.normal(0, 0.3, x.shape)
+    measure = TransparencyAttack(method="rank_swap", p=1.0, sample=None)
+    tables = [pa.table({"a": side[:, 0], "b": side[:, 1]}) for side in (x, y, y * [2.0, 0.5] + [50.0, -9.0])]
+    plain, moved = (judged_pair(embedded, measure, tables[0], released).observed for released in tables[1:])
+    assert plain["candidates"] == moved["candidates"] == 40
+    assert plain["share"] == moved["share"] > 0.2
