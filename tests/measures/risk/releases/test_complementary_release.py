@@ -285,3 +285,16 @@ def test_the_least_of_all_classes_counts() -> None:
     one = rows_of(dict(zip(people, "AAABBB", strict=True)), values)
     verdict = ComplementaryRelease(ledger="l", k=2, l=3, sensitive="illness").judge_history(ReleaseHistory(current=one))
     assert (verdict.outcome, verdict.observed["l"]) == ("fail", 2)
+
+
+def test_a_value_with_the_name_of_a_group_is_apart_from_none_of_its_members() -> None:
+    """`a` of one release may be the town or the region of a and b; who is of b in the other may be there, or not."""
+    rows = [["a", "a", "*"], ["b", "a", "*"], ["c", "c", "*"], ["d", "e", "*"], ["f", "e", "*"]]
+    spec = HierarchySpec.from_mapping({"rows": rows}, column="town")
+    overlap, inside, around = relation_of(["a", "b", "c", "d"], ["a", "b", "c", "e"], spec)
+    assert overlap.tolist() == [
+        [True, True, False, False], [True, True, False, False], [False, False, True, False], [False, False, False, True]
+    ]  # fmt: skip
+    same = [[True, False, False, False], [False, True, False, False], [False, False, True, False]]
+    assert inside.tolist() == [*same, [False, False, False, True]]
+    assert around.tolist() == [*same, [False] * 4]
