@@ -306,3 +306,12 @@ def test_ranks_agree_within_a_share_of_the_records_that_have_a_value(share: floa
         a == b if None in (a, b) else abs(float(a or 0) - float(b or 0)) <= within for a, b in zip(x, y, strict=True)
     ]
     assert found.tolist() == agree
+
+
+def test_columns_that_records_are_blocked_by_are_not_compared(embedded: Engine, judged_pair: Any) -> None:
+    """So nobody has to say when two of their numbers agree."""
+    table = pa.table({"ward": [1, 1, 2, 2, 3, 3], "town": ["a", "b"] * 3})
+    blocked = judged_pair(embedded, ProbabilisticLinkage(block_by=("ward",), parameters="known"), table, table)
+    assert blocked.observed["known"] == 1.0
+    with pytest.raises(UsageError, match="column 'ward' holds numbers"):
+        judged_pair(embedded, ProbabilisticLinkage(parameters="known"), table, table)

@@ -249,3 +249,12 @@ def test_neither_the_origin_nor_the_unit_of_a_masked_column_matters(embedded: En
     plain, moved = (judged_pair(embedded, measure, tables[0], released).observed for released in tables[1:])
     assert plain["candidates"] == moved["candidates"] == 40
     assert plain["share"] == moved["share"] > 0.2
+
+
+def test_of_a_sample_the_share_is_of_the_records_that_were_collected(embedded: Engine, judged_pair: Any) -> None:
+    """All that are attacked are found; a quarter of the original was suppressed."""
+    table = pa.table({"a": [float(value) for value in range(40)]})
+    for sample in (None, 20):
+        measure = TransparencyAttack(method="rank_swap", p=1.0, sample=sample)
+        observed = judged_pair(embedded, measure, table, table, left_out=10).observed
+        assert (observed["share"], observed.get("estimate", 0.75)) == (0.75, 0.75)
