@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import privpipe as pp
-from privpipe.engines import Engine
-from privpipe.judging import paired_sample
+from privpipe.blocks import ClassQuery, FactsRequest
+from privpipe.draws import Seed
+from privpipe.engines import Engine, Source
+from privpipe.judging import losing, paired_sample
+from privpipe.judging.losing import labels_of
 
 TREE = {"*": {"north": ["a", "b", "c"], "south": ["d", "e"]}}
 SEED = {"insecure": "a seed for tests"}
@@ -152,6 +156,8 @@ def test_the_figures_are_those_of_the_definition(engine: Engine) -> None:
     assert made.lost.of("illness").done == ("pram",)
     assert made.lost.of("name").done == ("not released",)
     assert made.lost.of("key").loss == 0.0
+    roles = {column: spec["role"] for column, spec in document(STAGES)["columns"].items()}
+    assert {row.column: row.role for row in made.lost.columns} == roles
 
 
 def test_every_engine_gives_the_same_figures(engine: Engine, embedded: Engine) -> None:
@@ -197,6 +203,55 @@ def test_of_a_wide_table_fewer_records_are_looked_at(
     assert {row.column: row.labels_after for row in found.columns} == {
         row.column: row.labels_after for row in all_columns.columns
     }
+
+
+def test_a_table_that_fits_is_brought_whole_however_wide(embedded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paired_sample, "LARGEST_SAMPLE", 240)
+    monkeypatch.setattr(paired_sample, "SMALLEST_SAMPLE", 10)
+    monkeypatch.setattr(paired_sample, "WIDE", 1)
+    people = embedded.with_record_ids(embedded.scan(Source(data=table())), "name", Seed.insecure("wide"))
+    found = paired_sample.paired_sample(embedded, people, people, people.schema.names)
+    assert found is not None
+    assert found.whole
+    assert len(found.pairs[0]) == 240
+
+
+LABELLED: dict[str, list[Any]] = {
+    "two": ["a", "b"] * 5,
+    "text": ["a", "b", "c", "d", None, "*", None, "a", "*", "e"],
+    "number": [1.0, 2.0, float("nan"), None, 3.0, 4.0, 5.0, -0.0, 0.0, None],
+    "whole": [1, 2, 3, 4, 5, 6, 7, 8, 9, 9],
+    "nothing": [None, "*"] * 5,
+}
+
+
+@pytest.mark.parametrize("largest", [0, 4, 100])
+def test_labels_are_the_same_whether_values_or_classes_are_counted(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, largest: int
+) -> None:
+    monkeypatch.setattr(losing, "LARGEST_HISTOGRAM", largest)
+    counted = engine.scan(Source(data=pa.table(LABELLED)))
+    assert labels_of(engine, counted, list(LABELLED), "*") == {name: labels(LABELLED[name]) for name in LABELLED}
+
+
+def test_only_columns_of_few_values_come_to_the_driver(embedded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many records make no column large; many values do."""
+    facts, reduced = type(embedded).facts, type(embedded).reduce_classes
+    came, stayed = set(), set()
+
+    def seen_facts(self: Any, table: Any, request: FactsRequest) -> Any:
+        came.update(request.histograms)
+        return facts(self, table, request)
+
+    def seen_classes(self: Any, table: Any, query: ClassQuery, *more: Any) -> Any:
+        stayed.update(query.keys)
+        return reduced(self, table, query, *more)
+
+    monkeypatch.setattr(losing, "LARGEST_HISTOGRAM", 2)
+    monkeypatch.setattr(type(embedded), "facts", seen_facts)
+    monkeypatch.setattr(type(embedded), "reduce_classes", seen_classes)
+    labels_of(embedded, embedded.scan(Source(data=pa.table(LABELLED))), ["two", "whole", "nothing"], "*")
+    assert (came, stayed) == ({"two", "nothing"}, {"whole"})
 
 
 def test_one_label_left_is_an_alarm_and_one_label_kept_is_none() -> None:

@@ -104,3 +104,12 @@ def test_a_label_over_another_value_is_no_generalization() -> None:
     loss, by = paired(values, ["s" if value in "ab" else "n" for value in values]).loss(spec)
     assert by == "association"
     assert loss == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_label_of_two_levels_stands_for_what_the_lower_one_says() -> None:
+    """An `a` that was one tells all that it was; of a `b` it leaves open which of the two it was."""
+    rows = [["a", "a", "*"], ["b", "a", "*"], ["c", "c", "*"], ["d", "c", "*"]]
+    spec = HierarchySpec.from_mapping({"rows": rows}, column="town")
+    loss, by = paired(["a", "b", "c", "d"], ["a", "a", "c", "d"]).loss(spec)
+    # Of four leaves `a` has one at its own level and two above: (2 - 1) / (4 - 1) for the one record, of four.
+    assert (loss, by) == (pytest.approx((0 + 1 / 3 + 0 + 0) / 4), "hierarchy")

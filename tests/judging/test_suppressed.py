@@ -9,8 +9,10 @@ import pytest
 
 from privpipe.blocks import FactsRequest
 from privpipe.engines import Engine, Source
-from privpipe.judging import JudgingRules
+from privpipe.judging import JudgingRules, assess
 from privpipe.judging.suppressed import JudgedTable
+from privpipe.models import TCloseness
+from privpipe.roles import Roles
 
 WITH = {"zip": ["*", "a", "*", "*"], "age": [None, 1, 2, None]}
 """Two suppressed records: the mark in every text and no number."""
@@ -92,3 +94,16 @@ def test_all_released_columns_as_keys_are_the_whole_release(embedded: Engine) ->
     assert table.is_whole_release(["age", "zip"])
     assert not table.is_whole_release(["zip"])
     assert judged(embedded, WITHOUT, released=("zip",)).is_whole_release(["zip"])
+
+
+@pytest.mark.parametrize("gone", [0, 3])
+def test_the_values_of_persons_are_those_of_who_is_left(engine: Engine, gone: int) -> None:
+    """Who is suppressed has no illness, though the release still shows the mark."""
+    left = {"who": list("aabcd"), "zip": list("11122"), "illness": ["flu", "flu", "ok", "flu", "flu"]}
+    rows = pa.table({name: [*left[name], *(["x", "y", "z"][:gone] if name == "who" else "*" * gone)] for name in left})
+    rules = JudgingRules(person="who", released=("zip", "illness"))
+    roles = Roles(quasi_identifiers=("zip",), sensitive=("illness",))
+    asked = [TCloseness(column="illness", t=1.0)]
+    found = assess(engine, engine.scan(Source(data=rows)), guarantees=asked, roles=roles, rules=rules).verdicts[-1]
+    # Of all persons 3/4 have the flu; in the class of zip 1 it is 1/2, in the other everybody.
+    assert found.observed == pytest.approx(1 / 4)

@@ -11,7 +11,14 @@ import pytest
 from privpipe.blocks.file_pair import FilePair
 from privpipe.blocks.table_files import TableFiles
 from privpipe.errors import DataError
-from privpipe.measures import ClosestRecord, MembershipAttack, ProbabilisticLinkage, RecordLinkage, SdIntervalDisclosure
+from privpipe.measures import (
+    ClosestRecord,
+    MembershipAttack,
+    ProbabilisticLinkage,
+    RecordLinkage,
+    SdIntervalDisclosure,
+    TransparencyAttack,
+)
 
 ORIGINAL = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 OF_PAIRS = [
@@ -20,6 +27,8 @@ OF_PAIRS = [
     SdIntervalDisclosure(columns=("a", "b"), sd="original", at_most=0.5),
     SdIntervalDisclosure(columns=("a", "b"), sd="released", at_most=0.5),
     ProbabilisticLinkage(columns=("a", "b"), agreement={"a": {"absolute": 0.5}, "b": {"relative": 0.1}}, at_most=0.5),
+    TransparencyAttack(columns=("a", "b"), method="rank_swap", p=0.5, at_most=0.5),
+    TransparencyAttack(columns=("a", "b"), method="microaggregation", at_most=0.5),
 ]
 
 

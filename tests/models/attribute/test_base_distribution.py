@@ -10,7 +10,16 @@ from privpipe.models.attribute.base_distribution import BaseTable, as_base
 
 @pytest.mark.parametrize(
     "base",
-    [{"file": "census.db", "table": 3}, {"file": 3, "table": "people"}, {"flu": True}, {"flu": "3"}, {}, "census", 7],
+    [
+        {"file": "census.db", "table": 3},
+        {"file": 3, "table": "people"},
+        {"flu": True},
+        {"flu": "3"},
+        {"flu": 3, "cold": "1"},
+        {},
+        "census",
+        7,
+    ],
 )
 def test_what_names_no_base_is_refused(base: object) -> None:
     with pytest.raises(UsageError, match="TCloseness: base must be original, released"):

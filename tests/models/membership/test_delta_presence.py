@@ -51,3 +51,8 @@ def test_without_a_population_it_says_so() -> None:
 def test_bounds_are_shares_in_order(given: dict[str, float]) -> None:
     with pytest.raises(UsageError, match="DeltaPresence"):
         DeltaPresence(**given)
+
+
+def test_who_is_alone_in_the_population_is_in_the_table_or_is_not() -> None:
+    verdict = judged(DeltaPresence(max=0.9), ClassBlock(np.array([1, 0]), population=np.array([1, 1])), Facts())
+    assert (verdict.outcome, verdict.observed) == ("fail", {"min": 0.0, "max": 1.0})

@@ -90,7 +90,8 @@ def predicted_numbers(rows: Numbers, values: Numbers, asked: Numbers, model: Mod
 def _scaled(known: Numbers, released: Numbers) -> tuple[Numbers, Numbers]:
     own = np.sort(released[~np.isnan(released)])
     mean = float(own.mean()) if len(own) else 0.0
-    sd = float(own.std(ddof=1)) if len(own) > 1 else 0.0
+    # Of equal values, too, rounding may leave a deviation: it would make a scale of nothing.
+    sd = float(own.std(ddof=1)) if len(own) and own[0] < own[-1] else 0.0
     sides = []
     for values in (known, released):
         missing = np.isnan(values)

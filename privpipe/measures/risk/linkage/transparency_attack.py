@@ -124,10 +124,10 @@ class TransparencyAttack(FilePairMeasure):
         return self._verdict(files, method, self._attack(numbers, found, attacked), attacked)
 
     def _numbers(self, files: FilePair, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        before, after = files.numbers("original", column), files.numbers("released", column)
-        if before is None or after is None:
+        found = files.finite_numbers(column, "transparency_attack")
+        if found is None:
             raise DataError(f"transparency_attack: column {column!r} is not a number in both tables; leave it out")
-        return before, after
+        return found
 
     def _constraints(
         self, files: FilePair, method: str, numbers: Numbers, attacked: NDArray[np.int64]
@@ -236,9 +236,10 @@ def _planned_groups(files: FilePair, numbers: Numbers) -> list[list[str]]:
 
 
 def _by_own(values: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standardised by a column's own mean and deviation; missing values at the mean."""
+    """Standardised by a column's own mean and deviation; missing values at the mean. A constant one is 0."""
     known = scale[~np.isnan(scale)]
-    sd = float(np.std(known, ddof=1)) if len(known) > 1 else 0.0
+    # Of equal values, too, rounding may leave a deviation: it would make a scale of nothing.
+    sd = 0.0 if len(known) < 2 or known.min() == known.max() else float(np.std(known, ddof=1))
     if not sd > 0:
         return np.zeros(len(values))
     return np.nan_to_num((values - float(np.mean(known))) / sd, nan=0.0)

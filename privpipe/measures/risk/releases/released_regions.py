@@ -69,21 +69,20 @@ def relation_of(one: Sequence[Text], other: Sequence[Text], spec: HierarchySpec 
 
 Ends = tuple[Decimal, Decimal, bool]
 ENDLESS = Decimal("Infinity")
+Cover = tuple[frozenset[int], frozenset[int]]
 Flag3 = tuple[bool, bool, bool]
 APART: Flag3 = (False, False, False)
 CROSSING: Flag3 = (True, False, False)
 
 
-def _pair(
-    one: Text, other: Text, covers: dict[Text, frozenset[int]], ends: dict[Text, Ends | None], opaque: bool
-) -> Flag3:
+def _pair(one: Text, other: Text, covers: dict[Text, Cover], ends: dict[Text, Ends | None], opaque: bool) -> Flag3:
     if one == other or ANY in (one, other):
         return True, other in (one, ANY), one in (other, ANY)
     if one is None or other is None:
         return APART
-    first, second = covers[one], covers[other]
-    if first and second:
-        return bool(first & second), first <= second, second <= first
+    (least, most), (their_least, their_most) = covers[one], covers[other]
+    if most and their_most:
+        return bool(most & their_most), most <= their_least, their_most <= least
     low, high = ends[one], ends[other]
     if low is not None and high is not None:
         return _ranges(low, high)
@@ -144,12 +143,14 @@ def _hierarchy(spec: HierarchySpec | None) -> Hierarchy | None:
     return found if found.values else None
 
 
-def _cover(label: Text, hierarchy: Hierarchy | None) -> frozenset[int]:
-    """Codes of the values that a label of the hierarchy stands for; empty where it has no such label."""
+def _cover(label: Text, hierarchy: Hierarchy | None) -> Cover:
+    """Codes of the values that a label of the hierarchy stands for at every level that has it, and at any of them.
+
+    Both empty where it has no such label. Where a value has the name of a group as well, the label alone does not tell
+    which of the two it is.
+    """
     if hierarchy is None or label is None:
-        return frozenset()
-    for level in range(hierarchy.height + 1):
-        held = frozenset(code for code, text in enumerate(hierarchy.texts(level)) if text == label)
-        if held:
-            return held
-    return frozenset()
+        return frozenset(), frozenset()
+    levels = (hierarchy.texts(level) for level in range(hierarchy.height + 1))
+    held = [frozenset(code for code, text in enumerate(texts) if text == label) for texts in levels if label in texts]
+    return frozenset.intersection(*held) if held else frozenset(), frozenset().union(*held)

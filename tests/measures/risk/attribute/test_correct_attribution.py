@@ -164,3 +164,18 @@ def test_sums_of_fractions_have_no_order() -> None:
 def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         CorrectAttribution(**wrong)
+
+
+@pytest.mark.parametrize(("planned", "matched"), [([], 3), ([{"town": 1}], 4), ([{"town": 1}, {"age": 1}], 4)])
+def test_labels_are_read_at_the_level_that_the_last_plan_of_the_column_says(
+    embedded: Engine, planned: list[dict[str, int]], matched: int
+) -> None:
+    """`a` is a town and the name of two; the labels alone would pass for towns, and nobody of `b` would be found."""
+    spec = HierarchySpec.from_mapping({"rows": [["a", "a", "*"], ["b", "a", "*"], ["c", "c", "*"]]}, column="town")
+    x, y = (pa.table({"town": towns, "ill": ["flu", "ok", "flu", "ok"]}) for towns in (list("abcc"), list("aacc")))
+    rules = {
+        "hierarchies": {"town": spec},
+        "stages": tuple({"name": "generalize", "detail": {"levels": levels}} for levels in planned),
+    }
+    found = judged(embedded, CorrectAttribution(column="ill", columns=["town"]), x, y, **rules).observed
+    assert found["matched"] == matched

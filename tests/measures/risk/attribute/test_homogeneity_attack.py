@@ -45,3 +45,8 @@ def test_the_worked_tables_of_the_slides(shared: Path) -> None:
 def test_ill_formed_parameters_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         HomogeneityAttack(**{"column": "illness", **wrong})
+
+
+def test_classes_of_one_record_are_counted_too() -> None:
+    verdict = judged(HomogeneityAttack(column="illness", at_most=0.5), block_of(illness=[[1, 0], [0, 1], [1, 1]]))
+    assert (verdict.observed, verdict.failing_classes, verdict.failing_records) == (0.5, 2, 2)

@@ -162,3 +162,10 @@ def test_an_infinite_value_on_either_side_is_refused_by_column(
     tables[side] = table.set_column(1, "b", pa.array([3.0, infinite, 7.0, 2.0]))
     with pytest.raises(DataError, match=r"column 'b' holds infinite values.*leave it out of columns"):
         judged_pair(embedded, RobustIntervalRisk(estimator=estimator, at_most=1.0), *tables)
+
+
+def test_two_records_are_enough_and_one_is_not(embedded: Engine, judged_pair: Any) -> None:
+    measure = RobustIntervalRisk(estimator="classical", at_most=1.0)
+    for records, outcome in ((1, "error"), (2, "pass")):
+        table = pa.table({"a": [1.0, 2.0][:records]})
+        assert judged_pair(embedded, measure, table, table).outcome == outcome

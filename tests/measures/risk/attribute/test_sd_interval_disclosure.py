@@ -6,7 +6,8 @@ joint).
 
 from __future__ import annotations
 
-from typing import Any
+import statistics
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -65,3 +66,25 @@ def test_a_constant_column_is_disclosed_where_equal(embedded: Engine, judged_pai
     verdict = judged_pair(embedded, SdIntervalDisclosure(percent=500, at_most=0.4), original, released)
     assert (verdict.outcome, verdict.observed["share"]) == ("fail", 0.5)
     assert "1 of them without a value" in verdict.reason
+
+
+@pytest.mark.parametrize("sd", ["original", "released"])
+@pytest.mark.parametrize("records", [1, 2, 3, 5])
+def test_shares_are_those_of_the_definition(
+    embedded: Engine, judged_pair: Any, sd: Literal["original", "released"], records: int
+) -> None:
+    """The deviation is over whoever is in the table, with divisor n - 1; of a single record there is none."""
+    x, y = [0.0, 4.0, 9.0, 10.0, 30.0][:records], [0.0, 5.0, 7.0, 16.0, 29.0][:records]
+    spread = statistics.stdev(x if sd == "original" else y) if records > 1 else 0.0
+    for percent in (0, 10, 17, 18, 20, 25, 28, 29, 30, 40, 44, 45, 80):
+        measure = SdIntervalDisclosure(percent=percent, sd=sd)
+        found = judged_pair(embedded, measure, pa.table({"a": x}), pa.table({"a": y}))
+        wanted = sum(abs(a - b) <= percent / 100 * spread for a, b in zip(x, y, strict=True)) / records
+        assert found.observed["share"] == wanted, percent
+
+
+def test_suppressed_originals_belong_to_the_deviation(embedded: Engine, judged_pair: Any) -> None:
+    x, y = pa.table({"a": [100.0, 1.0, 2.0, 3.0]}), pa.table({"a": [100.0, 5.0, 6.0, 7.0]})
+    found = judged_pair(embedded, SdIntervalDisclosure(percent=10), x, y, left_out=1)
+    # The three that are left lie within 4 of their values: less than a tenth of the deviation over all four, 49.
+    assert found.observed["share"] == 1.0

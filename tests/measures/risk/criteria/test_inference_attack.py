@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from privpipe.blocks.file_pair import FilePair
 from privpipe.blocks.table_files import TableFiles
 from privpipe.draws import Stream
 from privpipe.errors import UsageError
@@ -263,3 +264,19 @@ ILL: list[dict[str, Any]] = [
 def test_parameters_out_of_range_are_refused(parameters: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         InferenceAttack(**parameters)
+
+
+@pytest.mark.parametrize("value", [0.5, 0.1, 1e-30])
+def test_a_released_column_that_is_constant_tells_nothing(value: float) -> None:
+    """Of 0.1 no sum is a multiple, and the deviation of equal numbers is not 0; no scale is made of it all the same."""
+    a, b = np.arange(6.0), np.array([3.0, -1.0, 4.0, 1.0, -5.0, 9.0])
+    pair = FilePair(
+        original=pa.record_batch({"a": a, "b": b}),
+        released=pa.record_batch({"a": a, "b": np.full(6, value)}),
+        ids=np.zeros((6, 2), dtype=np.int64),
+        records=6,
+        released_records=6,
+    )
+    design = guess_models.predictors(pair, ["a", "b"])
+    guesses = guess_models.predicted_numbers(design.released, 2 * a + 1, design.known, "logistic")
+    assert guesses == pytest.approx(2 * a + 1)

@@ -87,6 +87,7 @@ def test_sizes_of_sets_are_taken_whole() -> None:
     names = tuple("abcdef")
     assert len(list(AttributeRisk().column_sets(names))) == 6 + 15 + 20
     assert len(list(AttributeRisk(max_sets=40).column_sets(names))) == 6 + 15
+    assert len(list(AttributeRisk(max_sets=41).column_sets(names))) == 6 + 15 + 20
     assert len(list(AttributeRisk(max_dim=99).column_sets(names))) == 2**6 - 1
     with pytest.raises(UsageError, match="max_sets"):
         list(AttributeRisk(max_sets=5).column_sets(names))
@@ -115,3 +116,14 @@ def test_it_reports_and_never_judges() -> None:
     assert Policy.from_dict(policy).measures[0].columns == ("age", "hours")  # type: ignore[attr-defined]
     with pytest.raises(PolicyError, match="only reports"):
         Policy.from_dict(policy | {"guarantees": [{"attribute_risk": {}}]})
+
+
+def test_the_set_that_tells_most_pairs_apart_is_named(embedded: Engine) -> None:
+    frame = pa.table({"same": ["x"] * 4, "half": ["a", "a", "b", "b"], "own": [1, 2, 3, 4]})
+    roles = Roles(quasi_identifiers=("same", "half", "own"))
+    for columns, best in ((("same", "half"), "half"), (("half", "own"), "own"), (("same",), "same")):
+        handle = embedded.scan(Source(data=frame))
+        [found] = assess(
+            embedded, handle, guarantees=[], measures=[AttributeRisk(columns=columns)], roles=roles
+        ).measures
+        assert found.reason.endswith(f"over 4 records; {best} tells most pairs apart.")

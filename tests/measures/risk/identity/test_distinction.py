@@ -34,7 +34,17 @@ def test_columns_are_the_keys_of_the_entry() -> None:
         Distinction(columns=("a",), quasi_identifiers=("b",), at_most=1)
 
 
-@pytest.mark.parametrize("wrong", [{"columns": "age"}, {"columns": ()}, {"columns": ("a", "a")}, {"at_most": 1.5}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"columns": "age"},
+        {"columns": ()},
+        {"columns": ("a", "a")},
+        {"columns": ("a", "")},
+        {"columns": ("a", 3)},
+        {"at_most": 1.5},
+    ],
+)
 def test_ill_formed_parameters_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         Distinction(**wrong)

@@ -17,12 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
+from privpipe.blocks import FilePair
 from privpipe.engines import Engine
 from privpipe.errors import DataError, Refused, UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.kernels.linkage.agreement import Agreement, CodeColumn, NumberColumn
 from privpipe.kernels.linkage.fellegi_sunter import Mixture, expectation_maximisation, known_mixture, ranking
 from privpipe.measures import ProbabilisticLinkage
+from privpipe.measures.risk.linkage.agreement_rules import agreement_of
 
 
 def plain_pattern(columns: list[Any], i: int, j: int) -> int:
@@ -285,3 +287,31 @@ def test_a_release_is_refused_with_the_attacks_figure(tmp_path: Path) -> None:
     assert (kept.outcome, linked.outcome) == ("pass", "fail")
     assert linked.observed["share"] > 0.5
     assert not (tmp_path / "published").exists()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.2, 0.29, 0.3])
+def test_ranks_agree_within_a_share_of_the_records_that_have_a_value(share: float) -> None:
+    """Of ten numbers beside two gaps a share of 0.2 is two ranks; two gaps agree, a gap and a number do not."""
+    x, y = [*map(float, range(10)), None, None], [3.0, 1.0, 2.0, 0.0, 6.0, 5.0, 4.0, 8.0, 7.0, None, 9.0, None]
+    files = FilePair(
+        original=pa.record_batch({"a": x}),
+        released=pa.record_batch({"a": y}),
+        ids=np.zeros((12, 2), dtype=np.int64),
+        records=12,
+        released_records=12,
+    )
+    found = agreement_of(files, ["a"], {"a": {"rank": share}}).of_partners(np.arange(12))
+    within = int(10 * share + 1e-9)
+    agree = [
+        a == b if None in (a, b) else abs(float(a or 0) - float(b or 0)) <= within for a, b in zip(x, y, strict=True)
+    ]
+    assert found.tolist() == agree
+
+
+def test_columns_that_records_are_blocked_by_are_not_compared(embedded: Engine, judged_pair: Any) -> None:
+    """So nobody has to say when two of their numbers agree."""
+    table = pa.table({"ward": [1, 1, 2, 2, 3, 3], "town": ["a", "b"] * 3})
+    blocked = judged_pair(embedded, ProbabilisticLinkage(block_by=("ward",), parameters="known"), table, table)
+    assert blocked.observed["known"] == 1.0
+    with pytest.raises(UsageError, match="column 'ward' holds numbers"):
+        judged_pair(embedded, ProbabilisticLinkage(parameters="known"), table, table)

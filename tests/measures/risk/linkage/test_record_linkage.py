@@ -5,6 +5,7 @@ Sources: reference/sdcmicro.json (recordLinkage: scipy, counts compared with sdc
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -163,3 +164,25 @@ def test_what_cannot_be_linked(embedded: Engine, judged_pair: Any) -> None:
     for wrong in wrongs:
         with pytest.raises(UsageError):
             RecordLinkage(**wrong)
+
+
+def test_so_many_records_are_assigned_one_to_one_and_no_more(
+    embedded: Engine, judged_pair: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, entry = pa.table({"a": [1.0, 2.0, 4.0, 8.0]}), RecordLinkage(assignment="one_to_one")
+    for largest, outcome in ((4, "pass"), (3, "error")):
+        monkeypatch.setattr(importlib.import_module(RecordLinkage.__module__), "LARGEST_ASSIGNMENT", largest)
+        assert judged_pair(embedded, entry, table, table).outcome == outcome
+
+
+def test_the_curve_adds_one_column_after_the_other(embedded: Engine, judged_pair: Any) -> None:
+    rng = np.random.default_rng(11)
+    x = rng.normal(size=(40, 3))
+    y = x + rng.normal(0, 0.4, x.shape)
+    names = ("c0", "c1", "c2")
+    sides = [pa.table({name: side[:, at] for at, name in enumerate(names)}) for side in (x, y)]
+    curve = judged_pair(embedded, RecordLinkage(knows="curve"), *sides).observed["knows"]
+    for size in (1, 2, 3):
+        alone = judged_pair(embedded, RecordLinkage(columns=names[:size]), *sides).observed
+        assert curve[str(size)] == alone["share"]
+    assert curve["1"] < curve["2"] < curve["3"]

@@ -226,3 +226,35 @@ def test_tails_reach_beyond_the_last_place() -> None:
     )
     assert found.counts[90] == (y == 10.5).sum()
     assert found.inside[:90].all()
+
+
+@pytest.mark.parametrize("value", [0.5, 0.1, 1e-30])
+def test_a_constant_original_column_tells_no_groups_apart(embedded: Engine, judged_pair: Any, value: float) -> None:
+    """Of 0.1 no sum is a multiple, and the deviation of equal numbers is not 0; their scale is none all the same."""
+    a = [0.0, 1.0, 2.0, 10.0, 11.0, 12.0]
+    released = pa.table({"a": [1.0] * 3 + [11.0] * 3, "b": [value, value * 2, value * 3] * 2})
+    plan = [{"name": "microaggregate", "parameters": {}, "detail": {"groups": [{"columns": ["a", "b"]}]}}]
+    measure = TransparencyAttack(at_most=1.0, nearest=1, sample=None)
+    found = judged_pair(embedded, measure, pa.table({"a": a, "b": [value] * 6}), released, stages=plan).observed
+    # By `a` alone there are two groups, and of each record the nearer one is its own.
+    assert (found["candidates"], found["inside"]) == (3.0, 1.0)
+
+
+def test_neither_the_origin_nor_the_unit_of_a_masked_column_matters(embedded: Engine, judged_pair: Any) -> None:
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=(40, 2))
+    y = x + rng.normal(0, 0.3, x.shape)
+    measure = TransparencyAttack(method="rank_swap", p=1.0, sample=None)
+    tables = [pa.table({"a": side[:, 0], "b": side[:, 1]}) for side in (x, y, y * [2.0, 0.5] + [50.0, -9.0])]
+    plain, moved = (judged_pair(embedded, measure, tables[0], released).observed for released in tables[1:])
+    assert plain["candidates"] == moved["candidates"] == 40
+    assert plain["share"] == moved["share"] > 0.2
+
+
+def test_of_a_sample_the_share_is_of_the_records_that_were_collected(embedded: Engine, judged_pair: Any) -> None:
+    """All that are attacked are found; a quarter of the original was suppressed."""
+    table = pa.table({"a": [float(value) for value in range(40)]})
+    for sample in (None, 20):
+        measure = TransparencyAttack(method="rank_swap", p=1.0, sample=sample)
+        observed = judged_pair(embedded, measure, table, table, left_out=10).observed
+        assert (observed["share"], observed.get("estimate", 0.75)) == (0.75, 0.75)

@@ -158,3 +158,15 @@ def test_ill_formed_parameters_are_refused() -> None:
     for wrong in (-0.1, 1.1, float("nan"), True):
         with pytest.raises(UsageError):
             UnsortedMatching(at_most=wrong)
+
+
+@pytest.mark.parametrize(("records", "outcome"), [(800, "error"), (1000, "pass")])
+def test_three_deviations_make_a_test(records: int, outcome: str) -> None:
+    """Of a class of f records the correlation of a random order deviates by 1 / sqrt(f - 1): 901 of them reach 0.1."""
+    rng = np.random.default_rng(1)
+    rows = RowPositions(
+        classes=np.zeros(records, dtype=np.int64), released=rng.permutation(records), original=np.arange(records)
+    )
+    verdict = UnsortedMatching(at_most=0.1).judge_positions(rows)
+    assert verdict.observed["sd"] == pytest.approx((records - 1) ** -0.5)
+    assert (verdict.outcome, verdict.observed["rho"] < 0.1) == (outcome, True)

@@ -20,11 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import privpipe as pp
-from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
+from privpipe.blocks.release_history import EarlierTables, ReleaseHistory, ReleaseRows
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.kernels.classes.combined import combined_sizes, signatures
 from privpipe.measures import ComplementaryRelease
+from privpipe.measures.risk.releases.joined_tables import Joined, joined
 from privpipe.measures.risk.releases.released_regions import relation_of
 
 KEYS = ["race", "birth", "gender", "zip"]
@@ -255,3 +256,45 @@ def test_labels_of_large_integers_are_told_apart() -> None:
     overlap, inside, _ = relation_of([str(n + 1), f"[{n}, {n + 2}["], [str(n + 2), str(n + 1), f">={n + 2}"], None)
     assert overlap.tolist() == [[False, True, False], [False, True, False]]
     assert inside.tolist() == [[False, True, False], [False, False, False]]
+
+
+def beside(current: dict[str, list[Any]], earlier: dict[str, list[Any]]) -> Any:
+    sides = (pa.table(side) for side in (current, earlier))
+    tables = EarlierTables(
+        current=next(sides), earlier=(next(sides),), keys=("age", "zip"), joined=("job", "nick", "height")
+    )
+    return joined(tables, 0)
+
+
+def test_a_column_that_a_release_lacks_may_be_anything_there() -> None:
+    """Who is 40 is of one zip code or the other: each class of the finer table lies in the one of the coarser."""
+    coarse: dict[str, list[Any]] = {"age": ["40"], "job": ["nurse"], "height": ["tall"], "__count": [3]}
+    fine: dict[str, list[Any]] = {"age": ["40"] * 2, "zip": ["1", "2"], "job": ["nurse", "smith"], "nick": ["a", "b"]}
+    fine["__count"] = [1, 2]
+    # The three nurses are like one earlier row, by what both tables show; the earlier nurse is like three.
+    assert beside(coarse, fine) == Joined(crossing=0, smallest=1, linked=1.0, joined_k=3)
+    assert beside(fine, coarse) == Joined(crossing=0, smallest=1, linked=0.0, joined_k=0)
+    by_zip: dict[str, list[Any]] = {"zip": ["1"], "job": ["cook"], "__count": [5]}
+    assert beside(coarse, by_zip) == Joined(crossing=1, smallest=3, linked=0.0, joined_k=0)
+    assert beside(by_zip, coarse) == Joined(crossing=1, smallest=3, linked=0.0, joined_k=0)
+
+
+def test_the_least_of_all_classes_counts() -> None:
+    people = "abcdef"
+    values = dict(zip(people, [0, 1, 2, 0, 1, 1], strict=True))
+    one = rows_of(dict(zip(people, "AAABBB", strict=True)), values)
+    verdict = ComplementaryRelease(ledger="l", k=2, l=3, sensitive="illness").judge_history(ReleaseHistory(current=one))
+    assert (verdict.outcome, verdict.observed["l"]) == ("fail", 2)
+
+
+def test_a_value_with_the_name_of_a_group_is_apart_from_none_of_its_members() -> None:
+    """`a` of one release may be the town or the region of a and b; who is of b in the other may be there, or not."""
+    rows = [["a", "a", "*"], ["b", "a", "*"], ["c", "c", "*"], ["d", "e", "*"], ["f", "e", "*"]]
+    spec = HierarchySpec.from_mapping({"rows": rows}, column="town")
+    overlap, inside, around = relation_of(["a", "b", "c", "d"], ["a", "b", "c", "e"], spec)
+    assert overlap.tolist() == [
+        [True, True, False, False], [True, True, False, False], [False, False, True, False], [False, False, False, True]
+    ]  # fmt: skip
+    same = [[True, False, False, False], [False, True, False, False], [False, False, True, False]]
+    assert inside.tolist() == [*same, [False, False, False, True]]
+    assert around.tolist() == [*same, [False] * 4]
