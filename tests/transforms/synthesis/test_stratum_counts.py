@@ -35,7 +35,9 @@ def test_values_that_are_there_are_counted_by_stratum_in_any_blocks() -> None:
     x = [[1.5, None, math.nan][code] for code in rng.choice(3, 60, p=[0.7, 0.2, 0.1])]
     y = [[None, 7][code] for code in rng.integers(0, 2, 60)]
     frame = pa.table({"town": town, "x": pa.array(x, from_pandas=False), "y": pa.array(y, pa.int64())})
-    numbers = dict(zip(stratum_keys(pa.record_batch({"town": ["a", "b", None, "gone"]})).tolist(), [0, 1, 1, -1]))
+    numbers = dict(
+        zip(stratum_keys(pa.record_batch({"town": ["a", "b", None, "gone"]})).tolist(), [0, 1, 1, -1], strict=True)
+    )
     strata = Strata(
         by=("town",),
         keys=tuple(sorted(numbers)),
