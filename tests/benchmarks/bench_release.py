@@ -1,6 +1,7 @@
 """A whole release on the embedded engine, as a ratio to DuckDB's own read, count and sorted write of the same files.
 
-A release is the command `privpipe release`; with `--profile`, the verb in Python, which tells of its steps. Each run is a process of its own; CPU seconds and the peak of the process tree are its own too. Prints only.
+A release is the command `privpipe release`; with `--profile`, the verb in Python, which tells of its steps. Each run is
+a process of its own; CPU seconds and the peak of the process tree are its own too. Prints only.
 """
 
 from __future__ import annotations

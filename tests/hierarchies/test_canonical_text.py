@@ -124,3 +124,7 @@ def test_timestamps_of_arrow_and_of_text_meet(moment: dt.datetime) -> None:
     (text,) = canonical_text(pa.array([moment], pa.timestamp("us")), "timestamp").to_pylist()
     assert text == canonical_literal(moment.isoformat(), "timestamp")
     assert dt.datetime.fromisoformat(text) == moment
+
+
+def test_what_no_double_reaches_is_infinite_among_doubles() -> None:
+    assert [canonical_literal(text, "number") for text in ("1e999", "-1e999", "1e-999")] == ["inf", "-inf", "0"]

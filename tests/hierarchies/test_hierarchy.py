@@ -103,6 +103,16 @@ def test_the_digest_is_of_the_content() -> None:
     )
 
 
+def test_the_digest_tells_missing_values_that_stay_missing_from_a_label_of_their_own() -> None:
+    rows = [["a", "x", "*"], ["b", "x", "*"]]
+    stay = Hierarchy.from_rows(rows).cover(["a", "b", None])
+    labelled = Hierarchy.from_rows(rows, null_label="null").cover(["a", "b", None])
+    assert stay.labels(1) == labelled.labels(1)
+    assert None in stay.released_labels(1)
+    assert None not in labelled.released_labels(1)
+    assert stay.digest() != labelled.digest()
+
+
 def test_a_file_written_is_the_hierarchy_read(letters: Hierarchy, tmp_path: Path) -> None:
     letters.to_csv(tmp_path / "letters.csv", header=True)
     again = Hierarchy.read_csv(tmp_path / "letters.csv", header=True)
@@ -121,6 +131,16 @@ def test_spellings_of_one_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "h.csv"
     path.write_bytes(text.encode())
     assert Hierarchy.read_csv(path).digest() == Hierarchy.from_rows([["a", "x", "*"], ["b", "x", "*"]]).digest()
+
+
+@pytest.mark.parametrize("first", ["\ufeffa", "\ufeff", 'a"\ufeff'])
+def test_a_value_that_begins_with_a_byte_order_mark_keeps_it(tmp_path: Path, first: str) -> None:
+    """At the start of a file it would be the file's own."""
+    written = Hierarchy.from_rows([[first, "x", "*"], ["b", "y", "*"], ["c", "y", "*"]])
+    written.to_csv(tmp_path / "h.csv")
+    read = Hierarchy.read_csv(tmp_path / "h.csv")
+    assert read.values == written.values == (first, "b", "c")
+    assert read.digest() == written.digest()
 
 
 def test_inner_and_outer_blanks_of_text_are_kept(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from privpipe.errors import HierarchyError, PolicyError, UsageError
 from privpipe.hierarchies import Hierarchy, HierarchySpec, canonical_literal
 from privpipe.hierarchies.interval_text import interval_ends
+from privpipe.hierarchies.numberline import NumberLine
+from privpipe.hierarchies.round_numbers import round_step
 
 
 def build(mapping: dict[str, Any], values: list[Any], kind: str | None = "integer", **beside: Any) -> Hierarchy:
@@ -123,6 +125,26 @@ def test_cuts_of_quantiles_are_rounded() -> None:
     ]
 
 
+def test_two_cuts_are_rounded_by_what_lies_between_them() -> None:
+    """11 and 21 of thirty numbers: half of the ten between them is the step."""
+    assert labels(build({"quantiles": {"counts": [3], "round": "auto"}}, list(range(1, 31)))) == [
+        ("<10", "10-19", ">=20")
+    ]
+
+
+@given(st.integers(0, 10**6))
+def test_round_steps_are_the_nearest_of_their_series(least: int) -> None:
+    series = [factor * 10**power for power in range(8) for factor in (1, 2, 5)]
+    assert round_step(least) == min(step for step in series if step >= least)
+    assert round_step(least, at_most=True) == max(step for step in series if step <= max(least, 1))
+
+
+def test_what_is_no_number_is_neither_finite_nor_infinite() -> None:
+    line = NumberLine(["3", "town", "inf", "", "-inf"], [])
+    assert line.numeric.tolist() == [True, False, True, False, True]
+    assert line.infinite.tolist() == [0, 0, 1, 0, -1]
+
+
 def test_equal_count_takes_so_many_distinct_values() -> None:
     found = build({"equal_count": {"sizes": [2, 4]}}, [1, 1, 1, 2, 5, 9, 30])
     assert labels(found) == [("<5", "5-29", ">=30"), ("<30", ">=30")]
@@ -139,6 +161,20 @@ def test_equal_count_is_that_of_the_definition(values: set[int], size: int, fact
         mapping = found.mapping(level)
         assert [len({mapping[str(value)] for value in group}) for group in groups] == [1] * len(groups)
         assert len(set(mapping.values())) == len(groups)
+
+
+@pytest.mark.parametrize(
+    ("base", "parts", "cuts"), [(10, 4, ["1.8", "3.2", "5.6"]), (2, 3, ["1.26", "1.59"]), (5, 2, ["2.2"])]
+)
+def test_cuts_within_a_power_have_two_digits_and_three_for_powers_of_two(
+    base: int, parts: int, cuts: list[str]
+) -> None:
+    """Powers base ** (i / parts), rounded; a cut begins the group above it."""
+    beside = [str(Decimal(cut) - Decimal("0.001")) for cut in cuts]
+    mapping = build({"log": {"base": base, "per_decade": parts}}, ["1", *cuts, *beside], "number").mapping(1)
+    for place, cut in enumerate(cuts):
+        assert float(cut) == pytest.approx(base ** ((place + 1) / parts), abs=0.005 if base == 2 else 0.05)
+        assert mapping[beside[place]] == mapping[["1", *cuts][place]] != mapping[cut]
 
 
 def test_logarithms_of_incomes() -> None:
@@ -315,3 +351,8 @@ def test_other_types_are_refused(name: str) -> None:
     given = {"quantiles": {"counts": [2]}, "equal_count": {"sizes": [2]}}.get(name, {})
     with pytest.raises(UsageError, match="this builder needs integer or number or decimal"):
         build({name: given}, ["a"], "text")
+
+
+@pytest.mark.parametrize("text", ["40-40", "59-40", "12-12"])
+def test_what_does_not_rise_is_no_interval(text: str) -> None:
+    assert interval_ends(text) is None

@@ -106,3 +106,14 @@ def test_parameters_are_checked(redact: Any, message: str) -> None:
     with pytest.raises(PolicyError) as caught:
         HierarchySpec.from_mapping({"redact": redact})
     assert message in str(caught.value)
+
+
+def test_labels_may_have_so_many_characters_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two values of two characters at two levels above them: 8."""
+    for most, fits in ((8, True), (7, False)):
+        monkeypatch.setattr("privpipe.hierarchies.redact.MOST_CHARACTERS", most)
+        if fits:
+            assert build({}, ["ab", "cd"]).height == 2
+        else:
+            with pytest.raises(HierarchyError, match="more than 7 characters"):
+                build({}, ["ab", "cd"])

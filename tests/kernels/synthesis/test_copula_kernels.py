@@ -94,6 +94,28 @@ def test_scores_are_a_stationary_point_of_the_sum_of_cubes(seed: int) -> None:
                 assert total([*scores[:at], tried, *scores[at + 1 :]]) <= best + 1e-5
 
 
+def test_scores_are_the_weighted_means_of_the_others_however_weak_these_are() -> None:
+    """From the definition, record by record: one more step moves no score."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        hidden = rng.normal(size=500)
+        codes = [rng.permutation(4)[np.digitize(hidden + 2 * rng.normal(size=500), [-1, 0, 1])] for _ in range(3)]
+        pairs = {}
+        for a, b in itertools.combinations(range(3), 2):
+            pairs[a, b] = np.zeros((4, 4), np.int64)
+            np.add.at(pairs[a, b], (codes[a], codes[b]), 1)
+        scores = optimal_scores(pairs, [np.bincount(code, minlength=4) for code in codes], {})
+        for at, code in enumerate(codes):
+            mixed = np.zeros(500)
+            for other in {0, 1, 2} - {at}:
+                r = np.corrcoef(scores[at][code], scores[other][codes[other]])[0, 1]
+                assert abs(r) < 0.5
+                mixed += abs(r) * r * scores[other][codes[other]]
+            means = np.array([mixed[code == each].mean() for each in range(4)])
+            again = (means[code] - means[code].mean()) / means[code].std()
+            assert again == pytest.approx(scores[at][code], abs=2e-3)
+
+
 def test_given_scores_stay_and_unrelated_columns_have_none() -> None:
     table = np.array([[5, 1, 1], [1, 5, 1], [1, 1, 5]])
     found = optimal_scores({(0, 1): table}, [table.sum(1), table.sum(0)], {0: np.array([3.0, 1.0, 2.0])})

@@ -17,9 +17,11 @@ import pytest
 from scipy.stats import ks_2samp, norm, spearmanr
 
 import privpipe as pp
+from privpipe.draws import Draws, Seed
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.kernels.synthesis.copula import category_scores
 from privpipe.transforms import Synthesize as AnySynthesize
+from privpipe.transforms.synthesis.drawn_records import CopulaModel
 
 N = 6000
 Synthesize = functools.partial(AnySynthesize, method="copula")
@@ -289,3 +291,21 @@ def test_a_release_of_some_drawn_columns(tmp_path: Path) -> None:
     result = pp.release(policy)
     assert result.assessment.records == 90
     assert result.manifest["output"]["columns"] == ["age", "town", "ill"]
+
+
+def test_a_record_is_drawn_from_the_words_of_its_own_id() -> None:
+    """A kept plan draws the same records in every version: values by word 0 of their column, gaps by word 1 or 2."""
+    ids = np.column_stack([np.arange(300), -np.arange(300)])
+    draws = Draws(Seed.insecure(3), stage=0, transformer="synthesize")
+    marginal = {"labels": ["a", "b"], "shares": [0.3, 0.7], "missing": 0.25}
+    stream = draws.of("x")
+    z, apart = stream.normal(ids), stream.normal(ids, word=1)
+    together = {"latent": [["x", "present"], ["x", "missing"]], "factor": [[1.0, 0.0], [0.6, 0.8]]}
+    alone = {"latent": [["x", "present"]], "factor": [[1.0]]}
+    for model, gaps in ((together, norm.cdf(0.6 * z + 0.8 * apart)), (alone, stream.uniform(ids, word=2))):
+        detail = {"columns": ["x"], "models": [{**model, "columns": {"x": marginal}}]}
+        found = CopulaModel(detail, pa.schema({"x": pa.string()}), draws).drawn(ids, np.zeros(300, np.int64))
+        wanted = ["a" if u < 0.3 else "b" for u in norm.cdf(z)]
+        assert found["x"].to_pylist() == [
+            None if gap < 0.25 else label for gap, label in zip(gaps, wanted, strict=True)
+        ]

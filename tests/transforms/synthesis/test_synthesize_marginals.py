@@ -19,6 +19,7 @@ from privpipe.errors import PolicyError, UsageError
 from privpipe.kernels.synthesis import exact_noise
 from privpipe.kernels.synthesis.marginal_tree import fitted, measured, on_simplex
 from privpipe.transforms import Synthesize
+from privpipe.transforms.synthesis.marginal_model import Domain
 
 DOMAINS: dict[str, Any] = {
     "sex": {"levels": ["f", "m"]},
@@ -202,6 +203,30 @@ def test_a_domain_is_known_without_the_data(run: Any) -> None:
         run(private(domains={**DOMAINS, "sex": {"low": 0, "high": 1}}), people(50))
     with pytest.raises(UsageError, match="'age' would be released beside"):
         run(private(columns=["sex", "ill"]), people(50))
+
+
+def test_a_number_is_counted_in_its_cell_and_drawn_from_it() -> None:
+    """Cells of equal width; what lies beyond an end counts as that end."""
+    domain = Domain(low=-2, high=3, bins=5)
+    seen = {-9.0: 1, -2.0: 1, -1.5: 1, -1.0: 2, 0.5: 3, 1.99: 4, 2.0: 5, 2.99: 5, 3.0: 5, 8.0: 5, None: 0}
+    assert domain.codes(pa.array(list(seen), pa.float64())).tolist() == list(seen.values())
+    assert Domain(low=0, high=9, bins=1).codes(pa.array([None, 0, 4, 9])).tolist() == [0, 1, 1, 1]
+    codes, uniforms = np.repeat(np.arange(6), 3), np.tile([0.001, 0.25, 0.999], 6)
+    wanted = [None if code == 0 else -2 + (code - 1) + u for code, u in zip(codes.tolist(), uniforms, strict=True)]
+    made = domain.values(codes, uniforms, pa.float64())
+    assert made.to_pylist()[:3] == [None] * 3
+    assert made.to_pylist()[3:] == pytest.approx(wanted[3:])
+    assert domain.codes(made).tolist() == codes.tolist()
+    for kind, digits in ((pa.decimal128(6, 2), 2), (pa.int64(), 0)):
+        found = [None if value is None else float(value) for value in domain.values(codes, uniforms, kind).to_pylist()]
+        assert found == [None if value is None else pytest.approx(round(value, digits)) for value in wanted]
+
+
+def test_no_drawn_number_is_beyond_its_domain_once_it_is_rounded() -> None:
+    """Of low: 0.004 the nearest hundredth lies below it."""
+    domain, ends = Domain(low=0.004, high=1.016, bins=2), np.array([0.0, 1.0 - 2**-53])
+    found = domain.values(np.array([1, 2]), ends, pa.decimal128(6, 2)).to_pylist()
+    assert [float(value) for value in found] == [0.01, 1.01]
 
 
 def test_no_stage_that_looks_at_other_records_comes_before() -> None:

@@ -47,22 +47,27 @@ def test_the_worked_releases(torra: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_correlation_is_pooled_over_classes(seed: int) -> None:
+@pytest.mark.parametrize("most", [4, 25])  # of 25 classes many have two members, and some have one
+def test_the_correlation_is_pooled_over_classes(seed: int, most: int) -> None:
     rng = np.random.default_rng(seed)
-    classes = rng.integers(0, 4, 50)
+    classes = rng.integers(0, most, 50)
     one, other = rng.permutation(50), rng.permutation(50)
     rho, sd, compared = order_correlation(classes, one, other)
-    total = most = variance = 0.0
-    for number in range(4):
+    total = scale = variance = 0.0
+    alone = 0
+    for number in range(most):
         own = np.flatnonzero(classes == number)
+        if len(own) < 2:
+            alone += len(own)
+            continue
         a, b = (np.argsort(np.argsort(order[own])) for order in (one, other))
         f = len(own)
         total += float(((a - a.mean()) * (b - b.mean())).sum())
-        most += f * (f * f - 1) / 12
+        scale += f * (f * f - 1) / 12
         variance += (f * (f * f - 1) / 12) ** 2 / (f - 1)
-    assert rho == pytest.approx(total / most)
-    assert sd == pytest.approx(variance**0.5 / most)
-    assert compared == 50
+    assert rho == pytest.approx(total / scale)
+    assert sd == pytest.approx(variance**0.5 / scale)
+    assert compared == 50 - alone
     assert order_correlation(np.zeros(50, dtype=int), one, other)[0] == pytest.approx(spearmanr(one, other).statistic)
 
 
