@@ -30,14 +30,16 @@ from privpipe.errors import EngineError
 __all__ = ["DealtRows", "rows_on_disk"]
 
 Words = NDArray[np.int64]
-WORD = "word"
+WORD = "__privpipe_word"
 BUCKET_ROWS = 1 << 18
 """Rows of a bucket that are aimed at: while they are sorted they lie in the cache, but for their cells."""
 MOST_BUCKETS_BITS = 16
 STRETCH_ROWS = 1 << 19
-"""Rows that are dealt at a time, at the most."""
-COPIES = 24
-"""Of a row in memory, at the most: of stretches that wait to be written, or of buckets that become batches."""
+"""Rows that are dealt at a time while these are not too many pieces of a bucket."""
+MOST_STRETCHES = 256
+STRETCH_COPIES, BUCKET_COPIES = 24, 10
+"""Of a row in memory, at the most: of stretches that wait to be written, and of buckets that become batches."""
+LEAST_ROOM = 32 << 20
 BYTE = 8
 
 
@@ -232,8 +234,10 @@ def rows_on_disk(session: Session, table: EmbeddedTable, stream: Stream) -> Iter
         yield None
         return
     row = layout.row
-    stretch = max(1, min(STRETCH_ROWS, session.room() // COPIES // row.itemsize))
-    bits = min(MOST_BUCKETS_BITS, max(1, (records // min(BUCKET_ROWS, stretch)).bit_length()))
+    most = max(session.room(), LEAST_ROOM) // row.itemsize
+    stretch = max(1, min(max(STRETCH_ROWS, records // MOST_STRETCHES), most // STRETCH_COPIES))
+    bucket = max(1, min(BUCKET_ROWS, most // BUCKET_COPIES))
+    bits = min(MOST_BUCKETS_BITS, max(1, (records // bucket).bit_length()))
     shift = np.uint64(64 - bits)
 
     def order(batch: pa.RecordBatch) -> Words:

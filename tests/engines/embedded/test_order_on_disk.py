@@ -136,6 +136,27 @@ def test_rows_without_room_are_dealt_on_disk(
     del held
 
 
+def test_a_column_may_have_any_name(engine: EmbeddedEngine) -> None:
+    rows = KNOWN.select(["zip", "age", "far"]).rename_columns(["word", "cell 0", "missing 0"])
+    table = with_ids(engine, rows)
+    with dealt(engine, table, Coarse(bytes(16))) as made:
+        found = pa.Table.from_batches(made.each(0, len(made), as_they_come, 2)).to_pylist()
+    assert found == of_database(engine, table, Coarse(bytes(16)))
+
+
+@pytest.mark.parametrize("held", [0, 10**12])
+def test_stretches_do_not_shrink_to_nothing(engine: EmbeddedEngine, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where others hold all the room there is, and where rows are very many."""
+    monkeypatch.setattr(order_on_disk, "STRETCH_ROWS", 1)
+    monkeypatch.setattr(order_on_disk, "MOST_STRETCHES", 8)
+    table = with_ids(engine)
+    kept = engine.session.hold(held)
+    with dealt(engine, table) as rows:
+        assert 8 <= len(rows.counts) - 1 <= 9
+        assert int(rows.counts.sum(axis=1).max()) == KNOWN.num_rows // 8
+    del kept
+
+
 def test_a_column_that_is_missing_everywhere_stays_so(engine: EmbeddedEngine) -> None:
     rows = pa.table({"town": ["Ash", "Birch"] * 900, "age": pa.array([None] * 1800, pa.int64())})
     table = with_ids(engine, rows)
@@ -198,7 +219,7 @@ def test_other_rows_than_were_counted_end_the_run(engine: EmbeddedEngine) -> Non
 
 def test_words_of_both_signs_are_dealt_in_their_order(engine: EmbeddedEngine) -> None:
     with dealt(engine, with_ids(engine)) as rows:
-        words = [rows._read(bucket)["word"] for bucket in range(rows.counts.shape[1])]
+        words = [rows._read(bucket)[order_on_disk.WORD] for bucket in range(rows.counts.shape[1])]
     ends = [(each.min(), each.max()) for each in words if len(each)]
     assert len(ends) > 4
     assert ends[0][0] < 0 < ends[-1][1]
