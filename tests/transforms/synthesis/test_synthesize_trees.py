@@ -149,7 +149,14 @@ def test_a_column_of_dense_rare_numbers_is_missing_and_said_so(run: Any) -> None
     assert set(found["row"]) == {None}
     assert None not in found["half"]
     assert not {*found["half"]} & set(range(100))
-    assert any("'row'" in warning and "missing" in warning for warning in found.plan.detail["warnings"])
+    told = [warning for warning in found.plan.detail["warnings"] if "missing" in warning]
+    assert [warning.split(":")[0] for warning in told] == ["'row'"]
+
+
+def test_a_column_without_values_is_nothing_to_warn_of(run: Any) -> None:
+    found = run(Synthesize(), {"job": ["clerk", "nurse"] * 50, "pay": pa.array([None] * 100, pa.int64())})
+    assert set(found["pay"]) == {None}
+    assert not [warning for warning in found.plan.detail["warnings"] if "missing" in warning]
 
 
 def test_a_leaf_holds_what_the_definition_says() -> None:
@@ -271,6 +278,18 @@ def test_ties_too_weak_for_any_split_are_kept(run: Any) -> None:
     assert 0.75 < kept.mean() < 1.1
     nurse, able = np.array(found["job"]) == "nurse", np.array(found["skill 0"]) == "yes"
     assert nurse[able].mean() - nurse[~able].mean() == pytest.approx(0.1, abs=0.035)
+
+
+def test_a_tie_of_two_values_is_kept_where_no_leaf_may_be_split(run: Any) -> None:
+    """Every leaf holds all records and both codes: without a coin the two would be drawn apart."""
+    rng = np.random.default_rng(22)
+    n = 6000
+    able = rng.random(n) < 0.5
+    nurse = rng.random(n) < 0.2 + 0.3 * able
+    x = {"skill": np.where(able, "yes", "no"), "job": np.where(nurse, "nurse", "clerk")}
+    found = run(Synthesize(min_leaf=4000, order=["skill", "job"], records=20_000), x)
+    nurse, able = np.array(found["job"]) == "nurse", np.array(found["skill"]) == "yes"
+    assert nurse[able].mean() - nurse[~able].mean() == pytest.approx(0.3, abs=0.06)
 
 
 def test_a_plan_of_before_tilts_draws_as_ever_and_keys_may_be_sorted(run: Any) -> None:
