@@ -1,8 +1,6 @@
 """Rows in keyed order, where they do not fit into memory: dealt by the high bits of their order words, then sorted.
 
-The words are drawn evenly, so all buckets are about equally large. A file holds the rows of one stretch of the table
-after the other, each by bucket: it is written from its begin to its end, and a bucket is read in as many pieces as
-there are stretches. DuckDB sorts 100M such rows in twice the time.
+The words are drawn evenly, so all buckets are about equally large. DuckDB sorts 100M such rows in twice the time.
 """
 
 from __future__ import annotations
@@ -21,9 +19,9 @@ from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Stream
 from privpipe.engines.base.parallel import in_order
 from privpipe.engines.embedded import order_in_memory
-from privpipe.engines.embedded.nameless_file import NamelessFile
+from privpipe.engines.embedded.dealt_items import DealtItems, by_bucket
 from privpipe.engines.embedded.order_in_memory import places_in_order
-from privpipe.engines.embedded.session import Session
+from privpipe.engines.embedded.session import LEAST_ROOM, Session
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
 from privpipe.errors import EngineError
 
@@ -39,7 +37,6 @@ STRETCH_ROWS = 1 << 19
 MOST_STRETCHES = 256
 STRETCH_COPIES, BUCKET_COPIES = 24, 10
 """Of a row in memory, at the most: of stretches that wait to be written, and of buckets that become batches."""
-LEAST_ROOM = 32 << 20
 BYTE = 8
 
 
@@ -132,26 +129,22 @@ def _values(cells: pa.Array) -> NDArray[Any]:
 
 @dataclass
 class DealtRows:
-    """Rows in a file without a name, by buckets of ascending order words.
+    """Rows in buckets of ascending order words.
 
     Parameters
     ----------
     layout : _Layout
-    file : NamelessFile
-    counts : ndarray of int64, shape (stretches, buckets)
-        Rows of each bucket in each stretch.
+    items : DealtItems
     tied : callable
         Gives the rows of some order words with their ids.
     """
 
     layout: _Layout
-    file: NamelessFile = field(repr=False)
-    counts: NDArray[np.int64] = field(repr=False)
+    items: DealtItems = field(repr=False)
     tied: Callable[[Words], list[pa.RecordBatch]] = field(repr=False)
 
     def __post_init__(self) -> None:
-        self._before = np.cumsum(self.counts.ravel()).reshape(self.counts.shape) - self.counts
-        self._starts = np.concatenate([[0], np.cumsum(self.counts.sum(axis=0))])
+        self._starts = np.concatenate([[0], np.cumsum(self.items.sizes)])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -191,7 +184,7 @@ class DealtRows:
             yield self.layout.batch([each.slice(start, order_in_memory.GIVEN_ROWS) for each in columns])
 
     def _sorted(self, bucket: int) -> list[pa.Array]:
-        rows = self._read(bucket)
+        rows = self.items.read(bucket)
         words = np.ascontiguousarray(rows[WORD])
         places = places_in_order([words])
         return self.layout.columns(rows.take(places) if places is not None else self._by_id(rows))
@@ -207,12 +200,6 @@ class DealtRows:
         own = found.column(WORD).to_numpy()
         again = found.take(pa.array(np.lexsort((low, high, own))))
         rows[np.isin(words, equal)] = self.layout.packed(again, again.column(WORD).to_numpy())
-        return rows
-
-    def _read(self, bucket: int) -> NDArray[np.void]:
-        counts, before = self.counts[:, bucket], self._before[:, bucket]
-        rows = np.empty(int(counts.sum()), self.layout.row)
-        self.file.read(rows, list(zip(before.tolist(), (before + counts).tolist(), strict=True)))
         return rows
 
 
@@ -248,8 +235,7 @@ def rows_on_disk(session: Session, table: EmbeddedTable, stream: Stream) -> Iter
     def dealt(batches: list[pa.RecordBatch]) -> tuple[NDArray[np.void], NDArray[np.int64]]:
         rows = np.concatenate([layout.packed(batch, order(batch)) for batch in batches])
         buckets = ((rows[WORD].view(np.uint64) ^ np.uint64(1 << 63)) >> shift).astype(np.uint16)
-        counts = np.bincount(buckets, minlength=1 << bits)
-        return rows.take(np.argsort(buckets, kind="stable")), counts
+        return by_bucket(rows, buckets, 1 << bits)
 
     def tied(words: Words) -> list[pa.RecordBatch]:
         found = []
@@ -259,12 +245,10 @@ def rows_on_disk(session: Session, table: EmbeddedTable, stream: Stream) -> Iter
             found.append(batch.append_column(WORD, pa.array(own)).take(chosen))
         return found
 
-    with NamelessFile.below(session.folder) as file:
-        counts = [np.zeros(1 << bits, np.int64)]
-        for rows, found in in_order(dealt, _stretches(session.stream(query, table.frames), stretch), session.threads):
-            file.append(rows)
-            counts.append(found)
-        made = DealtRows(layout, file, np.array(counts), tied)
+    with DealtItems.below(session.folder, row, 1 << bits) as items:
+        for rows, counts in in_order(dealt, _stretches(session.stream(query, table.frames), stretch), session.threads):
+            items.add(rows, counts)
+        made = DealtRows(layout, items, tied)
         if len(made) != records:
             raise EngineError(f"the table had {records:,} records before it was written, and has other ones now")
         yield made

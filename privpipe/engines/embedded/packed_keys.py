@@ -22,8 +22,9 @@ from privpipe.engines.base.histograms import dictionary_values, histogram_of, no
 from privpipe.engines.base.parallel import in_order
 from privpipe.engines.embedded.digits import Digits
 from privpipe.engines.embedded.file_codes import CodedColumn
-from privpipe.engines.embedded.sorted_words import sorted_codes, sorted_words
+from privpipe.engines.embedded.sorted_words import parts_of, sorted_codes, sorted_words
 from privpipe.engines.embedded.table import EmbeddedTable
+from privpipe.errors import EngineError
 
 if TYPE_CHECKING:
     from privpipe.engines.embedded.session import Session
@@ -152,7 +153,8 @@ class PackedClasses:
 
     def keyed_blocks(self) -> Iterator[tuple[ClassBlock, Ints]]:
         """Blocks with the packed keys of their classes, which ascend within a part."""
-        columns = [self._words(name) for name in self.codes or [None]]
+        parts = parts_of(self.session, self.table, len(self.codes) or 1)
+        columns = [self._words(name, parts) for name in self.codes or [None]]
         for made in in_order(self._made, zip(*columns, strict=True), self.session.threads):
             yield from self._cut(*made)
 
@@ -164,18 +166,20 @@ class PackedClasses:
             first, records = runs(slices[0])
             return slices[0][first], records, {}
         made = {name: self._cells(name, words) for name, words in zip(self.codes, slices, strict=True)}
-        keys, sizes, _ = next(iter(made.values()))  # every column has the same classes in the same order
+        keys, sizes, _ = next(iter(made.values()))
+        if not all(np.array_equal(keys, own) for own, _, _ in made.values()):
+            raise EngineError("the rows changed while their classes were counted: columns have other classes")
         return keys, sizes, {name: cells for name, (_, _, cells) in made.items()}
 
-    def _words(self, name: str | None) -> Iterator[Ints]:
+    def _words(self, name: str | None, parts: int) -> Iterator[Ints]:
         """Sorted keys, or keys with a digit of one column behind."""
         radix = 1 if name is None else len(self.codes[name])
         if self.held:
             columns = [(each, self.held[each]) for each in (*self.keys.names, *([] if name is None else [name]))]
-            return sorted_codes(self.session, self.table, columns, radix, len(self.codes) or 1)
+            return sorted_codes(self.session, self.table, columns, radix, parts)
         key = self.keys.sql
         word = key if name is None else f"({key}) * {radix} + {self.table.digits[name].sql(name)}"
-        return sorted_words(self.session, self.table, word, radix=radix, columns=len(self.codes) or 1)
+        return sorted_words(self.session, self.table, word, radix=radix, parts=parts)
 
     def _cells(self, name: str, words: Ints) -> tuple[Ints, Ints, Cells]:
         """Keys and sizes of the classes, and their cells of one column."""

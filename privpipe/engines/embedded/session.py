@@ -21,7 +21,7 @@ from privpipe.engines.embedded.memory import database_share, offered_memory
 from privpipe.errors import DataError, EngineError, PrivpipeError, UsageError, did_you_mean
 from privpipe.private_files import new_folder, remove_folder
 
-__all__ = ["BATCH_ROWS", "HeldRows", "Kept", "OutOfMemory", "Session", "guarded"]
+__all__ = ["BATCH_ROWS", "LEAST_ROOM", "HeldRows", "Kept", "OutOfMemory", "Session", "guarded"]
 
 log = logging.getLogger("privpipe.engines.embedded")
 R = TypeVar("R")
@@ -36,6 +36,8 @@ SMALL_ROWS = 10_000
 """Rows in memory that no query is asked about."""
 CODED_ROWS = 200_000
 """Rows from which on a table with record ids is stored by the database, with texts of few values as enumerations."""
+LEAST_ROOM = 32 << 20
+"""Bytes that what is worked off in parts may take, whatever room there is: parts would become too many."""
 ONE_IN = 8
 """Rows kept in memory take up to one in so many bytes of DuckDB's memory limit, beside what DuckDB itself takes."""
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.engines.base.parallel import in_order
+from privpipe.engines.embedded.dealt_items import DealtItems, by_bucket
 from privpipe.engines.embedded.file_codes import CodedColumn, Piece
-from privpipe.engines.embedded.nameless_file import NamelessFile
+from privpipe.engines.embedded.session import LEAST_ROOM, Session
 from privpipe.engines.embedded.table import EmbeddedTable
 
-if TYPE_CHECKING:
-    from privpipe.engines.embedded.session import Session
-
-__all__ = ["sorted_codes", "sorted_slices", "sorted_words"]
+__all__ = ["parts_of", "sorted_codes", "sorted_slices", "sorted_words"]
 
 Ints = NDArray[np.int64]
 WORD_BYTES = 8
-LEAST_ROOM = 32 << 20
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 by the golden ratio, odd: products of neighbours lie far apart in their high bits (Knuth, TAOCP 3, 6.4)."""
 SLICE_ROWS = 1 << 18
@@ -34,7 +31,7 @@ def sorted_words(
     *,
     radix: int = 1,
     kind: Any = np.int64,
-    columns: int = 1,
+    parts: int | None = None,
 ) -> Iterator[NDArray[Any]]:
     """The words of all rows, ascending, in slices of whole keys; in parts of other keys where memory asks for it.
 
@@ -46,16 +43,17 @@ def sorted_words(
         So many words have one key: it is their quotient.
     kind : dtype
         Of words: int64, or float64 with a radix of 1.
-    columns : int
-        How many such iterators are followed at once.
+    parts : int, optional
+        From `parts_of`, one number for all iterators that are followed at once: else their slices do not match.
     """
     sql = f"SELECT {word} AS word FROM {table.compact}"
     words = (batch.column(0).to_numpy() for batch in session.stream(sql, table.frames))
-    return _sorted(session, words, _parts(session, table, columns), np.empty(table.records(session), kind), radix)
+    room = np.empty(table.records(session), kind)
+    return _sorted(session, words, parts_of(session, table) if parts is None else parts, room, radix)
 
 
 def sorted_codes(
-    session: Session, table: EmbeddedTable, columns: Sequence[tuple[str, CodedColumn]], radix: int, together: int = 1
+    session: Session, table: EmbeddedTable, columns: Sequence[tuple[str, CodedColumn]], radix: int, parts: int
 ) -> Iterator[Ints]:
     """As `sorted_words`, of columns of files, which are read again where their codes do not lie in memory.
 
@@ -63,15 +61,15 @@ def sorted_codes(
     ----------
     columns : sequence of (str, CodedColumn)
         From the first digit of a word to the last; a column may be asked for twice.
-    together : int
-        How many such iterators are followed at once.
+    parts : int
+        As in `sorted_words`.
 
     Raises
     ------
     EngineError
         The files changed meanwhile.
     """
-    records, parts = table.records(session), _parts(session, table, together)
+    records = table.records(session)
     unread = {name: column for name, column in columns if column.codes is None}
     texts = [name for name, column in unread.items() if column.text]
     pieces = table.files.pieces(records) if table.files is not None else []
@@ -95,7 +93,8 @@ def sorted_slices(words: NDArray[Any], threads: int) -> Iterator[NDArray[Any]]:
     yield from (words[each] for each in _slices(words, 1))
 
 
-def _parts(session: Session, table: EmbeddedTable, columns: int) -> int:
+def parts_of(session: Session, table: EmbeddedTable, columns: int = 1) -> int:
+    """In how many parts words are sorted, so many of a row at once, in the room there is now."""
     return max(1, -(-WORD_BYTES * columns * table.records(session) // max(session.room(), LEAST_ROOM)))
 
 
@@ -105,46 +104,35 @@ def _sorted(
     """Each part in turn in one array, of which pages that nothing is written to take no memory."""
     from privpipe.kernels.grouping.radix_sort import sort_numbers
 
-    for count, words in _whole(pieces, room) if parts == 1 else _dealt(session, pieces, parts, room, radix):
-        sort_numbers(words[:count], session.threads)
+    for words in [_whole(pieces, room)] if parts == 1 else _dealt(session, pieces, parts, room, radix):
+        sort_numbers(words, session.threads)
         # Who looks at words of one part may still do so when the next one takes their place.
-        yield from (words[each] if parts == 1 else words[each].copy() for each in _slices(words[:count], radix))
+        yield from (words[each] if parts == 1 else words[each].copy() for each in _slices(words, radix))
 
 
-def _whole(pieces: Iterable[NDArray[Any]], room: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+def _whole(pieces: Iterable[NDArray[Any]], room: NDArray[Any]) -> NDArray[Any]:
     count = 0
     for piece in pieces:
         if count + len(piece) > len(room):  # more rows than were counted: let what follows see them all
             room = np.concatenate([room[:count], np.empty(len(piece) + len(room), room.dtype)])
         room[count : count + len(piece)] = piece
         count += len(piece)
-    yield count, room
+    return room[:count]
 
 
 def _dealt(
     session: Session, pieces: Iterable[NDArray[Any]], parts: int, room: NDArray[Any], radix: int
-) -> Iterator[tuple[int, NDArray[Any]]]:
+) -> Iterator[NDArray[Any]]:
     """Words by their part, through a file: to scan the rows again for each part costs more than to write words down."""
 
     def dealt(words: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        part = _part(words, radix, parts)
-        order = np.argsort(part, kind="stable")
-        return words.take(order), np.bincount(part, minlength=parts)
+        return by_bucket(words, _part(words, radix, parts), parts)
 
-    with NamelessFile.below(session.folder) as file:
-        counts = [np.zeros(parts, np.int64)]
-        for words, found in in_order(dealt, pieces, session.threads):
-            file.append(words)
-            counts.append(found)
-        of_piece = np.array(counts)
-        before = np.cumsum(of_piece.ravel()).reshape(of_piece.shape) - of_piece
+    with DealtItems.below(session.folder, room.dtype, parts) as items:
+        for words, counts in in_order(dealt, pieces, session.threads):
+            items.add(words, counts)
         for part in range(parts):
-            count = int(of_piece[:, part].sum())
-            if count > len(room):
-                room = np.empty(count, room.dtype)
-            stretches = zip(before[:, part].tolist(), (before + of_piece)[:, part].tolist(), strict=True)
-            file.read(room[:count], list(stretches))
-            yield count, room
+            yield items.read(part, room)
 
 
 def _part(words: NDArray[Any], radix: int, parts: int) -> NDArray[np.uint16]:

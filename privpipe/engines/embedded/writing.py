@@ -53,9 +53,9 @@ def write(session: Session, table: EmbeddedTable, folder: str, format: Format, s
 
 @contextlib.contextmanager
 def _in_keyed_order(session: Session, table: EmbeddedTable, stream: Stream) -> Iterator[OrderedRows | DealtRows | None]:
-    """The rows by places; None where the database has to sort them: texts that are no enumerations, or small tables."""
+    """The rows by places; None where the database has to sort them: cells that are not equally long."""
     rows = rows_in_memory(session, table, stream)
-    if rows is not None or table.coded is None:
+    if rows is not None:
         yield rows
         return
     with rows_on_disk(session, table, stream) as dealt:

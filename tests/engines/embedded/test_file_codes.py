@@ -115,7 +115,7 @@ def test_class_tables_are_those_of_the_texts(
     engine: EmbeddedEngine, folder: Path, query: ClassQuery, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if parts > 1:  # words are sorted in several parts
-        monkeypatch.setattr(sorted_words, "_parts", lambda *_: parts)
+        monkeypatch.setattr(packed_keys, "parts_of", lambda *_: parts)
         monkeypatch.setattr(sorted_words, "SLICE_ROWS", 100)
     expected = classes(engine.classes(scanned(engine, folder, coded=False), query))
     table = scanned(engine, folder)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
 from privpipe.engines.base import part_files
-from privpipe.engines.embedded import EmbeddedEngine, nameless_file, order_in_memory, order_on_disk, session, writing
+from privpipe.engines.embedded import EmbeddedEngine, dealt_items, order_in_memory, order_on_disk, session, writing
 from privpipe.engines.embedded.order_on_disk import DealtRows, rows_on_disk
 from privpipe.engines.embedded.ranking import ordered_rows
 from privpipe.errors import EngineError
@@ -93,9 +93,10 @@ def test_any_stretch_is_that_of_the_whole(engine: EmbeddedEngine, begin: int, st
     assert all(len(each) == 1000 for each in found[:-1])
 
 
+@pytest.mark.parametrize("names", [KNOWN.schema.names, ["age", "far", "income", "yes"]], ids=["texts", "no texts"])
 @pytest.mark.parametrize("size", [10**7, 700, 2048, 5999])
 def test_files_do_not_tell_who_sorted(
-    engine: EmbeddedEngine, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: EmbeddedEngine, size: int, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(order_in_memory, "GIVEN_ROWS", 2048)
     monkeypatch.setattr(session.Session.stream, "__defaults__", (None, 2048))
@@ -103,7 +104,7 @@ def test_files_do_not_tell_who_sorted(
     monkeypatch.setattr(
         part_files.write_parts, "__kwdefaults__", {**part_files.write_parts.__kwdefaults__, "rows_per_file": size}
     )
-    table = with_ids(engine)
+    table = with_ids(engine, KNOWN.select(names))
     found = []
     monkeypatch.setattr(writing, "rows_in_memory", lambda *_: None)
     for name, gives in (("disk", rows_on_disk), ("database", lambda *_: contextlib.nullcontext())):
@@ -132,7 +133,7 @@ def test_rows_without_room_are_dealt_on_disk(
     monkeypatch.setattr(writing, "rows_on_disk", watched)
     engine.write(table, str(tmp_path), "parquet", STREAM)
     assert [len(rows) for rows in seen] == [KNOWN.num_rows]
-    assert seen[0].file._file.closed
+    assert seen[0].items._file.closed
     del held
 
 
@@ -152,8 +153,8 @@ def test_stretches_do_not_shrink_to_nothing(engine: EmbeddedEngine, held: int, m
     table = with_ids(engine)
     kept = engine.session.hold(held)
     with dealt(engine, table) as rows:
-        assert 8 <= len(rows.counts) - 1 <= 9
-        assert int(rows.counts.sum(axis=1).max()) == KNOWN.num_rows // 8
+        assert 8 <= len(rows.items.counts) - 1 <= 9
+        assert int(rows.items.counts.sum(axis=1).max()) == KNOWN.num_rows // 8
     del kept
 
 
@@ -195,7 +196,7 @@ def test_a_full_disk_ends_the_run_and_says_where(engine: EmbeddedEngine, monkeyp
     def full(*_: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(engine.session.folder))
 
-    monkeypatch.setattr(nameless_file.os, "write", full)
+    monkeypatch.setattr(dealt_items.os, "write", full)
     with (
         pytest.raises(EngineError, match="temp_directory: No space left on device$"),
         rows_on_disk(engine.session, table, STREAM),
@@ -205,7 +206,7 @@ def test_a_full_disk_ends_the_run_and_says_where(engine: EmbeddedEngine, monkeyp
 
 def test_a_file_that_lost_rows_ends_the_run(engine: EmbeddedEngine) -> None:
     with dealt(engine, with_ids(engine)) as rows:
-        rows.file._file.truncate(1000)
+        rows.items._file.truncate(1000)
         with pytest.raises(EngineError, match="not whole any more"):
             list(rows.each(0, len(rows), as_they_come, 2))
 
@@ -219,7 +220,7 @@ def test_other_rows_than_were_counted_end_the_run(engine: EmbeddedEngine) -> Non
 
 def test_words_of_both_signs_are_dealt_in_their_order(engine: EmbeddedEngine) -> None:
     with dealt(engine, with_ids(engine)) as rows:
-        words = [rows._read(bucket)[order_on_disk.WORD] for bucket in range(rows.counts.shape[1])]
+        words = [rows.items.read(bucket)[order_on_disk.WORD] for bucket in range(len(rows.items.sizes))]
     ends = [(each.min(), each.max()) for each in words if len(each)]
     assert len(ends) > 4
     assert ends[0][0] < 0 < ends[-1][1]

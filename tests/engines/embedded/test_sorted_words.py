@@ -30,7 +30,7 @@ def engine() -> Any:
 def test_a_key_is_in_one_slice(engine: EmbeddedEngine, words: list[int], radix: int, parts: int, most: int) -> None:
     table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": words}))), None, Seed.insecure(1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorted_words, "_parts", lambda *_: parts)
+        patch.setattr(sorted_words, "parts_of", lambda *_: parts)
         patch.setattr(sorted_words, "SLICE_ROWS", most)
         slices = [each.tolist() for each in words_of(engine.session, table, "w", radix=radix)]
     assert sorted(word for each in slices for word in each) == sorted(words)
@@ -47,7 +47,7 @@ def test_slices_of_one_part_outlive_it(engine: EmbeddedEngine, words: list[int],
     """Threads look at slices while the next part is read into the same array; none of them holds that array."""
     table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": words}))), None, Seed.insecure(1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorted_words, "_parts", lambda *_: parts)
+        patch.setattr(sorted_words, "parts_of", lambda *_: parts)
         patch.setattr(sorted_words, "SLICE_ROWS", 5)
         slices = list(words_of(engine.session, table, "w"))
     assert sorted(np.concatenate(slices).tolist()) == sorted(words)
@@ -76,7 +76,7 @@ def test_equal_numbers_are_in_one_slice(engine: EmbeddedEngine, numbers: list[fl
     """Both zeros are one number."""
     table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": numbers}))), None, Seed.insecure(1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorted_words, "_parts", lambda *_: parts)
+        patch.setattr(sorted_words, "parts_of", lambda *_: parts)
         slices = [set(each.tolist()) for each in words_of(engine.session, table, "w", kind=np.float64)]
     assert sum(map(len, slices)) == len(set(numbers))
 
@@ -86,7 +86,7 @@ def test_equal_numbers_are_in_one_slice(engine: EmbeddedEngine, numbers: list[fl
 def test_words_of_both_signs_are_dealt(engine: EmbeddedEngine, words: list[int]) -> None:
     table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": words}))), None, Seed.insecure(1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorted_words, "_parts", lambda *_: 3)
+        patch.setattr(sorted_words, "parts_of", lambda *_: 3)
         slices = [each.tolist() for each in words_of(engine.session, table, "w")]
     assert sorted(word for each in slices for word in each) == sorted(words)
     assert all(each == sorted(each) for each in slices)
@@ -103,7 +103,7 @@ def test_rows_are_scanned_once_whatever_the_parts(engine: EmbeddedEngine, monkey
         return stream(sql, *given)
 
     monkeypatch.setattr(engine.session, "stream", watched)
-    monkeypatch.setattr(sorted_words, "_parts", lambda *_: 4)
+    monkeypatch.setattr(sorted_words, "parts_of", lambda *_: 4)
     slices = list(words_of(engine.session, table, "w"))
     assert len(scans) == 1
     sizes = [len(each) for each in slices]
@@ -113,7 +113,7 @@ def test_rows_are_scanned_once_whatever_the_parts(engine: EmbeddedEngine, monkey
 
 def test_what_is_dealt_is_gone_with_its_reader(engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": list(range(500))}))), None, Seed.insecure(1))
-    monkeypatch.setattr(sorted_words, "_parts", lambda *_: 4)
+    monkeypatch.setattr(sorted_words, "parts_of", lambda *_: 4)
     opened = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
     reader = words_of(engine.session, table, "w")
     next(reader)
