@@ -126,9 +126,13 @@ class UnsupportedError(UsageError):
 
 
 class DataError(PrivpipeError):
-    """Wrong as only the data shows: columns, nulls, types, an empty input."""
+    """Wrong as only the data shows: columns, nulls, types, an empty input; `column`: the declared one it is about."""
 
     exit_code: ClassVar[int] = 3
+
+    def __init__(self, message: str, *, column: str = "") -> None:
+        self.column = column
+        super().__init__(message)
 
 
 class HierarchyError(DataError):

@@ -30,7 +30,7 @@ def attach(context: RunContext, source: Any) -> Any:
         A column with more values than memory has room for their labels.
     """
     engine, policy = context.engine, context.policy
-    table = scanned(engine, source)
+    table = _scanned(engine, source, policy)
     require_declared(table, policy)
     require_bytes_unjudged(table, policy)
     if engine.count(table) == 0:
@@ -38,6 +38,16 @@ def attach(context: RunContext, source: Any) -> Any:
     require_no_refused_null(engine, table, policy)
     require_room_for_hierarchies(engine, table, policy)
     return engine.with_record_ids(table, policy.record_id, context.seed)
+
+
+def _scanned(engine: Engine, source: Any, policy: Policy) -> Any:
+    """As `scanned`; an error about a declared column says where the policy declares it."""
+    try:
+        return scanned(engine, source)
+    except DataError as error:
+        if error.column in policy.columns:
+            error.args = (f"{policy.located(f'columns.{error.column}')}: {error}",)
+        raise
 
 
 def require_no_refused_null(engine: Engine, table: Any, policy: Policy) -> None:
@@ -53,9 +63,10 @@ def require_no_refused_null(engine: Engine, table: Any, policy: Policy) -> None:
     nulls = engine.facts(table, FactsRequest(nulls=refused)).nulls if refused else {}
     for column, count in nulls.items():
         if count:
+            values = "value" if count == 1 else "values"
             raise DataError(
-                f"column {column!r} has {count:,} missing values and the policy says `nulls: refuse`; "
-                "complete or leave out those records, or write `nulls: own_value` or `nulls: wildcard`"
+                f"{policy.located(f'columns.{column}')}: {column!r} has {count:,} missing {values} and the policy says "
+                "`nulls: refuse`; complete or leave out those records, or write `nulls: own_value` or `nulls: wildcard`"
             )
 
 

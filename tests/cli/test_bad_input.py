@@ -99,6 +99,11 @@ CASES: dict[str, tuple[Change, int, tuple[str, ...]]] = {
         3,
         ("'zip'",),
     ),
+    "misspelt column of a type": (
+        policy("  zip: {role: quasi_identifier", "  zipp: {role: quasi_identifier, type: text"),
+        3,
+        ("release.yaml:6: columns.zipp: data.csv: ", "did you mean 'zip'?"),
+    ),
     "wrong YAML": (policy("columns:", "columns: ["), 2, ("release.yaml:", "not valid YAML")),
     "unknown model": (policy("k_anonymity", "k_anonimity"), 2, ("release.yaml:11:", "did you mean 'k_anonymity'?")),
     "unknown parameter": (policy("{k: 3}", "{kk: 3}"), 2, ("release.yaml:11:", "did you mean 'k'?")),
@@ -117,12 +122,12 @@ CASES: dict[str, tuple[Change, int, tuple[str, ...]]] = {
     "nulls under refuse": (
         both(policy("version: 1", "nulls: refuse"), data(";80330;", ";;")),
         3,
-        ("'zip'", "12"),
+        ("release.yaml:6: columns.zip: 'zip' has 12 missing values",),
     ),
     "sensitive nulls under refuse": (
         both(policy("{role: sensitive}", "{role: sensitive, nulls: refuse}"), data(";gout\n", ";\n")),
         3,
-        ("'illness'", "20"),
+        ("columns.illness: 'illness' has 20 missing values",),
     ),
     "k above n": (policy("{k: 3}", "{k: 61}"), 6, ("61",)),
     "l above the number of values": (policy("l: 2", "l: 4"), 6, ("4",)),

@@ -71,7 +71,8 @@ def check_declared(names: Sequence[str], types: Mapping[str, str] | Iterable[str
     if missing:
         near = did_you_mean(missing[0], names) if len(missing) == 1 else ""
         listed = ", ".join(repr(name) for name in missing)
-        raise DataError(f"declared column{'s' if len(missing) > 1 else ''} {listed} not in the data{near}{hint}")
+        plural = "s" if len(missing) > 1 else ""
+        raise DataError(f"declared column{plural} {listed} not in the data{near}{hint}", column=missing[0])
 
 
 def check_record_ids(column: str, records: int, missing: int, repeated: int) -> None:
