@@ -12,6 +12,7 @@ from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogr
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.suppressed import bears_nothing
 from privpipe.engines import Engine
+from privpipe.engines.base.parallel import in_order
 from privpipe.hierarchies import canonical_text
 from privpipe.judging.column_loss import NOT_RELEASED, ColumnLoss, ColumnLossRule, LossTable, alarm_of
 from privpipe.judging.paired_columns import PairedColumn, Seen
@@ -26,6 +27,8 @@ __all__ = ["LARGEST_HISTOGRAM", "LossAsked", "labels_of", "loss_table"]
 
 LARGEST_HISTOGRAM = 200_000
 """Distinct values of a column that come to the driver, at the most."""
+ABREAST, FEW = 2, 10_000
+"""Columns that are looked at at once, where there are more records than few."""
 BY_RECORD = ("drop_identifiers", "sample", "suppress_records")
 """Stages that keep or leave whole records and columns, and touch no cell."""
 
@@ -97,20 +100,20 @@ def _row(name: str, asked: LossAsked, **figures: Any) -> ColumnLoss:
 
 def _of_pairs(sample: PairedSample, asked: LossAsked, seen: Mapping[str, Seen]) -> list[ColumnLoss]:
     first, second = sample.pairs
-    rows = []
-    for name in sample.released.schema.names:
+
+    def row(name: str) -> ColumnLoss:
         after = sample.coded("released", name, asked.mark)
         if name not in sample.original.schema.names:
-            rows.append(_row(name, asked, labels_after=after.labels))
-            continue
+            return _row(name, asked, labels_after=after.labels)
         before = sample.coded("original", name, asked.mark)
         column = PairedColumn.of(before, after, first, second)
         loss, by = (None, "")
         if name not in asked.pseudonyms:
             loss, by = column.loss(asked.hierarchies.get(name), seen.get(name))
         figures = {"changed": column.changed, "blanked": column.blanked, "loss": loss, "measured_by": by}
-        rows.append(_row(name, asked, labels_before=before.labels, labels_after=after.labels, **figures))
-    return rows
+        return _row(name, asked, labels_before=before.labels, labels_after=after.labels, **figures)
+
+    return list(in_order(row, sample.released.schema.names, ABREAST if len(first) > FEW else 1))
 
 
 def _of_labels(engine: Engine, released: Any, original: Any, asked: LossAsked) -> list[ColumnLoss]:

@@ -1,4 +1,4 @@
-"""Counts of the original that a run needs later, made on a thread of their own while one core would wait."""
+"""What a run needs later, made on a thread of its own while one core would wait: counts of the original, the page."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from privpipe.errors import PrivpipeError
+from privpipe.reporting.officer.page import make_ready
 from privpipe.running.losing import count_original_labels
 from privpipe.running.report_figures import count_original_classes
 from privpipe.running.run_context import RunContext
@@ -40,6 +41,7 @@ def counted_ahead(context: RunContext, staged: Staged, *, reported: bool) -> Ite
             count_original_labels(context, staged)
             if reported:
                 count_original_classes(context, staged)
+                make_ready()
         except PrivpipeError as error:  # whoever needs the count makes it again, and says what is wrong
             log.debug("counts ahead of their time failed: %s", type(error).__name__)
 

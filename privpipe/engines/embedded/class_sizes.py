@@ -11,6 +11,7 @@ import pyarrow.types as pt
 from privpipe.blocks import ClassBlock, ClassQuery
 from privpipe.engines.base.assembly import may_be_marked, require_query_columns
 from privpipe.engines.base.known_sizes import KnownSizes
+from privpipe.engines.base.parallel import in_order
 from privpipe.engines.embedded.packed_keys import PackedClasses
 from privpipe.engines.embedded.session import OutOfMemory, Session
 from privpipe.engines.embedded.sorted_words import sorted_words
@@ -81,9 +82,11 @@ def _sorted(session: Session, table: EmbeddedTable, query: ClassQuery) -> KnownS
     present = table.derived(f"SELECT {quoted(name)} + 0 AS word FROM {table.source} WHERE {quoted(name)} IS NOT NULL")
     present.tell_records(table.records(session))
     found, counted = KnownSizes(mark, {}), 0
-    for words in sorted_words(session, present, "word", kind=kind.to_pandas_dtype()):
-        counted += len(words)
-        found = found.merged(KnownSizes.of(ClassBlock(runs(words)[1]), mark))
+    slices = sorted_words(session, present, "word", kind=kind.to_pandas_dtype())
+    sized = in_order(lambda words: (len(words), ClassBlock(runs(words)[1])), slices, session.threads)
+    for records, block in sized:
+        counted += records
+        found = found.merged(KnownSizes.of(block, mark))
     missing = table.records(session) - counted
     return found.merged(KnownSizes(mark, {(mark is not None, missing): 1})) if missing else found
 

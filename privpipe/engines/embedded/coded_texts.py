@@ -92,7 +92,10 @@ def _stored(session: Session, table: EmbeddedTable, source: str, hashing: RowHas
 
 def _table(kept: Kept, table: EmbeddedTable, hashing: RowHashing, session: Session) -> EmbeddedTable:
     coded = f"SELECT {column_list([*table.schema.names, *ID_COLUMNS])} FROM {kept.name}"
-    digits = {name: Digits(len(texts) + 1, texts) for name, texts in hashing.dictionaries.items()}
+    digits = {
+        name: Digits(len(texts) + 1, texts, missing=bool(table.histograms[name].nulls))
+        for name, texts in hashing.dictionaries.items()
+    }
     digits |= _integers(session, kept, table.schema)
     made = EmbeddedTable(
         plain_texts(coded, table.schema, True),
@@ -115,9 +118,13 @@ def _integers(session: Session, kept: Kept, schema: pa.Schema) -> dict[str, Digi
     names = [each.name for each in schema if pt.is_int64(each.type)]
     if not names:
         return {}
-    ends = session.row(f"SELECT {', '.join(f'min({quoted(n)}), max({quoted(n)})' for n in names)} FROM {kept.name}")
-    found = zip(names, ends[::2], ends[1::2], strict=True)
-    return {name: Digits(top - low + 2, None, low) for name, low, top in found if low is not None and top - low < CLOSE}
+    asked = ", ".join("min({0}), max({0}), count(*) > count({0})".format(quoted(name)) for name in names)
+    ends = session.row(f"SELECT {asked} FROM {kept.name}")
+    return {
+        name: Digits(top - low + 2, None, low, missing)
+        for name, low, top, missing in zip(names, ends[::3], ends[1::3], ends[2::3], strict=True)
+        if low is not None and top - low < CLOSE
+    }
 
 
 def _few_valued(session: Session, table: EmbeddedTable) -> list[str]:

@@ -25,16 +25,19 @@ class Digits:
         Of an enumeration, in its order.
     least : int
         Of integers, the value of 0.
+    missing : bool
+        Whether a cell may be missing.
     """
 
     size: int
     texts: pa.Array | None = field(default=None, repr=False)
     least: int = 0
+    missing: bool = True
 
-    def sql(self, name: str) -> str:
-        """The digit of a cell, from a column of `EmbeddedTable.compact`."""
-        value = f"{quoted(name)} - {self.least}" if self.texts is None else f"enum_code({quoted(name)})::BIGINT"
-        return f"coalesce({value}, {self.size - 1})"
+    def sql(self, name: str, kind: str = "BIGINT") -> str:
+        """The digit of a cell, from a column of `EmbeddedTable.compact`, as a number of this type."""
+        value = f"({quoted(name)} - {self.least})" if self.texts is None else f"enum_code({quoted(name)})"
+        return f"coalesce({value}::{kind}, {self.size - 1})" if self.missing else f"{value}::{kind}"
 
     def values_of(self, digits: NDArray[np.int64]) -> pa.Array:
         """The values of some digits."""

@@ -23,6 +23,7 @@ from privpipe.engines.base.parallel import in_order
 from privpipe.engines.embedded.digits import Digits
 from privpipe.engines.embedded.session import HeldRows, Session, guarded
 from privpipe.errors import EngineError
+from privpipe.kernels.columns.dictionary_codes import append_digits, placed, renumbered
 
 if TYPE_CHECKING:
     from privpipe.blocks import Histogram
@@ -101,15 +102,26 @@ class CodedColumn:
         EngineError
             There are other values now.
         """
+        codes = self._codes(piece, cells)
+        digits = None if codes is None else placed(self.places, codes)
+        if digits is None:
+            raise _changed()
+        return digits
+
+    def append_to(self, words: NDArray[np.int64], piece: Piece, cells: pa.ChunkedArray | None) -> None:
+        """Put the digits of a piece behind its words; `cells` and errors as in `digits_of`."""
+        codes = self._codes(piece, cells)
+        if codes is None or not append_digits(words, self.digits.size, self.places, codes):
+            raise _changed()
+
+    def _codes(self, piece: Piece, cells: pa.ChunkedArray | None) -> Codes | None:
         if self.codes is not None:
-            codes: Codes | None = self.codes[piece.start]
-        else:
-            codes = None if cells is None else self.numbered.of(cells.chunks, counting=False)
-        if codes is not None and int(codes.max(initial=0)) < len(self.places):
-            digits = np.take(self.places, codes)
-            if digits.min(initial=0) >= 0:
-                return digits
-        raise EngineError("the source changed while it was read: a column has other values than before")
+            return self.codes[piece.start]
+        return None if cells is None else self.numbered.of(cells.chunks, counting=False)
+
+
+def _changed() -> EngineError:
+    return EngineError("the source changed while it was read: a column has other values than before")
 
 
 @dataclass
@@ -205,14 +217,13 @@ class _Kept:
         self._lock = threading.Lock()
 
     def add(self, name: str, piece: Piece, codes: Codes) -> None:
-        """Keep those of a column, in one byte each where that is enough."""
-        small = codes.astype(np.uint8) if codes.max(initial=0) < 1 << 8 else codes
+        """Keep those of a column."""
         with self._lock:
-            self.size += small.nbytes
+            self.size += codes.nbytes
             if self.size > self._room:
                 self.codes = None
             if self.codes is not None:
-                self.codes.setdefault(name, {})[piece.start] = small
+                self.codes.setdefault(name, {})[piece.start] = codes
 
     def drop(self, name: str) -> None:
         """Let go of those of a column."""
@@ -272,13 +283,12 @@ class _Numbered:
             indices = encoded.indices
             if indices.null_count:  # the last number is that of a missing value
                 indices = indices.fill_null(pa.scalar(len(encoded.dictionary), indices.type))
-            parts.append(np.take(numbers, indices.to_numpy()))
-        codes = np.concatenate(parts) if parts else np.zeros(0, np.uint16)
-        if counting:
-            counts = np.bincount(codes)
-            with self._lock:
-                self._counts[: len(counts)] += counts
-        return codes
+            codes, counts = renumbered(indices.to_numpy(), numbers)
+            parts.append(codes)
+            if counting:
+                with self._lock:
+                    self._counts[: len(counts)] += counts
+        return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.uint8), *parts])
 
     def _of_values(self, values: pa.Array) -> Codes | None:
         if len(values) > MOST_VALUES:

@@ -185,7 +185,8 @@ def recode(session: Session, table: EmbeddedTable, codebooks: Mapping[str, tuple
             texts = _in_order(labels)
             stored[name] = _coded_labels(session, frames.pop(views[name]), given, texts)
             views[name] = stored[name].name
-            digits[name] = Digits(len(texts) + 1, texts)
+            missing = bool(labels.null_count) or _may_miss(table, name)
+            digits[name] = Digits(len(texts) + 1, texts, missing=missing)
         joins.append(_joined_labels(table, name, views[name]))
     fields = [
         pa.field(field.name, codebooks[field.name][1].type) if field.name in codebooks else field
@@ -227,11 +228,17 @@ def _coded_labels(session: Session, pairs: pa.Table, given: Digits | None, texts
 
 def _joined_labels(table: EmbeddedTable, name: str, view: str) -> str:
     """The join of a column's labels; each value has one."""
-    cell, seen = f"raw.{quoted(name)}", table.histograms.get(name)
-    if seen is None or seen.values.null_count:
+    cell = f"raw.{quoted(name)}"
+    if _may_miss(table, name):
         return f"LEFT JOIN {view} ON {cell} IS NOT DISTINCT FROM {view}.{RAW}"
     # The database looks up equal integers, and enumerations, in an array; other joins hash every row.
     return f"JOIN {view} ON {cell} = {view}.{RAW}"
+
+
+def _may_miss(table: EmbeddedTable, name: str) -> bool:
+    """Whether cells of a column may be missing, by what was counted."""
+    seen = table.histograms.get(name)
+    return seen is None or bool(seen.values.null_count)
 
 
 def _relabelled(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
@@ -68,8 +69,10 @@ class OrderedRows:
         chosen = pa.array(self.places[start : start + GIVEN_ROWS])
         columns = []
         for column, dictionary in zip(self.columns, self.dictionaries, strict=True):
-            cells = column.take(chosen)
-            columns.append(cells if dictionary is None else pa.DictionaryArray.from_arrays(cells, dictionary))
+            cells = pc.take(column, chosen, boundscheck=False)  # all places are of rows
+            columns.append(
+                cells if dictionary is None else pa.DictionaryArray.from_arrays(cells, dictionary, safe=False)
+            )
         return pa.record_batch(columns, names=self.names)
 
 

@@ -34,6 +34,8 @@ __all__ = ["PackedClasses", "PackedKeys"]
 Ints = NDArray[np.int64]
 SPACE = 1 << 62
 """Packed keys lie below: no sum of digits leaves the integers of 64 bits."""
+EXACT = 1 << 53
+"""Integers up to here are floating-point numbers as well."""
 BLOCK_CLASSES = 131072
 MOST_DIGITS = 1 << 20
 """Of a sensitive column: each has its code in memory."""
@@ -69,10 +71,16 @@ class PackedKeys:
     @property
     def sql(self) -> str:
         """The packed key of a row of `EmbeddedTable.compact`; of no columns, 0."""
-        packed = "0::BIGINT"
+        # The database multiplies floating-point numbers five times as fast as integers, whose overflow it looks for.
+        kind = "DOUBLE" if self.size <= EXACT else "BIGINT"
+        packed = f"0::{kind}"
         for name, digits in zip(self.names, self.digits, strict=True):
-            packed = f"({packed}) * {digits.size} + {digits.sql(name)}"
-        return packed
+            packed = f"({packed}) * {digits.size}::{kind} + {digits.sql(name, kind)}"
+        return f"({packed})::BIGINT"
+
+    def behind(self, name: str, digits: Digits) -> PackedKeys:
+        """Keys with the digit of one more column behind."""
+        return PackedKeys((*self.names, name), (*self.digits, digits))
 
     def histograms(self, keys: Ints, records: Ints) -> Iterator[tuple[str, Histogram]]:
         """Each column's values in some keys, of which there are so many records each."""
@@ -177,9 +185,8 @@ class PackedClasses:
         if self.held:
             columns = [(each, self.held[each]) for each in (*self.keys.names, *([] if name is None else [name]))]
             return sorted_codes(self.session, self.table, columns, radix, parts)
-        key = self.keys.sql
-        word = key if name is None else f"({key}) * {radix} + {self.table.digits[name].sql(name)}"
-        return sorted_words(self.session, self.table, word, radix=radix, parts=parts)
+        packed = self.keys if name is None else self.keys.behind(name, self.table.digits[name])
+        return sorted_words(self.session, self.table, packed.sql, radix=radix, parts=parts)
 
     def _cells(self, name: str, words: Ints) -> tuple[Ints, Ints, Cells]:
         """Keys and sizes of the classes, and their cells of one column."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.engines.base.parallel import in_order
@@ -13,6 +14,7 @@ from privpipe.engines.embedded.dealt_items import DealtItems, by_bucket
 from privpipe.engines.embedded.file_codes import CodedColumn, Piece
 from privpipe.engines.embedded.session import LEAST_ROOM, Session
 from privpipe.engines.embedded.table import EmbeddedTable
+from privpipe.errors import EngineError
 
 __all__ = ["parts_of", "sorted_codes", "sorted_slices", "sorted_words"]
 
@@ -45,11 +47,22 @@ def sorted_words(
         Of words: int64, or float64 with a radix of 1.
     parts : int, optional
         From `parts_of`, one number for all iterators that are followed at once: else their slices do not match.
+
+    Raises
+    ------
+    EngineError
+        A row has no word.
     """
     sql = f"SELECT {word} AS word FROM {table.compact}"
-    words = (batch.column(0).to_numpy() for batch in session.stream(sql, table.frames))
+    words = (_present(batch.column(0)) for batch in session.stream(sql, table.frames))
     room = np.empty(table.records(session), kind)
     return _sorted(session, words, parts_of(session, table) if parts is None else parts, room, radix)
+
+
+def _present(words: pa.Array) -> NDArray[Any]:
+    if words.null_count:
+        raise EngineError("the source changed while it was read: a column misses values that it had before")
+    return words.to_numpy()
 
 
 def sorted_codes(
@@ -78,8 +91,7 @@ def sorted_codes(
         rows = piece.read_again(list(unread), texts) if unread else None
         words = np.zeros(piece.rows, np.int64)
         for name, column in columns:
-            words *= column.digits.size
-            words += column.digits_of(piece, None if rows is None or name not in unread else rows.column(name))
+            column.append_to(words, piece, None if rows is None or name not in unread else rows.column(name))
         return words
 
     return _sorted(session, in_order(packed, pieces, session.threads), parts, np.empty(records, np.int64), radix)

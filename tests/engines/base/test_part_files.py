@@ -145,3 +145,19 @@ def test_columns_that_hardly_repeat_have_no_dictionary(tmp_path: Path) -> None:
     group = pq.read_metadata(tmp_path / name).row_group(0)
     assert [group.column(at).has_dictionary_page for at in range(2)] == [False, True]
     assert pq.read_table(tmp_path / name).to_pydict() == rows.to_pydict()
+
+
+def test_texts_have_no_bounds_in_the_metadata(tmp_path: Path) -> None:
+    """In keyed order they would let no reader skip rows; those of numbers stay."""
+    rows = pa.record_batch(
+        {
+            "zip.code": pa.array(["a", "b"]),
+            "ward": pa.array(["x", "x"]).dictionary_encode(),
+            "age": pa.array([3, 4]),
+            "born": pa.array([1, 2], pa.timestamp("us")),
+        }
+    )
+    written = write_parts(iter([rows]), rows.schema, str(tmp_path), "parquet")
+    group = pq.ParquetFile(tmp_path / written.files[0]).metadata.row_group(0)
+    bounded = {group.column(at).path_in_schema for at in range(4) if group.column(at).is_stats_set}
+    assert bounded == {"age", "born"}

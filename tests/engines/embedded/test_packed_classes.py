@@ -1,20 +1,25 @@
-"""Columns of one count stand in the same parts, whatever room other threads take meanwhile."""
+"""Packed keys are the numbers that they should be, and columns of one count stand in the same parts of them."""
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from privpipe.blocks import ClassQuery
 from privpipe.draws import Seed
 from privpipe.engines import Source
 from privpipe.engines.embedded import EmbeddedEngine, packed_keys, session, sorted_words
-from privpipe.engines.embedded.packed_keys import PackedClasses
+from privpipe.engines.embedded.digits import Digits
+from privpipe.engines.embedded.packed_keys import PackedClasses, PackedKeys
 from privpipe.errors import EngineError
 from tests.engines.embedded.test_class_table import shape
 
@@ -67,3 +72,52 @@ def test_columns_of_other_classes_are_not_put_together(engine: EmbeddedEngine, m
     monkeypatch.setattr(packed_keys, "sorted_words", shifted)
     with pytest.raises(EngineError, match="columns have other classes"):
         list(classes.blocks())
+
+
+@given(
+    rows=st.lists(st.tuples(st.sampled_from(["a", "b", "", None]), st.sampled_from([3, 4, 90, None])), min_size=1),
+    exact=st.sampled_from([0, packed_keys.EXACT]),
+)
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_keys_are_the_same_numbers_however_they_are_packed(
+    engine: EmbeddedEngine, rows: list[tuple[str | None, int | None]], exact: int
+) -> None:
+    """As integers or as floating-point numbers, of columns with missing values and without."""
+    names = pa.schema([("zip", pa.string()), ("age", pa.int64())])
+    rows = rows * 16  # texts that hardly repeat become no enumeration
+    table = pa.table([[row[0] for row in rows], [row[1] for row in rows]], schema=names)
+    loaded = engine.with_record_ids(engine.scan(Source(data=table)), None, Seed.insecure(4))
+    query = ClassQuery(keys=("zip", "age"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed_keys, "EXACT", exact)
+        classes = PackedClasses.of(engine.session, loaded, query)
+        if classes is None:  # an integer column without any value has no digits
+            assert all(age is None for _, age in rows)
+            return
+        found = [(keys.tolist(), block.sizes.tolist()) for block, keys in classes.keyed_blocks()]
+    texts = sorted({text for text, _ in rows if text is not None})
+    ages = [age for _, age in rows if age is not None]
+    size = max(ages) - min(ages) + 2
+
+    def key(text: str | None, age: int | None) -> int:
+        first = len(texts) if text is None else texts.index(text)
+        return first * size + (size - 1 if age is None else age - min(ages))
+
+    wanted = sorted(Counter(key(*row) for row in rows).items())
+    assert [pair for keys, sizes in found for pair in zip(keys, sizes, strict=True)] == wanted
+
+
+@pytest.mark.parametrize(
+    "sizes", [(3, (1 << 53) // 3), (1 << 26, 1 << 27), (1 << 27, (1 << 27) + 1), (1 << 30, 1 << 31)]
+)
+def test_keys_are_exact_up_to_the_largest(sizes: tuple[int, int]) -> None:
+    """Floating-point numbers hold every integer to 2^53; beyond, keys are packed as integers."""
+    least = -(1 << 40)
+    keys = PackedKeys(("a", "b"), tuple(Digits(size, None, least, missing=False) for size in sizes))
+    assert (keys.size <= packed_keys.EXACT) == ("DOUBLE" in keys.sql)
+    first, second = (sorted({0, 1, size // 2, size - 2, size - 1}) for size in sizes)
+    cells = pa.table({"a": [least + x for x in first for _ in second], "b": [least + y for _ in first for y in second]})
+    with duckdb.connect() as database:
+        database.register("cells", cells)
+        found = [row[0] for row in database.execute(f"SELECT {keys.sql} FROM cells").fetchall()]
+    assert found == [x * sizes[1] + y for x in first for y in second]

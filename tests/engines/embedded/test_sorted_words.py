@@ -15,6 +15,7 @@ from privpipe.draws import Seed
 from privpipe.engines import Source
 from privpipe.engines.embedded import EmbeddedEngine, sorted_words
 from privpipe.engines.embedded.sorted_words import sorted_words as words_of
+from privpipe.errors import EngineError
 
 WORDS = st.lists(st.integers(0, 60), min_size=1, max_size=90)
 
@@ -119,3 +120,11 @@ def test_what_is_dealt_is_gone_with_its_reader(engine: EmbeddedEngine, monkeypat
     next(reader)
     reader.close()
     assert not opened or len(list(Path("/proc/self/fd").iterdir())) == opened
+
+
+def test_a_row_without_a_word_is_no_row_less(engine: EmbeddedEngine) -> None:
+    """Who left missing cells out of a word knew of none: the source has other ones now."""
+    rows = pa.table({"w": [3, None, 2]})
+    table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.insecure(1))
+    with pytest.raises(EngineError, match="misses values that it had before"):
+        list(words_of(engine.session, table, "w"))
