@@ -69,6 +69,8 @@ def test_a_word_gets_the_digit_of_its_code(
 def test_no_cell_is_no_word() -> None:
     none = np.zeros(0, np.int64)
     assert append_digits(none, 10, np.zeros(0, np.int32), np.zeros(0, np.uint8))
-    assert placed(np.zeros(0, np.int32), np.zeros(0, np.uint8)) is not None
+    found = placed(np.zeros(0, np.int32), np.zeros(0, np.uint8))
+    assert found is not None
+    assert found.shape == (0,)
     assert placed(np.zeros(0, np.int32), np.zeros(1, np.uint8)) is None
     assert not append_digits(np.zeros(1, np.int64), 10, np.zeros(0, np.int32), np.zeros(1, np.uint8))
