@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from typing import Annotated
 
@@ -31,6 +30,7 @@ from privpipe.cli import (
     seeding,
     signing,
 )
+from privpipe.cli.collector import none_at_the_end, seldom
 from privpipe.cli.console import settle
 from privpipe.cli.endings import ended_by_signal, guarded, handle_signals, interrupted
 
@@ -109,14 +109,13 @@ app.add_typer(expecting.commands, name="gx")
 def main() -> None:
     """Entry point of the ``privpipe`` script."""
     handle_signals()
+    none_at_the_end()
     try:
-        app(prog_name="privpipe")
+        with seldom():
+            app(prog_name="privpipe")
     except KeyboardInterrupt:
         sys.exit(interrupted())
     except SystemExit as ending:
         if ended_by_signal(ending.code):
             sys.exit(interrupted())
         raise
-    finally:
-        # The process ends: a search for cycles among all that was imported would take a quarter of a second.
-        gc.freeze()
