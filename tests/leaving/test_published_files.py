@@ -73,13 +73,16 @@ def test_a_parquet_footer_tells_of_the_written_rows_alone(engine: Engine, tmp_pa
         for values, told in columns_of(file):
             seen += 1
             known = values.drop_null().to_pylist()
+            assert not told.has_column_index
+            assert not told.has_offset_index
             statistics = told.statistics
+            if pa.types.is_string(values.type):
+                assert statistics is None
+                continue
             assert (statistics.min, statistics.max) == (min(known), max(known))
             assert statistics.null_count == values.null_count
             assert statistics.num_values == len(known)
             assert statistics.distinct_count is None
-            assert not told.has_column_index
-            assert not told.has_offset_index
     assert seen >= 3
 
 

@@ -21,7 +21,7 @@ from privpipe.hierarchies import canonical_text
 from privpipe.private_files import create_private
 from privpipe.progress import within
 
-__all__ = ["ROWS_PER_FILE", "csv_bytes", "csv_header", "json_bytes", "part_name", "write_parts"]
+__all__ = ["ROWS_PER_FILE", "csv_bytes", "csv_header", "json_bytes", "parquet_writer", "part_name", "write_parts"]
 
 ROWS_PER_FILE = 5_000_000
 LARGE_BATCH = 20_000
@@ -135,11 +135,7 @@ class _Part(Protocol):
 
 
 class _ParquetPart:
-    """Columns whose cells hardly repeat, in the first rows of the file, get no dictionary, which would be as long.
-
-    Texts get no bounds: in keyed order each stretch of rows has nearly all of them, so that bounds let no reader skip
-    any, and to find them takes a third of the time of writing.
-    """
+    """Columns whose cells hardly repeat, in the first rows of the file, get no dictionary, which would be as long."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path, self._schema = path, schema
@@ -155,15 +151,29 @@ class _ParquetPart:
         writer.close()
 
     def _opened(self, repeated: list[str]) -> pq.ParquetWriter:
-        bounded = [each.name for each in self._schema if not _is_text(each.type)]
-        return pq.ParquetWriter(
-            self._path,
-            self._schema,
-            compression="zstd",
-            store_schema=False,
-            use_dictionary=repeated or False,
-            write_statistics=bounded or False,
-        )
+        return parquet_writer(self._path, self._schema, repeated or False)
+
+
+def parquet_writer(path: Path, schema: pa.Schema, repeated: list[str] | bool = True) -> pq.ParquetWriter:
+    """What writes a part file of a release.
+
+    Texts get no bounds in its metadata: in keyed order each stretch of rows has nearly all of them, so that bounds let
+    no reader skip any, and to find them takes a third of the time of writing.
+
+    Parameters
+    ----------
+    repeated : list of str, or bool
+        Columns that get a dictionary; all of them, or none.
+    """
+    bounded = [each.name for each in schema if not _is_text(each.type)]
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        store_schema=False,
+        use_dictionary=repeated,
+        write_statistics=bounded or False,
+    )
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.draws import Stream
 from privpipe.engines.base.contract import Written
 from privpipe.engines.base.frames import frame_like
-from privpipe.engines.base.part_files import csv_bytes, csv_header, json_bytes, part_name
+from privpipe.engines.base.part_files import csv_bytes, csv_header, json_bytes, parquet_writer, part_name
 from privpipe.engines.base.source import Format
 from privpipe.engines.dask.exchange import Pieces, Sent, meet
 from privpipe.engines.dask.frame_parts import is_dask_frame
@@ -121,7 +120,7 @@ def write_file(rows: pa.RecordBatch, path: Path, format: Format, escape: bool = 
     """One part file, its rows' bytes as on every engine; private until it is published."""
     create_private(path)
     if format == "parquet":
-        with pq.ParquetWriter(path, rows.schema, compression="zstd", store_schema=False) as file:
+        with parquet_writer(path, rows.schema) as file:
             file.write_batch(rows)
         return
     with path.open("wb") as text:
