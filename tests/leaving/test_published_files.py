@@ -86,6 +86,23 @@ def test_a_parquet_footer_tells_of_the_written_rows_alone(engine: Engine, tmp_pa
     assert seen >= 3
 
 
+def test_a_parquet_file_does_not_tell_which_engine_wrote_it(engine: Engine, tmp_path: Path) -> None:
+    """Encodings are chosen, and bounds kept, by one rule."""
+    pq.write_table(source(), tmp_path / "rows.parquet")
+    told = []
+    for place, on in ((tmp_path / "own", engine), (tmp_path / "embedded", None)):
+        asked = {**policy(tmp_path), "sink": {"path": str(place), "format": "parquet"}}
+        files = [pq.ParquetFile(path) for path in Path(pp.release(asked, engine=on).path).glob("*.parquet")]
+        told.append(
+            {
+                (file.metadata.created_by, each.path_in_schema, each.compression, each.encodings, each.is_stats_set)
+                for file in files
+                for _, each in columns_of(file)
+            }
+        )
+    assert told[0] == told[1]
+
+
 def test_no_dictionary_page_holds_a_value_without_a_row(engine: Engine, tmp_path: Path) -> None:
     pq.write_table(source(), tmp_path / "rows.parquet")
     result = pp.release(policy(tmp_path), engine=engine)

@@ -20,6 +20,7 @@ from privpipe.errors import SinkError, UnsupportedError
 from privpipe.hierarchies import canonical_text
 from privpipe.private_files import create_private
 from privpipe.progress import within
+from privpipe.roles import column_type_of
 
 __all__ = ["ROWS_PER_FILE", "csv_bytes", "csv_header", "json_bytes", "parquet_writer", "part_name", "write_parts"]
 
@@ -135,50 +136,42 @@ class _Part(Protocol):
 
 
 class _ParquetPart:
-    """Columns whose cells hardly repeat, in the first rows of the file, get no dictionary, which would be as long."""
-
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path, self._schema = path, schema
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         if self._writer is None:
-            self._writer = self._opened([name for name in self._schema.names if _repeats(batch.column(name))])
+            self._writer = parquet_writer(self._path, self._schema, batch)
         self._writer.write_batch(batch)
 
     def close(self) -> None:
-        writer = self._opened(self._schema.names) if self._writer is None else self._writer
+        writer = parquet_writer(self._path, self._schema) if self._writer is None else self._writer
         writer.close()
 
-    def _opened(self, repeated: list[str]) -> pq.ParquetWriter:
-        return parquet_writer(self._path, self._schema, repeated or False)
 
+def parquet_writer(path: Path, schema: pa.Schema, first: pa.RecordBatch | None = None) -> pq.ParquetWriter:
+    """What writes a part file of a release, the same on every engine.
 
-def parquet_writer(path: Path, schema: pa.Schema, repeated: list[str] | bool = True) -> pq.ParquetWriter:
-    """What writes a part file of a release.
-
-    Texts get no bounds in its metadata: in keyed order each stretch of rows has nearly all of them, so that bounds let
-    no reader skip any, and to find them takes a third of the time of writing.
+    Columns whose cells hardly repeat, in the first rows of the file, get no dictionary, which would be as long. Texts
+    get no bounds in its metadata: in keyed order each stretch of rows has nearly all of them, so that bounds let no
+    reader skip any, and to find them takes a third of the time of writing.
 
     Parameters
     ----------
-    repeated : list of str, or bool
-        Columns that get a dictionary; all of them, or none.
+    first : pyarrow.RecordBatch, optional
+        The first rows of the file; a file without rows needs none.
     """
-    bounded = [each.name for each in schema if not _is_text(each.type)]
+    repeated = [name for name in schema.names if first is not None and _repeats(first.column(name))]
+    bounded = [each.name for each in schema if column_type_of(each.type) != "text"]
     return pq.ParquetWriter(
         path,
         schema,
         compression="zstd",
         store_schema=False,
-        use_dictionary=repeated,
+        use_dictionary=repeated or False,
         write_statistics=bounded or False,
     )
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return any(test(inner) for test in (pa.types.is_string, pa.types.is_large_string))
 
 
 def _repeats(column: pa.Array) -> bool:

@@ -120,7 +120,7 @@ def write_file(rows: pa.RecordBatch, path: Path, format: Format, escape: bool = 
     """One part file, its rows' bytes as on every engine; private until it is published."""
     create_private(path)
     if format == "parquet":
-        with parquet_writer(path, rows.schema) as file:
+        with parquet_writer(path, rows.schema, rows) as file:
             file.write_batch(rows)
         return
     with path.open("wb") as text:

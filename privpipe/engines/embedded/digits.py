@@ -34,7 +34,7 @@ class Digits:
     least: int = 0
     missing: bool = True
 
-    def sql(self, name: str, kind: str = "BIGINT") -> str:
+    def sql(self, name: str, kind: str) -> str:
         """The digit of a cell, from a column of `EmbeddedTable.compact`, as a number of this type."""
         value = f"({quoted(name)} - {self.least})" if self.texts is None else f"enum_code({quoted(name)})"
         return f"coalesce({value}::{kind}, {self.size - 1})" if self.missing else f"{value}::{kind}"
