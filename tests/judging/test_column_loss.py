@@ -135,7 +135,9 @@ def labels(values: Sequence[Any]) -> int:
     return len({value for value in map(plain, values) if not blank(value)})
 
 
-def test_the_figures_are_those_of_the_definition(engine: Engine) -> None:
+@pytest.mark.parametrize("few", [0, losing.FEW], ids=["columns abreast", "one column after another"])
+def test_the_figures_are_those_of_the_definition(engine: Engine, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losing, "FEW", few)
     before = table()
     policy = pp.Policy.from_dict(document(STAGES))
     made = pp.plan(before, policy, engine=engine)

@@ -70,9 +70,7 @@ class OrderedRows:
         columns = []
         for column, dictionary in zip(self.columns, self.dictionaries, strict=True):
             cells = pc.take(column, chosen, boundscheck=False)  # all places are of rows
-            columns.append(
-                cells if dictionary is None else pa.DictionaryArray.from_arrays(cells, dictionary, safe=False)
-            )
+            columns.append(cells if dictionary is None else pa.DictionaryArray.from_arrays(cells, dictionary))
         return pa.record_batch(columns, names=self.names)
 
 

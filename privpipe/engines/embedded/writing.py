@@ -128,6 +128,7 @@ def _used(column: pa.DictionaryArray) -> pa.DictionaryArray:
     codes = codes.fill_null(-1) if codes.null_count else codes
     places, used = in_order_of_appearance(codes.to_numpy(), len(column.dictionary))
     indices = pa.array(places, mask=places < 0) if column.null_count else pa.array(places)
+    # No place is beyond what is used: the kernel refused codes beyond the dictionary, and numbers places itself.
     return pa.DictionaryArray.from_arrays(indices, column.dictionary.take(pa.array(used)), safe=False)
 
 
