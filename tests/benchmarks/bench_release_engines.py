@@ -2,7 +2,7 @@
 
 The bare engine reads the same files, counts cells, and writes the rows in an order by hash. Each runs in a process of
 its own; its session is started, and has run a first job, before the clock starts. CPU seconds are those of the process
-and all that it started. Prints only.
+and all that it started. With `--on-workers` no table is small enough for the calling process. Prints only.
 """
 
 from __future__ import annotations
@@ -80,11 +80,12 @@ def released(engine: str, policy: str) -> tuple[float, float]:
     from privpipe import Policy, release
     from privpipe.engines import open_engine
 
-    with open_engine(engine, OPTIONS[engine]) as opened:
+    loaded = Policy.load(policy)
+    with open_engine(engine, loaded.engines[engine]) as opened:
         if engine == "spark":
             opened.session.range(10).count()  # type: ignore[attr-defined]
         clock = Clock()
-        release(Policy.load(policy), engine=opened)
+        release(loaded, engine=opened)
         return clock.read()
 
 
@@ -94,17 +95,18 @@ def timed(*given: str) -> tuple[float, float]:
     return float(took), float(cpu)
 
 
-def compare(engine: str, rows: int, shape: str, folder: Path) -> None:
-    """Print the ratio for one table."""
+def compare(engine: str, rows: int, shape: str, folder: Path, *, on_workers: bool) -> None:
+    """Print the ratio for one table; `on_workers`: none of it is worked on by the calling process."""
     source = release_table(folder, rows, shape)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         policy: dict[str, Any] = json.loads(policy_text(source, Path(scratch) / "released", shape, "4GB", 2))
-        policy |= {"engine": engine, "engines": {engine: OPTIONS[engine]}}
+        policy |= {"engine": engine, "engines": {engine: OPTIONS[engine] | ({"driver_bytes": 0} if on_workers else {})}}
         written = Path(scratch) / "policy.json"
         written.write_text(json.dumps(policy))
         alone, alone_cpu = timed("bare", engine, str(source), str(Path(scratch) / "bare"))
         ours, ours_cpu = timed("release", engine, str(written))
-    name, beside = f"release, {engine}, {shape}, {rows:,} rows", "its bare read, count and write"
+    where = ", on workers" if on_workers else ""
+    name, beside = f"release, {engine}, {shape}, {rows:,} rows{where}", "its bare read, count and write"
     record(name, took=ours, baseline=alone, beside=beside, took_cpu=ours_cpu, baseline_cpu=alone_cpu)
     print(
         f"{engine:6} {rows:>11,} {shape:5} bare {alone:7.2f} s ({alone_cpu:.1f} CPU s)   release {ours:7.2f} s "
@@ -131,13 +133,15 @@ def each_table(given: argparse.Namespace) -> Iterator[tuple[str, int, str, Path]
 
 
 def main() -> None:
-    given = parser_of(__doc__, OPTIONS, ["few"]).parse_args()
+    parser = parser_of(__doc__, OPTIONS, ["few"])
+    parser.add_argument("--on-workers", action="store_true")
+    given = parser.parse_args()
     if given.within:
         kind, engine, *places = given.within
         print(*{"bare": bare, "release": released}[kind](engine, *places))
         return
     for table in each_table(given):
-        compare(*table)
+        compare(*table, on_workers=given.on_workers)
 
 
 if __name__ == "__main__":

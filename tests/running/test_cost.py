@@ -17,6 +17,7 @@ import pytest
 import privpipe as pp
 from privpipe.blocks import RowBlock
 from privpipe.blocks.facts import Facts
+from privpipe.engines import Source, open_engine
 from privpipe.engines.embedded import session
 from privpipe.errors import UsageError
 from privpipe.running.cost import measured, model
@@ -217,9 +218,36 @@ def test_worker_processes_add_their_own_costs_and_no_byte_that_is_shuffled_or_wr
             assert "rows" not in cost.estimates["driver"].terms or not processes
 
 
-def test_a_table_that_stays_in_the_calling_process_starts_no_worker() -> None:
+def test_a_table_that_spark_leaves_to_the_driver_costs_what_the_embedded_engine_takes() -> None:
     small = replace(looked_at_people(), rows=100)
-    assert model.predict("dask", small, WORK, worker_processes=4) == model.predict("dask", small, WORK)
+    here, embedded = model.predict("spark", small, WORK, here=True), model.predict("embedded", small, WORK)
+    assert here == replace(embedded, engine="spark")
+    assert (here["cpu_s"] or 0.0) < (model.predict("spark", small, WORK)["cpu_s"] or 0.0) / 3
+
+
+@pytest.mark.spark
+def test_where_the_rows_lie_is_reckoned_with(spark_engine: Any, tmp_path: Path) -> None:
+    from privpipe.engines.spark import SparkEngine
+
+    document, rows = policy(tmp_path), rows_of(300)
+    with SparkEngine(spark_engine.session) as near:
+        here = pp.plan_cost(document, rows, engine=near)
+        assert here["cpu_s"] == pp.plan_cost(document, rows, engine="embedded")["cpu_s"]
+        of_many = pp.plan_cost(document, rows, engine=near, rows=10_000_000)
+    there = pp.plan_cost(document, rows, engine=spark_engine)
+    assert (there["cpu_s"] or 0.0) > 3 * (here["cpu_s"] or 0.0)
+    assert of_many["cpu_s"] == pp.plan_cost(document, rows, engine=spark_engine, rows=10_000_000)["cpu_s"]
+
+
+def test_rows_beside_a_cluster_lie_here_while_they_are_few(tmp_path: Path) -> None:
+    document, rows = policy(tmp_path), rows_of(300)
+    with open_engine("dask", {"workers": 1}) as engine:
+        assert engine.lies_here(engine.scan(Source(data=rows)))
+        assert pp.plan_cost(document, rows, engine=engine)["cpu_s"] == pytest.approx(
+            pp.plan_cost(document, rows, engine="dask")["cpu_s"]
+        )
+    with open_engine("dask", {"workers": 1, "driver_bytes": 0}) as engine:
+        assert not engine.lies_here(engine.scan(Source(data=rows)))
 
 
 def looked_at_people() -> LookedAt:

@@ -85,6 +85,10 @@ class Engine(ABC):
         """Processes beside this one in which rows are worked on; 0 where they are worked on here, or nobody tells."""
         return 0
 
+    def lies_here(self, table: Any) -> bool:
+        """Whether the rows of a table are worked on in this process, whatever workers there are."""
+        return not self.worker_processes
+
     def __enter__(self) -> Self:
         return self
 

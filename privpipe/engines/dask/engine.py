@@ -100,6 +100,9 @@ class DaskEngine(Engine):
     def worker_processes(self) -> int:
         return len(self._runtime.client.nthreads()) if self._runtime.distributed else 0
 
+    def lies_here(self, table: DaskTable) -> bool:
+        return not self._runtime.distributed or self._runtime.is_near(table.parts)
+
     def versions(self) -> dict[str, str]:
         found = {"dask": dask.__version__, "numpy": np.__version__, "pyarrow": pa.__version__}
         if self._runtime.distributed:

@@ -88,7 +88,7 @@ class Runtime:
     def compute(self, step: str, tasks: Sequence[Node]) -> list[Any]:
         """Run the tasks in one action and bring their results here."""
         log.debug("%s: %d tasks", step, len(tasks))
-        if self._is_near(tasks):
+        if self.is_near(tasks):
             return self.near.compute(step, tasks)
         return list(self._guarded(step, lambda tasks: self._get(step, tasks), tasks))
 
@@ -96,14 +96,14 @@ class Runtime:
         """The tasks with their results kept where they lie, unless caching is off."""
         if not self.cache:
             return list(tasks)
-        if self._is_near(tasks):
+        if self.is_near(tasks):
             return self.near.keep(step, tasks)
         if self.client is not None:
             settled = self._guarded(step, lambda tasks: self._settled(step, tasks), tasks)
             return [value_node(future) for future in settled]
         return [value_node(Held(result)) for result in self.compute(step, tasks)]
 
-    def _is_near(self, tasks: Sequence[Node]) -> bool:
+    def is_near(self, tasks: Sequence[Node]) -> bool:
         return self.client is not None and all(task.here for task in tasks)
 
     def _graph(self, tasks: Sequence[Node]) -> dict[Any, Any]:

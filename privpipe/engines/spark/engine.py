@@ -129,6 +129,9 @@ class SparkEngine(Engine):
             return 0
         return int(self.session.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is listed too
 
+    def lies_here(self, table: SparkTable | EmbeddedTable) -> bool:
+        return isinstance(table, EmbeddedTable)
+
     def versions(self) -> dict[str, str]:
         import pyspark
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 
-from privpipe.engines.base.small_sources import MOST_ROWS, is_small
+from privpipe.engines.base.small_sources import is_small
 from privpipe.engines.base.source import Source
 from privpipe.engines.embedded import EmbeddedEngine
 from privpipe.engines.embedded.mapping import rows_of
+from privpipe.engines.embedded.memory import offered_memory
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.engines.spark.driver_room import expected_bytes
 from privpipe.engines.spark.failures import reported, told
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["Near", "where_it_lies"]
 
 M = TypeVar("M", bound=Callable[..., Any])
+MOST_COLLECTED = 1_000_000
+"""Records of a frame that are asked for; of a larger one they are thrown away."""
+LEAST_BYTES = 1 << 30
+"""Of memory for the embedded engine: it goes through files for what takes more."""
 
 
 def where_it_lies(method: M) -> M:
@@ -72,7 +77,8 @@ class Near:
     def engine(self) -> EmbeddedEngine:
         """The embedded engine."""
         if self._opened is None:
-            self._opened = EmbeddedEngine.open({})
+            # Spark's virtual machine is in the same container.
+            self._opened = EmbeddedEngine.open({"memory_limit": f"{max(offered_memory() // 4, LEAST_BYTES)}B"})
         return self._opened
 
     def close(self) -> None:
@@ -91,13 +97,13 @@ class Near:
 
     def drawn(self, table: SparkTable) -> EmbeddedTable | None:
         """A table of the executors here, where Spark itself takes it for small and it turns out to be."""
-        if not self.most or is_connect(self._session) or (table.remembered.get("records", 0) > MOST_ROWS):
+        if not self.most or is_connect(self._session) or table.remembered.get("records", 0) > MOST_COLLECTED:
             return None
         if expected_bytes(table.frame) > self.most:
             return None
         with reported("collect a small table"):
-            rows = arrow_table(table.frame.limit(MOST_ROWS + 1))
-        if len(rows) > MOST_ROWS or rows.nbytes > 2 * self.most:
+            rows = arrow_table(table.frame.limit(MOST_COLLECTED + 1))
+        if len(rows) > MOST_COLLECTED or rows.nbytes > 2 * self.most:
             return None
         columns = table.layout.visible(rows.combine_chunks())
         return self.engine.scan(Source(data=pa.Table.from_arrays(columns, schema=table.schema)))

@@ -24,8 +24,6 @@ DEALT_BYTES = 9.0
 """The same of a row that is put in order on disk: its order word, and what cells are missing."""
 KEPT_BYTES = 32 << 20
 """Rows that the embedded engine keeps in memory whatever its limit."""
-NEAR_BYTES = 64 << 20
-"""Rows that Spark, and Dask beside worker processes, keep in the calling process unless told otherwise."""
 DIGITS = 2
 """Significant digits of what is printed: more would be invented."""
 
@@ -156,6 +154,8 @@ def predict(
     memory: int | None = None,
     workers: int | None = None,
     worker_processes: int = 0,
+    *,
+    here: bool = False,
 ) -> Cost:
     """The cost of a run.
 
@@ -166,6 +166,9 @@ def predict(
         Bytes that the process may take; without it nothing is taken to be staged on disk.
     worker_processes : int
         Beside this one; 0: it does the work itself.
+    here : bool
+        Whether the calling process works on the rows, whatever workers the engine has: Spark leaves them to the
+        embedded engine then.
 
     Raises
     ------
@@ -174,10 +177,11 @@ def predict(
     """
     if engine not in MEASURED:
         raise UnsupportedError(f"the costs of the engine {engine!r} were not measured; known: {', '.join(MEASURED)}")
-    own = _costs(engine, table)
+    working = "embedded" if here and engine == "spark" else engine
+    own = _costs(working, table)
     written = _written(table, work) * (1.0 if work.text else own.packs)
     staged = table.rows * (sum(table.packed_bytes.values()) + STAGED_BYTES)
-    on_disk = _on_disk(table, work, memory, own) if engine == "embedded" else 0
+    on_disk = _on_disk(table, work, memory, own) if working == "embedded" else 0
     large = own is STORED and memory is not None and staged > memory / 8
     dealt = table.rows * (sum(table.packed_bytes.values()) + DEALT_BYTES) if large else 0.0
     held = table.rows * table.row_bytes
@@ -188,13 +192,12 @@ def predict(
         rows_held = min(rows_held, max(memory - own.base_driver, 0.0))
     passes = own.staged_reads + own.staged_reads_by_key * work.quasi_identifiers + own.laid_reads * work.laid
     held_here = {"process": own.base_driver, "rows": rows_held, "hierarchies": values, "combinations": cells}
-    processes = worker_processes if held > NEAR_BYTES else 0
-    if processes:
+    if worker_processes:
         held_here |= {"process": own.driver_beside_workers, "rows": 0.0}
     estimates = {
         "read": Estimate.of(
             libraries_and_documents=own.base_read,
-            libraries_of_workers=own.worker_read * processes,
+            libraries_of_workers=own.worker_read * worker_processes,
             source=own.source_reads * table.source_bytes,
             written_files=own.release_reads * written,
             files_and_kept_tables=own.kept_reads * held,
@@ -207,7 +210,7 @@ def predict(
         "driver": Estimate(None, {}) if not own.tells_driver else Estimate.of(**held_here),
         "cpu_s": Estimate.of(
             start_and_report=own.base_cpu,
-            start_of_workers=own.worker_cpu * processes,
+            start_of_workers=own.worker_cpu * worker_processes,
             columns=own.cpu_by_column * table.rows * table.columns,
             classes=own.cpu_by_key * table.rows * work.quasi_identifiers,
             stages=own.cpu_by_stage * table.rows * work.laid,
@@ -221,7 +224,7 @@ def predict(
         combinations=table.combinations,
         estimates=estimates,
         workers=workers,
-        unknown=tuple(_unknown(table, work, engine, memory)),
+        unknown=tuple(_unknown(table, work, working, memory)),
     )
 
 
@@ -257,8 +260,6 @@ def _unknown(table: LookedAt, work: Work, engine: str, memory: int | None) -> It
         yield "what the driver holds: nobody measured it"
     if engine == "spark":
         yield "what packing saves in reads and costs in CPU where kept tables do not fit into the executors' memory"
-    if engine == "spark" and held <= NEAR_BYTES:
-        yield "a table this small may lie on the driver as a whole, which costs less"
     if engine == "embedded" and memory is not None and held > memory / 2:
         yield "what the database spills besides while it sorts rows that take more than half of the memory"
     if table.rows > own.measured_rows:

@@ -9,6 +9,7 @@ from typing import Any
 
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.frames import at_hand
+from privpipe.engines.base.small_sources import MOST_ROWS
 from privpipe.errors import DataError, UsageError
 from privpipe.policy import Policy
 from privpipe.running.attaching import require_declared
@@ -94,7 +95,9 @@ def _predicted(
     if rows is not None or combinations is not None:
         seen = seen.of_rows(rows or seen.rows, combinations)
     processors = workers or _workers(engine, policy)
-    return predict(engine.name, seen, work_of(policy), engine.memory, processors, engine.worker_processes)
+    here = engine.lies_here(table) and (rows is None or rows <= MOST_ROWS)
+    processes = 0 if here else engine.worker_processes
+    return predict(engine.name, seen, work_of(policy), engine.memory, processors, processes, here=here)
 
 
 def _workers(engine: Engine, policy: Policy) -> int | None:

@@ -14,6 +14,7 @@ import privpipe as pp
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
+from privpipe.engines.embedded.memory import offered_memory
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.engines.spark import SparkEngine
 from privpipe.engines.spark.table import SparkTable
@@ -70,7 +71,7 @@ def test_what_is_larger_stays_with_the_executors(spark_engine: SparkEngine, tmp_
 
 
 def test_a_frame_that_grows_beyond_what_spark_expects_stays(near: SparkEngine, monkeypatch: Any) -> None:
-    monkeypatch.setattr("privpipe.engines.spark.near.MOST_ROWS", 50)
+    monkeypatch.setattr("privpipe.engines.spark.near.MOST_COLLECTED", 50)
     frame = near.session.createDataFrame(NUMBERS).selectExpr("explode(sequence(1, 100)) n")
     found = near.with_record_ids(near.scan(Source(data=frame)), None, Seed.of(SEED))
     assert isinstance(found, SparkTable)
@@ -112,6 +113,18 @@ def test_a_release_of_adult_starts_no_job(near: SparkEngine, project: Path, tmp_
     assert jobs == 0
     assert made[0].assessment.passed
     assert {"spark", "duckdb"} <= set(made[0].manifest["versions"])
+
+
+def test_the_driver_leaves_memory_to_the_virtual_machine(near: SparkEngine) -> None:
+    assert near.near.engine.memory is not None
+    assert near.near.engine.memory <= max(offered_memory() // 4, 1 << 30)
+
+
+def test_files_of_more_rows_than_a_driver_takes_stay(near: SparkEngine, tmp_path: Path, monkeypatch: Any) -> None:
+    pq.write_table(NUMBERS, tmp_path / "rows.parquet")
+    for most, kind in ((4, EmbeddedTable), (3, SparkTable)):
+        monkeypatch.setattr("privpipe.engines.base.small_sources.MOST_ROWS", most)
+        assert isinstance(near.scan(Source(data=str(tmp_path / "rows.parquet"))), kind)
 
 
 def test_the_limit_is_an_option(spark_engine: SparkEngine) -> None:
