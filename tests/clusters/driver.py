@@ -17,6 +17,7 @@ from every_entry import judged_alike, small_settings, staged_alike
 from released import policy_of, release_on, write_people
 
 from privpipe.engines import Engine, open_engine
+from privpipe.engines.base import part_files
 
 FEW_STAGES = ("generalize", "pseudonymise")
 """Labels, and a key that only the driver's environment has."""
@@ -83,13 +84,7 @@ class Phases:
 
     def _small_parts(self) -> Any:
         """Part files of few records, so that workers write them."""
-        if self.engine.name == "spark":
-            from privpipe.engines.spark import writing
-
-            return mock.patch.object(writing, "ROWS_HERE", 8_000)
-        from privpipe.engines.dask import writing as dask_writing
-
-        return mock.patch.object(dask_writing, "ROWS_A_FILE", 8_000)
+        return mock.patch.object(part_files, "ROWS_PER_FILE", 8_000)
 
 
 def main(folder: str, engine: str, url: str, *phases: str) -> None:

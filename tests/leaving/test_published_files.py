@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +16,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.engines import Engine, open_engine
+from privpipe.engines.base import part_files
 
 CANARY = "Zanzibarella"
 
@@ -86,6 +90,57 @@ def test_a_parquet_footer_tells_of_the_written_rows_alone(engine: Engine, tmp_pa
     assert seen >= 3
 
 
+def all_kinds(rows: int) -> pa.Table:
+    """Cells of all kinds, some missing; texts that repeat, that are long and many, and that hardly repeat."""
+    rng = np.random.default_rng(5)
+    at = rng.integers(0, 60, rows)
+    missing = rng.random(rows) < 0.1
+
+    def some(values: Any, kind: pa.DataType | None = None) -> pa.Array:
+        return pa.array(values, kind, mask=missing)
+
+    return pa.table(
+        {
+            "town": [f"town {code}" for code in at % 7],
+            "age": at % 3,
+            "ward": some([f"ward {code}" for code in at]),
+            "note": [f"a note of some length: {code:0100d}" for code in rng.integers(0, 1 + rows // 25, rows)],
+            "key": some([f"{code:x}" for code in rng.permutation(rows)]),
+            "income": np.where(at == 5, np.nan, rng.lognormal(9, 1, rows)),
+            "share": some(at / 7),
+            "yes": some(at % 2 == 0),
+            "born": some(at.astype("datetime64[D]")),
+            "seen": some(rng.integers(0, 10**9, rows).astype("datetime64[us]")),
+            "cost": some([Decimal(int(each)) / 100 for each in at], pa.decimal128(9, 2)),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "format", "files"), [(210_000, "parquet", 2), (2000, "parquet", 7), (2000, "csv", 7), (2000, "json", 7)]
+)
+def test_the_bytes_of_a_release_are_the_same_on_every_engine(
+    engine: Engine, rows: int, format: str, files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of several files and row groups, in the order of one seed."""
+    monkeypatch.setattr(part_files, "ROWS_PER_FILE", 110_000 if rows > 100_000 else 300)
+    pq.write_table(all_kinds(rows), tmp_path / "rows.parquet", row_group_size=rows // 3)
+    found = []
+    for place, on in ((tmp_path / "own", engine), (tmp_path / "embedded", "embedded")):
+        asked = {**policy(tmp_path, format), "sink": {"path": str(place), "format": format}}
+        asked["source"] = {"path": str(tmp_path / "rows.parquet")}
+        names = all_kinds(6).schema.names
+        asked["columns"] = {name: {"role": "insensitive"} for name in names} | {
+            "town": {"role": "quasi_identifier"},
+            "age": {"role": "sensitive"},
+        }
+        asked["name"] = "bytes"
+        paths = sorted(Path(pp.release(asked, engine=on).path).glob(f"*.{format}"))
+        found.append([(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths])
+    assert found[0] == found[1]
+    assert len(found[0]) == files
+
+
 def test_a_parquet_file_does_not_tell_which_engine_wrote_it(engine: Engine, tmp_path: Path) -> None:
     """Encodings are chosen, and bounds kept, by one rule."""
     pq.write_table(source(), tmp_path / "rows.parquet")
@@ -144,7 +199,7 @@ def test_the_number_of_files_tells_nothing_of_how_the_source_lay(tmp_path: Path,
 
 def test_dask_writes_as_many_files_as_the_released_rows_fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two sources with the same released rows, one has ten times as many rows that are suppressed."""
-    monkeypatch.setattr("privpipe.engines.dask.writing.ROWS_A_FILE", 300)
+    monkeypatch.setattr(part_files, "ROWS_PER_FILE", 300)
     files = []
     for name, rare in (("few", 1), ("many", 2000)):
         whole = source()

@@ -163,7 +163,7 @@ def test_many_records_lie_in_several_files_in_keyed_order(
     from privpipe.engines import Source
     from privpipe.kernels.ids.record_ids import declared_id
 
-    monkeypatch.setattr("privpipe.engines.spark.catalogue.ROWS_HERE", 50)
+    monkeypatch.setattr("privpipe.engines.base.part_files.ROWS_PER_FILE", 50)
     seed, stream = Seed.of("7d1c9a3e5b8f2046d1e7c3a95f80b264"), Stream(bytes(16))
     numbers = session.range(200).toDF("number")
     table = spark_engine.with_record_ids(spark_engine.scan(Source(data=numbers)), "number", seed)

@@ -1,4 +1,8 @@
-"""Part files of a release: the bytes of a row are the same on every engine."""
+"""Part files of a release, the same bytes on every engine.
+
+How many there are is a function of the released records and columns alone. Each holds the records whose order words
+lie in one of as many equal ranges, in keyed order, in row groups of one size.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +23,28 @@ from privpipe.engines.base.source import Format
 from privpipe.errors import SinkError, UnsupportedError
 from privpipe.hierarchies import canonical_text
 from privpipe.private_files import create_private
-from privpipe.progress import within
 from privpipe.roles import column_type_of
 
-__all__ = ["ROWS_PER_FILE", "csv_bytes", "csv_header", "json_bytes", "parquet_writer", "part_name", "write_parts"]
+__all__ = [
+    "csv_bytes",
+    "csv_header",
+    "files_of",
+    "in_groups",
+    "json_bytes",
+    "part_name",
+    "write_part",
+]
 
-ROWS_PER_FILE = 5_000_000
+ROWS_PER_FILE = 1_000_000
+LEAST_ROWS_PER_FILE = 100_000
+CELLS_PER_FILE = 32_000_000
+"""Of wide tables, whose files have fewer rows: one task sorts and writes a file."""
+ROWS_PER_GROUP = 122_880
+"""Of a row group of Parquet: as many as of one of DuckDB's."""
 LARGE_BATCH = 20_000
 """Rows that are encoded while the next ones are made."""
+LARGEST_DICTIONARY = 1 << 30
+"""Bytes; beyond them the writer goes on without, at another cell for texts that come as numbers of a dictionary."""
 MOST_LOOKED_AT = 20_000
 """Rows by which a column's encoding is chosen."""
 
@@ -40,6 +58,18 @@ def part_name(number: int, format: Format) -> str:
     'part-00003.parquet'
     """
     return f"part-{number:05d}.{format}"
+
+
+def files_of(records: int, columns: int) -> int:
+    """How many files a release has.
+
+    Examples
+    --------
+    >>> files_of(0, 9), files_of(1_000_000, 9), files_of(1_000_001, 9), files_of(1_000_000, 320)
+    (1, 1, 2, 10)
+    """
+    rows = min(ROWS_PER_FILE, max(LEAST_ROWS_PER_FILE, CELLS_PER_FILE // max(columns, 1)))
+    return max(1, -(-records // rows))
 
 
 def csv_header(names: Iterable[str], escape: bool = False) -> bytes:
@@ -136,50 +166,58 @@ class _Part(Protocol):
 
 
 class _ParquetPart:
+    """A Parquet file, the same bytes whichever engine gives the rows.
+
+    Columns whose cells hardly repeat, in the first rows of the file, get no dictionary, which would be as long. Texts
+    that do are handed to the writer as numbers of the texts of their row group, in order of appearance: a writer that
+    finds the texts itself packs the numbers of early pages into fewer bits. Texts get no bounds in the metadata: in
+    keyed order each stretch of rows has nearly all of them, so that bounds let no reader skip any, and to find them
+    takes a third of the time of writing.
+    """
+
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path, self._schema = path, schema
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        if self._writer is None:
-            self._writer = parquet_writer(self._path, self._schema, batch)
-        self._writer.write_batch(batch)
+        writer = self._begun(batch)
+        columns = [
+            column.dictionary_encode() if pa.types.is_dictionary(each.type) and each.type != column.type else column
+            for column, each in zip(batch.columns, self._schema, strict=True)
+        ]
+        writer.write_batch(pa.record_batch(columns, schema=self._schema))
 
     def close(self) -> None:
-        writer = parquet_writer(self._path, self._schema) if self._writer is None else self._writer
-        writer.close()
+        self._begun().close()
 
-
-def parquet_writer(path: Path, schema: pa.Schema, first: pa.RecordBatch | None = None) -> pq.ParquetWriter:
-    """What writes a part file of a release, the same on every engine.
-
-    Columns whose cells hardly repeat, in the first rows of the file, get no dictionary, which would be as long. Texts
-    get no bounds in its metadata: in keyed order each stretch of rows has nearly all of them, so that bounds let no
-    reader skip any, and to find them takes a third of the time of writing.
-
-    Parameters
-    ----------
-    first : pyarrow.RecordBatch, optional
-        The first rows of the file; a file without rows needs none.
-    """
-    repeated = [name for name in schema.names if first is not None and _repeats(first.column(name))]
-    bounded = [each.name for each in schema if column_type_of(each.type) != "text"]
-    return pq.ParquetWriter(
-        path,
-        schema,
-        compression="zstd",
-        store_schema=False,
-        use_dictionary=repeated or False,
-        write_statistics=bounded or False,
-    )
+    def _begun(self, first: pa.RecordBatch | None = None) -> pq.ParquetWriter:
+        """What writes the file, opened for its first rows; a file without rows needs none."""
+        if self._writer is not None:
+            return self._writer
+        repeated = [name for name in self._schema.names if first is not None and _repeats(first.column(name))]
+        bounded = [each.name for each in self._schema if column_type_of(each.type) != "text"]
+        coded = {name for name in repeated if pa.types.is_string(self._schema.field(name).type)}
+        as_codes = pa.dictionary(pa.int32(), pa.string())
+        self._schema = pa.schema([each.with_type(as_codes) if each.name in coded else each for each in self._schema])
+        self._writer = pq.ParquetWriter(
+            self._path,
+            self._schema,
+            compression="zstd",
+            store_schema=False,
+            dictionary_pagesize_limit=LARGEST_DICTIONARY,
+            use_dictionary=repeated or False,
+            write_statistics=bounded or False,
+        )
+        return self._writer
 
 
 def _repeats(column: pa.Array) -> bool:
     """Whether a dictionary pays: each value occurs twice in the mean."""
     kind = column.type
-    if pa.types.is_dictionary(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind):
+    if pa.types.is_nested(kind) or pa.types.is_null(kind):
         return True
     first = column.slice(0, MOST_LOOKED_AT)
+    first = first.indices if pa.types.is_dictionary(kind) else first  # whose values differ from each other
     return bool(2 * pc.count_distinct(first, mode="all").as_py() <= len(first))
 
 
@@ -206,50 +244,68 @@ def _open(path: Path, schema: pa.Schema, format: Format, escape: bool) -> _Part:
     raise UnsupportedError(f"a release is written as parquet, csv or json, not {format}")
 
 
-def write_parts(
+def write_part(
     batches: Iterable[pa.RecordBatch],
     schema: pa.Schema,
     folder: str,
     format: Format,
     *,
-    rows_per_file: int = ROWS_PER_FILE,
+    number: int = 0,
     escape: bool = False,
-    first: int = 0,
 ) -> Written:
-    """Write batches, in their order, as part files of an existing folder; at least one file, so that types survive.
+    """Write batches, in their order, as one part file of an existing folder; without any, so that types survive.
 
     Parameters
     ----------
-    first : int
-        Number of the first file.
+    number : int
+        Of the file.
 
     Raises
     ------
     SinkError
         The folder cannot be written.
     """
-    records = 0
-    files: list[str] = []
-    opened = partial(_open, schema=schema, format=format, escape=escape)
+    records, name = 0, part_name(number, format)
     with contextlib.ExitStack() as stack, _Behind() as behind:
-        part: _Part | None = None
-        for batch in _cut(batches, rows_per_file):
-            if part is None or records % rows_per_file == 0:
-                with _refused():
-                    behind.wait()
-                    stack.close()
-                    part = _begin(stack, opened, Path(folder), part_name(first + len(files), format), files)
+        with _refused():
+            part = _open(Path(folder, name), schema, format, escape)
+            stack.callback(part.close)
+        for batch in in_groups(batches):
             with _refused():
                 behind.run(partial(part.add, batch), batch.num_rows >= LARGE_BATCH)
             records += batch.num_rows
-            within("rows", records)
-        if part is None:
-            with _refused():
-                _begin(stack, opened, Path(folder), part_name(first, format), files)
         with _refused():
             behind.wait()
             stack.close()
-    return Written(records=records, files=tuple(files))
+    return Written(records=records, files=(name,))
+
+
+def in_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of `ROWS_PER_GROUP`, the last one smaller.
+
+    Examples
+    --------
+    >>> [len(rows) for rows in in_groups(pa.record_batch({"n": range(size)}) for size in (122_000, 1_000, 0, 9))]
+    [122880, 129]
+    """
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            piece: Any = batch.slice(start, ROWS_PER_GROUP - size)
+            start += piece.num_rows
+            size += piece.num_rows
+            waiting.append(piece)
+            if size == ROWS_PER_GROUP:
+                yield _together(waiting)
+                waiting, size = [], 0
+    if waiting:
+        yield _together(waiting)
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 class _Behind:
@@ -280,28 +336,6 @@ class _Behind:
         if self._task is not None:
             task, self._task = self._task, None
             task.result()
-
-
-def _begin(
-    stack: contextlib.ExitStack, opened: Callable[[Path], _Part], folder: Path, name: str, files: list[str]
-) -> _Part:
-    files.append(name)
-    part = opened(folder / name)
-    stack.callback(part.close)
-    return part
-
-
-def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The batches, cut where a file is full."""
-    written = 0
-    for batch in batches:
-        start = 0
-        while start < batch.num_rows:
-            room = rows - written % rows
-            piece: Any = batch.slice(start, room)
-            yield piece
-            start += piece.num_rows
-            written += piece.num_rows
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.draws import Stream
 from privpipe.engines.base.contract import Written
 from privpipe.engines.base.frames import frame_like
-from privpipe.engines.base.part_files import csv_bytes, csv_header, json_bytes, parquet_writer, part_name
+from privpipe.engines.base.part_files import files_of, write_part
 from privpipe.engines.base.source import Format
 from privpipe.engines.dask.exchange import Pieces, Sent, meet
 from privpipe.engines.dask.frame_parts import is_dask_frame
@@ -23,15 +22,12 @@ from privpipe.engines.dask.graph import Node, graph_of
 from privpipe.engines.dask.ranges import joined, sorted_parts
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
-from privpipe.errors import SinkError, UnsupportedError
+from privpipe.errors import UnsupportedError
 from privpipe.kernels.grouping.word_groups import split_order
-from privpipe.private_files import create_private
 
 __all__ = ["ToPandas", "collected", "written"]
 
 Ints = NDArray[np.int64]
-ROWS_A_FILE = 500_000
-TEXT_ROWS = 65536
 
 
 def written(runtime: Runtime, table: DaskTable, folder: str, format: Format, stream: Stream, escape: bool) -> Written:
@@ -40,12 +36,11 @@ def written(runtime: Runtime, table: DaskTable, folder: str, format: Format, str
         raise UnsupportedError(f"a release is written as parquet, csv or json, not {format}")
     # By the released records alone: by partitions, the number of files would tell how large the source was.
     sizes = runtime.compute("count records", [runtime.task("count", len, part) for part in table.parts])
-    parts = ordered(runtime, table, stream, max(1, -(-sum(sizes) // ROWS_A_FILE)))
-    names = [part_name(number, format) for number in range(len(parts))]
+    parts = ordered(runtime, table, stream, files_of(sum(sizes), len(table.schema)))
     write = _WriteFile(folder, format, table.schema, escape)
-    tasks = [runtime.task("write file", write, part, file=name) for part, name in zip(parts, names, strict=True)]
-    records = runtime.compute("write files", tasks)
-    return Written(sum(records), tuple(names))
+    tasks = [runtime.task("write file", write, part, number=number) for number, part in enumerate(parts)]
+    written = runtime.compute("write files", tasks)
+    return Written(sum(each.records for each in written), tuple(name for each in written for name in each.files))
 
 
 def collected(runtime: Runtime, table: DaskTable, like: Any) -> Any:
@@ -103,32 +98,10 @@ class _WriteFile:
     schema: pa.Schema
     escape: bool
 
-    def __call__(self, batch: pa.RecordBatch, file: str) -> int:
+    def __call__(self, batch: pa.RecordBatch, number: int) -> Written:
         columns = [batch.column(field.name).cast(field.type) for field in self.schema]
         rows = pa.record_batch(columns, schema=self.schema)
-        try:
-            write_file(rows, Path(self.folder, file), self.format, self.escape)
-        except (OSError, pa.ArrowException) as error:
-            reason = getattr(error, "strerror", None) or type(error).__name__
-            problem = SinkError(f"the part files of the release cannot be written: {reason}")
-        else:
-            return rows.num_rows
-        raise problem
-
-
-def write_file(rows: pa.RecordBatch, path: Path, format: Format, escape: bool = False) -> None:
-    """One part file, its rows' bytes as on every engine; private until it is published."""
-    create_private(path)
-    if format == "parquet":
-        with parquet_writer(path, rows.schema, rows) as file:
-            file.write_batch(rows)
-        return
-    with path.open("wb") as text:
-        if format == "csv":
-            text.write(csv_header(rows.schema.names, escape))
-        for start in range(0, rows.num_rows, TEXT_ROWS):
-            piece = rows.slice(start, TEXT_ROWS)
-            text.write(csv_bytes(piece, escape) if format == "csv" else json_bytes(piece))
+        return write_part([rows], self.schema, self.folder, self.format, number=number, escape=self.escape)
 
 
 def _dask_frame(runtime: Runtime, parts: Sequence[Node], schema: pa.Schema) -> Any:

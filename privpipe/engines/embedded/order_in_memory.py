@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Stream
+from privpipe.engines.base import part_files
 from privpipe.engines.base.parallel import in_order
+from privpipe.engines.base.part_files import files_of
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
 
-__all__ = ["OrderedRows", "places_in_order", "rows_in_memory"]
+__all__ = ["OrderedRows", "places_in_order", "rows_in_memory", "sizes_of_files"]
 
-GIVEN_ROWS = 122_880
-"""As many as DuckDB gives of rows that it sorted: files do not tell who did."""
 SORT_BYTES = 16
 """Of a row, while it is sorted: its word, and one integer of word and place together."""
 SOME = 1 << 20
@@ -45,6 +45,8 @@ class OrderedRows:
         Of dictionaries the indices.
     dictionaries : list of pyarrow.Array or None
     places : ndarray of int64, shape (n,)
+    sizes : ndarray of int64
+        Rows of each part file.
     held : object
         Counts the rows as memory.
     """
@@ -53,6 +55,7 @@ class OrderedRows:
     columns: list[pa.Array] = field(repr=False)
     dictionaries: list[pa.Array | None] = field(repr=False)
     places: NDArray[np.int64] = field(repr=False)
+    sizes: NDArray[np.int64] = field(repr=False)
     held: object = field(repr=False)
 
     def __len__(self) -> int:
@@ -61,12 +64,14 @@ class OrderedRows:
     def each(
         self, start: int, stop: int, function: Callable[[pa.RecordBatch], pa.RecordBatch], threads: int
     ) -> Iterator[pa.RecordBatch]:
-        """What a function makes of the rows from one place to another, as many at a time as DuckDB gives."""
-        return in_order(lambda at: function(self.batch(at)), range(start, stop, GIVEN_ROWS), threads)
+        """What a function makes of the rows from one place to another, a row group of a file at a time."""
+        size = part_files.ROWS_PER_GROUP
+        starts = range(start, stop, size)
+        return in_order(lambda at: function(self.batch(at, min(at + size, stop))), starts, threads)
 
-    def batch(self, start: int) -> pa.RecordBatch:
-        """The rows from this one on."""
-        chosen = pa.array(self.places[start : start + GIVEN_ROWS])
+    def batch(self, start: int, stop: int) -> pa.RecordBatch:
+        """The rows from one place to another."""
+        chosen = pa.array(self.places[start:stop])
         columns = []
         for column, dictionary in zip(self.columns, self.dictionaries, strict=True):
             cells = pc.take(column, chosen, boundscheck=False)  # all places are of rows
@@ -84,21 +89,39 @@ def rows_in_memory(session: Session, table: EmbeddedTable, stream: Stream) -> Or
     if size > session.room():
         return None
     held = session.hold(size)
-    rows = _Rows(session.room())
+    files = files_of(records, len(table.schema))
+    rows, sizes = _Rows(session.room()), np.zeros(files, np.int64)
     batches = session.stream(f"SELECT {column_list(table.all_columns)} FROM {table.compact}", table.frames)
 
-    def laid(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], list[pa.Array]]:
+    def laid(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64], list[pa.Array]]:
         high, low = (batch.column(name).to_numpy() for name in ID_COLUMNS)
-        return stream.order(np.column_stack([high, low])), [batch.column(name) for name in table.schema.names]
+        words = stream.order(np.column_stack([high, low]))
+        return words, sizes_of_files(words, files), [batch.column(name) for name in table.schema.names]
 
-    for words, columns in in_order(laid, batches, session.threads):
+    for words, counts, columns in in_order(laid, batches, session.threads):
+        sizes += counts
         if not rows.add(words, columns):
             return None
     places = places_in_order(rows.words, session.threads)
     if places is None:
         return None
     rows.words.clear()
-    return OrderedRows(table.schema.names, rows.whole(session.threads), rows.dictionaries, places, held)
+    return OrderedRows(table.schema.names, rows.whole(session.threads), rows.dictionaries, places, sizes, held)
+
+
+def sizes_of_files(words: NDArray[np.int64], files: int) -> NDArray[np.int64]:
+    """How many of some rows lie in each part file, by their order words.
+
+    Examples
+    --------
+    >>> sizes_of_files(np.array([-5, 7, -9]), 2).tolist()
+    [2, 1]
+    """
+    from privpipe.kernels.grouping.word_groups import shares_of
+
+    if files == 1:
+        return np.array([len(words)])
+    return np.bincount(shares_of(words, files), minlength=files)
 
 
 def places_in_order(words: Sequence[NDArray[np.int64]], threads: int = 1) -> NDArray[np.int64] | None:

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Stream
+from privpipe.engines.base import part_files
 from privpipe.engines.base.parallel import in_order
-from privpipe.engines.embedded import order_in_memory
+from privpipe.engines.base.part_files import files_of
 from privpipe.engines.embedded.dealt_items import DealtItems, by_bucket
-from privpipe.engines.embedded.order_in_memory import places_in_order
+from privpipe.engines.embedded.order_in_memory import places_in_order, sizes_of_files
 from privpipe.engines.embedded.session import LEAST_ROOM, Session
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
 from privpipe.errors import EngineError
@@ -135,12 +136,15 @@ class DealtRows:
     ----------
     layout : _Layout
     items : DealtItems
+    sizes : ndarray of int64
+        Rows of each part file.
     tied : callable
         Gives the rows of some order words with their ids.
     """
 
     layout: _Layout
     items: DealtItems = field(repr=False)
+    sizes: NDArray[np.int64] = field(repr=False)
     tied: Callable[[Words], list[pa.RecordBatch]] = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -172,16 +176,16 @@ class DealtRows:
             begin, end = max(start - int(at), 0), min(stop - int(at), len(columns[0]))
             held.append([each.slice(begin, end - begin) for each in columns])
             size += end - begin
-            if size >= order_in_memory.GIVEN_ROWS:
-                whole, rest = _joined(held), size % order_in_memory.GIVEN_ROWS
+            if size >= part_files.ROWS_PER_GROUP:
+                whole, rest = _joined(held), size % part_files.ROWS_PER_GROUP
                 yield from self._cut(whole, size - rest)
                 held, size = ([[each.slice(size - rest) for each in whole]] if rest else []), rest
         if size:
             yield self.layout.batch(_joined(held))
 
     def _cut(self, columns: list[pa.Array], stop: int) -> Iterator[pa.RecordBatch]:
-        for start in range(0, stop, order_in_memory.GIVEN_ROWS):
-            yield self.layout.batch([each.slice(start, order_in_memory.GIVEN_ROWS) for each in columns])
+        for start in range(0, stop, part_files.ROWS_PER_GROUP):
+            yield self.layout.batch([each.slice(start, part_files.ROWS_PER_GROUP) for each in columns])
 
     def _sorted(self, bucket: int) -> list[pa.Array]:
         rows = self.items.read(bucket)
@@ -225,17 +229,19 @@ def rows_on_disk(session: Session, table: EmbeddedTable, stream: Stream) -> Iter
     stretch = max(1, min(max(STRETCH_ROWS, records // MOST_STRETCHES), most // STRETCH_COPIES))
     bucket = max(1, min(BUCKET_ROWS, most // BUCKET_COPIES))
     bits = min(MOST_BUCKETS_BITS, max(1, (records // bucket).bit_length()))
-    shift = np.uint64(64 - bits)
+    shift, sizes = np.uint64(64 - bits), np.zeros(files_of(records, len(table.schema)), np.int64)
 
     def order(batch: pa.RecordBatch) -> Words:
         high, low = (batch.column(name).to_numpy() for name in ID_COLUMNS)
         found: Words = stream.order(np.column_stack([high, low]))
         return found
 
-    def dealt(batches: list[pa.RecordBatch]) -> tuple[NDArray[np.void], NDArray[np.int64]]:
-        rows = np.concatenate([layout.packed(batch, order(batch)) for batch in batches])
+    def dealt(batches: list[pa.RecordBatch]) -> tuple[NDArray[np.int64], NDArray[np.void], NDArray[np.int64]]:
+        words = [order(batch) for batch in batches]
+        files = np.sum([sizes_of_files(each, len(sizes)) for each in words], axis=0)
+        rows = np.concatenate([layout.packed(*each) for each in zip(batches, words, strict=True)])
         buckets = ((rows[WORD].view(np.uint64) ^ np.uint64(1 << 63)) >> shift).astype(np.uint16)
-        return by_bucket(rows, buckets, 1 << bits)
+        return files, *by_bucket(rows, buckets, 1 << bits)
 
     def tied(words: Words) -> list[pa.RecordBatch]:
         found = []
@@ -246,9 +252,11 @@ def rows_on_disk(session: Session, table: EmbeddedTable, stream: Stream) -> Iter
         return found
 
     with DealtItems.below(session.folder, row, 1 << bits) as items:
-        for rows, counts in in_order(dealt, _stretches(session.stream(query, table.frames), stretch), session.threads):
+        stretches = _stretches(session.stream(query, table.frames), stretch)
+        for files, rows, counts in in_order(dealt, stretches, session.threads):
+            sizes += files
             items.add(rows, counts)
-        made = DealtRows(layout, items, tied)
+        made = DealtRows(layout, items, sizes, tied)
         if len(made) != records:
             raise EngineError(f"the table had {records:,} records before it was written, and has other ones now")
         yield made

@@ -15,9 +15,10 @@ from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.storing import fitted, store
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
 
-__all__ = ["map_ranked", "ordered_rows"]
+__all__ = ["ORDER", "map_ranked", "ordered_rows", "worded_rows"]
 
 ORDER = "__privpipe_order"
+"""Hidden column with the order words of rows."""
 
 
 def map_ranked(
@@ -51,7 +52,15 @@ def _ranked(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch,
 def ordered_rows(
     session: Session, table: EmbeddedTable, stream: Stream, column: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """All rows with their ids by (value of the column with nulls last, keyed order, id).
+    """All rows with their ids by (value of the column with nulls last, keyed order, id)."""
+    for batch in worded_rows(session, table, stream, column):
+        yield batch.select(table.all_columns)
+
+
+def worded_rows(
+    session: Session, table: EmbeddedTable, stream: Stream, column: str | None = None
+) -> Iterator[pa.RecordBatch]:
+    """As `ordered_rows`, with their order words beside them in the column `ORDER`.
 
     Without a column, texts come as the dictionaries that the table has of them.
     """
@@ -64,8 +73,7 @@ def ordered_rows(
         columns = f"{column_list(table.all_columns)}, {keyed}({column_list(ID_COLUMNS)}) AS {ORDER}"
         by = f"{_comparable(table, column)} NULLS LAST, {ORDER}" if column else ORDER
         sql = f"SELECT {columns} FROM {table.source if column else table.compact} ORDER BY {by}"
-        for batch in _settled(session.stream(sql, table.frames), column):
-            yield batch.select(table.all_columns)
+        yield from _settled(session.stream(sql, table.frames), column)
 
 
 def _comparable(table: EmbeddedTable, column: str) -> str:

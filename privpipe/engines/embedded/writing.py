@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
+import numpy as np
 import pyarrow as pa
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Stream
-from privpipe.engines.base import Format, Written, part_files
-from privpipe.engines.base.part_files import write_parts
-from privpipe.engines.embedded import order_in_memory
+from privpipe.engines.base import Format, Written
+from privpipe.engines.base.part_files import files_of, in_groups, write_part
 from privpipe.engines.embedded.mapping import logical
-from privpipe.engines.embedded.order_in_memory import OrderedRows, rows_in_memory
+from privpipe.engines.embedded.order_in_memory import OrderedRows, rows_in_memory, sizes_of_files
 from privpipe.engines.embedded.order_on_disk import DealtRows, rows_on_disk
-from privpipe.engines.embedded.ranking import ordered_rows
+from privpipe.engines.embedded.ranking import ORDER, worded_rows
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.small_rows import SmallRows
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
@@ -36,19 +36,64 @@ def write(session: Session, table: EmbeddedTable, folder: str, format: Format, s
         visible = batch.select(table.schema.names)
         return _with_used_texts(visible, table.schema) if format == "parquet" else logical(visible, table.schema)
 
-    def parts(batches: Iterator[pa.RecordBatch], first: int = 0) -> Written:
+    def part(batches: Iterator[pa.RecordBatch], number: int = 0) -> Written:
         start = next(batches, None)
         found, schema = ((), table.schema) if start is None else ((start,), start.schema)
-        return write_parts(itertools.chain(found, batches), schema, folder, format, escape=escape, first=first)
+        return write_part(itertools.chain(found, batches), schema, folder, format, escape=escape, number=number)
 
-    if table.has_record_ids:
-        with _in_keyed_order(session, table, stream) as rows:
-            if rows is not None and len(rows) > part_files.ROWS_PER_FILE:
-                return _at_once(rows, made, parts, session.threads)
-            if rows is not None:
-                return parts(rows.each(0, len(rows), made, session.threads))
-    ordered = ordered_rows(session, table, stream) if table.has_record_ids else _by_value(session, table)
-    return parts(map(made, ordered))
+    if not table.has_record_ids:
+        return part(map(made, in_groups(_told(_by_value(session, table)))))
+    with _in_keyed_order(session, table, stream) as rows:
+        if rows is None:
+            return _one_by_one(session, table, stream, made, part)
+        if len(rows.sizes) > 1:
+            return _at_once(rows, made, part, session.threads)
+        return part(_told(rows.each(0, len(rows), made, session.threads)))
+
+
+def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same, with progress."""
+    done = 0
+    for batch in batches:
+        yield batch
+        done += len(batch)
+        within("rows", done)
+
+
+def _one_by_one(
+    session: Session,
+    table: EmbeddedTable,
+    stream: Stream,
+    made: Callable[[pa.RecordBatch], pa.RecordBatch],
+    part: Callable[[Iterator[pa.RecordBatch], int], Written],
+) -> Written:
+    """The files of rows that the database sorts."""
+    files = files_of(table.records(session), len(table.schema))
+    rows = ((_file(each, files), each) for each in _told(_cut(worded_rows(session, table, stream), files)))
+    written = [
+        part(map(made, in_groups(batch for _, batch in of_file)), number)
+        for number, (_, of_file) in enumerate(itertools.groupby(rows, lambda row: row[0]))
+    ]
+    return _joined(written) if written else part(iter(()), 0)
+
+
+def _cut(batches: Iterator[pa.RecordBatch], files: int) -> Iterator[pa.RecordBatch]:
+    """Rows by their order words, cut where the next file begins."""
+    for batch in batches:
+        counts = sizes_of_files(batch.column(ORDER).to_numpy(), files)
+        ends = np.cumsum(counts)
+        for size, end in zip(counts.tolist(), ends.tolist(), strict=True):
+            if size:
+                yield batch.slice(end - size, size)
+
+
+def _file(batch: pa.RecordBatch, files: int) -> int:
+    """In which file the rows of a batch are, by the order word of the first."""
+    return int(sizes_of_files(batch.column(ORDER)[:1].to_numpy(), files).argmax())
+
+
+def _joined(written: Sequence[Written]) -> Written:
+    return Written(sum(each.records for each in written), tuple(name for each in written for name in each.files))
 
 
 @contextlib.contextmanager
@@ -65,34 +110,27 @@ def _in_keyed_order(session: Session, table: EmbeddedTable, stream: Stream) -> I
 def _at_once(
     rows: OrderedRows | DealtRows,
     made: Callable[[pa.RecordBatch], pa.RecordBatch],
-    parts: Callable[[Iterator[pa.RecordBatch], int], Written],
+    part: Callable[[Iterator[pa.RecordBatch], int], Written],
     threads: int,
 ) -> Written:
-    """The files that `parts` would write one after the other, several at a time."""
-    size, done = part_files.ROWS_PER_FILE, [0]
+    """The files, several at a time."""
+    ends, done = np.cumsum(rows.sizes).tolist(), [0]
+    places = [place for place in zip([0, *ends], ends, strict=False) if place[0] < place[1]]
 
-    def batches(number: int) -> Iterator[pa.RecordBatch]:
-        begin, end = number * size, min(number * size + size, len(rows))
-        # A batch that two files share is made twice, as a whole: its first rows tell how its texts are numbered.
-        start, given = begin - begin % order_in_memory.GIVEN_ROWS, order_in_memory.GIVEN_ROWS
-        for whole in rows.each(start, min(end + -end % given, len(rows)), made, 1):
-            skipped = max(begin - start, 0)
-            piece = whole.slice(skipped, min(end - start, len(whole)) - skipped)
-            start += len(whole)
-            yield piece
-            done[0] += piece.num_rows  # only told: a count that two threads spoil at once is a little behind
+    def batches(place: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        for batch in rows.each(*place, made, 1):
+            yield batch
+            done[0] += len(batch)  # only told: a count that two threads spoil at once is a little behind
 
-    numbers = range(-(-len(rows) // size))
-    with ThreadPoolExecutor(_abreast(len(numbers), threads), thread_name_prefix="privpipe-parts") as pool:
-        waiting = [pool.submit(parts, batches(number), number) for number in numbers]
+    with ThreadPoolExecutor(_abreast(len(places), threads), thread_name_prefix="privpipe-parts") as pool:
+        waiting = [pool.submit(part, batches(place), number) for number, place in enumerate(places)]
         try:
             while wait(waiting, LOOKED_AFTER, FIRST_EXCEPTION).not_done and not any(map(_failed, waiting)):
                 within("rows", done[0])
-            written = [each.result() for each in waiting]
+            return _joined([each.result() for each in waiting])
         finally:
             for each in waiting:
                 each.cancel()
-    return Written(records=len(rows), files=tuple(name for each in written for name in each.files))
 
 
 def _abreast(files: int, threads: int) -> int:

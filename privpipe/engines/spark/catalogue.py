@@ -15,6 +15,7 @@ from privpipe.blocks import ID_COLUMNS
 from privpipe.blocks.table_name import OWN_CATALOGUE, TableName, backquoted
 from privpipe.draws import Stream
 from privpipe.engines.base.catalogue import Catalogue, Listed
+from privpipe.engines.base.part_files import files_of
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.layout import spark_type
 from privpipe.engines.spark.learning import count_records
@@ -22,7 +23,7 @@ from privpipe.engines.spark.named_tables import table_names
 from privpipe.engines.spark.session import is_connect
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.workers import map_batches
-from privpipe.engines.spark.writing import ORDER, PART, ROWS_HERE, share_of
+from privpipe.engines.spark.writing import ORDER, PART
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.private_files import make_public, public_modes
 
@@ -90,7 +91,7 @@ class SparkCatalogue(Catalogue):
         records = count_records(table)
         self._make(name, columns, properties)
         with reported(f"write the table {name}"):
-            _ordered(table, stream, max(-(-records // ROWS_HERE), 1)).write.insertInto(name.sql)
+            _ordered(table, stream, files_of(records, len(table.schema))).write.insertInto(name.sql)
         return records
 
     def write_texts(self, texts: Mapping[str, str], name: TableName, properties: Mapping[str, str]) -> None:
@@ -173,13 +174,15 @@ def _ordered(table: SparkTable, stream: Stream, parts: int) -> DataFrame:
     if not table.has_record_ids:
         ordered = table.frame.select(*visible).repartition(1).sortWithinPartitions(*visible)
     else:
+        from privpipe.kernels.grouping.word_groups import shares_of
+
         placed = source.with_extra(PART, ORDER)
 
         def add_part(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 rows = source.block(batch)
                 order = stream.order(rows.record_ids)
-                yield placed.batch(rows, **{PART: share_of(order, parts), ORDER: order})
+                yield placed.batch(rows, **{PART: shares_of(order, parts), ORDER: order})
 
         gathered = map_batches(table.frame, add_part, placed).repartition(parts, PART)
         ordered = gathered.sortWithinPartitions(PART, ORDER, *ID_COLUMNS)

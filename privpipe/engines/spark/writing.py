@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Stream
 from privpipe.engines.base.contract import Written
 from privpipe.engines.base.frames import frame_like
-from privpipe.engines.base.part_files import part_name, write_parts
+from privpipe.engines.base.part_files import files_of, part_name, write_part
 from privpipe.engines.base.source import Format
 from privpipe.engines.spark.driver_room import result_limit, row_bytes
 from privpipe.engines.spark.failures import reported
@@ -31,26 +30,24 @@ from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import boxed, map_batches, results_of
 from privpipe.errors import SinkError
 
-__all__ = ["ORDER", "PART", "ROWS_HERE", "collect", "lying", "share_of", "sorted_rows", "write"]
+__all__ = ["ORDER", "PART", "collect", "lying", "sorted_rows", "write"]
 
 log = logging.getLogger("privpipe.engines.spark")
-ROWS_HERE = 1_000_000
-"""A table of so few rows is written by the driver: its folder need not be seen by the workers."""
-GROUP_ROWS = 1 << 17
-"""Rows that whoever reads a file gets as one piece: a file of one piece would be the work of one task."""
 PART, ORDER = "__privpipe_part", "__privpipe_order"
 STAGING = ".privpipe-part-"
 ID_BYTES = 16
 
 
 def write(table: SparkTable, folder: str, format: Format, stream: Stream, escape: bool) -> Written:
-    """See `Engine.write`."""
-    few = table.bound is not None and table.bound <= ROWS_HERE
+    """See `Engine.write`. One file is written by the driver: its folder need not be seen by the workers."""
+    columns = len(table.schema)
+    few = table.bound is not None and files_of(table.bound, columns) == 1
     records = table.bound if few and table.bound is not None else count_records(table)
-    if not table.has_record_ids or (records <= ROWS_HERE and _fits_here(table, records)):
+    files = files_of(records, columns)
+    if not table.has_record_ids or (files == 1 and _fits_here(table, records)):
         rows = sorted_rows(table, stream)
-        return write_parts(rows.to_batches(GROUP_ROWS), table.schema, folder, format, escape=escape)
-    return _written_by_workers(table, folder, format, stream, max(-(-records // ROWS_HERE), 1), escape)
+        return write_part(rows.to_batches(), table.schema, folder, format, escape=escape)
+    return _written_by_workers(table, folder, format, stream, files, escape)
 
 
 def _fits_here(table: SparkTable, records: int) -> bool:
@@ -99,6 +96,8 @@ def _written_by_workers(
 
     An attempt that is given up leaves its folder behind, never half a part file.
     """
+    from privpipe.kernels.grouping.word_groups import shares_of
+
     source, schema = table.layout, table.schema
     placed = source.with_extra(PART, ORDER)
 
@@ -106,14 +105,14 @@ def _written_by_workers(
         for batch in batches:
             rows = source.block(batch)
             order = stream.order(rows.record_ids)
-            yield placed.batch(rows, **{PART: share_of(order, parts), ORDER: order})
+            yield placed.batch(rows, **{PART: shares_of(order, parts), ORDER: order})
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part, rows in whole_runs(batches, PART):
             place = _new_place(folder)
             rows = _in_order(rows)
             batch = pa.RecordBatch.from_arrays(placed.visible(rows), schema=schema)
-            done = write_parts([batch], schema, str(place), format, escape=escape)
+            done = write_part([batch], schema, str(place), format, escape=escape)
             yield boxed((part, place.name, done))
 
     gathered = map_batches(table.frame, add_part, placed).repartition(PART)
@@ -162,19 +161,3 @@ def _named(folder: Path, format: Format, found: list[tuple[int, str, Written]]) 
                 raise _not_shared(error) from None
     log.debug("%d part files", len(files))
     return Written(sum(done.records for _part, _place, done in found), tuple(files))
-
-
-def share_of(order: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
-    """Which of `parts` equal ranges of all 64-bit integers each word lies in, ascending.
-
-    Examples
-    --------
-    >>> share_of(np.array([-(2**63), -1, 0, 2**63 - 1]), 4).tolist()
-    [0, 1, 2, 3]
-    """
-    from privpipe.kernels.grouping.word_groups import split_order
-
-    positions, offsets = split_order(order, parts)
-    found = np.empty(len(order), np.int64)
-    found[positions] = np.repeat(np.arange(parts), np.diff(offsets))
-    return found

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 
-__all__ = ["add_hashes", "group_rows", "number_words", "ordered_by_group", "ranges_of", "split_order"]
+__all__ = ["add_hashes", "group_rows", "number_words", "ordered_by_group", "ranges_of", "shares_of", "split_order"]
 
 Ints = NDArray[np.int64]
 U = np.uint64
@@ -85,8 +85,18 @@ def split_order(words: Ints, parts: int) -> tuple[Ints, Ints]:
     >>> order.tolist(), offsets.tolist()
     ([1, 0, 2], [0, 1, 3])
     """
-    targets = _shares(read_only(words, np.int64), parts)
-    return ordered_by_group(np.asarray(targets), parts)
+    return ordered_by_group(shares_of(words, parts), parts)
+
+
+def shares_of(words: Ints, parts: int) -> Ints:
+    """Which of `parts` equal ranges of all 64-bit integers each word lies in, ascending.
+
+    Examples
+    --------
+    >>> shares_of(np.array([-(2**63), -1, 0, 2**63 - 1]), 4).tolist()
+    [0, 1, 2, 3]
+    """
+    return np.asarray(_shares(read_only(words, np.int64), parts))
 
 
 def ranges_of(rows: Ints, cuts: Ints) -> Ints:

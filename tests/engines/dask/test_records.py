@@ -114,7 +114,7 @@ def test_released_files_hold_the_same_rows_in_the_same_order(parted, dasks, scan
 
 
 def test_large_tables_are_written_in_several_files(threads, scan, tmp_path, monkeypatch):
-    monkeypatch.setattr("privpipe.engines.dask.writing.ROWS_A_FILE", 100)
+    monkeypatch.setattr("privpipe.engines.base.part_files.ROWS_PER_FILE", 100)
     frame = doubled()
     table = threads.with_record_ids(scan(threads, frame), None, SEED)
     done = threads.write(table, str(tmp_path), "parquet", STREAM)

@@ -47,7 +47,7 @@ def test_places_are_those_of_a_sort(words: Any, cuts: list[int], some: int) -> N
 @pytest.fixture(params=[0, 10**9], ids=["enumerations", "texts"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(session, "CODED_ROWS", request.param)
-    monkeypatch.setattr(order_in_memory, "GIVEN_ROWS", 1000)
+    monkeypatch.setattr(part_files, "ROWS_PER_GROUP", 1000)
     with EmbeddedEngine.open({"threads": 2}) as opened:
         yield opened
 
@@ -63,7 +63,7 @@ def test_rows_and_their_order_are_those_of_the_database(engine: EmbeddedEngine) 
     rows = rows_in_memory(engine.session, table, STREAM)
     assert rows is not None
     assert engine.session.room() < before
-    found = pa.Table.from_batches([rows.batch(start) for start in range(0, len(rows), 1000)])
+    found = pa.Table.from_batches([rows.batch(start, start + 1000) for start in range(0, len(rows), 1000)])
     assert repr(found.to_pylist()) == repr(of_database(engine, table, STREAM))  # NaN is no NaN's equal
     assert found.num_rows == ROWS.num_rows
     del rows, found
@@ -78,13 +78,10 @@ def test_files_do_not_tell_who_sorted(
     """Nor whether one was written after the other."""
     rows = ROWS if format == "parquet" else ROWS.drop_columns(["raw"])  # CSV has no form of bytes
     table = engine.with_record_ids(engine.scan(Source(data=rows)), None, SEED)
-    monkeypatch.setattr(order_in_memory, "GIVEN_ROWS", 2048)
+    monkeypatch.setattr(part_files, "ROWS_PER_GROUP", 2048)
     monkeypatch.setattr(session, "BATCH_ROWS", 2048)
     monkeypatch.setattr(session.Session.stream, "__defaults__", (None, 2048))
     monkeypatch.setattr(part_files, "ROWS_PER_FILE", size)
-    monkeypatch.setattr(
-        part_files.write_parts, "__kwdefaults__", {**part_files.write_parts.__kwdefaults__, "rows_per_file": size}
-    )
     found = []
     for name, gives in (("memory", rows_in_memory), ("database", lambda *_: None)):
         monkeypatch.setattr(writing, "rows_in_memory", gives)

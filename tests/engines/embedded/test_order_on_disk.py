@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
 from privpipe.engines.base import part_files
-from privpipe.engines.embedded import EmbeddedEngine, dealt_items, order_in_memory, order_on_disk, session, writing
+from privpipe.engines.embedded import EmbeddedEngine, dealt_items, order_on_disk, session, writing
 from privpipe.engines.embedded.order_on_disk import DealtRows, rows_on_disk
 from privpipe.engines.embedded.ranking import ordered_rows
 from privpipe.errors import EngineError
@@ -41,7 +41,7 @@ class Coarse(Stream):
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(session, "CODED_ROWS", 0)
-    monkeypatch.setattr(order_in_memory, "GIVEN_ROWS", 1000)
+    monkeypatch.setattr(part_files, "ROWS_PER_GROUP", 1000)
     monkeypatch.setattr(order_on_disk, "BUCKET_ROWS", 400)
     monkeypatch.setattr(order_on_disk, "STRETCH_ROWS", 700)
     with EmbeddedEngine.open({"threads": 2}) as opened:
@@ -98,12 +98,9 @@ def test_any_stretch_is_that_of_the_whole(engine: EmbeddedEngine, begin: int, st
 def test_files_do_not_tell_who_sorted(
     engine: EmbeddedEngine, size: int, names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(order_in_memory, "GIVEN_ROWS", 2048)
+    monkeypatch.setattr(part_files, "ROWS_PER_GROUP", 2048)
     monkeypatch.setattr(session.Session.stream, "__defaults__", (None, 2048))
     monkeypatch.setattr(part_files, "ROWS_PER_FILE", size)
-    monkeypatch.setattr(
-        part_files.write_parts, "__kwdefaults__", {**part_files.write_parts.__kwdefaults__, "rows_per_file": size}
-    )
     table = with_ids(engine, KNOWN.select(names))
     found = []
     monkeypatch.setattr(writing, "rows_in_memory", lambda *_: None)

@@ -11,7 +11,8 @@ import pytest
 
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
-from privpipe.engines.spark import SparkEngine, writing
+from privpipe.engines.base import part_files
+from privpipe.engines.spark import SparkEngine
 from privpipe.errors import SinkError
 
 pytestmark = pytest.mark.spark
@@ -32,7 +33,7 @@ def test_workers_write_what_the_driver_would(
     here.mkdir()
     there.mkdir()
     assert spark_engine.write(table, str(here), format, STREAM).files == (f"part-00000.{format}",)
-    monkeypatch.setattr(writing, "ROWS_HERE", 60)
+    monkeypatch.setattr(part_files, "ROWS_PER_FILE", 60)
     report = spark_engine.write(table, str(there), format, STREAM)
     assert report.records == 500
     assert report.files == tuple(f"part-{part:05d}.{format}" for part in range(9))
@@ -59,7 +60,7 @@ def test_an_empty_table_keeps_its_types(spark_engine: SparkEngine, tmp_path: Pat
 def test_a_folder_that_the_workers_lack(
     spark_engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "ROWS_HERE", 60)
+    monkeypatch.setattr(part_files, "ROWS_PER_FILE", 60)
     with pytest.raises(SinkError, match="the driver and all workers share"):
         spark_engine.write(table_of(spark_engine), str(tmp_path / "nowhere"), "csv", STREAM)
 
