@@ -28,7 +28,7 @@ from privpipe.engines.spark.workers import map_raw
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["PartReader", "parts_of"]
+__all__ = ["PartReader", "parts_in", "parts_of"]
 
 Ints = NDArray[np.int64]
 CHUNK_ROWS = 1 << 19
@@ -39,11 +39,15 @@ SIZE = "__privpipe_size"
 
 def parts_of(table: SparkTable, reader: PartReader) -> DataFrame:
     """Parts of classes, those of a class side by side in one partition."""
+    return parts_in(table.frame.select("*", *class_words(table, reader.query, new_salt())), table, reader)
+
+
+def parts_in(rows: DataFrame, table: SparkTable, reader: PartReader) -> DataFrame:
+    """The same of rows of a table that have the words of their class beside them."""
     names = value_columns(reader.query)
     columns = [table.counted(name).alias(physical(at)) for at, name in enumerate(names)]
-    rows = table.frame.select(*class_words(table, reader.query, new_salt()), *columns)
     schema = [f"{name} long" for name in (*WORDS, SIZE)] + [f"{physical(at)} binary" for at in range(len(names))]
-    return gathered(map_raw(rows, reader.parts, ", ".join(schema)))
+    return gathered(map_raw(rows.select(*WORDS, *columns), reader.parts, ", ".join(schema)))
 
 
 @dataclass(frozen=True)
@@ -124,13 +128,13 @@ class PartReader:
         hashes = content_hash(pa.record_batch([coded.dictionary], names=["value"]), self.seed)
         return _binary(starts, np.column_stack([hashes[found], counts.astype(np.int64)]))
 
-    def blocks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ClassBlock]:
-        """Blocks of whole classes."""
+    def blocks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[ClassBlock, Ints]]:
+        """Blocks of whole classes, each with the words of its classes, shape (n_classes, 2)."""
         for parts in whole_classes(batches, lambda batch: int(batch.nbytes), BLOCK_BYTES):
             yield self.block(parts)
 
-    def block(self, parts: pa.Table) -> ClassBlock:
-        """The block of sorted parts."""
+    def block(self, parts: pa.Table) -> tuple[ClassBlock, Ints]:
+        """The block of sorted parts, and its classes' words."""
         from privpipe.kernels.classes.cells import boundaries, sum_by_class
         from privpipe.kernels.columns.arrays import read_only
 
@@ -140,9 +144,10 @@ class PartReader:
         offsets = boundaries(fresh)
         sizes = sum_by_class(*(read_only(part, np.int64) for part in (offsets, parts.column(SIZE).to_numpy())))
         names = dict.fromkeys(value_columns(self.query))
-        marked = (words[fresh] == np.array(MARKED)).all(axis=1) if self.markable else None
+        classes = words[fresh]
+        marked = (classes == np.array(MARKED)).all(axis=1) if self.markable else None
         cells = {name: self._cells(parts.column(physical(at)), name, offsets) for at, name in enumerate(names)}
-        return ClassBlock(np.asarray(sizes), cells, marked)
+        return ClassBlock(np.asarray(sizes), cells, marked), classes
 
     def _cells(self, values: pa.ChunkedArray, name: str, offsets: Ints) -> Cells:
         from privpipe.kernels.classes.cells import merged_cells
@@ -166,7 +171,7 @@ class PartReader:
         """A function from the batches of a partition to the figures of its blocks."""
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-            for block in self.blocks(batches):
+            for block, _ in self.blocks(batches):
                 yield measure(block)
 
         return run

@@ -22,7 +22,7 @@ from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import fold
 from privpipe.errors import DataError
 
-__all__ = ["collected_blocks", "reduced"]
+__all__ = ["collected_blocks", "explain", "reduced"]
 
 R = TypeVar("R")
 
@@ -35,7 +35,7 @@ def collected_blocks(table: SparkTable, query: ClassQuery) -> Iterator[ClassBloc
     try:
         yield from (block for block, _ in CellReader.of(table, query).sorted_blocks(cells))
     except DataError:
-        _explain(table, query)
+        explain(table, query)
         raise
 
 
@@ -87,11 +87,11 @@ def reduced_in_place(
         measure = reader.measured(lambda block: reduction.measure(block, facts))
         return fold(rows, measure, reduction.merge, "measure the classes")
     except DataError:
-        _explain(table, query)
+        explain(table, query)
         raise
 
 
-def _explain(table: SparkTable, query: ClassQuery) -> None:
+def explain(table: SparkTable, query: ClassQuery) -> None:
     """Count what a block found amiss over the whole table, so that every partitioning says the same.
 
     Raises

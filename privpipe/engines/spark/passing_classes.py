@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts
 from privpipe.engines.base.assembly import require_query_columns
+from privpipe.engines.spark.class_parts import PartReader, parts_in
+from privpipe.engines.spark.class_table import explain
 from privpipe.engines.spark.counting import WORDS, CellReader, cells_in, class_words, gathered, new_salt
 from privpipe.engines.spark.driver_room import fits_driver, fits_here
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.table import LeftOut, SparkTable
 from privpipe.engines.spark.versions import arrow_table, frame_of
 from privpipe.engines.spark.workers import map_raw
+from privpipe.errors import DataError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,8 +31,6 @@ Passing = Callable[[ClassBlock], NDArray[np.bool_]]
 SIZE = "__privpipe_size"
 MOST_SENT = 1 << 20
 """Classes of which every executor gets a list; of more, records and classes are brought together."""
-FEW_RECORDS = 1 << 16
-"""Records left out of a table, up to which its columns are counted by them."""
 CLASS_BYTES = 32
 """Of a class in that list, packed as rows of Spark's."""
 
@@ -88,7 +89,8 @@ def keep_classes(
         rows.unpersist()  # nobody reads it any more
     known = {} if passed.records is None else {"records": passed.records}
     left_out = None
-    if keep is not None and passed.sent and passed.failing is not None and passed.failing <= FEW_RECORDS:
+    if keep is not None and passed.sent and passed.failing is not None and passed.failing <= (passed.records or 0):
+        # Columns are counted by these, which are fewer.
         others = rows.join(passed.words, list(WORDS), "left_anti").select(*names)
         left_out = LeftOut(SparkTable(others, table.layout, {"records": passed.failing}), table.learned)
     return SparkTable(kept, table.layout, known, at_most=table.bound, left_out=left_out)
@@ -126,7 +128,13 @@ def _judged_in_place(
 ) -> _Passed:
     from pyspark.sql import functions as sf
 
-    reader = CellReader.of(table, query)
+    reader: CellReader | PartReader
+    if query.person is None and query.weight is None:
+        reader = PartReader.of(table, query)
+        counted = parts_in(rows, table, reader)
+    else:
+        reader = CellReader.of(table, query)
+        counted = gathered(cells_in(rows, table, query))
 
     def chosen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for block, words in reader.blocks(batches):
@@ -135,15 +143,21 @@ def _judged_in_place(
             yield pa.record_batch([pa.array(each) for each in columns], names=[*WORDS, SIZE])
 
     schema = ", ".join(f"{name} long" for name in (*WORDS, SIZE))
-    passed = map_raw(gathered(cells_in(rows, table, query)), chosen, schema)
+    passed = map_raw(counted, chosen, schema)
     if keep is None:
         return _Passed(passed.select(*WORDS), sent=False)
     passed = keep(passed)
-    with reported("count the classes that pass"):
-        classes, records = passed.agg(sf.count(sf.lit(1)), sf.sum(SIZE)).collect()[0]
+    try:
+        with reported("count the classes that pass"):
+            classes, records = passed.agg(sf.count(sf.lit(1)), sf.sum(SIZE)).collect()[0]
+    except DataError:
+        explain(table, query)
+        raise
     words = passed.select(*WORDS)
     sent = _may_be_sent(table, classes)
-    return _Passed(sf.broadcast(words) if sent else words, sent, _of_records(query, int(records or 0)))
+    inside, all_records = _of_records(query, int(records or 0)), table.remembered.get("records")
+    outside = None if inside is None or all_records is None else all_records - inside
+    return _Passed(sf.broadcast(words) if sent else words, sent, inside, outside, all=outside == 0)
 
 
 def _may_be_sent(table: SparkTable, classes: int) -> bool:

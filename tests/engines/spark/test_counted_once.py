@@ -142,8 +142,14 @@ def test_classes_that_pass_are_the_same_wherever_they_are_judged(
     assert 0 < sum(found[0].values()) < ROWS.num_rows
 
 
-def test_what_a_few_rows_leave_out_is_counted_by_them(far: SparkEngine, embedded: Engine) -> None:
+@pytest.mark.parametrize("here", [10**6, 0], ids=["judged on the driver", "judged in place"])
+def test_what_fewer_rows_leave_out_is_counted_by_them(
+    far: SparkEngine, embedded: Engine, here: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The columns of a table that lacks some classes of another are told as they are counted anew."""
+    from privpipe.engines.spark import driver_room
+
+    monkeypatch.setattr(driver_room, "RECORDS_HERE", here)
     query, told, lacking = ClassQuery(keys=("age",)), [], []
     for engine in (far, embedded):
         table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, SEED)
@@ -161,6 +167,40 @@ def test_what_a_few_rows_leave_out_is_counted_by_them(far: SparkEngine, embedded
             assert kept.left_out.rows.frame.count() == lacking[0]
     assert lacking[0] == lacking[1] > 0
     assert told == [told[0]] * 4
+
+
+@pytest.mark.parametrize("here", [10**6, 0], ids=["judged on the driver", "judged in place"])
+def test_where_most_rows_fail_the_others_are_counted(
+    far: SparkEngine, here: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from privpipe.engines.spark import driver_room
+
+    monkeypatch.setattr(driver_room, "RECORDS_HERE", here)
+    table = far.with_record_ids(far.scan(Source(data=ROWS)), None, SEED)
+    histograms(far, table)
+    sizes = [size for block in far.classes(table, ClassQuery(keys=("age",))) for size in block.sizes.tolist()]
+    least = sorted(sizes)[0]
+    kept = far.keep_classes(table, ClassQuery(keys=("age",)), lambda block: block.sizes == least)
+    assert 0 < far.count(kept) < ROWS.num_rows / 2
+    assert kept.left_out is None
+    whole = far.keep_classes(table, ClassQuery(keys=("age",)), lambda block: block.sizes > 0)
+    assert far.count(whole) == ROWS.num_rows
+    assert histograms(far, whole).keys() == histograms(far, table).keys()
+
+
+@pytest.mark.parametrize("here", [10**6, 0], ids=["judged on the driver", "judged in place"])
+def test_classes_with_a_value_that_a_dictionary_lacks_are_not_kept(
+    far: SparkEngine, here: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from privpipe.engines.base.histograms import histogram_of
+    from privpipe.engines.spark import driver_room
+
+    monkeypatch.setattr(driver_room, "RECORDS_HERE", here)
+    table = far.with_record_ids(far.scan(Source(data=ROWS)), None, SEED)
+    known = histogram_of(pa.array([1], ROWS.schema.field("age").type))
+    query = ClassQuery(keys=("pay",), columns=("age",), dictionaries={"age": known})
+    with pytest.raises(DataError, match="column 'age' holds"):
+        far.count(far.keep_classes(table, query, lambda block: block.sizes > 0))
 
 
 def test_columns_are_looked_at_in_one_pass_and_never_again(far: SparkEngine) -> None:
