@@ -141,6 +141,17 @@ def test_the_bytes_of_a_release_are_the_same_on_every_engine(
     assert len(found[0]) == files
 
 
+def test_wide_rows_have_smaller_files(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """898 rows of three columns: as many files as their cells fill, whatever the source had besides."""
+    monkeypatch.setattr(part_files, "LEAST_ROWS_PER_FILE", 100)
+    monkeypatch.setattr(part_files, "CELLS_PER_FILE", 1500)
+    pq.write_table(source(), tmp_path / "rows.parquet")
+    result = pp.release(policy(tmp_path), engine=engine)
+    paths = sorted(Path(result.path).glob("*.parquet"))
+    assert [path.name for path in paths] == ["part-00000.parquet", "part-00001.parquet"]
+    assert sum(pq.read_metadata(path).num_rows for path in paths) == result.assessment.records == 898
+
+
 def test_a_parquet_file_does_not_tell_which_engine_wrote_it(engine: Engine, tmp_path: Path) -> None:
     """Encodings are chosen, and bounds kept, by one rule."""
     pq.write_table(source(), tmp_path / "rows.parquet")

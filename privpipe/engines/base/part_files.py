@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from privpipe.engines.base.batches import joined
 from privpipe.engines.base.contract import Written
 from privpipe.engines.base.formulas import escaped_cells
 from privpipe.engines.base.source import Format
@@ -298,14 +299,10 @@ def in_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             size += piece.num_rows
             waiting.append(piece)
             if size == ROWS_PER_GROUP:
-                yield _together(waiting)
+                yield joined(waiting)
                 waiting, size = [], 0
     if waiting:
-        yield _together(waiting)
-
-
-def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        yield joined(waiting)
 
 
 class _Behind:

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from privpipe.blocks import Facts, FactsRequest, Histogram, RowBlock
 from privpipe.draws import Seed
+from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import group_key, histogram_of, merged_histogram
 from privpipe.engines.base.moments import ExactMoments
 from privpipe.engines.dask.encode import MOST_WORDS, encode, encode_ranks, grouped, packed, tuple_hashes
 from privpipe.engines.dask.exchange import Pieces
-from privpipe.engines.dask.ranges import joined
 from privpipe.kernels.grouping.word_groups import split_order
 
 __all__ = ["COUNT", "CountDistinct", "Learn", "Learnt", "facts_of", "merge_distinct", "sorted_distinct"]

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
 from privpipe.draws import Stream
+from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import group_key
 from privpipe.engines.dask.encode import order_words
 from privpipe.engines.dask.exchange import Pieces, Sent, answers, cut_by, meet
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
-from privpipe.engines.dask.typed import whole_batch
 from privpipe.kernels.grouping.word_groups import ranges_of
 
-__all__ = ["cut_ranges", "joined", "ranked", "sorted_by", "sorted_parts"]
+__all__ = ["cut_ranges", "ranked", "sorted_by", "sorted_parts"]
 
 Ints = NDArray[np.int64]
 SAMPLES_A_PLACE = 64
@@ -94,11 +94,6 @@ def chosen_cuts(samples: list[tuple[pa.RecordBatch, int]], places: int) -> pa.Re
     heights = np.cumsum(weights[order])
     wanted = heights[-1] * np.arange(1, places) / places
     return keys.take(pa.array(order[np.searchsorted(heights, wanted)]))
-
-
-def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Batches of one schema as one."""
-    return batches[0] if len(batches) == 1 else whole_batch(pa.Table.from_batches(batches))
 
 
 def sorted_by(batch: pa.RecordBatch, columns: Sequence[str]) -> Ints:

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, Facts, PairBlock, RowBlock
+from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import group_key
 from privpipe.engines.base.typing import normalised
 from privpipe.engines.dask.exchange import Pieces, Sent
-from privpipe.engines.dask.ranges import joined
 from privpipe.errors import EngineError
 from privpipe.kernels.grouping.word_groups import group_rows, ordered_by_group, split_order
 from privpipe.kernels.ids.partners import partners

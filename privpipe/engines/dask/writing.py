@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.draws import Stream
+from privpipe.engines.base.batches import joined
 from privpipe.engines.base.contract import Written
 from privpipe.engines.base.frames import frame_like
 from privpipe.engines.base.part_files import files_of, write_part
@@ -19,7 +20,7 @@ from privpipe.engines.base.source import Format
 from privpipe.engines.dask.exchange import Pieces, Sent, meet
 from privpipe.engines.dask.frame_parts import is_dask_frame
 from privpipe.engines.dask.graph import Node, graph_of
-from privpipe.engines.dask.ranges import joined, sorted_parts
+from privpipe.engines.dask.ranges import sorted_parts
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 from privpipe.errors import UnsupportedError

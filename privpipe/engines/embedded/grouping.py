@@ -9,8 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.engines.base.batches import joined
 from privpipe.engines.base.parallel import in_order
-from privpipe.engines.embedded.mapping import brought, joined, logical, rows_of, with_column
+from privpipe.engines.embedded.mapping import brought, logical, rows_of, with_column
 from privpipe.engines.embedded.session import BATCH_ROWS, Session, guarded
 from privpipe.engines.embedded.storing import fitted, store
 from privpipe.engines.embedded.table import EmbeddedTable, column_list

@@ -15,7 +15,7 @@ from privpipe.engines.embedded.session import BATCH_ROWS, Session
 from privpipe.engines.embedded.storing import fitted, store
 from privpipe.engines.embedded.table import EmbeddedTable, column_list
 
-__all__ = ["brought", "joined", "logical", "logical_table", "map_rows", "rows_of", "with_column"]
+__all__ = ["brought", "logical", "logical_table", "map_rows", "rows_of", "with_column"]
 
 A = TypeVar("A", pa.RecordBatch, pa.Table)
 TEXT_BYTES = 32
@@ -73,14 +73,6 @@ def map_rows(
         return fitted(function(RowBlock(batch)).to_batch(), schema)
 
     return store(session, rows_of(session, table), schema, make, ids=table.has_record_ids)
-
-
-def joined(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of several."""
-    if len(parts) == 1:
-        return parts[0]
-    columns = [pa.concat_arrays([part.column(at) for part in parts]) for at in range(parts[0].num_columns)]
-    return pa.record_batch(columns, schema=parts[0].schema)
 
 
 def with_column(

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.draws import Stream
-from privpipe.engines.embedded.mapping import joined, logical
+from privpipe.engines.base.batches import joined
+from privpipe.engines.embedded.mapping import logical
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.storing import fitted, store
 from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted

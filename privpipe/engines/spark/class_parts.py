@@ -20,7 +20,15 @@ from privpipe.blocks import Cells, ClassBlock, ClassQuery
 from privpipe.draws import Seed
 from privpipe.engines.base.assembly import may_be_marked
 from privpipe.engines.base.histograms import find_codes, group_key, not_covered
-from privpipe.engines.spark.counting import MARKED, WORDS, class_words, gathered, new_salt, value_columns, whole_classes
+from privpipe.engines.spark.counting import (
+    MARKED,
+    WORDS,
+    CellReader,
+    cells_in,
+    gathered,
+    value_columns,
+    whole_classes,
+)
 from privpipe.engines.spark.layout import as_type, physical
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.workers import map_raw
@@ -28,7 +36,7 @@ from privpipe.engines.spark.workers import map_raw
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["PartReader", "parts_in", "parts_of"]
+__all__ = ["PartReader", "counted_where_they_lie"]
 
 Ints = NDArray[np.int64]
 CHUNK_ROWS = 1 << 19
@@ -37,13 +45,25 @@ BLOCK_BYTES = 1 << 23
 SIZE = "__privpipe_size"
 
 
-def parts_of(table: SparkTable, reader: PartReader) -> DataFrame:
-    """Parts of classes, those of a class side by side in one partition."""
-    return parts_in(table.frame.select("*", *class_words(table, reader.query, new_salt())), table, reader)
+def counted_where_they_lie(
+    rows: DataFrame, table: SparkTable, query: ClassQuery
+) -> tuple[CellReader | PartReader, DataFrame]:
+    """What a class is made of, side by side in one partition, and who reads classes from it.
+
+    Parts of classes, or cells where persons or weights are counted.
+
+    Parameters
+    ----------
+    rows : pyspark.sql.DataFrame
+        Of the table, with the words of their class beside them.
+    """
+    if query.person is None and query.weight is None:
+        reader = PartReader.of(table, query)
+        return reader, _parts(rows, table, reader)
+    return CellReader.of(table, query), gathered(cells_in(rows, table, query))
 
 
-def parts_in(rows: DataFrame, table: SparkTable, reader: PartReader) -> DataFrame:
-    """The same of rows of a table that have the words of their class beside them."""
+def _parts(rows: DataFrame, table: SparkTable, reader: PartReader) -> DataFrame:
     names = value_columns(reader.query)
     columns = [table.counted(name).alias(physical(at)) for at, name in enumerate(names)]
     schema = [f"{name} long" for name in (*WORDS, SIZE)] + [f"{physical(at)} binary" for at in range(len(names))]

@@ -11,9 +11,9 @@ from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Reducti
 from privpipe.engines.base.assembly import COUNT, block_of_cells, may_be_marked, require_query_columns
 from privpipe.engines.base.contract import Where
 from privpipe.engines.base.histograms import find_codes, not_covered
-from privpipe.engines.spark.class_parts import PartReader, parts_of
+from privpipe.engines.spark.class_parts import counted_where_they_lie
 from privpipe.engines.spark.class_sizes import Sized, counts_records, sized_blocks
-from privpipe.engines.spark.counting import CellReader, cells_of, gathered, new_salt
+from privpipe.engines.spark.counting import CellReader, cells_of, class_words, new_salt
 from privpipe.engines.spark.driver_room import fits_here
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.learning import histograms_of, learn
@@ -76,16 +76,11 @@ def reduced_in_place(
 ) -> R | None:
     """The reduction over blocks that never leave the workers."""
     require_query_columns(table.schema, query)
-    reader: CellReader | PartReader
-    if query.person is None and query.weight is None:
-        reader = PartReader.of(table, query)
-        rows = parts_of(table, reader)
-    else:
-        reader = CellReader.of(table, query)
-        rows = gathered(cells_of(table, query, new_salt()))
+    rows = table.frame.select("*", *class_words(table, query, new_salt()))
+    reader, counted = counted_where_they_lie(rows, table, query)
     try:
         measure = reader.measured(lambda block: reduction.measure(block, facts))
-        return fold(rows, measure, reduction.merge, "measure the classes")
+        return fold(counted, measure, reduction.merge, "measure the classes")
     except DataError:
         explain(table, query)
         raise

@@ -129,7 +129,7 @@ def _unseen(table: SparkTable, columns: Sequence[str]) -> list[str]:
 
 
 def _note_all_but(table: SparkTable, left_out: LeftOut, columns: Sequence[str]) -> None:
-    """Count columns by the few rows that the table lacks, where the others of another table were counted."""
+    """Count columns by the rows that the table lacks, where the others of another table were counted."""
     known = [name for name in columns if name in left_out.learned]
     found = _seen(left_out.rows, known) if known and "records" in table.remembered else None
     for name, gone in zip(known, () if found is None else found.columns, strict=False):

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts
 from privpipe.engines.base.assembly import require_query_columns
-from privpipe.engines.spark.class_parts import PartReader, parts_in
+from privpipe.engines.spark.class_parts import counted_where_they_lie
 from privpipe.engines.spark.class_table import explain
-from privpipe.engines.spark.counting import WORDS, CellReader, cells_in, class_words, gathered, new_salt
+from privpipe.engines.spark.counting import WORDS, CellReader, cells_in, class_words, new_salt
 from privpipe.engines.spark.driver_room import fits_driver, fits_here
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.table import LeftOut, SparkTable
@@ -128,13 +128,7 @@ def _judged_in_place(
 ) -> _Passed:
     from pyspark.sql import functions as sf
 
-    reader: CellReader | PartReader
-    if query.person is None and query.weight is None:
-        reader = PartReader.of(table, query)
-        counted = parts_in(rows, table, reader)
-    else:
-        reader = CellReader.of(table, query)
-        counted = gathered(cells_in(rows, table, query))
+    reader, counted = counted_where_they_lie(rows, table, query)
 
     def chosen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for block, words in reader.blocks(batches):

@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privpipe.engines.base.batches import joined
+
 __all__ = ["RunNumbers", "RunOrdinals", "together", "whole_runs"]
 
 ENOUGH_ROWS = 1 << 16
@@ -103,12 +105,12 @@ def whole_runs(batches: Iterable[pa.RecordBatch], key: str) -> Iterator[tuple[in
         starts = run_starts(keys[:, None])
         for start, stop in zip(starts, np.append(starts[1:], len(keys)), strict=True):
             if waiting and keys[start] != current:
-                yield current, _joined(waiting)
+                yield current, joined(waiting)
                 waiting = []
             current = int(keys[start])
             waiting.append(batch.slice(start, stop - start))
     if waiting:
-        yield current, _joined(waiting)
+        yield current, joined(waiting)
 
 
 def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -125,11 +127,7 @@ def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting.append(batch)
         rows += batch.num_rows
         if rows >= ENOUGH_ROWS:
-            yield _joined(waiting)
+            yield joined(waiting)
             waiting, rows = [], 0
     if waiting:
-        yield _joined(waiting)
-
-
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        yield joined(waiting)

@@ -48,7 +48,8 @@ class Options:
     shuffle_partitions : int, optional
         ``spark.sql.shuffle.partitions`` while the engine is open. Default: by the size of the tables.
     driver_bytes : int
-        Tables of at most so many bytes are worked on by the driver; 0: all work is Spark's. Default: 64 MiB.
+        Tables of at most so many bytes, and of no more than two million records, are worked on by the driver; 0: all
+        work is Spark's. Default: 64 MiB.
     patience : float
         Seconds until a run is given up whose master does not answer, or whose tasks no executor takes; of a session
         that is started here.

@@ -67,7 +67,7 @@ class LeftOut:
     Parameters
     ----------
     rows : SparkTable
-        The few rows that it lacks.
+        The rows that it lacks, fewer than its own.
     learned : dict
         Histograms of the other table.
     """

@@ -14,7 +14,8 @@ from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.fingerprint import KeyedFingerprint, counted_fingerprint
-from privpipe.engines.spark import SparkEngine
+from privpipe.engines.base.histograms import histogram_of
+from privpipe.engines.spark import SparkEngine, driver_room
 from privpipe.errors import DataError
 
 pytestmark = pytest.mark.spark
@@ -49,6 +50,12 @@ def far(spark_engine: SparkEngine) -> Any:
     """The engine with every table on the executors."""
     with SparkEngine(spark_engine.session, driver_bytes=0) as engine:
         yield engine
+
+
+@pytest.fixture(params=[10**6, 0], ids=["judged on the driver", "judged in place"])
+def either_place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes of tables of so many records are judged on the driver."""
+    monkeypatch.setattr(driver_room, "RECORDS_HERE", request.param)
 
 
 def test_the_fingerprint_comes_with_the_ids(far: SparkEngine, embedded: Engine) -> None:
@@ -127,7 +134,7 @@ def test_sizes_of_classes_are_counted_once(far: SparkEngine, embedded: Engine, m
 def test_classes_that_pass_are_the_same_wherever_they_are_judged(
     far: SparkEngine, embedded: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from privpipe.engines.spark import driver_room, passing_classes
+    from privpipe.engines.spark import passing_classes
 
     query = ClassQuery(keys=(NAME, "age"), columns=("pay",))
     found = []
@@ -142,14 +149,9 @@ def test_classes_that_pass_are_the_same_wherever_they_are_judged(
     assert 0 < sum(found[0].values()) < ROWS.num_rows
 
 
-@pytest.mark.parametrize("here", [10**6, 0], ids=["judged on the driver", "judged in place"])
-def test_what_fewer_rows_leave_out_is_counted_by_them(
-    far: SparkEngine, embedded: Engine, here: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("either_place")
+def test_what_fewer_rows_leave_out_is_counted_by_them(far: SparkEngine, embedded: Engine) -> None:
     """The columns of a table that lacks some classes of another are told as they are counted anew."""
-    from privpipe.engines.spark import driver_room
-
-    monkeypatch.setattr(driver_room, "RECORDS_HERE", here)
     query, told, lacking = ClassQuery(keys=("age",)), [], []
     for engine in (far, embedded):
         table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, SEED)
@@ -169,13 +171,8 @@ def test_what_fewer_rows_leave_out_is_counted_by_them(
     assert told == [told[0]] * 4
 
 
-@pytest.mark.parametrize("here", [10**6, 0], ids=["judged on the driver", "judged in place"])
-def test_where_most_rows_fail_the_others_are_counted(
-    far: SparkEngine, here: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from privpipe.engines.spark import driver_room
-
-    monkeypatch.setattr(driver_room, "RECORDS_HERE", here)
+@pytest.mark.usefixtures("either_place")
+def test_where_most_rows_fail_the_others_are_counted(far: SparkEngine) -> None:
     table = far.with_record_ids(far.scan(Source(data=ROWS)), None, SEED)
     histograms(far, table)
     sizes = [size for block in far.classes(table, ClassQuery(keys=("age",))) for size in block.sizes.tolist()]
@@ -188,14 +185,8 @@ def test_where_most_rows_fail_the_others_are_counted(
     assert histograms(far, whole).keys() == histograms(far, table).keys()
 
 
-@pytest.mark.parametrize("here", [10**6, 0], ids=["judged on the driver", "judged in place"])
-def test_classes_with_a_value_that_a_dictionary_lacks_are_not_kept(
-    far: SparkEngine, here: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from privpipe.engines.base.histograms import histogram_of
-    from privpipe.engines.spark import driver_room
-
-    monkeypatch.setattr(driver_room, "RECORDS_HERE", here)
+@pytest.mark.usefixtures("either_place")
+def test_classes_with_a_value_that_a_dictionary_lacks_are_not_kept(far: SparkEngine) -> None:
     table = far.with_record_ids(far.scan(Source(data=ROWS)), None, SEED)
     known = histogram_of(pa.array([1], ROWS.schema.field("age").type))
     query = ClassQuery(keys=("pay",), columns=("age",), dictionaries={"age": known})
