@@ -46,8 +46,6 @@ LARGE_BATCH = 20_000
 """Rows that are encoded while the next ones are made."""
 LARGEST_DICTIONARY = 1 << 30
 """Bytes; beyond them the writer goes on without, at another cell for texts that come as numbers of a dictionary."""
-MOST_LOOKED_AT = 20_000
-"""Rows by which a column's encoding is chosen."""
 
 
 def part_name(number: int, format: Format) -> str:
@@ -169,10 +167,10 @@ class _Part(Protocol):
 class _ParquetPart:
     """A Parquet file, the same bytes whichever engine gives the rows.
 
-    Columns whose cells hardly repeat, in the first rows of the file, get no dictionary, which would be as long. Texts
-    that do are handed to the writer as numbers of the texts of their row group, in order of appearance: a writer that
-    finds the texts itself packs the numbers of early pages into fewer bits. Texts get no bounds in the metadata: in
-    keyed order each stretch of rows has nearly all of them, so that bounds let no reader skip any, and to find them
+    Columns whose cells hardly repeat, in the first row group of the file, get no dictionary, which would be as long.
+    Texts that do are handed to the writer as numbers of the texts of their row group, in order of appearance: a writer
+    that finds the texts itself packs the numbers of early pages into fewer bits. Texts get no bounds in the metadata:
+    in keyed order each stretch of rows has nearly all of them, so that bounds let no reader skip any, and to find them
     takes a third of the time of writing.
     """
 
@@ -217,9 +215,8 @@ def _repeats(column: pa.Array) -> bool:
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_null(kind):
         return True
-    first = column.slice(0, MOST_LOOKED_AT)
-    first = first.indices if pa.types.is_dictionary(kind) else first  # whose values differ from each other
-    return bool(2 * pc.count_distinct(first, mode="all").as_py() <= len(first))
+    cells = column.indices if pa.types.is_dictionary(kind) else column  # the values of a dictionary are distinct
+    return bool(2 * pc.count_distinct(cells, mode="all").as_py() <= len(cells))
 
 
 class _TextPart:

@@ -103,13 +103,10 @@ def test_batches_are_put_together_to_groups(sizes: list[int], group: int) -> Non
     assert all(0 < len(each) <= group for each in found[-1:])
 
 
-@pytest.mark.parametrize("values", [3, 300, 3000], ids=["few", "some", "as many as rows"])
-def test_texts_and_numbers_of_texts_make_the_same_file(
-    values: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where most of them come after the first page."""
-    monkeypatch.setattr(part_files, "MOST_LOOKED_AT", 100)
-    codes = np.concatenate([np.arange(100) % 3, np.arange(60_000) % values])
+@pytest.mark.parametrize(("values", "coded"), [(3, True), (16_000, True), (50_000, False)])
+def test_texts_and_numbers_of_texts_make_the_same_file(values: int, coded: bool, tmp_path: Path) -> None:
+    """Also where most of them come after the first page, and what is read first hardly repeats."""
+    codes = np.concatenate([np.arange(20_000) % min(values, 15_000), np.arange(60_000) % values])
     texts = pa.array([None if code == 1 else f"town {code}" for code in codes.tolist()])
     found = []
     for name, column in (("texts", texts), ("numbers", texts.dictionary_encode())):
@@ -117,6 +114,8 @@ def test_texts_and_numbers_of_texts_make_the_same_file(
         (tmp_path / name).mkdir()
         write_part([rows], rows.schema, str(tmp_path / name), "parquet")
         found.append((tmp_path / name / "part-00000.parquet").read_bytes())
+        told = pq.read_metadata(tmp_path / name / "part-00000.parquet").row_group(0).column(0)
+        assert told.has_dictionary_page is coded
     assert found[0] == found[1]
 
 
