@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.draws import Draws, RunKey, Stream
 from privpipe.engines.base.fingerprint import fingerprint
-from privpipe.errors import UsageError
+from privpipe.errors import DataError, NoSolutionError, PrivpipeError, UsageError
 from privpipe.judging import JudgingRules
 from privpipe.policy.declared_ledger import named_ledger
 from privpipe.roles import Roles
@@ -185,9 +185,19 @@ def _run_each(state: StageRun, plan: Plan | None) -> None:
                 raise
             # A plan is read from JSON, which may hold anything; the text of the error may quote it.
             raise UsageError(
-                f"{policy.place_of(at)}: the plan of this stage cannot be applied ({type(error).__name__}); it is "
-                "damaged, a public edition, or of another version: take the private one, or make a new plan"
+                f"{policy.located(policy.place_of(at))}: the plan of this stage cannot be applied "
+                f"({type(error).__name__}); it is damaged, a public edition, or of another version: take the private "
+                "one, or make a new plan"
             ) from None
+        except (DataError, NoSolutionError, UsageError) as error:
+            _tell_where(error, policy, at)
+            raise
+
+
+def _tell_where(error: PrivpipeError, policy: Policy, at: int) -> None:
+    """Put in front of an error where the policy has the stage that it ended, unless the message says so."""
+    if "transform[" not in str(error):
+        error.args = (f"{policy.located(policy.place_of(at))}: {error}",)
 
 
 def _plan_made(state: StageRun, salt: str) -> Plan:

@@ -61,7 +61,8 @@ class StageContext:
         The population some guarantees compare with, its quasi-identifiers as they are in the table of the stage.
     nulls, mark : the policy's rule for missing quasi-identifiers, and its suppression mark.
     place : str
-        Where the stage stands in the policy, for errors: ``transform[1].generalize``.
+        Where the stage stands in the policy, for errors alone: ``release.yaml:14: transform[1].generalize``. It may
+        name a folder, so nothing that leaves holds it.
     released_identifiers : tuple of str
         Identifier columns that a `pseudonymise` stage of the policy releases.
     held_columns : tuple of str

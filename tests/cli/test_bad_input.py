@@ -129,8 +129,16 @@ CASES: dict[str, tuple[Change, int, tuple[str, ...]]] = {
         3,
         ("columns.illness: 'illness' has 20 missing values",),
     ),
-    "k above n": (policy("{k: 3}", "{k: 61}"), 6, ("61",)),
-    "l above the number of values": (policy("l: 2", "l: 4"), 6, ("4",)),
+    "k above n": (policy("{k: 3}", "{k: 61}"), 6, ("release.yaml:9: transform[0].generalize: ", "61")),
+    "l above the number of values": (policy("l: 2", "l: 4"), 6, ("release.yaml:9: transform[0].generalize: ", "4")),
+    "a stage that cannot take what the data holds": (
+        both(
+            both(policy("type: integer", "type: number"), data("\n23;", "\ninf;")),
+            policy("generalize: {search: optimal, suppress_at_most: 0.2}", "rank_swap: {columns: [age], p: 0.05}"),
+        ),
+        3,
+        ("release.yaml:9: transform[0].rank_swap: ", "'age'"),
+    ),
     "empty table": (only_header, 3, ("no records",)),
     "duplicate columns": (data("age;zip", "age;age;zip", 1), 3, ("'age'",)),
     "columns that differ by case": (data("age;zip;illness", "age;Age;illness", 1), 3, ("'Age'",)),

@@ -108,7 +108,9 @@ class ShiftDates(Transformer):
         if plan.detail["person"] != _person(context):
             raise UsageError(f"{context.place}: the plan was made for another person_id")
         derived = hmac.new(key, b"privpipe/shift_dates/1", hashlib.sha256).digest()
-        return engine.map_rows(table, Shifted(self.columns, self.days, _person(context), derived), table.schema)
+        return engine.map_rows(
+            table, Shifted(self.columns, self.days, _person(context), derived, context.place), table.schema
+        )
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -127,6 +129,8 @@ class Shifted:
     days: int
     person: str | None
     key: bytes = field(repr=False)
+    place: str
+    """Where the stage stands, for errors: a cluster applies a stage when a later one reads its rows."""
 
     def __call__(self, rows: RowBlock) -> RowBlock:
         from privpipe.kernels.columns.scaled_numbers import scaled_numbers
@@ -142,8 +146,8 @@ class Shifted:
             beyond = int(((moved < low) | (moved > high)).sum())
             if beyond:
                 raise DataError(
-                    f"shifting carries {beyond:,} cells of column {column!r} beyond the years 1 to 9999; correct them, "
-                    "or shift by fewer days"
+                    f"{self.place}: shifting carries {beyond:,} cells of column {column!r} beyond the years 1 to 9999; "
+                    "correct them, or shift by fewer days"
                 )
             rows = rows.replace(column, whole_numbers(moved, missing, array.type))
         return rows
