@@ -50,10 +50,19 @@ PLANS: dict[str, dict[str, Sequence[Sequence[object]]]] = {
         "quick": [["--ladder", "rows, few classes", "--to", 3_000_000]],
         "usual": [["--to", 10_000_000]],
     },
-    "release_engines": {"quick": [["--rows", 300_000, "--engines", "dask", "--shape", "half"]], "usual": [[]]},
+    "release_engines": {
+        "quick": [["--rows", 300_000, "--engines", "dask", "--shape", "half"]],
+        "usual": [
+            ["--rows", 1_000_000, 10_000_000, "--shape", "few", "half"],
+            ["--rows", 1_000_000, "--engines", "spark", "--on-workers"],
+        ],
+    },
     "cost_model": {
         "quick": [["--rows", 300_000, "--engines", "embedded", "dask", "--shape", "half"]],
-        "usual": [["--rows", 1_000_000]],
+        "usual": [
+            ["--rows", 1_000_000],
+            ["--rows", 1_000_000, "--engines", "dask", "spark", "--shape", "few", "--workers", 1, 2, 4],
+        ],
     },
     "notes": {"quick": [["--rows", 100_000, "--rounds", 1]], "usual": [["--rows", 1_000_000]]},
     "small_tables": {"quick": [["--engine", "embedded", "dask", "--rounds", 2]], "usual": [[]]},
@@ -139,7 +148,7 @@ def page(run: Mapping[str, Any]) -> str:
         lines.append("|---|---|---|---|---|---|")
         for figure in run["figures"]:
             if figure["benchmark"] == name:
-                took, base = (f"{figure[key]:.3g} s" for key in ("took", "baseline"))
+                took, base = (f"{figure[key]:.3g} {figure.get('unit', 's')}" for key in ("took", "baseline"))
                 more = ", ".join(f"{key.replace('_', ' ')} {figure[key]:.3g}" for key in figure if key not in COLUMNS)
                 lines.append(
                     f"| {figure['name']} | {took} | {base} | {figure['beside']} | {ratio(figure):.2f} | {more} |"
@@ -147,7 +156,7 @@ def page(run: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-COLUMNS = {"benchmark", "name", "took", "baseline", "beside"}
+COLUMNS = {"benchmark", "name", "took", "baseline", "beside", "unit"}
 
 
 def main(given: Sequence[str]) -> int:
@@ -165,6 +174,7 @@ def main(given: Sequence[str]) -> int:
         "skipped": {},
         "figures": [],
     }
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
     for name in asked.names or PLANS:
         if name in NEEDED and not NEEDED[name].exists():
             run["skipped"][name] = f"the table {NEEDED[name].name} is not at hand"
@@ -176,8 +186,7 @@ def main(given: Sequence[str]) -> int:
             if code:
                 run["skipped"][name] = f"failed with exit code {code}"
             run["figures"] += [{"benchmark": name, **json.loads(line)} for line in record.read_text().splitlines()]
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
-    asked.out.write_text(json.dumps(run, indent=1) + "\n")
+        asked.out.write_text(json.dumps(run, indent=1) + "\n")  # after each: a long run that is stopped leaves these
     worse = compared(run) if KEPT.exists() else []
     if asked.keep:
         KEPT.write_text(json.dumps(run, indent=1) + "\n")

@@ -104,7 +104,8 @@ def compare(engine: str, rows: int, shape: str, folder: Path, workers: int | Non
         expected, what = wanted.get(name), f"{name}, {on}, {shape}, {rows:,} rows"
         if expected and amount:
             print(f"{what}: predicted {expected:.3g}, counted {amount:.3g}, ratio {expected / amount:.2f}", flush=True)
-            record(f"cost model, {what}", took=expected, baseline=amount, beside="counters")
+            per, unit = (1, "s") if name == "cpu_s" else (1e6, "MB")
+            record(f"cost model, {what}", took=expected / per, baseline=amount / per, beside="counted", unit=unit)
         else:
             print(f"{what}: counted {amount:.3g}", flush=True)
 

@@ -117,7 +117,7 @@ def tree_alone(engine: EmbeddedEngine, table: Any, stage: Mondrian, context: Sta
             codes, counts = problem.codes.copy(), problem.counts.copy()
             took.append(seconds(lambda: grown(codes, counts, least, tables, workers=workers))[0])  # noqa: B023
         middle = statistics.median(took)
-        what = f"mondrian tree, {problem.counts.sum():,} records, {workers} threads"
+        what = f"mondrian tree, {stage.score} cuts, {problem.counts.sum():,} records, k = {least}, {workers} threads"
         record(what, took=middle, baseline=counted, beside="counting the combinations")
         print(f"{'':12}tree alone, {workers} threads {statistics.median(took):7.4f} s   counted in {counted:.2f} s")
 

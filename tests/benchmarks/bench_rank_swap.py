@@ -124,7 +124,7 @@ def main() -> None:
         path = table_of(options.folder or Path(scratch), options.rows)
         permutations(options.rows)
         for name in options.engines:
-            with open_engine(name) as engine:
+            with open_engine(name, {"driver_bytes": 0} if name == "spark" else {}) as engine:
                 source = Source(data=str(path), format="parquet")
                 table = engine.with_record_ids(engine.scan(source), None, Seed.insecure(1))
                 if name == "spark":
