@@ -127,6 +127,28 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple
             yield figure["name"], ratio(known[figure["name"]]), ratio(figure)
 
 
+def merged(kept: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
+    """The kept run with the benchmarks of `run` in place of what it had of them.
+
+    Raises
+    ------
+    SystemExit
+        The kept run is of another size, machine or version of a library: figures of both do not stand on one page.
+    """
+    if (kept["size"], kept["machine"]) != (run["size"], run["machine"]):
+        raise SystemExit("the kept run is of another size, machine or versions: keep a run of all benchmarks")
+    again = {figure["benchmark"] for figure in run["figures"]} | set(run["skipped"])
+    dates = {figure["benchmark"]: kept["date"] for figure in kept["figures"]} | kept.get("dates", {})
+    found = [figure for figure in kept["figures"] if figure["benchmark"] not in again] + list(run["figures"])
+    order = list(PLANS)
+    return {
+        **run,
+        "skipped": {name: why for name, why in kept["skipped"].items() if name not in again} | run["skipped"],
+        "dates": {name: day for name, day in dates.items() if name not in again and day != run["date"]},
+        "figures": sorted(found, key=lambda figure: order.index(figure["benchmark"])),
+    }
+
+
 def page(run: Mapping[str, Any]) -> str:
     """A run as a page of the documentation."""
     held = run["machine"]
@@ -144,7 +166,13 @@ def page(run: Mapping[str, Any]) -> str:
     if run["skipped"]:
         lines += ["", "Not measured in this run:", *(f"- {name}: {why}" for name, why in run["skipped"].items())]
     for name in dict.fromkeys(figure["benchmark"] for figure in run["figures"]):
-        lines += ["", f"## {name.replace('_', ' ')}", "", "| what | took | baseline | beside | ratio | besides |"]
+        day = run.get("dates", {}).get(name)
+        lines += [
+            "",
+            f"## {name.replace('_', ' ')}{f', {day}' if day else ''}",
+            "",
+            "| what | took | baseline | beside | ratio | besides |",
+        ]
         lines.append("|---|---|---|---|---|---|")
         for figure in run["figures"]:
             if figure["benchmark"] == name:
@@ -165,7 +193,9 @@ def main(given: Sequence[str]) -> int:
     parser.add_argument("names", nargs="*", choices=[*PLANS, []], metavar="NAME", help="default: all of them")
     parser.add_argument("--size", choices=("quick", "usual"), default="usual")
     parser.add_argument("--out", type=Path, default=PROJECT / "build" / "benchmarks.json")
-    parser.add_argument("--keep", action="store_true", help="compare later runs with this one, and write the page")
+    parser.add_argument(
+        "--keep", action="store_true", help="compare later runs with this one, and write the page; with NAMEs: of these"
+    )
     asked = parser.parse_args(given)
     run: dict[str, Any] = {
         "date": datetime.now(UTC).date().isoformat(),
@@ -189,8 +219,9 @@ def main(given: Sequence[str]) -> int:
         asked.out.write_text(json.dumps(run, indent=1) + "\n")  # after each: a long run that is stopped leaves these
     worse = compared(run) if KEPT.exists() else []
     if asked.keep:
-        KEPT.write_text(json.dumps(run, indent=1) + "\n")
-        PAGE.write_text(page(run))
+        kept = merged(json.loads(KEPT.read_text()), run) if asked.names and KEPT.exists() else run
+        KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+        PAGE.write_text(page(kept))
     failed = [name for name, why in run["skipped"].items() if why.startswith("failed")]
     for name in failed:
         print(f"FAILED: {name}")
