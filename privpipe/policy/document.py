@@ -365,6 +365,10 @@ class Policy:
         line = self.lines.get(place)
         return place if self.file is None or line is None else f"{self.file}:{line}: {place}"
 
+    def located_stage(self, stage: int) -> str:
+        """Where a stage is written, for errors: ``release.yaml:14: transform[1].generalize``."""
+        return self.located(self.place_of(stage))
+
 
 def _default(each: Field[Any]) -> Any:
     if each.default_factory is not MISSING:

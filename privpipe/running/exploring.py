@@ -258,7 +258,7 @@ def _levels(
     stage: Any = policy.transform[at]
     if stage.approach == "AG_CS":
         raise UnsupportedError(
-            f"explore: {policy.located(policy.place_of(at))}: approach AG_CS blanks cells, which levels alone cannot "
+            f"explore: {policy.located_stage(at)}: approach AG_CS blanks cells, which levels alone cannot "
             "say; name the settings to try with --grid FILE"
         )
     searching = policy if stage.is_search else _over(policy, _searching(policy, at))

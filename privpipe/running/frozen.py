@@ -60,8 +60,9 @@ def require_fitting(plan: Plan, policy: Policy, seed: Seed) -> None:
     names, planned = [stage.name() for stage in policy.transform], [stage.name for stage in plan.stages]
     for at, (name, other) in enumerate(zip(names, planned, strict=False)):
         if name != other:
-            where = policy.located(policy.place_of(at))
-            raise UsageError(f"the frozen plan does not fit: {where} is {other} in the plan; make a new plan")
+            raise UsageError(
+                f"the frozen plan does not fit: {policy.located_stage(at)} is {other} in the plan; make a new plan"
+            )
     if len(names) != len(planned):
         raise UsageError(
             f"the frozen plan does not fit: it has {len(planned)} stages, the policy {len(names)}; make a new plan"
@@ -70,8 +71,7 @@ def require_fitting(plan: Plan, policy: Policy, seed: Seed) -> None:
         wanted, found = plain(stage.stated_parameters()), plain(made.parameters)
         for parameter in sorted({*wanted, *found}):
             if wanted.get(parameter) != found.get(parameter):
-                where = f"{policy.located(policy.place_of(at))}.{parameter}"
                 raise UsageError(
-                    f"the frozen plan does not fit: {where} is another in the plan; make a new plan, or take the "
-                    "parameter back"
+                    f"the frozen plan does not fit: {policy.located_stage(at)}.{parameter} is another in the plan; "
+                    "make a new plan, or take the parameter back"
                 )

@@ -182,7 +182,7 @@ class StageRun:
             household=self.policy.household_id,
             population=population,
             mark=self.policy.suppression_mark,
-            place=self.policy.located(self.policy.place_of(at)),
+            place=self.policy.located_stage(at),
             released_identifiers=self.policy.pseudonyms,
             held_columns=self._held(),
             suppressed=self.suppressed,

@@ -185,7 +185,7 @@ def _run_each(state: StageRun, plan: Plan | None) -> None:
                 raise
             # A plan is read from JSON, which may hold anything; the text of the error may quote it.
             raise UsageError(
-                f"{policy.located(policy.place_of(at))}: the plan of this stage cannot be applied "
+                f"{policy.located_stage(at)}: the plan of this stage cannot be applied "
                 f"({type(error).__name__}); it is damaged, a public edition, or of another version: take the private "
                 "one, or make a new plan"
             ) from None
@@ -197,7 +197,7 @@ def _run_each(state: StageRun, plan: Plan | None) -> None:
 def _tell_where(error: PrivpipeError, policy: Policy, at: int) -> None:
     """Put in front of an error where the policy has the stage that it ended, unless the message says so."""
     if "transform[" not in str(error):
-        error.args = (f"{policy.located(policy.place_of(at))}: {error}",)
+        error.args = (f"{policy.located_stage(at)}: {error}",)
 
 
 def _plan_made(state: StageRun, salt: str) -> Plan:

@@ -127,16 +127,19 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple
             yield figure["name"], ratio(known[figure["name"]]), ratio(figure)
 
 
-def merged(kept: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
-    """The kept run with the benchmarks of `run` in place of what it had of them.
+def require_alike(kept: Mapping[str, Any], run: Mapping[str, Any]) -> None:
+    """Figures of two runs stand on one page only where size, machine and versions of libraries are the same.
 
     Raises
     ------
     SystemExit
-        The kept run is of another size, machine or version of a library: figures of both do not stand on one page.
     """
     if (kept["size"], kept["machine"]) != (run["size"], run["machine"]):
         raise SystemExit("the kept run is of another size, machine or versions: keep a run of all benchmarks")
+
+
+def merged(kept: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
+    """The kept run with the benchmarks of `run` in place of what it had of them."""
     again = {figure["benchmark"] for figure in run["figures"]} | set(run["skipped"])
     dates = {figure["benchmark"]: kept["date"] for figure in kept["figures"]} | kept.get("dates", {})
     found = [figure for figure in kept["figures"] if figure["benchmark"] not in again] + list(run["figures"])
@@ -204,6 +207,9 @@ def main(given: Sequence[str]) -> int:
         "skipped": {},
         "figures": [],
     }
+    before = json.loads(KEPT.read_text()) if KEPT.exists() else None
+    if asked.keep and asked.names and before:
+        require_alike(before, run)
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     for name in asked.names or PLANS:
         if name in NEEDED and not NEEDED[name].exists():
@@ -217,9 +223,9 @@ def main(given: Sequence[str]) -> int:
                 run["skipped"][name] = f"failed with exit code {code}"
             run["figures"] += [{"benchmark": name, **json.loads(line)} for line in record.read_text().splitlines()]
         asked.out.write_text(json.dumps(run, indent=1) + "\n")  # after each: a long run that is stopped leaves these
-    worse = compared(run) if KEPT.exists() else []
+    worse = compared(before, run) if before else []
     if asked.keep:
-        kept = merged(json.loads(KEPT.read_text()), run) if asked.names and KEPT.exists() else run
+        kept = merged(before, run) if asked.names and before else run
         KEPT.write_text(json.dumps(kept, indent=1) + "\n")
         PAGE.write_text(page(kept))
     failed = [name for name, why in run["skipped"].items() if why.startswith("failed")]
@@ -228,9 +234,8 @@ def main(given: Sequence[str]) -> int:
     return 1 if failed or worse else 0
 
 
-def compared(run: Mapping[str, Any]) -> list[str]:
+def compared(before: Mapping[str, Any], run: Mapping[str, Any]) -> list[str]:
     """Print how ratios changed since the kept run; the names of those that grew by more than a quarter."""
-    before = json.loads(KEPT.read_text())
     if before["size"] != run["size"]:
         print(f"the kept run is of size {before['size']}: nothing to compare with")
         return []

@@ -36,13 +36,13 @@ NOISE = "  - add_noise: {columns: [paid], relative_sd: 0.1}"
 LEVELS = "  - generalize: {search: optimal, suppress_at_most: 0.0}"
 
 
-def policy(place: Path, stages: list[str], *, born: int = 2000, paid: float = 1.0, sexes: str = "mf") -> Path:
+def policy(place: Path, stages: list[str], *, born: int = 2000, paid: float = 1.0) -> Path:
     """A policy and its source; `born` is the year of all, `paid` the first record's amount."""
     rows = pd.DataFrame(
         {
             "born": [datetime.date(born, 1, 1)] * 20,
             "paid": [paid, *(float(at) for at in range(19))],
-            "sex": [sexes[at % len(sexes)] for at in range(20)],
+            "sex": ["m", "f"] * 10,
             "illness": ["gout", "flu"] * 10,
         }
     )

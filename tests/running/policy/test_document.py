@@ -104,7 +104,7 @@ def test_it_gives_roles_types_hierarchies_and_places() -> None:
     assert policy.types == {"age": "integer"}
     assert list(policy.hierarchies) == ["age"]
     assert policy.hierarchies["age"].column == "age"
-    assert policy.place_of(0) == policy.located(policy.place_of(0)) == "transform[0].generalize"
+    assert policy.place_of(0) == policy.located_stage(0) == "transform[0].generalize"
     assert policy.columns["zip"] == ColumnSpec(role="quasi_identifier")
     assert policy.source == SourceSpec(path="data.csv", delimiter=";")
     assert policy.sink == SinkSpec(path="published", format="parquet")
@@ -113,7 +113,7 @@ def test_it_gives_roles_types_hierarchies_and_places() -> None:
 def test_places_know_their_line(tmp_path: Path) -> None:
     (tmp_path / "release.yaml").write_text(YAML + "transform:\n  - generalize: {levels: {age: 1}}\n")
     policy = Policy.load(tmp_path / "release.yaml")
-    assert policy.located(policy.place_of(0)) == f"{tmp_path / 'release.yaml'}:22: transform[0].generalize"
+    assert policy.located_stage(0) == f"{tmp_path / 'release.yaml'}:22: transform[0].generalize"
 
 
 def test_relative_paths_start_at_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
