@@ -7,7 +7,9 @@ read-only installation). What an image brings compiled, in the folder `PRIVPIPE_
 
 Machine code is kept under a name of its own, made of what it was compiled from: the source of every kernel, since
 kernels hold each other's code. numba's own names are numbers, which another process, or another release of privpipe,
-may give to other code at the same moment; and it looks at the file of one kernel alone.
+may give to other code at the same moment; and it looks at the file of one kernel alone. Functions have names of their
+own too, in place of numbers counted in each process: kept code holds the functions that it calls, and of two functions
+of one name in a process, the first is called for both.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import gc
 import hashlib
 import importlib
 import os
+import secrets
 import shutil
 import tempfile
 import threading
@@ -44,6 +47,16 @@ class _Inside(threading.local):
 
 
 _inside = _Inside()
+
+
+class _Names:
+    """Numbers by which numba tells functions of one name apart; drawn, as forks would count on from their parent."""
+
+    drawn = 0
+
+    def __next__(self) -> int:
+        self.drawn = secrets.randbits(64)
+        return self.drawn
 
 
 class _PassedOver:
@@ -91,12 +104,13 @@ class Kernel:
 
     def hand_over(self, numba: Any) -> None:
         """Make it numba's; nothing is compiled yet."""
+        kept = self._options.get("cache", False) and _have_names_drawn()
         try:
-            self.compiled = numba.njit(**self._options)(self.function)
+            self.compiled = numba.njit(**{**self._options, "cache": kept})(self.function)
         except RuntimeError:  # numba finds no place for what it compiles
             self.compiled = numba.njit(**{**self._options, "cache": False})(self.function)
             return
-        if self._options.get("cache") and self.compiled is not self.function:  # NUMBA_DISABLE_JIT gives it back
+        if kept and self.compiled is not self.function:  # NUMBA_DISABLE_JIT gives it back
             cache = self.compiled._cache
             own = cache._cache_file
             cache._cache_file = kept_code(str(cache.cache_path), cache._impl.filename_base, own._source_stamp)
@@ -292,6 +306,14 @@ def _kept_code_class() -> Any:
                     file.unlink(missing_ok=True)
 
     return KeptCode
+
+
+@functools.cache
+def _have_names_drawn() -> bool:
+    """Have numba draw what it tells functions apart by; where it does not, code that is kept may call another one."""
+    identity = importlib.import_module("numba.core.bytecode").FunctionIdentity
+    identity._unique_ids = names = _Names()
+    return bool(identity.from_function(_found).unique_id == names.drawn)
 
 
 def _found(module: str, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -329,3 +330,98 @@ def test_a_kernel_is_compiled_again_when_one_that_it_calls_has_changed(tmp_path:
         called.read_text().replace("v2 ^ U(0xEE)", "v2 ^ U(0xEF)").replace("U(0xEE) if long", "U(0xEF) if long")
     )
     assert run(draw, copied, NUMBA_CACHE_DIR=str(cache)) != before
+
+
+SORTING = """
+import numpy as np
+from privpipe.compiled import njit
+
+@njit(cache=True)
+def ordered(values):
+    return np.argsort(values)
+
+@njit(cache=True)
+def in_order(values):
+    return np.sort(values)
+"""
+SORTED = """
+import sys
+import numpy as np
+from privpipe.compiled import load
+load()
+from numba.core.bytecode import FunctionIdentity
+import sorting
+for _ in range(int(sys.argv[2])):
+    next(FunctionIdentity._unique_ids)
+values = np.random.default_rng(0).integers(0, 10**12, 1000)
+for name in sys.argv[1].split():
+    found = getattr(sorting, name)(values)
+    print(np.array_equal(np.sort(values), values[found] if name == "ordered" else found))
+"""
+
+
+def in_a_process_of_its_own(folder: Path, cache: str, kernels: str, passed: int = 0) -> list[str]:
+    """Call kernels that sort integers, after so many numbers of functions were given away."""
+    import os
+
+    (folder / "sorting.py").write_text(SORTING, encoding="utf-8")
+    search = {"PYTHONPATH": os.pathsep.join([str(folder), str(Path(privpipe.__file__).parents[1])])}
+    done = subprocess.run(
+        [sys.executable, "-c", SORTED, kernels, str(passed)],
+        capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, **search, "NUMBA_CACHE_DIR": str(folder / cache)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("passed", [(0, 3), (3, 0)])
+def test_kernels_that_two_processes_compiled_call_their_own_functions(tmp_path: Path, passed: tuple[int, int]) -> None:
+    """numba counts functions: three apart, what sorts values had the name of what sorts their places."""
+    for kernel, given_away in zip(("ordered", "in_order"), passed, strict=True):
+        assert in_a_process_of_its_own(tmp_path, "kept", kernel, given_away) == ["True"]
+    for both in ("ordered in_order", "in_order ordered"):
+        assert in_a_process_of_its_own(tmp_path, "kept", both) == ["True", "True"]
+
+
+def test_no_two_processes_give_a_function_one_name(tmp_path: Path) -> None:
+    names = []
+    for cache in ("one", "other"):
+        in_a_process_of_its_own(tmp_path, cache, "ordered")
+        code = b"".join(file.read_bytes() for file in (tmp_path / cache).rglob("*.nbc"))
+        names.append({name.decode() for name in re.findall(rb"_ZN[A-Za-z0-9_]+B[0-9]+v[0-9]+", code)})
+    assert len(names[0]) == len(names[1]) > 2
+    assert not names[0] & names[1]
+
+
+def test_processes_that_forked_give_no_function_one_name() -> None:
+    code = """
+import os
+from privpipe.compiled import load
+from privpipe.kernels.classes import cells
+load()
+from numba.core.bytecode import FunctionIdentity
+there, here = os.pipe()
+if not os.fork():
+    os.write(here, repr([next(FunctionIdentity._unique_ids) for _ in range(20)]).encode())
+    os._exit(0)
+os.wait()
+given = {*eval(os.read(there, 10000)), *(next(FunctionIdentity._unique_ids) for _ in range(20))}
+print(len(given))
+"""
+    assert run(code) == ["40"]
+
+
+def test_nothing_is_kept_where_names_are_counted_all_the_same(tmp_path: Path) -> None:
+    counted = """
+import itertools
+from numba.core.bytecode import FunctionIdentity
+made, numbers = FunctionIdentity.from_function.__func__, itertools.count(1)
+def from_function(cls, function):
+    found = made(cls, function)
+    found.unique_id = next(numbers)
+    return found
+FunctionIdentity.from_function = classmethod(from_function)
+"""
+    assert run(counted + CALL, NUMBA_CACHE_DIR=str(tmp_path), PRIVPIPE_KERNELS="")[0] == "[0.25, 0.5]"
+    assert not list(tmp_path.rglob("*.nb[ci]"))
