@@ -1,4 +1,4 @@
-# make demo | setup | test | test-embedded | test-lowest | test-python | test-spark35 | test-integrations | lock | sbom | licences | fuzz | soak | mutants | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
+# make demo | setup | test | test-embedded | test-lowest | test-python | test-spark35 | test-checked | test-integrations | lock | sbom | licences | fuzz | soak | mutants | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -13,8 +13,8 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: help demo setup java lint docs test test-embedded test-lowest test-python test-spark35 test-integrations lock sbom \
-        licences fuzz soak mutants bench corpus first-release first-install clean
+.PHONY: help demo setup java lint docs test test-embedded test-lowest test-python test-spark35 test-checked test-integrations \
+        lock sbom licences fuzz soak mutants bench corpus first-release first-install clean
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
@@ -27,6 +27,7 @@ help:
 	@echo "make sbom           a bill of materials of each image, in build/sbom"
 	@echo "make licences       the licences of all direct dependencies, in docs/reference/licences.md"
 	@echo "make test-spark35   the tests of Spark on pyspark 3.5"
+	@echo "make test-checked   the tests of kernels and transformers with checked indices, in memory filled with rubbish (20 min)"
 	@echo "make test-integrations  the examples under Airflow, Dagster, dbt and Prefect, each in an environment of its own, and what is slow and rare"
 	@echo "make fuzz           every reader under inputs that take new branches, and the properties on new random examples"
 	@echo "make soak           damaged policies, records and files against every reader, and killed runs (long)"
@@ -93,6 +94,11 @@ test-spark35: $(BIN)/python java
 	"$(BIN)/python" -m venv build/spark35
 	build/spark35/bin/python -m pip install --quiet -e '.[all,test]' -c <(sed '/^pyspark/d' constraints.txt) 'pyspark>=3.5.3,<3.6'
 	PYSPARK_PYTHON=build/spark35/bin/python build/spark35/bin/python -m pytest -m spark -W ignore::DeprecationWarning $(PYTEST_ARGS)
+
+# Compiled code reads and writes without looking at indices; here each is looked at, and memory holds 0x5a when it is handed out.
+test-checked: setup
+	NUMBA_BOUNDSCHECK=1 MALLOC_PERTURB_=165 NUMBA_CACHE_DIR="$(CURDIR)/build/checked" PRIVPIPE_KERNELS= \
+	    "$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark and not rare" tests/kernels tests/transforms $(PYTEST_ARGS)
 
 test-embedded: setup
 	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark and not dask and not gx" $(PYTEST_ARGS)
