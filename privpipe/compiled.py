@@ -52,11 +52,11 @@ _inside = _Inside()
 class _Names:
     """Numbers by which numba tells functions of one name apart; drawn, as forks would count on from their parent."""
 
-    drawn = 0
+    last = 0
 
     def __next__(self) -> int:
-        self.drawn = secrets.randbits(64)
-        return self.drawn
+        drawn = self.last = secrets.randbits(64)
+        return drawn
 
 
 class _PassedOver:
@@ -313,7 +313,7 @@ def _have_names_drawn() -> bool:
     """Have numba draw what it tells functions apart by; where it does not, code that is kept may call another one."""
     identity = importlib.import_module("numba.core.bytecode").FunctionIdentity
     identity._unique_ids = names = _Names()
-    return bool(identity.from_function(_found).unique_id == names.drawn)
+    return bool(identity.from_function(_found).unique_id == names.last)
 
 
 def _found(module: str, name: str) -> Any:
