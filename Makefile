@@ -27,7 +27,7 @@ help:
 	@echo "make sbom           a bill of materials of each image, in build/sbom"
 	@echo "make licences       the licences of all direct dependencies, in docs/reference/licences.md"
 	@echo "make test-spark35   the tests of Spark on pyspark 3.5"
-	@echo "make test-checked   the tests of kernels and transformers with checked indices, in memory filled with rubbish (20 min)"
+	@echo "make test-checked   the tests of kernels and transformers with checked indices, in memory filled with rubbish (10 min)"
 	@echo "make test-integrations  the examples under Airflow, Dagster, dbt and Prefect, each in an environment of its own, and what is slow and rare"
 	@echo "make fuzz           every reader under inputs that take new branches, and the properties on new random examples"
 	@echo "make soak           damaged policies, records and files against every reader, and killed runs (long)"
