@@ -86,7 +86,7 @@ def _tails(
         for i in range(offsets[c], offsets[c + 1]):
             count = counts[i]
             highest = max(highest, count)
-            if l > 1 and (held < l - 1 or count > top[held - 1]):
+            if held < l - 1 or count > top[held - 1]:
                 if held == l - 1:
                     rest += top[held - 1]
                 else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from fractions import Fraction
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,28 @@ def test_the_corrected_entropy_of_large_classes() -> None:
     row = {0: 257, 1: 256, 2: 255, 3: 1_000_003, 4: 1}
     offsets, _, counts = cells([row])
     assert grassberger_by_class(offsets, counts) == pytest.approx([grassberger_oracle(row)], rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [*range(250, 264), 400])
+def test_the_corrected_entropy_is_exact_where_its_table_ends(size: int) -> None:
+    """A class of as many values as records: G(size) - G(1), where the series takes over from the table."""
+    row = dict.fromkeys(range(size), 1)
+    offsets, _, counts = cells([row])
+    wanted = math.fsum([math.fsum(2 / (2 * i - 1) for i in range(1, size // 2 + 1))])
+    assert grassberger_by_class(offsets, counts) == pytest.approx([wanted], abs=5e-15)
+
+
+def test_the_distance_over_many_values_keeps_its_last_digits() -> None:
+    """Sums over 3,000 shares, from 1e-9 to .1, against fractions."""
+    p = np.random.default_rng(3).lognormal(0, 3, 3000)
+    p /= p.sum()
+    row = {7: 2, 1500: 3}
+    offsets, codes, counts = cells([row])
+    extra, total = Fraction(0), Fraction(0)
+    for code, share in enumerate(p[:-1].tolist()):
+        extra += Fraction(row.get(code, 0), 5) - Fraction(share)
+        total += abs(extra)
+    assert emd_ordered_by_class(offsets, codes, counts, p)[0] == pytest.approx(float(total / 2999), abs=2e-16)
 
 
 @settings(max_examples=40, deadline=None)

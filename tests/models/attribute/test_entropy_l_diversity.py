@@ -50,10 +50,10 @@ def test_grassberger_by_hand() -> None:
 
 def test_grassberger_needs_the_values_too() -> None:
     """exp(H) of counts 1, 1 is 7.389, and there are two values all the same."""
-    block = block_of(illness=[[1, 1, 0, 0], [5, 5, 5, 5]])
+    block = block_of(illness=[[1, 1, 0, 0], [5, 5, 5, 5], [4, 5, 5, 5]])
     verdict = judged(EntropyLDiversity(column="illness", l=3, estimator="grassberger"), block)
     assert (verdict.outcome, verdict.failing_records) == ("fail", 2)
-    assert verdict.observed > 3, "over the class that has enough values"
+    assert verdict.observed > 3, "over the classes that have enough values"
     assert "1 have fewer than 3" in verdict.reason
 
 
