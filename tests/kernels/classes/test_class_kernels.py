@@ -25,6 +25,7 @@ from privpipe.kernels.classes.counts import (
 )
 from privpipe.kernels.classes.distance import emd_equal_by_class, emd_ordered_by_class
 from privpipe.kernels.classes.entropy import entropy_by_class, grassberger_by_class
+from privpipe.kernels.classes.gain import capped_gain_by_class
 from privpipe.kernels.classes.recursive import recursive_ratio_by_class, recursive_tail_by_class
 
 Table = list[dict[int, int]]  # a class: its value codes with their counts
@@ -265,3 +266,11 @@ def test_figures_of_adult_agree_with_the_reference(shared: Path) -> None:
         for l, infimum in expected["recursive_c_infimum_by_l"].items():
             worst = recursive_ratio_by_class(offsets, counts, int(l)).max()
             assert worst == (math.inf if infimum is None else pytest.approx(infimum, rel=1e-9))
+
+
+def test_a_gain_of_all_that_a_value_may_gain_is_within_its_cap() -> None:
+    """Half of the table carries the value and all of the class: a gain of 1, exact in floating point."""
+    arrays = np.array([0, 1]), np.array([0]), np.array([4]), [0.5, 0.5]
+    for most, wanted in ((1.0, 1.0), (np.nextafter(1.0, 0.0), math.inf)):
+        largest, capped = capped_gain_by_class(*arrays, [most, 9.0])
+        assert (largest.tolist(), capped.tolist()) == ([1.0], [wanted])

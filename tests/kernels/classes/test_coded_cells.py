@@ -39,3 +39,8 @@ def test_classes_are_those_of_a_dictionary(room: int, rows: list[tuple[int, int,
 def test_columns_together_have_as_many_codes_as_combinations() -> None:
     columns = [Coded(np.array([1, 0]), 2), Coded(np.array([2, 1]), 3), Coded(np.array([0, 3]), 4)]
     assert (joined(columns).codes.tolist(), joined(columns).distinct) == ([20, 7], 24)
+
+
+def test_one_column_is_left_as_it_is() -> None:
+    found = joined([Coded(np.array([3, 0, 1]), 4)])
+    assert (found.codes.tolist(), found.distinct) == ([3, 0, 1], 4)

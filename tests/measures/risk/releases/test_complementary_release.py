@@ -23,7 +23,7 @@ import privpipe as pp
 from privpipe.blocks.release_history import EarlierTables, ReleaseHistory, ReleaseRows
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
-from privpipe.kernels.classes.combined import combined_sizes, signatures
+from privpipe.kernels.classes.combined import combined_sizes, signatures, values_left
 from privpipe.measures import ComplementaryRelease
 from privpipe.measures.risk.releases.joined_tables import Joined, joined
 from privpipe.measures.risk.releases.released_regions import relation_of
@@ -298,3 +298,10 @@ def test_a_value_with_the_name_of_a_group_is_apart_from_none_of_its_members() ->
     same = [[True, False, False, False], [False, True, False, False], [False, False, True, False]]
     assert inside.tolist() == [*same, [False, False, False, True]]
     assert around.tolist() == [*same, [False] * 4]
+
+
+def test_a_unit_that_no_release_tells_a_value_of_has_none_left() -> None:
+    """Absent from all releases, or only in one without the column."""
+    rows = np.array([0, 0]), np.array([5, 6])
+    assert values_left(np.array([[-1, -1], [0, -1]]), [rows, rows]).tolist() == [0, 2]
+    assert values_left(np.array([[0, -1]]), [None, rows]).tolist() == [0]
