@@ -69,6 +69,7 @@ def test_an_attack_that_always_succeeds_exceeds_all() -> None:
 
 def test_where_others_are_always_found_nothing_can_be_exceeded() -> None:
     assert excess_limit(0.2, 0.3, 1.0, 0.9) is None
+    assert excess_limit(1.0, 0.99, 0.5, 0.4) == 1.0
 
 
 @pytest.mark.parametrize(("hits", "m"), [(-1, 5), (6, 5), (float("nan"), 5), (0, 0)])

@@ -125,5 +125,18 @@ def test_a_household_is_found_with_any_of_its_members() -> None:
     assert observed["max"] == pytest.approx(shared)
 
 
+def test_a_verdict_tells_how_many_households_fail() -> None:
+    rows = pd.DataFrame({"home": [1, 2, 3, 4, 4], "age": [3, 3, 5, 3, 5]})
+    asked = {"quasi_identifiers": ["age"], "household_id": "home"}
+    failed = HouseholdKAnonymity(k=2).assess(rows, **asked)
+    assert failed.reason == (
+        "observed 1, asked at least 2, over 3 compositions of 4 households; 2 of 4 households fail."
+    )
+    assert (failed.failing_classes, failed.failing_share) == (2, 0.5)
+    passed = HouseholdKAnonymity(k=1).assess(rows, **asked)
+    assert passed.reason == "observed 1, asked at least 1, over 3 compositions of 4 households."
+    assert passed.failing_share == 0
+
+
 def test_so_many_households_are_alike_or_nothing_is_asked() -> None:
     assert (HouseholdKAnonymity(k=3).least_alike(), HouseholdKAnonymity().least_alike()) == (3, 0)
