@@ -89,6 +89,13 @@ def test_worlds_a_search_would_have_split_fall_away() -> None:
     assert drawn == MinimalityAttack(column="illness", at_most=0.9, worlds=400).judge_files(careless)
 
 
+@pytest.mark.parametrize(("least", "outcome"), [(221, "fail"), (222, "error")])
+def test_as_many_worlds_as_are_asked_for_are_enough(monkeypatch: pytest.MonkeyPatch, least: int, outcome: str) -> None:
+    monkeypatch.setattr("privpipe.measures.risk.algorithm.minimality_attack.LEAST", least)
+    files = files_of(["Bonn"] * 3 + ["Graz"] * 12, ["HIV"] * 3 + ["flu"] * 12, by_diversity)
+    assert MinimalityAttack(column="illness", at_most=0.5).judge_files(files).outcome == outcome
+
+
 def test_what_nobody_can_run_again_is_not_judged() -> None:
     files = replace(files_of(["Bonn", "Graz"], ["HIV", "flu"], None), models=())
     verdict = MinimalityAttack(column="illness", at_most=1.0).judge_files(files)

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from privpipe.blocks import FilePair, Verdict
-from privpipe.measures import RankIntervalDisclosure
+from privpipe.errors import UsageError
+from privpipe.measures import RankIntervalDisclosure, SdIntervalDisclosure
 from privpipe.measures.risk.attribute.interval_disclosure import Joint
 
 ORIGINAL = {"a": [1.0, 2.0, 3.0, 4.0, None], "b": [1.0, 2.0, 3.0, 4.0, 5.0], "c": [9.0, 9.0, None, 9.0, 9.0]}
@@ -60,3 +61,11 @@ def test_a_column_without_a_pair_of_values_is_an_error_whatever_is_asked() -> No
     for joint in joints:
         verdict = RankIntervalDisclosure(columns=("a", "b"), joint=joint, at_most=1.0).judge_files(files)
         assert (verdict.outcome, verdict.observed) == ("error", None)
+
+
+@pytest.mark.parametrize("entry", [RankIntervalDisclosure, SdIntervalDisclosure])
+def test_columns_are_named_once_or_left_out(entry: type[RankIntervalDisclosure | SdIntervalDisclosure]) -> None:
+    assert entry(percent=10).columns is None
+    for columns in (("a", "a"), ()):
+        with pytest.raises(UsageError, match=entry.__name__):
+            entry(columns=columns, percent=10)

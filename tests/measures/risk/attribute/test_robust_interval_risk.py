@@ -96,6 +96,24 @@ def test_records_that_are_mostly_alike_have_no_robust_scatter(
     assert centre_distances(half[1:], "mcd") is not None, "19 of 39 are alike"
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_column_that_is_constant_on_one_side_tells_nobody_apart(
+    embedded: Engine, judged_pair: Any, side: int
+) -> None:
+    rng = np.random.default_rng(9)
+    told = [rng.normal(size=(60, 2))]
+    told.append(told[0] + rng.normal(0, 0.05, (60, 2)))
+    measure = RobustIntervalRisk(estimator="classical", k2=0.1)
+    tables = [pa.table({"a": each[:, 0], "b": each[:, 1]}) for each in told]
+    wanted = judged_pair(embedded, measure, *tables).observed
+    more = [
+        table.append_column("c", pa.array(np.full(60, 7.0) if at == side else rng.normal(size=60)))
+        for at, table in enumerate(tables)
+    ]
+    assert 0 < wanted["inside"] < 1
+    assert judged_pair(embedded, measure, *more).observed == pytest.approx(wanted)
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_distances_from_the_centre_have_no_unit(scale: float) -> None:
     rng = np.random.default_rng(6)
