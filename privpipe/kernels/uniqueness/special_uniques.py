@@ -111,16 +111,14 @@ def size_weights(columns: int, weighted: bool) -> NDArray[np.float64]:
     return np.array([0.0, *(float(one(s)) for s in range(1, columns + 1))])
 
 
-def dis_scores(
-    scores: NDArray[np.float64], uniques: int, paired: int, columns: int, fraction: float
-) -> NDArray[np.float64]:
+def dis_scores(scores: NDArray[np.float64], paired: int, columns: int, fraction: float) -> NDArray[np.float64]:
     """Probability that a match with a record is right, by Data Intrusion Simulation, spread by the scores.
 
     Parameters
     ----------
     scores : ndarray of float64, shape (n,)
-    uniques, paired : int
-        Records alone on all columns, and records in classes of exactly two.
+    paired : int
+        Records in classes of exactly two.
     columns : int
         m.
     fraction : float
@@ -133,7 +131,7 @@ def dis_scores(
 
     Examples
     --------
-    >>> dis_scores(np.array([6.0, 0.0, 12.0]), 2, 2, 4, 0.01).round(6).tolist()
+    >>> dis_scores(np.array([6.0, 0.0, 12.0]), 2, 4, 0.01).round(6).tolist()
     [0.007197, 0.0, 0.016381]
     """
     positive = scores > 0
@@ -141,7 +139,7 @@ def dis_scores(
     power = 1.0 + (8 - columns) / 20
     raised = scores[positive] ** power
     inverse = math.fsum(1.0 / raised)  # exact, so whatever the order of the rows
-    # U/d - U with d = U f / (U f + P (1 - f)).
+    # U/d - U with d = U f / (U f + P (1 - f)), U records alone and P in pairs, whatever U.
     others = paired * (1 - fraction) / fraction
     found[positive] = 1.0 / (1.0 + others / (raised * inverse))
     return found

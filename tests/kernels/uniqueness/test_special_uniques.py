@@ -68,5 +68,5 @@ def test_scores_without_anything_to_score() -> None:
     none = MinimalUniques(2, 3, np.zeros(0, np.int64), np.zeros(0, np.int64))
     assert none.scores(size_weights(3, False)).tolist() == [0.0, 0.0]
     assert np.isnan(none.shares(size_weights(3, False))).all()
-    assert dis_scores(np.zeros(3), 0, 2, 3, 0.01).tolist() == [0, 0, 0]
-    assert dis_scores(np.array([0.0, 5.0]), 1, 0, 3, 0.01).tolist() == [0, 1]
+    assert dis_scores(np.zeros(3), 2, 3, 0.01).tolist() == [0, 0, 0]
+    assert dis_scores(np.array([0.0, 5.0]), 0, 3, 0.01).tolist() == [0, 1]

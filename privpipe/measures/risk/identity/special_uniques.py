@@ -147,9 +147,8 @@ class SpecialUniques(Guarantee):
         weights = size_weights(m, self.score == "weighted")
         scores = found.scores(weights)
         whole = (block.codes >= 0).all(axis=1)
-        uniques = int((whole & (block.counts == 1)).sum())
         paired = 2 * int((whole & (block.counts == 2)).sum())
-        dis = dis_scores(scores, uniques, paired, m, self.dis_fraction)
+        dis = dis_scores(scores, paired, m, self.dis_fraction)
         return _Scored(scores, dis, found.shares(weights), paired)
 
     def measure(self, block: Any, facts: Facts) -> Tally:

@@ -25,6 +25,13 @@ def test_figures_of_given_classes(figure: str, threshold: float, observed: float
     assert verdict.observed <= prosecutor.observed
 
 
+def test_classes_that_are_alike_count_each() -> None:
+    """Two classes of three, all of the population; four of one record in ten: (3/3 + 3/3 + 4/10) of 10 records."""
+    block = ClassBlock(np.array([3, 3, 1, 1, 1, 1]), population=np.array([3, 3, 10, 10, 10, 10]))
+    for figure, wanted in (("highest", 1 / 3), ("average", 0.24), ("at_risk", 0.6)):
+        assert judged(JournalistRisk(figure=figure), block).observed == pytest.approx(wanted)
+
+
 def test_blocks_merge_in_any_order() -> None:
     measure = JournalistRisk(figure="average")
     parts = [measure.measure(BLOCK.take(np.arange(3) == at), Facts()) for at in range(3)]

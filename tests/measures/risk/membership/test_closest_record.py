@@ -26,6 +26,7 @@ def test_copies_and_other_people(embedded: Engine, tmp_path: Path) -> None:
     path = str(tmp_path / "holdout.parquet")
     copies = judged(embedded, ClosestRecord(holdout=path, at_least=0.5), original, original.slice(0, 200))
     assert (copies.outcome, copies.observed["ratio"], copies.observed["copies"]) == ("fail", 0.0, 1.0)
+    assert copies.reason.startswith("observed 0, asked at least 0.5;")
     other = judged(embedded, ClosestRecord(holdout=path, at_least=0.2, sample=None), original, tables(seed=77)[0])
     assert other.outcome == "pass"
     x, y, h = (np.column_stack([t["a"], t["b"]]) for t in (original, tables(seed=77)[0], holdout))
