@@ -75,7 +75,8 @@ def gower(x: list[Any], y: list[Any], spans: list[float | None]) -> float:
 def mixed(seed: int, rows: int) -> pa.Table:
     rng = np.random.default_rng(seed)
     ages = [None if rng.random() < 0.2 else float(rng.integers(0, 6)) for _ in range(rows)]
-    return pa.table({"a": ages, "b": rng.choice(["u", "v"], rows).tolist(), "c": [7.0] * rows})
+    missing = pa.nulls(rows, pa.float64())
+    return pa.table({"a": ages, "b": rng.choice(["u", "v"], rows).tolist(), "c": [7.0] * rows, "d": missing})
 
 
 def test_rows_nearer_to_an_original_copies_and_accuracies_by_definition(engine: Engine, tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_rows_nearer_to_an_original_copies_and_accuracies_by_definition(engine: 
     observed = judged(engine, entry, x, y).observed
     sides = [list(zip(*table.to_pydict().values(), strict=True)) for table in (x, y, h)]
     known = [value for table in (x, y) for value in table["a"].to_pylist() if value is not None]
-    spans = [max(known) - min(known), None, 0.0]
+    spans = [max(known) - min(known), None, 0.0, 0.0]
     apart = {
         (i, j): [[gower(list(one), list(other), spans) for other in sides[j]] for one in sides[i]]
         for i in range(3)
@@ -94,6 +95,8 @@ def test_rows_nearer_to_an_original_copies_and_accuracies_by_definition(engine: 
     nearer = [(min(a), min(b)) for a, b in zip(apart[1, 0], apart[1, 2], strict=True)]
     closer = sum(0.5 if abs(a - b) < 1e-12 else float(a < b) for a, b in nearer) / 20
     assert observed["closer"] == pytest.approx(closer)
+    assert observed["released"] == pytest.approx(np.quantile([a for a, _ in nearer], 0.05))
+    assert observed["holdout"] == pytest.approx(np.quantile([min(each) for each in apart[2, 0]], 0.05))
     assert observed["copies_original"] == sum(a < 1e-12 for a, _ in nearer) / 20
     assert observed["copies_holdout"] == sum(b < 1e-12 for _, b in nearer) / 20
     ratios = [[1.0 if s[1] < 1e-12 else s[0] / s[1] for s in map(sorted, apart[1, j])] for j in (0, 2)]
@@ -102,6 +105,18 @@ def test_rows_nearer_to_an_original_copies_and_accuracies_by_definition(engine: 
     pq.write_table(h.slice(0, 24), tmp_path / "holdout.parquet")
     same = judged(engine, entry, x, mixed(2, 24)).observed
     assert same["privacy_loss"] == pytest.approx(same["adversarial_accuracy_holdout"] - same["adversarial_accuracy"])
+
+
+def test_a_column_that_is_missing_throughout_brings_nobody_nearer() -> None:
+    def side(*values: float) -> pa.Table:
+        n = len(values)
+        return pa.table({"a": values, "t": ["u"] * n, "d": pa.nulls(n, pa.float64())})
+
+    sides = side(0.0, 10.0), side(1.0), side(5.0, 7.0)
+    files = TableFiles(original=sides[0], released=sides[1], holdout=sides[2])
+    observed = ClosestRecord(holdout="h", sample=None).judge_tables(files).observed
+    assert observed["metric"] == "gower"
+    assert observed["released"] == pytest.approx(0.05), "a tenth of the range of one column of two"
 
 
 @need_reference()
