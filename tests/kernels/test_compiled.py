@@ -350,11 +350,12 @@ import numpy as np
 from privpipe.compiled import load
 load()
 from numba.core.bytecode import FunctionIdentity
+sys.path.append(FOLDER)
 import sorting
-for _ in range(int(sys.argv[2])):
+for _ in range(PASSED):
     next(FunctionIdentity._unique_ids)
 values = np.random.default_rng(0).integers(0, 10**12, 1000)
-for name in sys.argv[1].split():
+for name in KERNELS:
     found = getattr(sorting, name)(values)
     print(np.array_equal(np.sort(values), values[found] if name == "ordered" else found))
 """
@@ -362,17 +363,9 @@ for name in sys.argv[1].split():
 
 def in_a_process_of_its_own(folder: Path, cache: str, kernels: str, passed: int = 0) -> list[str]:
     """Call kernels that sort integers, after so many numbers of functions were given away."""
-    import os
-
     (folder / "sorting.py").write_text(SORTING, encoding="utf-8")
-    search = {"PYTHONPATH": os.pathsep.join([str(folder), str(Path(privpipe.__file__).parents[1])])}
-    done = subprocess.run(
-        [sys.executable, "-c", SORTED, kernels, str(passed)],
-        capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, **search, "NUMBA_CACHE_DIR": str(folder / cache)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.split()
+    code = f"KERNELS, PASSED, FOLDER = {kernels.split()!r}, {passed}, {str(folder)!r}\n" + SORTED
+    return run(code, NUMBA_CACHE_DIR=str(folder / cache))
 
 
 @pytest.mark.parametrize("passed", [(0, 3), (3, 0)])
