@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from privpipe.draws.seed import Seed
 from privpipe.errors import UsageError
 
-__all__ = ["Draws", "Stream"]
+__all__ = ["SCHEME", "SHARED_SCHEME", "Draws", "Stream"]
 
+SCHEME = "privpipe/stage/3"
+SHARED_SCHEME = "privpipe/stage/2"
 ORDER = int.from_bytes(b"order", "little")  # far above any word number in use
 
 
@@ -153,13 +155,15 @@ class Stream:
 
 @dataclass(frozen=True, repr=False)
 class Draws:
-    """The draws of one stage of a policy.
+    """The draws of one stage.
 
-    The key K of a column is HMAC-SHA256(seed, ["privpipe/stage/2", stage, transformer, column, bound]).
+    The key K of a column is HMAC-SHA256(root, [scheme, stage, transformer, column, bound]).
 
     Parameters
     ----------
-    seed : Seed
+    root : Seed
+        Of one run, of one frozen plan, or the seed itself for a stage that is applied without a policy
+        (see `privpipe.running.stage_key.DrawRoot`).
     stage : int
         Position in the policy's `transform` list, from 0, implicit stages left out.
     transformer : str
@@ -167,6 +171,9 @@ class Draws:
     bound : str
         Digest of all else the draws are bound to: the stage's parameters, the learnt figures that shape its output
         and, unless a draw is bound to the value it masks, the source. Stages that differ in any share no draw.
+    scheme : str
+        How K is derived. `SHARED_SCHEME` is that of plans of version 1, whose root is the seed: all policies that
+        begin with the same stage shared its draws.
 
     Examples
     --------
@@ -177,10 +184,11 @@ class Draws:
     Draws(stage=0, transformer='add_noise')
     """
 
-    seed: Seed = field(repr=False)
+    root: Seed = field(repr=False)
     stage: int
     transformer: str
     bound: str = field(default="", repr=False)
+    scheme: str = field(default=SCHEME, repr=False)
 
     def __repr__(self) -> str:
         return f"Draws(stage={self.stage}, transformer={self.transformer!r})"
@@ -200,7 +208,7 @@ class Draws:
         return hmac.new(self._key(column), b"privpipe/key id/2", hashlib.sha256).hexdigest()[:32]
 
     def _key(self, column: str) -> bytes:
-        return self.seed.bound("privpipe/stage/2", self.stage, self.transformer, column, self.bound)
+        return self.root.bound(self.scheme, self.stage, self.transformer, column, self.bound)
 
 
 def _checked(ids: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -22,7 +22,7 @@ from privpipe.judging.gate import UndeclaredRule
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
 from privpipe.policy.officer import OfficerPolicy
 from privpipe.policy.page import policy_page
-from privpipe.policy.public_paths import PATH_KEYS, QUERIED, without_folders, without_queries
+from privpipe.policy.public_paths import PATH_KEYS, QUERIED, without_folders, without_paths, without_queries
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import ColumnSpec, PlanSpec, ReportSpec, SinkSpec, SourceSpec, Utility
@@ -323,8 +323,7 @@ class Policy:
         are left out: they may name machines or hold credentials, and no result depends on them. So are the reasons of
         columns, which are free text, the folders of absolute paths, and of a query all but that there is one.
         """
-        read = {name for entry in (*self.entries, *self.transform) for name in marked(type(entry), FilePath)}
-        return dict(without_folders(without_queries(self._told()), {*PATH_KEYS, *read}))
+        return dict(without_folders(without_queries(self._told()), self._path_keys()))
 
     def queries(self) -> dict[str, str]:
         """The text of each query, by the section it stands in; for private documents."""
@@ -351,10 +350,15 @@ class Policy:
         return _sha256(self.public_document(), "plan")
 
     def run_digest(self) -> str:
-        """SHA-256 of the policy without where it runs, where it publishes, when it warns and what it is held to: what
-        rows are, and in which order, depends on none of these.
+        """SHA-256 of the policy without where it runs, where it publishes, when it warns, what it is held to and where
+        its files are: what rows are, and in which order, depends on none of these.
         """
-        return _sha256(self._told(), "plan", *WHERE, *WARNINGS, *ABOVE)
+        own = {name: value for name, value in self._told().items() if name not in (*WHERE, *WARNINGS, *ABOVE)}
+        return _sha256(without_paths(own, self._path_keys()))
+
+    def _path_keys(self) -> set[str]:
+        read = {name for entry in (*self.entries, *self.transform) for name in marked(type(entry), FilePath)}
+        return {*PATH_KEYS, *read}
 
     def place_of(self, stage: int) -> str:
         """Where a stage stands in the document, as in ``transform[1].generalize``."""

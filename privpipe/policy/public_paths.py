@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
-__all__ = ["PATH_KEYS", "QUERIED", "without_folders", "without_queries"]
+__all__ = ["PATH_KEYS", "QUERIED", "without_folders", "without_paths", "without_queries"]
 
 PATH_KEYS = ("path", "file", "from_file", "database", "policy", "records", "plan")
 """Keys of a policy that name files whatever they stand in."""
@@ -45,6 +45,19 @@ def without_folders(value: Any, keys: Collection[str] = PATH_KEYS) -> Any:
     if isinstance(value, Mapping):
         return {key: _named(each, keys) if key in keys else without_folders(each, keys) for key, each in value.items()}
     return [without_folders(each, keys) for each in value] if isinstance(value, list) else value
+
+
+def without_paths(value: Any, keys: Collection[str]) -> Any:
+    """The document without what stands under these keys, wherever they are.
+
+    Examples
+    --------
+    >>> without_paths({"source": {"path": "visits.csv", "format": "csv"}}, PATH_KEYS)
+    {'source': {'format': 'csv'}}
+    """
+    if isinstance(value, Mapping):
+        return {key: without_paths(each, keys) for key, each in value.items() if key not in keys}
+    return [without_paths(each, keys) for each in value] if isinstance(value, list) else value
 
 
 def _named(value: Any, keys: Collection[str]) -> Any:

@@ -126,7 +126,7 @@ def judge_staged(context: RunContext, staged: Staged, table: Any, positions: Any
         released=staged.table if reads_pairs(policy) else None,
         population=staged.population,
     )
-    notes = (*seed_notes(policy), *judged.notes, *linking_notes(policy), *staged.notes)
+    notes = (*seed_notes(policy), *judged.notes, *linking_notes(policy, frozen=staged.plan.frozen), *staged.notes)
     return replace(
         judged,
         suppressed_records=judged.suppressed_records + staged.suppressed_records,

@@ -20,13 +20,12 @@ def noise_stage(stage: AddNoise, made: StagePlan, draws: Draws, table: Any) -> N
 
     Nothing is taken to be left of orthogonal noise, which has no ratio, and of noise for outliers alone.
     """
-    spared = stage.kind == "orthogonal" or stage.outliers is not None
     figures = made.detail.get("by_stratum") or [made.detail]
     return NoiseStage(
         table=table,
         columns=stage.columns,
         together=stage.kind == "correlated",
-        ratio=0.0 if spared else stage.ratio,
+        ratio=stage.noise_ratio() or 0.0,
         spares_zeros=stage.keep_zeros or stage.kind == "multiplicative",
         unchanged=frozenset(column for each in figures for column in each["constant"]),
         key_ids={column: draws.key_id(column) for column in stage.columns},

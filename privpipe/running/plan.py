@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.shown_parameters import shown_parameters
@@ -20,9 +20,19 @@ if TYPE_CHECKING:
     from privpipe.draws import Seed
     from privpipe.policy import Policy
 
-__all__ = ["PLAN_VERSION", "PUBLIC_EDITION", "Plan", "canonical_json", "document_digest", "plan_digest"]
+__all__ = [
+    "PLAN_VERSION",
+    "PUBLIC_EDITION",
+    "READABLE",
+    "DrawnIn",
+    "Plan",
+    "canonical_json",
+    "document_digest",
+    "plan_digest",
+]
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
+READABLE = (1, 2)
 DIGEST_SIGNS = 12
 SALTED = ("seed_commitment", "seed_salt", "checksum")
 OF_COLUMNS = ("dropped", "levels")
@@ -63,6 +73,25 @@ def plan_digest(document: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DrawnIn:
+    """The run that draws hang on: the one in which a plan was learnt.
+
+    Parameters
+    ----------
+    policy : str
+        As `Policy.run_digest` gives it.
+    source : str
+        The keyed fingerprint of its source.
+    inputs : str
+        Digest of the other inputs that shape its rows.
+    """
+
+    policy: str = ""
+    source: str = ""
+    inputs: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """The plans of all stages of a policy over one table.
 
@@ -80,6 +109,14 @@ class Plan:
         The salt of that hash: the id of the run, or a drawn one.
     source : str
         The keyed fingerprint of the table.
+    version : int
+        Of the document. The stages of a plan of version 1 draw by the seed and their parameters alone.
+    drawn : DrawnIn
+        The run whose draws a release under this plan repeats.
+    columns : mapping of str to str
+        The role of each column that is released.
+    frozen : bool
+        Whether the plan was given to the run that it is of.
     hash_key : bytes
         What keys the hashes of the stages' details, where no seed is declared that would give it again.
     policy : Policy or None
@@ -94,6 +131,10 @@ class Plan:
     seed_commitment: str = field(default="", compare=False)
     seed_salt: str = field(default="", compare=False)
     source: str = ""
+    version: int = PLAN_VERSION
+    drawn: DrawnIn = field(default_factory=lambda: DrawnIn())
+    columns: Mapping[str, str] = field(default_factory=dict)
+    frozen: bool = False
     hash_key: bytes = field(default=b"", repr=False)
     policy: Policy | None = field(default=None, repr=False, compare=False)
     lost: LossTable | None = field(default=None, repr=False, compare=False)
@@ -162,7 +203,7 @@ class Plan:
         """The public edition: methods, parameters, and of each stage's detail what its transformer says is public."""
         stages = [stage.public() for stage in self.stages]
         return {
-            "plan_version": PLAN_VERSION,
+            "plan_version": self.version,
             "edition": "public",
             "policy_digest": self.policy_digest,
             "stages": [_stage_dict(stage) for stage in stages],
@@ -171,17 +212,23 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """The whole plan as plain JSON values: no data value among them, yet much that shows the source."""
         document = {
-            "plan_version": PLAN_VERSION,
+            "plan_version": self.version,
             "edition": "private",
             "policy_digest": self.policy_digest,
             "records": self.records,
             "seed_commitment": self.seed_commitment,
             "seed_salt": self.seed_salt,
             "source": self.source,
+            **self._of_draws(),
             **({"hash_key": self.hash_key.hex()} if self.hash_key else {}),
             "stages": [_stage_dict(stage) for stage in self.stages],
         }
         return {**document, "checksum": document_digest(document)}
+
+    def _of_draws(self) -> dict[str, Any]:
+        if self.version == 1:
+            return {}
+        return {"drawn": asdict(self.drawn), "columns": dict(self.columns), "frozen": self.frozen}
 
     def to_json(self) -> str:
         """The plan as indented JSON text."""
@@ -210,10 +257,14 @@ class Plan:
                 raise TypeError("a stage of another shape")
             hash_key = bytes.fromhex(str(document.get("hash_key", "")))
             digest, records = str(document["policy_digest"]), int(document["records"])
+            columns = {str(name): str(role) for name, role in dict(document.get("columns", {})).items()}
+            drawn, frozen = DrawnIn(), False
+            if version == PLAN_VERSION:
+                drawn, frozen = DrawnIn(**document["drawn"]), bool(document["frozen"])
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise UsageError(f"this is not a privpipe plan: {type(error).__name__}") from None
-        if version != PLAN_VERSION:
-            raise UsageError(f"the plan has version {version}, this privpipe reads version {PLAN_VERSION}")
+        if version not in READABLE:
+            raise UsageError(f"the plan has version {version}, this privpipe reads versions 1 to {PLAN_VERSION}")
         if not sound:
             raise UsageError(
                 "the plan is damaged or was edited: its checksum does not fit what it holds; make a new one with "
@@ -228,6 +279,10 @@ class Plan:
             seed_commitment=str(document.get("seed_commitment", "")),
             seed_salt=str(document.get("seed_salt", "")),
             source=str(document.get("source", "")),
+            version=version,
+            drawn=drawn,
+            columns=columns,
+            frozen=frozen,
             hash_key=hash_key,
             policy=policy,
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Source
 from privpipe.errors import DataError
-from privpipe.running.plan import PLAN_VERSION, canonical_json, document_digest
+from privpipe.running.plan import READABLE, canonical_json, document_digest
 from privpipe.sinks.local import METADATA
 from privpipe.transforms.sampling.safepub import process_of
 
@@ -113,7 +113,7 @@ def _mismatch(folder: Path, plan: Any, manifest: Any, verdict: Any) -> str:
 
 def _other_run(plan: Any, manifest: Any, verdict: Any) -> str:
     """Why the three documents are not of one run that passed, or nothing."""
-    if plan["plan_version"] != PLAN_VERSION:
+    if plan["plan_version"] not in READABLE:
         return "the plan has another version"
     digest = document_digest(plan)
     if canonical_json(manifest["plan"]) != canonical_json(plan) or manifest["plan_hash"] != digest:

@@ -16,6 +16,7 @@ from privpipe.judging.noise_memory import NoiseStage, noise_memory
 from privpipe.ledger import Ledger, named_ledger
 from privpipe.ledger.sink import forget_what_never_was, place_of, recalled
 from privpipe.roles import Roles
+from privpipe.running.key_history import repeated_note
 from privpipe.running.noise_stages import bare_columns
 from privpipe.sinks.local import LocalTarget
 
@@ -48,6 +49,7 @@ class Remembering:
     reading: bool = False
     histories: Mapping[str, ReleaseHistory] = field(default_factory=dict, init=False)
     notes: tuple[str, ...] = field(default=(), init=False)
+    repeated: Mapping[str, str] = field(default_factory=dict, init=False)
     _ledger: Ledger | None = field(default=None, init=False)
     _current: ReleaseRows | None = field(default=None, init=False)
 
@@ -102,7 +104,8 @@ class Remembering:
             bare = bare_columns(released.schema, self.policy.transform)
             kept = noise_memory(engine, original, left, noise, unit=followed, bare=bare)
             self._current = replace(self._current, noise=kept)
-        self.histories = {named.path: self._ledger.history(self._current)}
+        history = self._ledger.history(self._current)
+        self.histories, self.repeated = {named.path: history}, _repeated(history)
 
     def prepare(self, run_id: str) -> None:
         """Note that the run is about to publish."""
@@ -137,3 +140,24 @@ class Remembering:
                 "one, or leave the key out"
             )
         return (column,)
+
+
+def _repeated(history: ReleaseHistory) -> dict[str, str]:
+    """A note for each column whose noise earlier releases have for the same persons with other draws."""
+    import numpy as np
+
+    from privpipe.kernels.noise.averaging import left_ratios
+    from privpipe.kernels.noise.looks import looks_at
+
+    now = history.current.noise
+    if now is None:
+        return {}
+    found = {}
+    for column in dict.fromkeys(name for name, _ in now.stages):
+        looks = looks_at(column, history.current, history.earlier)
+        if looks.keys < 2:
+            continue
+        left = left_ratios(looks.units, looks.stages, looks.draws, looks.values, looks.ratios, moving=False)
+        here = np.isin(now.stage, [at for at, (name, _) in enumerate(now.stages) if name == column])
+        found[column] = repeated_note(column, looks.keys, float(now.ratios[here].min()), float(left.min()))
+    return found

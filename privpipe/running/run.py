@@ -215,6 +215,7 @@ class _Release:
             original,
             plan=frozen,
             frozen=frozen is not None,
+            waited=self.held is not None,
             salt=self.run_id,
             population=population,
         )
@@ -229,6 +230,11 @@ class _Release:
         self.memory.gather(self.context.engine, staged.original, staged.table, staged.roles, staged.noise)
         rerun = Rerun(self.context, staged.original, staged.source)
         rules = replace(staged.rules, histories=self.memory.histories, rerun=rerun)
+        known = self.memory.repeated  # person by person, where the sink knows the releases alone
+        counted = [
+            note for note in staged.source_notes if not note.startswith(tuple(f"{name!r} was" for name in known))
+        ]
+        staged = replace(staged, source_notes=(*counted, *known.values()))
         return replace(staged, rules=rules, notes=(*self.memory.notes, *self.sink.notes(), *notes))
 
     def _judged(self, staged: Staged, rows: Rows, written: Written) -> tuple[Assessment, RunReport]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from privpipe.errors import UsageError
-from privpipe.transforms.base import RowTransformer
+from privpipe.transforms.base import RowTransformer, Transformer
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
@@ -38,8 +38,17 @@ def seed_notes(policy: Policy) -> tuple[str, ...]:
     return (INSECURE,) if _is_insecure(policy) else ()
 
 
-def linking_notes(policy: Policy) -> tuple[str, ...]:
-    """Which stages give a person the same value in every release, as they are meant to."""
+def linking_notes(policy: Policy, *, frozen: bool) -> tuple[str, ...]:
+    """By which columns two releases can be joined: what stages make of them is the same in both.
+
+    Quasi-identifiers are left out, by which whoever knows a person joins anyway.
+
+    Parameters
+    ----------
+    policy : Policy
+    frozen : bool
+        Whether the stages follow a plan that was given, under which a value that did not change keeps its draws.
+    """
     together = tuple(
         f"{policy.place_of(at)} gives rows of one {within.removesuffix('_id')} one value where theirs were equal: a "
         "value that no other has shows which rows belong together, unless it is coarse; household_k_anonymity judges "
@@ -47,12 +56,21 @@ def linking_notes(policy: Policy) -> tuple[str, ...]:
         for at, stage in enumerate(policy.transform)
         if isinstance(stage, RowTransformer) and (within := stage.draws_within()) is not None
     )
+    keys = policy.roles.quasi_identifiers
     return together + tuple(
-        f"{policy.place_of(at)} gives a person the same result in every release under its key: releases that hold "
-        f"{', '.join(map(repr, stage.masked_columns()))} can be joined by it"
+        f"{policy.place_of(at)} gives an unchanged record the same result in every release{when}: releases that hold "
+        f"{', '.join(map(repr, columns))} can be joined by it"
         for at, stage in enumerate(policy.transform)
-        if stage.links_releases
+        if (when := _linking(stage, frozen=frozen)) is not None
+        and (columns := [name for name in stage.masked_columns() if name not in keys])
     )
+
+
+def _linking(stage: Transformer, *, frozen: bool) -> str | None:
+    """Under what the stage gives a record the same result again; None: it draws for each release."""
+    if stage.links_releases:
+        return "" if getattr(stage, "key", None) is None else " under its key"
+    return " under this plan" if frozen else None
 
 
 def _is_insecure(policy: Policy) -> bool:

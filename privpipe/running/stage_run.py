@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from privpipe.blocks import Facts, Histogram, prepared
 from privpipe.blocks.suppressed import Blanked, NothingLeft, suppressed_alone, suppressed_records, without_suppressed
-from privpipe.draws import Draws, Seed
+from privpipe.draws import Draws
 from privpipe.engines import Engine
 from privpipe.errors import UsageError
 from privpipe.judging.base_files import bases_from_files
@@ -19,7 +19,7 @@ from privpipe.running.noise_stages import noise_stage
 from privpipe.running.population import population_beside
 from privpipe.running.rules import judging_rules
 from privpipe.running.run_context import RunContext
-from privpipe.running.stage_key import stage_draws
+from privpipe.running.stage_key import DrawRoot
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.noise.add_noise import AddNoise
 from privpipe.transforms.recoding.generalize import Generalize
@@ -50,6 +50,8 @@ class StageRun:
         Of the source.
     source : str
         The keyed fingerprint of the source.
+    root : DrawRoot
+        What the keys of its stages hang on.
     carrying : bool
         Whether given plans were made of another source.
     hash_key : bytes
@@ -63,6 +65,7 @@ class StageRun:
     roles: Roles
     records: int
     source: str
+    root: DrawRoot
     population: Any = None
     carrying: bool = False
     hash_key: bytes = b""
@@ -90,15 +93,10 @@ class StageRun:
         """The policy of the run."""
         return self.context.policy
 
-    @property
-    def seed(self) -> Seed:
-        """The seed of the run."""
-        return self.context.seed
-
     def run(self, at: int, stage: Transformer, given: StagePlan | None) -> None:
         """Plan a stage, unless its plan is given, and apply it."""
         if stage.suppresses and not self.based:
-            early = stage_draws(self.seed, at, stage, None, self.source)
+            early = self.root.draws(at, stage, None, self.source)
             self._learn_base(stage.entering(self.engine, self.table, early))
             self.based = True
         if self.marked or (stage.suppresses or stage.searches):
@@ -110,7 +108,7 @@ class StageRun:
         else:
             made = stage.learn(self.engine, self.table, context)
         made = replace(made, seed_key=context.seed_key)
-        draws = stage_draws(self.seed, at, stage, made, self.source)
+        draws = self.root.draws(at, stage, made, self.source)
         before = self.table
         held = None if given is None else _Held.of(stage, self.engine, before, context)
         if held is not None:

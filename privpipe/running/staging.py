@@ -14,10 +14,11 @@ from privpipe.policy.declared_ledger import named_ledger
 from privpipe.roles import Roles
 from privpipe.running.column_levels import with_columns_read
 from privpipe.running.commitments import plan_key
-from privpipe.running.plan import Plan
+from privpipe.running.frozen import released_columns
+from privpipe.running.plan import DrawnIn, Plan
 from privpipe.running.rules import judging_rules
 from privpipe.running.run_context import RunContext
-from privpipe.running.stage_key import stages_digest
+from privpipe.running.stage_key import DrawRoot, inputs_digest, stages_digest
 from privpipe.running.stage_run import StageRun
 from privpipe.transforms.sampling.safepub import process_of
 
@@ -101,6 +102,7 @@ def run_stages(
     records: int | None = None,
     plan: Plan | None = None,
     frozen: bool = False,
+    waited: bool = False,
     salt: str | None = None,
     population: Any = None,
 ) -> Staged:
@@ -114,6 +116,8 @@ def run_stages(
         Its number of records, likewise.
     frozen : bool
         Whether the plan given may be of another source: then its stages are carried over to this one.
+    waited : bool
+        Whether the plan given is that of a run which waited for its sign-off.
     salt : str, optional
         Of the plan's commitment to the seed: the id of the run; outside a run, one is drawn.
 
@@ -127,6 +131,8 @@ def run_stages(
     if plan is not None and len(plan.stages) != len(policy.transform):
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
     source = fingerprint(engine, original, seed) if source is None else source
+    run = RunKey.of(seed, policy.run_digest(), source)
+    drawn = plan.drawn if plan is not None else _drawn_in(context, original, source, population)
     named = named_ledger(policy.entries)
     hierarchies = with_columns_read(engine, original, policy.hierarchies, policy.types)
     state = StageRun(
@@ -135,6 +141,7 @@ def run_stages(
         roles=policy.roles,
         records=records,
         source=source,
+        root=DrawRoot.of(context, drawn, plan),
         population=population,
         carrying=frozen and _is_of_other_source(plan, policy, source),
         hash_key=plan.hash_key if plan is not None and plan.hash_key else plan_key(seed),
@@ -143,7 +150,9 @@ def run_stages(
     )
     _run_each(state, plan)
     table, counted = state.released_columns()
-    made = _plan_made(state, secrets.token_hex(16) if salt is None else salt)
+    made = _plan_made(state, secrets.token_hex(16) if salt is None else salt, drawn)
+    if plan is not None:
+        made = replace(made, version=plan.version, frozen=plan.frozen or not waited)
     return Staged(
         table=table,
         original=original,
@@ -162,7 +171,7 @@ def run_stages(
         draws=tuple(state.draws),
         source=source,
         noise=tuple(state.noise),
-        run=RunKey.of(seed, policy.run_digest(), source),
+        run=run,
     )
 
 
@@ -200,12 +209,19 @@ def _tell_where(error: PrivpipeError, policy: Policy, at: int) -> None:
         error.args = (f"{policy.located_stage(at)}: {error}",)
 
 
-def _plan_made(state: StageRun, salt: str) -> Plan:
+def _drawn_in(context: RunContext, original: Any, source: str, population: Any) -> DrawnIn:
+    inputs = inputs_digest(context, original, population)
+    return DrawnIn(policy=context.policy.run_digest(), source=source, inputs=inputs)
+
+
+def _plan_made(state: StageRun, salt: str, drawn: DrawnIn) -> Plan:
     return Plan(
         policy_digest=state.policy.digest(),
+        drawn=drawn,
+        columns=released_columns(state.policy) if state.context.releases else {},
         records=state.records,
         stages=tuple(state.plans),
-        seed_commitment=state.seed.commitment(salt),
+        seed_commitment=state.context.seed.commitment(salt),
         seed_salt=salt,
         source=state.source,
         hash_key=b"" if state.policy.seed else state.hash_key,

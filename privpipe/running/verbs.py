@@ -27,6 +27,7 @@ from privpipe.progress import watched
 from privpipe.running.aligning import Align, aligned, compares_tables, reads_pairs
 from privpipe.running.attaching import attach
 from privpipe.running.column_levels import with_columns_read
+from privpipe.running.frozen import require_same_columns
 from privpipe.running.judging_rows import source_of
 from privpipe.running.losing import lost_columns
 from privpipe.running.noting import notes_beside_original
@@ -214,6 +215,7 @@ def transform(
     seed = seed_of(policy)
     if policy.seed and plan.seed_commitment and not plan.made_with(seed):
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
+    require_same_columns(plan, policy)
     handed, data = data, at_hand(data, "transform")
     with _opened(engine, data, policy) as running, watched(progress) as step:
         source = _raw(data, policy)

@@ -174,8 +174,7 @@ class Transformer(StageFace, Entry):
     ``required``; ``optional`` (left out: the stage's own default); ``none`` (the stage takes no columns).
     `serves` lists the ways of counting that a stage which suppresses or searches has besides records in classes of
     its own table: ``persons``, ``population``, ``wildcard`` (classes in which a null is a value of its own, for what
-    holds so holds when it matches anything) and ``labels`` (what the labels of a class lose). `links_releases` says
-    that a person has the same result in every release under the stage's own key.
+    holds so holds when it matches anything) and ``labels`` (what the labels of a class lose).
     """
 
     taxon: ClassVar[Kind] = "perturbative"
@@ -184,7 +183,6 @@ class Transformer(StageFace, Entry):
     suppresses: ClassVar[bool] = False
     serves: ClassVar[tuple[str, ...]] = ()
     needs_draws: ClassVar[bool] = False
-    links_releases: ClassVar[bool] = False
     preserves: ClassVar[str] = ""
     reveals: ClassVar[str] = ""
     draws_apart: ClassVar[str] = "draws nothing for a single record"
@@ -196,6 +194,18 @@ class Transformer(StageFace, Entry):
         if "same_within" in parameters and "same_within" not in cls.descriptions():
             return {**found, "same_within": f"is not served by {cls.name()}: it {cls.draws_apart}"}
         return found
+
+    @property
+    def links_releases(self) -> bool:
+        """Whether a record that did not change has the same result in every release, so that two can be joined by it.
+
+        True of what is a function of values, or of them and a key that lasts; draws serve one release each.
+        """
+        return not self.needs_draws
+
+    def noise_ratio(self) -> float | None:
+        """Variance of the noise that the stage adds over that of the column; None where it adds none of a ratio."""
+        return None
 
     @property
     def keeps_places(self) -> bool:

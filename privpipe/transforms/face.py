@@ -154,6 +154,9 @@ class StageFace:
     def apply(self, frame: Any, **options: Unpack[StageOptions]) -> Any:
         """Learn from a frame and run over it; the result is **not judged**, which is what a policy is for.
 
+        A stage by itself knows no policy: its draws hang on the seed and the stage alone. Use one seed for one released
+        table; two tables that are masked alike under one seed can be joined by what they share.
+
         Parameters
         ----------
         frame : path, or pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark frame

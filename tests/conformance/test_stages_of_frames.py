@@ -1,4 +1,4 @@
-"""Every example of every transformer gives a frame the rows that it gives a policy, on every engine."""
+"""Every example of every transformer gives a frame the rows that it gives a policy under the same key, on every engine."""
 
 from __future__ import annotations
 
@@ -9,12 +9,28 @@ import pyarrow as pa
 import pytest
 
 from privpipe.engines import Engine
+from privpipe.running.stage_key import DrawRoot
 from privpipe.testing import first_outcome
 from privpipe.testing.stages import SEEDS, Staging, keys_of, sorted_rows
 
 from .test_stages import ONE_EACH, STAGES
 
 WANTED: dict[str, Any] = {}
+
+
+@pytest.fixture(autouse=True)
+def one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws of a policy hang on all of it; here they hang on the seed and the stage, as those of a stage alone do."""
+    monkeypatch.setattr(DrawRoot, "of", classmethod(lambda cls, context, drawn, plan: cls(context.seed)))
+
+
+def test_a_stage_alone_and_one_in_a_policy_share_no_draw(
+    embedded: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    found = first_outcome(STAGES["add_noise-0"], embedded, tmp_path)
+    out = applied("add_noise-0", found, found.table.rows, tmp_path)
+    assert not set(out["income"].to_pylist()) & {value for row in found.rows for value in row}
 
 
 @pytest.fixture

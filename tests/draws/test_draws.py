@@ -35,7 +35,7 @@ def some_ids(count: int, start: int = 0) -> NDArray[np.int64]:
 
 
 def test_the_key_is_derived_as_published() -> None:
-    message = b'["privpipe/stage/2",3,"rank_swap","income","parameters and figures"]'
+    message = b'["privpipe/stage/3",3,"rank_swap","income","parameters and figures"]'
     key = hmac.new(b"42", message, hashlib.sha256).digest()
     draws = Draws(Seed.insecure(42), stage=3, transformer="rank_swap", bound="parameters and figures")
     assert draws.of("income").key == key[:16]

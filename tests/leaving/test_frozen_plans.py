@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +16,12 @@ from typer.testing import CliRunner
 
 import privpipe as pp
 from privpipe.cli import app
-from privpipe.engines import Engine
+from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
-from privpipe.running.plan import document_digest
+from privpipe.running.attaching import attach
+from privpipe.running.plan import canonical_json, document_digest
+from privpipe.running.run_context import RunContext
+from privpipe.running.staging import run_stages
 
 STRONG = {"from_env": "PRIVPIPE_TEST_SEED"}
 N = 200
@@ -185,6 +190,62 @@ def test_a_plan_is_that_of_the_policys_stages_parameters_and_seed(
     monkeypatch.setenv("PRIVPIPE_TEST_SEED", "c1" + "0123456789abcdef" * 4)
     with pytest.raises(UsageError, match="another seed"):
         pp.release(document, engine=embedded, plan=plan)
+
+
+@pytest.mark.parametrize("change", [{"tag": "drop"}, {"tag": "sensitive"}, {"zip": "insensitive"}])
+def test_a_plan_serves_one_set_of_columns_and_roles(
+    embedded: Engine, document: dict[str, Any], change: dict[str, str]
+) -> None:
+    document["transform"] = [{"add_noise": {"columns": ["income"], "relative_sd": 0.3}}]
+    plan = pp.release(document, engine=embedded).plan
+    ((name, role),) = change.items()
+    other = {**document, "columns": {**COLUMNS, name: {"role": role}}}
+    other["guarantees"] = [*document["guarantees"], {"distinct_l_diversity": {"column": "tag", "l": 1}}]
+    if role != "sensitive":
+        other["guarantees"] = document["guarantees"]
+    with pytest.raises(UsageError, match=f"column '{name}' is .* in the policy and .* in the plan"):
+        pp.release(other, engine=embedded, plan=plan)
+    with pytest.raises(UsageError, match=f"column '{name}' is .* in the policy and .* in the plan"):
+        pp.transform(people(), plan, policy=pp.Policy.from_dict(other), engine=embedded)
+
+
+def test_releases_under_a_plan_say_by_what_they_join(embedded: Engine, document: dict[str, Any]) -> None:
+    document["transform"] = [{"add_noise": {"columns": ["income", "age"], "relative_sd": 0.3}}]
+    first = pp.release(document, engine=embedded)
+    assert not any("can be joined" in note for note in first.assessment.notes)
+    later(document)
+    second = pp.release(document, engine=embedded, plan=first.plan)
+    (note,) = [note for note in second.assessment.notes if "can be joined" in note]
+    assert note.startswith("transform[0].add_noise gives an unchanged record the same result in every release under")
+    assert "'income'" in note
+    assert "'age'" not in note  # a quasi-identifier joins anyway
+    assert (first.plan.frozen, second.plan.frozen) == (False, True)
+    third = pp.release(document, engine=embedded, plan=second.plan)  # of the release before, as well as of the first
+    assert by_tag(second.path).equals(by_tag(third.path))
+
+
+def test_plans_of_version_1_keep_their_draws(embedded: Engine, document: dict[str, Any]) -> None:
+    """The key of a column hung on the seed and the stage alone: HMAC-SHA256(seed, ["privpipe/stage/2", ...])."""
+    stage = {"add_noise": {"columns": ["income"], "relative_sd": 0.3}}
+    document["transform"] = [stage]
+    plan = pp.release(document, engine=embedded).plan
+    old = {name: value for name, value in plan.to_dict().items() if name not in ("drawn", "columns", "frozen")}
+    old = {**old, "plan_version": 1}
+    old = {**old, "checksum": document_digest({name: old[name] for name in old if name != "checksum"})}
+    read = pp.Plan.from_json(json.dumps(old))
+    assert read.to_dict() == old
+    seed = pp.Policy.from_dict(document).seed.resolve()  # type: ignore[union-attr]
+    stated = old["stages"][0]["parameters"]
+    shaping = pp.transforms.AddNoise(columns=["income"], relative_sd=0.3).shaping(plan.stages[0])
+    bound = hashlib.sha256(canonical_json([stated, shaping, None]).encode()).hexdigest()
+    message = json.dumps(["privpipe/stage/2", 0, "add_noise", "income", bound], separators=(",", ":"))
+    key = hmac.new(seed.secret, message.encode(), hashlib.sha256).digest()
+    policy = pp.Policy.from_dict(document)
+    for source in (people(), people(1, N + 1)):
+        context = RunContext(embedded, policy, seed)
+        staged = run_stages(context, attach(context, Source(data=source)), plan=read, frozen=True)
+        assert staged.draws[0].of("income").key == key[:16]
+        assert staged.plan.version == 1  # so does the plan of a release under it
 
 
 def test_what_a_stage_asks_of_its_columns_is_asked_again(

@@ -75,6 +75,10 @@ class Round(RowTransformer):
         super().__post_init__()
         object.__setattr__(self, "columns", checked_columns("Round", self.columns))
 
+    @property
+    def links_releases(self) -> bool:
+        return True  # at random, too, it is one of two multiples
+
     def request(self, context: StageContext) -> FactsRequest:
         require_numeric(self.columns, context)
         for column in self.columns:

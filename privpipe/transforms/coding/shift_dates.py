@@ -58,7 +58,6 @@ class ShiftDates(Transformer):
     """
 
     taxon: ClassVar[Kind] = "perturbative"
-    links_releases: ClassVar[bool] = True
     preserves: ClassVar[str] = "intervals between, and order of, the dates of a person; the time of day"
     reveals: ClassVar[str] = (
         "each date to within 2 * days; whoever knows one date of a person knows all of them, in every release"

@@ -70,7 +70,6 @@ class Pseudonymise(Transformer):
     """
 
     taxon: ClassVar[Kind] = "identifiers"
-    links_releases: ClassVar[bool] = True
     preserves: ClassVar[str] = "equality of values; the number of distinct values and of nulls"
     reveals: ClassVar[str] = "which records, also of other releases with this key and domain, are of one person"
     source: ClassVar[str] = "RFC 2104"

@@ -73,6 +73,10 @@ class FuzzyMicroaggregate(Transformer):
     nulls: Annotated[Literal["refuse", "keep", "own_group"] | None, Doc("refuse, keep or own_group")] = None
     round: Annotated[bool, Doc("round to whole numbers")] = False
 
+    @property
+    def links_releases(self) -> bool:
+        return True  # a record is given one of few centroids, which follow from the values
+
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "FuzzyMicroaggregate"

@@ -126,6 +126,10 @@ class Microaggregate(GroupingParameters):
     )
     source: ClassVar[str] = "Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005"
 
+    @property
+    def links_releases(self) -> bool:
+        return True  # draws break ties alone; centroids follow from the values
+
     def request(self, context: StageContext) -> FactsRequest:
         masked = self.masked_columns()
         beside = [self.weight, self.sensitive and self.sensitive.column]

@@ -164,6 +164,15 @@ class AddNoise(RowTransformer):
         return self.variance_ratio if self.variance_ratio is not None else (self.relative_sd or 0.0) ** 2
 
     @property
+    def links_releases(self) -> bool:
+        return self.outliers is not None  # the others keep their values
+
+    def noise_ratio(self) -> float | None:
+        if self.kind == "orthogonal":
+            return None
+        return 0.0 if self.outliers is not None else self.ratio  # records within have none
+
+    @property
     def keeps_places(self) -> bool:
         return self.kind != "orthogonal"  # whose blocks take records from everywhere
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.draws import Draws, Seed
+from privpipe.draws.stream import SHARED_SCHEME
 from privpipe.transforms.recoding.lattice import Lattice
 
 __all__ = ["Chance"]
@@ -23,7 +24,7 @@ class Chance:
     """
 
     def __init__(self, purpose: str) -> None:
-        self._stream = Draws(Seed.public("privpipe/search"), 0, "generalize").of(purpose)
+        self._stream = Draws(Seed.public("privpipe/search"), 0, "generalize", scheme=SHARED_SCHEME).of(purpose)
         self._words: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
         self._next = 0
 

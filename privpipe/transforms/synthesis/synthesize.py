@@ -358,7 +358,7 @@ class Synthesize(Transformer):
         schema = self.released_schema(table.schema, plan)
         combinations, ends = plan.detail["combinations"], tuple(np.cumsum(sizes).tolist())
         drawn = Drawn(self.by, combinations, ends, made(plan.detail, schema, draws), schema)
-        return engine.map_rows(engine.numbers(sum(sizes), draws.seed), drawn, schema)
+        return engine.map_rows(engine.numbers(sum(sizes), draws.root), drawn, schema)
 
     def _require_all_drawn(self, plan: StagePlan, context: StageContext) -> None:
         """A column that a kept plan leaves out would be released as it is, and one more would be made up."""

@@ -191,7 +191,11 @@ def left(policy: dict[str, Any], **given: Any) -> float:
 
 def test_an_unchanged_plan_keeps_its_noise_and_another_wears_it_off(document: Document) -> None:
     assert [left(document()) for _ in range(3)] == [pytest.approx(0.2)] * 3
-    assert left(document(raised=5)) == pytest.approx(0.2)  # the factor is bound to no deviation: one plan
+    plan = pp.plan(None, document())
+    assert left(document(raised=5), plan=plan) == pytest.approx(0.2)
+    with pytest.raises(Refused) as refused:
+        pp.release(document(raised=5))  # another source under no plan draws again
+    assert refused.value.assessment.verdicts[1].observed == pytest.approx(0.1)
     with pytest.raises(Refused) as refused:
         pp.release(document({"variance_ratio": 0.25}))
     verdict = refused.value.assessment.verdicts[1]
@@ -204,12 +208,23 @@ def test_an_unchanged_plan_keeps_its_noise_and_another_wears_it_off(document: Do
 
 def test_a_number_that_creeps_is_averaged_when_asked(document: Document) -> None:
     assert left(document(changed="averaged")) == pytest.approx(0.2)
+    plan = pp.plan(None, document(changed="averaged"))
     with pytest.raises(Refused) as refused:
-        pp.release(document(raised=5, changed="averaged"))
+        pp.release(document(raised=5, changed="averaged"), plan=plan)
     assert refused.value.assessment.verdicts[1].observed == pytest.approx(0.1)
-    told = pp.release(document(raised=5)).assessment.verdicts[1]
+    told = pp.release(document(raised=5), plan=plan).assessment.verdicts[1]
     assert told.observed == pytest.approx(0.2)
     assert "if numbers that changed did so but little" in told.reason
+
+
+def test_the_ledger_notes_what_averaging_leaves_without_a_guarantee(document: Document) -> None:
+    for at, expected in enumerate(("", "0.1 of 0.2", "0.067 of 0.2"), 1):
+        policy = document(raised=at, sink=f"s{at}", at_least=None)
+        policy["measures"] = [policy["guarantees"].pop()]
+        notes = [note for note in pp.release(policy).assessment.source_notes if "was released" in note]
+        assert len(notes) == (1 if expected else 0)
+        assert all(f"'income' was released {at} times with independent noise" in note for note in notes)
+        assert all(f"to an attacker who averages is {expected};" in note for note in notes)
 
 
 def test_a_column_released_as_it_is_or_renamed_is_remembered(document: Document, tmp_path: Path) -> None:
