@@ -28,6 +28,7 @@ __all__ = [
     "aligned_by_order",
     "guessed_hashes",
     "joined_by_position",
+    "joined_by_value",
     "ordered_rows",
     "source_figures",
     "unmasked",
@@ -129,6 +130,35 @@ def joined_by_position(a: Published, b: Published) -> list[Finding]:
                 if z > STANDARD_ERRORS:
                     found.append(Finding("position", f"{left} ~ {right}, {name}", z, STANDARD_ERRORS))
     return found
+
+
+def joined_by_value(a: Published, b: Published, columns: Iterable[str], key: str) -> list[Finding]:
+    """Whether rows of two releases join one to one by a column, or by several, and are of the same record.
+
+    Parameters
+    ----------
+    columns : iterable of str
+        Those that stages draw for.
+    key : str
+        A column that both release as it is, by which it is known which rows are of one record.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = pd.DataFrame({"tag": range(40), "cost": np.arange(40) + 0.25})
+    >>> a, b = Published(rows, {}), Published(rows.assign(cost=rows["cost"] * 2), {})
+    >>> [found.figure for found in joined_by_value(a, a, ["cost"], "tag")], joined_by_value(a, b, ["cost"], "tag")
+    ([1.0], [])
+    """
+    both = [name for name in columns if name in a.rows and name in b.rows]
+    found = []
+    for names in (*([name] for name in both), both):
+        one, other = (each.rows[~each.rows.duplicated(names, keep=False)].dropna(subset=names) for each in (a, b))
+        joined = one.merge(other, on=names, suffixes=("", "_other")) if names else one[:0]
+        share = float((joined[key] == joined[f"{key}_other"]).sum() / min(len(a.rows), len(b.rows))) if names else 0.0
+        if share > SHARE:
+            found.append(Finding("value", " + ".join(names), share, SHARE))
+    return found[:1] if len(both) == 1 else found
 
 
 def aligned_by_order(a: Published, b: Published) -> list[Finding]:

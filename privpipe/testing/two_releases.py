@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.errors import PrivpipeError
+from privpipe.policy import Policy
 from privpipe.running.verbs import release
 from privpipe.testing.release_attacks import (
     Finding,
@@ -15,6 +16,7 @@ from privpipe.testing.release_attacks import (
     aligned_by_order,
     guessed_hashes,
     joined_by_position,
+    joined_by_value,
     ordered_rows,
     source_figures,
     unmasked,
@@ -56,7 +58,8 @@ def two_releases(
 ) -> TwoReleases:
     """Publish two releases and attack them with their published files alone.
 
-    Position joins, weighted sums of noisy columns, order of rows, hashes and figures in the public documents. An
+    Joins by position and by value, weighted sums of noisy columns, order of rows, hashes and figures in the public
+    documents. An
     attack finds something when it beats guessing by six standard errors, or by 5 % of the records recovered exactly.
 
     Parameters
@@ -112,6 +115,10 @@ def two_releases(
     if len(made) == 2:
         (a, _), (b, _) = made
         findings += [*joined_by_position(a, b), *aligned_by_order(a, b)]
+        if key is not None and key in a.rows and key in b.rows:
+            findings += joined_by_value(
+                a, b, _drawn({"version": 1, **policy_a}) | _drawn({"version": 1, **policy_b}), key
+            )
         findings += unmasked(a, b, source_a, _ratios(policy_a, policy_b), key)
     return TwoReleases(tuple(refused), tuple(findings))
 
@@ -120,6 +127,13 @@ def _ratios(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[float
     """Variance ratios of the columns to which both policies add noise."""
     first, second = _noise(a), _noise(b)
     return {column: (first[column], second[column]) for column in first if column in second}
+
+
+def _drawn(policy: Mapping[str, Any]) -> set[str]:
+    """Columns that a stage draws for, and none gives the same result in every release."""
+    stages = Policy.from_dict(policy).transform
+    linking = {column for stage in stages if stage.links_releases for column in stage.masked_columns()}
+    return {column for stage in stages for column in stage.drawn_columns()} - linking
 
 
 def _noise(policy: Mapping[str, Any]) -> dict[str, float]:

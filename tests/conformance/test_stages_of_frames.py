@@ -1,4 +1,4 @@
-"""Every example of every transformer gives a frame the rows that it gives a policy under the same key, on every engine."""
+"""Every example of every transformer gives a frame the rows of a policy that draws under the same key."""
 
 from __future__ import annotations
 
