@@ -37,9 +37,10 @@ F = TypeVar("F")
 DIGEST_SIGNS = 12
 LONGEST_NAME = 40
 UNTOLD = ("engines", "records")
-WHERE = ("engine", "sink")
+WHERE = ("engine", "sink", "source")
 WARNINGS = ("utility", "report", "uses")
 ABOVE = ("policy",)
+REPORTED = ("measures",)
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
@@ -350,10 +351,11 @@ class Policy:
         return _sha256(self.public_document(), "plan")
 
     def run_digest(self) -> str:
-        """SHA-256 of the policy without where it runs, where it publishes, when it warns, what it is held to and where
-        its files are: what rows are, and in which order, depends on none of these.
+        """SHA-256 of the policy without where it reads, runs and publishes, what it reports, when it warns, what it is
+        held to and where its files are: what rows are, and in which order, depends on none of these.
         """
-        own = {name: value for name, value in self._told().items() if name not in (*WHERE, *WARNINGS, *ABOVE)}
+        without = (*WHERE, *REPORTED, *WARNINGS, *ABOVE)
+        own = {name: value for name, value in self._told().items() if name not in without}
         return _sha256(without_paths(own, self._path_keys()))
 
     def _path_keys(self) -> set[str]:

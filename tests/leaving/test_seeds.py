@@ -15,7 +15,7 @@ from privpipe.engines import Engine
 from privpipe.errors import DataError, Refused, UsageError
 
 STRONG = {"from_env": "PRIVPIPE_TEST_SEED"}
-INDEPENDENT = "another plan under this seed; the draws are independent"
+INDEPENDENT = "times with independent noise"
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_another_key_for_a_column_is_noted_from_private_figures(
         pp.release({**document, "transform": [], "guarantees": [{"k_anonymity": {"k": 50}}]}, engine=embedded)
     assert history.read_text() == kept  # what was refused was never released
     (note,) = noted(0.7)
-    assert note.startswith("'income' was released before")
+    assert note.startswith("'income' was released 2 times with independent noise")
     monkeypatch.setenv("PRIVPIPE_TEST_SEED", "c1" + "0123456789abcdef" * 4)
     assert noted(0.5) == ()  # another seed knows nothing of it
     history.write_text("[]")
@@ -101,5 +101,5 @@ def test_stages_that_link_releases_say_so(
     monkeypatch.setenv("LINKING_KEY", "0f1e2d3c" * 8)
     stage = {"pseudonymise": {"columns": ["name"], "key": {"from_env": "LINKING_KEY"}, "domain": "people"}}
     notes = pp.release({**document, "transform": [stage]}, engine=engine).assessment.notes
-    assert any(note.startswith("transform[0].pseudonymise gives a person the same result") for note in notes)
+    assert any(note.startswith("transform[0].pseudonymise gives an unchanged record the same") for note in notes)
     assert not any("pseudonymise" in note for note in pp.release(document, engine=engine).assessment.notes)

@@ -61,9 +61,12 @@ def test_a_grid_lays_risk_beside_loss_and_publishes_nothing(policy: Policy, tmp_
     assert near.figures["rank_interval_disclosure"] > far.figures["rank_interval_disclosure"]
     assert near.loss < far.loss
     assert near.risk == pytest.approx((near.figures["record_linkage"] + near.figures["rank_interval_disclosure"]) / 2)
-    assert found.smallest_loss == {"k_anonymity": 0, "rank_interval_disclosure": 2, "all guarantees": 2}
+    wide = min((2, 3), key=lambda at: found.points[at].loss)  # k = 50 is another policy, and swaps otherwise
+    assert found.smallest_loss == {"k_anonymity": 0, "rank_interval_disclosure": wide, "all guarantees": 2}
     document = found.to_dict()
-    assert document["pareto"] == [0, 1, 2, 3]
+    figures = [(point.risk, point.loss) for point in found.points]
+    dominated = [any(o != p and o[0] <= p[0] and o[1] <= p[1] for o in figures) for p in figures]
+    assert document["pareto"] == [at for at, worse in enumerate(dominated) if not worse]
     assert document["points"][0]["score"] == pytest.approx((near.risk + near.loss) / 2)
 
 

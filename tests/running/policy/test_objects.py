@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 import privpipe as pp
 from privpipe.errors import PolicyError, Refused, UsageError
 from privpipe.models import DistinctLDiversity, KAnonymity
-from privpipe.transforms import CATALOGUE, AddNoise, Generalize, RankSwap, TopCode
+from privpipe.transforms import CATALOGUE, AddNoise, Generalize, RankSwap, Round, TopCode
 
 SEED = bytes(range(32))
 SECRET = "8f1c2b7a93e04d56b7a1c9d2e3f405162738495a6b7c8d9eafb0c1d2e3f40516"
@@ -175,7 +175,7 @@ def test_a_polars_frame_gives_one_back() -> None:
 
 def test_stages_run_one_after_the_other_as_in_a_policy() -> None:
     frame = visits().drop(columns=["name", "illness"])
-    stages = [TopCode(columns=["cost"], at=120), RankSwap(columns=["cost"], p=0.1)]
+    stages = [TopCode(columns=["cost"], at=120), Round(columns=["cost"], base=7)]
     roles = pp.Roles(quasi_identifiers=["age", "zip"])
     policy = pp.Policy(roles=roles, transform=stages, guarantees=[KAnonymity(k=1)], seed=SEED)
     wanted = pp.transform(frame, pp.plan(frame, policy))
