@@ -23,7 +23,7 @@ from privpipe.transforms import Generalize, RankSwap, TopCode
 ADULT = Path(__file__).resolve().parents[1] / "adult"
 COLUMNS = ["age", "sex", "education", "hours_per_week", "income"]
 SEED = {"from_env": "PRIVPIPE_SEED"}
-ROLES = pp.Roles(quasi_identifiers=["age", "sex", "education"])
+ROLES = pp.Roles(quasi_identifiers=["age", "sex", "education"], insensitive=["hours_per_week", "income"])
 HIERARCHIES = {name: ADULT / "hierarchies" / f"{name}.csv" for name in ROLES.quasi_identifiers}
 
 

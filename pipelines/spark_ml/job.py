@@ -25,7 +25,7 @@ from privpipe.spark import Generalize, RankSwap, ReleaseGate
 ADULT = Path(__file__).resolve().parents[1] / "adult"
 COLUMNS = ("age", "sex", "education", "hours_per_week", "income")
 SEED = {"from_env": "PRIVPIPE_SEED"}
-ROLES = {"quasi_identifiers": ["age", "sex", "education"]}
+ROLES = {"quasi_identifiers": ["age", "sex", "education"], "insensitive": ["hours_per_week", "income"]}
 HIERARCHIES = {name: str(ADULT / "hierarchies" / f"{name}.csv") for name in ROLES["quasi_identifiers"]}
 
 

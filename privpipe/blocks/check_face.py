@@ -23,7 +23,10 @@ class CheckOptions(TypedDict, total=False):
     quasi_identifiers, sensitive : sequence of str
         Roles of columns; a column that an entry names as its own needs none.
     roles : Roles
-        All roles at once, in place of the two.
+        All roles at once, instead of the two: then a column, or a named index level, without a role is an error, and
+        an identifier a fail of `no_identifiers`.
+    undeclared : {"refuse", "note"}
+        Whether a column without a role is an error, or a note. Default: an error where `roles` are given.
     original : path or frame
         The table the frame was made from: base distributions, and the other half of pair measures.
     align : {"record_id", "position"}
@@ -43,6 +46,7 @@ class CheckOptions(TypedDict, total=False):
     quasi_identifiers: Sequence[str] | None
     sensitive: Sequence[str] | None
     roles: Roles | None
+    undeclared: Literal["refuse", "note"] | None
     original: Any
     align: Literal["record_id", "position"] | None
     population: Any
@@ -71,7 +75,8 @@ class CheckFace:
         Returns
         -------
         Verdict
-            Also when it fails. Of an entry without a threshold: what it observed.
+            Also when it fails; that of `no_identifiers` where the frame holds an identifier. Of an entry without a
+            threshold: what it observed.
 
         Raises
         ------

@@ -11,6 +11,7 @@ from privpipe.blocks import Guarantee
 from privpipe.blocks.check_face import CheckOptions
 from privpipe.engines.base.frames import at_hand
 from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.judging.gate import UndeclaredRule, undeclared_rule
 from privpipe.policy import Policy
 from privpipe.policy.secret import secret_given
 from privpipe.policy.specs import FrameSpec, SourceSpec
@@ -31,6 +32,8 @@ class Check:
     guarantees, measures : tuple of Guarantee
         With a threshold, and without.
     roles : Roles
+    undeclared : {"refuse", "note"}
+        What becomes of a column without a role.
     given : mapping
         The options that were given.
     """
@@ -38,6 +41,7 @@ class Check:
     guarantees: tuple[Guarantee, ...]
     measures: tuple[Guarantee, ...]
     roles: Roles
+    undeclared: UndeclaredRule
     given: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -66,6 +70,7 @@ class Check:
             guarantees=tuple(entry for entry in asked if entry.is_gate()),
             measures=tuple(entry for entry in asked if not entry.is_gate()),
             roles=roles,
+            undeclared=undeclared_rule(given.get("undeclared"), whole="roles" in given),
             given=given,
         )
 
@@ -87,6 +92,7 @@ class Check:
         return policy_around(
             columns,
             roles=self.roles,
+            undeclared=self.undeclared,
             hierarchies=hierarchy_specs(self.given.get("hierarchies")),
             guarantees=self.guarantees,
             measures=self.measures,

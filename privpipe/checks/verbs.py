@@ -56,9 +56,10 @@ def assess(
 
     Notes
     -----
-    By a policy, a column without a role is an error, and a table that is handed over is judged as finished: a column
-    whose role is `identifier` is a fail, first among the verdicts. The policy's own source is raw by nature; its
-    identifiers are noted. By entries, a column without a role is insensitive.
+    By a policy or by `roles`, a column without a role is an error (`undeclared: note` makes it a note), and a table
+    that is handed over is judged as finished: a column whose role is `identifier` is a fail, first among the verdicts.
+    The policy's own source is raw by nature; its identifiers are noted. Where only `quasi_identifiers` (and
+    `sensitive`) are given, the other columns are noted and taken as insensitive. Named index levels are columns.
 
     Examples
     --------
@@ -119,7 +120,7 @@ def check(
 def judged_alone(entry: Guarantee, frame: Any, options: Mapping[str, Any]) -> Verdict:
     """See `CheckFace.assess`."""
     judged = _judged(frame, Check.of(entry, options))
-    return (*judged.verdicts, *judged.measures)[-1]
+    return judged.verdicts[0] if entry.is_gate() else judged.measures[-1]
 
 
 def _judged(data: Any, asked: Check, *, allow_empty: bool = False) -> Assessment:

@@ -23,6 +23,7 @@ from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, engine_for, open_engine
 from privpipe.engines.base.files import left_out, left_out_note
 from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.frames import at_hand
 from privpipe.engines.base.positions import POSITION, positioned
 from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.counted_once import Counts, counting_once
@@ -62,6 +63,7 @@ class OpenBatch:
     """A batch with the engine it is native to; the engine is closed when the last expectation has let it go."""
 
     def __init__(self, data: Any) -> None:
+        data = at_hand(data, "great expectations")
         self._engine = open_engine(engine_for(data))
         weakref.finalize(self, self._engine.close)
         self._counts = Counts()

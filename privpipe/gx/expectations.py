@@ -22,6 +22,7 @@ from privpipe.gx.refused import taken, ways_of, why_refused
 from privpipe.gx.rendering import Rendered
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import Gate
+from privpipe.judging.gate import undeclared_rule
 from privpipe.judging.ways import way_of
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
@@ -31,8 +32,8 @@ __all__ = ["EXPECTATIONS", "REFUSED", "SETTINGS", "Expectations", "PrivacyExpect
 
 SETTINGS = (
     *("quasi_identifiers", "sensitive", "nulls", "suppression_mark", "original_source", "align", "record_id"),
-    *("population_source", "hierarchies", "plan", "seed", "identifiers", "insensitive", "undeclared", "judge"),
-    *("person_id", "household_id"),
+    *("population_source", "hierarchies", "plan", "seed", "identifiers", "insensitive", "declared", "undeclared"),
+    *("judge", "person_id", "household_id"),
 )
 """What every expectation takes besides its guarantee's own parameters."""
 
@@ -49,9 +50,11 @@ class PrivacyExpectation(Rendered, BatchExpectation):
     sample); and `person_id` and `household_id`, the columns that tell these apart. What cannot be judged fails with the
     reason.
 
-    `identifiers` and `insensitive` are the roles of the batch's other columns. An identifier in the batch fails every
-    expectation that is told of it. A column without a role is named in the result's notes, for an expectation judges
-    what it names; ``undeclared: refuse``, the default of `expect_no_identifiers` alone, makes it an error.
+    `identifiers` and `insensitive` are the roles of the batch's other columns, and `declared` lists those that have a
+    role and are none of its own. An identifier in the batch fails every expectation that is told of it. Where one of
+    the three is given, and for `expect_no_identifiers`, a column (or a named index level) without a role is an error,
+    unless ``undeclared: note`` is said; else it is named in the result's notes, and ``undeclared: refuse`` makes it an
+    error.
 
     A batch is judged by itself. Where the batches of an asset are published together, ``judge: whole`` fails one that
     is only a part of it: k records in each of two months say nothing of a person in both, and a class of k that is
@@ -71,6 +74,7 @@ class PrivacyExpectation(Rendered, BatchExpectation):
     seed: Any = None
     identifiers: list[str] = []
     insensitive: list[str] = []
+    declared: list[str] = []
     undeclared: Literal["refuse", "note"] | None = None
     judge: Literal["batch", "whole"] = "batch"
     person_id: str | None = None
@@ -117,10 +121,11 @@ class PrivacyExpectation(Rendered, BatchExpectation):
                 ("population_source", self.population_source),
             )
         )
-        undeclared = self.undeclared or ("refuse" if own.way.of_columns else "note")
+        whole = own.way.of_columns or bool(self.identifiers or self.insensitive or self.declared)
+        undeclared = undeclared_rule(self.undeclared, whole=whole)
         return Asked(
             roles=self._roles(),
-            gate=Gate(undeclared=undeclared, whole=False, notes=True),
+            gate=Gate(undeclared=undeclared, declared=tuple(self.declared), whole=False, notes=True),
             counted=tuple(sorted(counted - set(self.quasi_identifiers))),
             nulls=self.nulls,
             mark=self.suppression_mark,

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
+from privpipe.engines.base.frames import at_hand
 from privpipe.engines.base.lakes import pinned
 from privpipe.errors import DataError, PolicyError, UsageError, did_you_mean
 from privpipe.gx.handle import held_under
@@ -96,7 +97,7 @@ class OtherTable:
     def source(self, types: Mapping[str, str] | None = None) -> Source:
         """The source, with declared types."""
         if self.described is None:
-            held = held_under(self.handle or "")
+            held = at_hand(held_under(self.handle or ""), "hold")
             given = types or self.types
             return replace(held, types=given) if isinstance(held, Source) else Source(data=held, types=given)
         return self.described.to_source(types or self.types, Path())

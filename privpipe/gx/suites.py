@@ -16,6 +16,7 @@ from privpipe.errors import UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.action import DECLARED, is_privacy_type
 from privpipe.gx.expectations import EXPECTATIONS, REFUSED, PrivacyExpectation
 from privpipe.gx.meaning import MEANT, meaning_of
+from privpipe.judging.gate import named_columns, undeclared_rule
 from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles
 
@@ -52,9 +53,9 @@ def suite_of(
     nulls, suppression_mark
         As in a policy.
     undeclared : {"refuse", "note"}, optional
-        Puts `expect_no_identifiers` first; a column of the batch that `roles` leaves out makes it an error, or is
-        noted. Write ``refuse`` where the roles are those of the whole table, as ``policy.released_roles`` are. Left
-        out, each expectation notes such columns, and fails by identifiers that `roles` name.
+        Whether a column of the batch (or a named index level) that `roles` leaves out fails each expectation, or is
+        noted; it puts `expect_no_identifiers` first, so that columns have a line of their own among the results. Left
+        out: ``refuse``, without that line. Identifiers that `roles` name fail each expectation in any case.
     **beside
         Further arguments of every expectation that needs them: `original_source`, `align`, `record_id`,
         `population_source`, `hierarchies`, `plan`, `seed`, `person_id`, `household_id`, as in `PrivacyExpectation`.
@@ -71,26 +72,29 @@ def suite_of(
             raise UsageError(f"unknown setting {setting!r} of a suite{did_you_mean(setting, BESIDE)}")
     settings = {"nulls": nulls, "suppression_mark": suppression_mark, **beside}
     shared = sorted({column for guarantee in guarantees for column in guarantee.with_roles(roles).sensitive_columns()})
-    if undeclared not in (None, "note", "refuse"):
-        raise UsageError(f"undeclared must be refuse or note, got {undeclared!r}")
+    settings["undeclared"] = undeclared_rule(undeclared, whole=True)
     if undeclared is not None and not any(guarantee.way.of_columns for guarantee in guarantees):
         guarantees = (NoIdentifiers(), *guarantees)
-    expectations = []
-    for guarantee in guarantees:
-        own = {"undeclared": undeclared} if undeclared is not None and guarantee.way.of_columns else {}
-        expectations.append(_expectation(guarantee, roles, shared, {**settings, **own}))
+    named = list(dict.fromkeys((*roles.columns, *named_columns(guarantees))))
+    expectations = [_expectation(guarantee, roles, shared, named, settings) for guarantee in guarantees]
     # Handed over at birth: adding one later asks for a data context.
     return ExpectationSuite(name=name, expectations=expectations, meta={"privpipe": {DECLARED: len(expectations)}})
 
 
 def _expectation(
-    guarantee: Guarantee, roles: Roles, shared: Sequence[str], settings: Mapping[str, Any]
+    guarantee: Guarantee, roles: Roles, shared: Sequence[str], named: Sequence[str], settings: Mapping[str, Any]
 ) -> PrivacyExpectation:
     """The expectation of a guarantee; of the sensitive columns of the suite it counts those that are no keys of its."""
     kind = EXPECTATIONS[guarantee.name()]
     own = guarantee.quasi_identifiers
     keys = list(roles.quasi_identifiers if own is None else own)
-    named = {"identifiers": list(roles.unreleased), "insensitive": list(roles.insensitive)}
+    counted = [column for column in shared if column not in keys]
+    said = {*keys, *counted, *roles.unreleased, *roles.insensitive}
+    others = {
+        "identifiers": list(roles.unreleased),
+        "insensitive": list(roles.insensitive),
+        "declared": [name for name in named if name not in said],
+    }
     if not guarantee.binds:
         if "severity" not in kind.__fields__:
             raise UnsupportedError("this Great Expectations knows no severity, so no expectation can only warn")
@@ -98,12 +102,12 @@ def _expectation(
     parameters = plain({name: value for name, value in guarantee.parameters().items() if name != "severity"})
     return kind(
         meta={MEANT: meaning_of(type(guarantee), parameters)},
-        **{role: columns for role, columns in named.items() if columns},
+        **{role: columns for role, columns in others.items() if columns},
         **settings,
         **{
             **parameters,
             "quasi_identifiers": keys,
-            "sensitive": [column for column in shared if column not in keys],
+            "sensitive": counted,
         },
     )
 

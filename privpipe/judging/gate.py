@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 from privpipe.blocks import Guarantee, Verdict
-from privpipe.errors import DataError
+from privpipe.blocks.marks import ColumnName, ColumnNames
+from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles
 
-__all__ = ["Gate", "UndeclaredRule", "column_verdicts"]
+__all__ = ["Gate", "UndeclaredRule", "column_verdicts", "named_columns", "undeclared_rule"]
 
 UndeclaredRule = Literal["refuse", "note"]
+
+
+def undeclared_rule(said: Any, *, whole: bool) -> UndeclaredRule:
+    """What becomes of a column without a role: as said, else an error where roles of a whole table are given.
+
+    Parameters
+    ----------
+    said : {"refuse", "note"} or None
+    whole : bool
+        Whether roles of the table's columns are given, not only the columns that are counted.
+
+    Examples
+    --------
+    >>> undeclared_rule(None, whole=True), undeclared_rule(None, whole=False), undeclared_rule("note", whole=True)
+    ('refuse', 'note', 'note')
+    """
+    if said is None:
+        return "refuse" if whole else "note"
+    if said not in get_args(UndeclaredRule):
+        near = did_you_mean(said, get_args(UndeclaredRule)) if isinstance(said, str) else ""
+        raise UsageError(f"undeclared must be refuse or note, not {said!r}{near}")
+    return said  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +47,8 @@ class Gate:
     ----------
     undeclared : {"refuse", "note"}
         Whether a column without a role is an error.
+    declared : tuple of str
+        Columns that have a role which the entries do not ask for.
     raw : bool
         The table is a source, raw by nature: its identifiers are noted, for no release holds them.
     columns : tuple of str, optional
@@ -37,6 +62,7 @@ class Gate:
     """
 
     undeclared: UndeclaredRule = "note"
+    declared: tuple[str, ...] = ()
     raw: bool = False
     columns: tuple[str, ...] | None = None
     whole: bool = True
@@ -47,13 +73,43 @@ class Gate:
         """The columns that readers of the table see."""
         return tuple(names) if self.columns is None else self.columns
 
+    def completed(self, names: Sequence[str], roles: Roles) -> Roles:
+        """The roles; columns of a whole table without one are insensitive, so that attacks and notes look at them."""
+        if not self.whole:
+            return roles
+        more = [name for name in self.seen(names) if name in names and name not in roles.columns]
+        return replace(roles, insensitive=(*roles.insensitive, *more)) if more else roles
+
+
+def named_columns(entries: Iterable[Guarantee]) -> tuple[str, ...]:
+    """Columns that entries name themselves, whatever roles the table has.
+
+    Examples
+    --------
+    >>> from privpipe.models import DistinctLDiversity
+    >>> named_columns([DistinctLDiversity(column="illness", l=2, quasi_identifiers=("zip",))])
+    ('zip', 'illness')
+    """
+    return tuple(
+        dict.fromkeys(
+            name
+            for entry in entries
+            for name in (
+                *(entry.quasi_identifiers or ()),
+                *entry.columns_marked(ColumnName),
+                *entry.columns_marked(ColumnNames),
+            )
+        )
+    )
+
 
 def column_verdicts(
-    gate: Gate, names: Sequence[str], roles: Roles, guarantees: Sequence[Guarantee]
+    gate: Gate, names: Sequence[str], roles: Roles, guarantees: Sequence[Guarantee], named: Collection[str] = ()
 ) -> tuple[tuple[Verdict, ...], tuple[Verdict, ...], list[str]]:
     """Verdicts over the columns of a table: built-in ones that fail, built-in ones that hold, and notes.
 
-    Where the guarantees list `no_identifiers` themselves it is not built in a second time.
+    Where the guarantees list `no_identifiers` themselves it is not built in a second time. `named` are columns that
+    entries name themselves: they need no role.
 
     Raises
     ------
@@ -61,7 +117,7 @@ def column_verdicts(
         Columns without a role, unless these are noted.
     """
     seen = gate.seen(names)
-    notes = _undeclared(gate, seen, roles)
+    notes = _undeclared(gate, seen, {*roles.columns, *gate.declared, *named})
     if gate.raw:
         for what, those in (("identifiers", roles.identifiers), ("dropped columns", roles.dropped)):
             found = [name for name in seen if name in those]
@@ -74,15 +130,16 @@ def column_verdicts(
     return ((), (verdict,), notes) if verdict.passed else ((verdict,), (), notes)
 
 
-def _undeclared(gate: Gate, seen: Sequence[str], roles: Roles) -> list[str]:
-    extra = [name for name in seen if name not in roles.columns]
+def _undeclared(gate: Gate, seen: Sequence[str], declared: Collection[str]) -> list[str]:
+    extra = [name for name in seen if name not in declared]
     if not extra:
         return []
     if gate.undeclared == "note":
         return [f"columns without a role, which nobody looked at: {_listed(extra)}"]
     raise DataError(
-        f"{len(extra)} column(s) of the table have no role: {_listed(extra)}; give each a role under `columns:`, take "
-        "it out of the table, or write `undeclared: note` to judge the table all the same"
+        f"{len(extra)} column(s) of the table have no role: {_listed(extra)}; give each a role (under `columns:` of a "
+        "policy, in `roles` of a call), take it out of the table (a named index level is a column), or write "
+        "`undeclared: note` to judge the table all the same"
     )
 
 

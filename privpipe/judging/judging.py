@@ -13,7 +13,7 @@ from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.judging.assessment import Assessment
 from privpipe.judging.context import JudgingContext
 from privpipe.judging.counted_classes import NO_RECORDS
-from privpipe.judging.gate import column_verdicts
+from privpipe.judging.gate import column_verdicts, named_columns
 from privpipe.judging.grouping import Base, keys_of
 from privpipe.judging.learning import facts_by_base
 from privpipe.judging.persons import require_persons
@@ -78,7 +78,8 @@ def assess(
     rules = replace(rules or JudgingRules(), models=binding(guarantees))
     entries = tuple(entry.with_roles(roles).beside(population is not None) for entry in (*guarantees, *measures))
     _require_served(entries, rules)
-    failed, held, noted = column_verdicts(rules.gate, table.schema.names, roles, guarantees)
+    failed, held, noted = column_verdicts(rules.gate, table.schema.names, roles, guarantees, named_columns(entries))
+    roles = rules.gate.completed(table.schema.names, roles)
     if rules.gate.notes:
         noted += guarantee_notes(entries[: len(guarantees)], roles, whole=rules.gate.whole)
     _require_beside(engine, table, entries, roles, rules, population)

@@ -97,8 +97,9 @@ def safe_harbor(data: Any, *, engine: str | Engine = "embedded") -> list[Finding
     """
     from privpipe.blocks import FactsRequest
     from privpipe.engines import Source, open_engine
+    from privpipe.engines.base.frames import at_hand
 
-    found = []
+    found, data = [], at_hand(data, "safe_harbor")
     with open_engine(engine) if isinstance(engine, str) else nullcontext(engine) as running:
         table = running.scan(data if isinstance(data, Source) else Source(data=data))
         for name in table.schema.names:

@@ -11,6 +11,7 @@ from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
 from privpipe.errors import DataError, PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import Hierarchy, HierarchySpec
+from privpipe.judging.gate import UndeclaredRule
 from privpipe.policy import ColumnSpec, Policy
 from privpipe.roles import Roles
 from privpipe.transforms.base import Transformer
@@ -26,14 +27,18 @@ def policy_around(
     transform: Sequence[Transformer] = (),
     guarantees: Sequence[Guarantee] = (),
     measures: Sequence[Guarantee] = (),
+    undeclared: UndeclaredRule | None = None,
     **values: Any,
 ) -> Policy:
-    """A policy over the columns of a frame; a column without a role is insensitive.
+    """A policy over the columns of a frame.
 
     Parameters
     ----------
     columns : sequence of str
         Of the frame.
+    undeclared : {"refuse", "note"}, optional
+        For a frame that is judged: what becomes of a column without a role; identifiers, insensitive and dropped
+        columns need not be there. Left out, a column without a role is insensitive: a stage passes it on untouched.
     values : other fields of `Policy`, such as `nulls` or `person_id`; None: as the policy's default.
 
     Raises
@@ -41,15 +46,16 @@ def policy_around(
     DataError
         A column has a role (or a hierarchy) and is not in the frame.
     """
-    roles = roles or Roles()
-    for name in (*roles.columns, *(hierarchies or {})):
-        if name not in columns:
+    roles, known = roles or Roles(), hierarchies or {}
+    dispensable = () if undeclared is None else (*roles.unreleased, *roles.insensitive)
+    for name in (*roles.columns, *known):
+        if name not in columns and name not in dispensable:
             raise DataError(f"column {name!r} is not in the frame{did_you_mean(name, columns)}")
+    named = {None: tuple(columns), "refuse": roles.columns, "note": (*roles.columns, *known)}[undeclared]
+    wanted = set(named)
     specs = {
-        name: ColumnSpec(
-            role=roles.of(name) if name in roles.columns else "insensitive", hierarchy=(hierarchies or {}).get(name)
-        )
-        for name in columns
+        name: ColumnSpec(role=roles.of(name) if name in roles.columns else "insensitive", hierarchy=known.get(name))
+        for name in dict.fromkeys((*(each for each in columns if each in wanted), *named))
     }
     for key in ("record_id", "person_id"):
         if values.get(key) in roles.dropped:
@@ -63,6 +69,7 @@ def policy_around(
         guarantees=tuple(guarantees),
         measures=tuple(measures),
         document={"transform": stages, "guarantees": judged},
+        undeclared=undeclared or "refuse",
         **{name: value for name, value in values.items() if value is not None},
     )
 

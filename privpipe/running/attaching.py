@@ -85,6 +85,6 @@ def require_declared(table: Any, policy: Policy) -> None:
     if extra:
         shown = ", ".join(f"{name!r}{did_you_mean(name, [])}" for name in extra)
         raise DataError(
-            f"{len(extra)} column(s) of the data have no role in the policy: {shown}; "
-            "give each a role under `columns:` (nothing is released by accident)"
+            f"{len(extra)} column(s) of the data have no role in the policy: {shown}; give each a role under "
+            "`columns:`, or take it out of the data (a named index level is a column); nothing is released by accident"
         )

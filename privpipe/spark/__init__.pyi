@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from privpipe.blocks import Guarantee
 from privpipe.blocks.quality_spec import LossSpec
 from privpipe.draws import Seed
+from privpipe.judging.gate import UndeclaredRule
 from privpipe.policy import Policy
 from privpipe.roles import NullRule, Roles
 from privpipe.spark.gate import ReleaseGate as _ReleaseGate
@@ -2323,6 +2324,7 @@ class ReleaseGate(_ReleaseGate):
         *,
         guarantees: Guarantee | Sequence[Guarantee | Mapping[str, Any]] | None = ...,
         roles: Roles | Mapping[str, list[str] | tuple[str, ...]] | None = ...,
+        undeclared: UndeclaredRule | None = ...,
         hierarchies: Mapping[str, Any] | None = ...,
         personId: str | None = ...,
         householdId: str | None = ...,
@@ -2334,6 +2336,7 @@ class ReleaseGate(_ReleaseGate):
         *,
         guarantees: Guarantee | Sequence[Guarantee | Mapping[str, Any]] | None = ...,
         roles: Roles | Mapping[str, list[str] | tuple[str, ...]] | None = ...,
+        undeclared: UndeclaredRule | None = ...,
         hierarchies: Mapping[str, Any] | None = ...,
         personId: str | None = ...,
         householdId: str | None = ...,
@@ -2344,6 +2347,8 @@ class ReleaseGate(_ReleaseGate):
     def getGuarantees(self) -> list[dict[str, Any]] | None: ...
     roles: Param[Any]
     def getRoles(self) -> dict[str, list[str]] | None: ...
+    undeclared: Param[Any]
+    def getUndeclared(self) -> UndeclaredRule | None: ...
     hierarchies: Param[Any]
     def getHierarchies(self) -> dict[str, Any] | None: ...
     personId: Param[Any]
@@ -2356,6 +2361,7 @@ class ReleaseGate(_ReleaseGate):
     def getMark(self) -> str | None: ...
     def setGuarantees(self, value: Guarantee | Sequence[Guarantee | Mapping[str, Any]] | None) -> Self: ...
     def setRoles(self, value: Roles | Mapping[str, list[str] | tuple[str, ...]] | None) -> Self: ...
+    def setUndeclared(self, value: UndeclaredRule | None) -> Self: ...
     def setHierarchies(self, value: Mapping[str, Any] | None) -> Self: ...
     def setPersonId(self, value: str | None) -> Self: ...
     def setHouseholdId(self, value: str | None) -> Self: ...
@@ -2373,6 +2379,8 @@ class ReleaseGateModel(_ReleaseGateModel):
     def getGuarantees(self) -> list[dict[str, Any]] | None: ...
     roles: Param[Any]
     def getRoles(self) -> dict[str, list[str]] | None: ...
+    undeclared: Param[Any]
+    def getUndeclared(self) -> UndeclaredRule | None: ...
     hierarchies: Param[Any]
     def getHierarchies(self) -> dict[str, Any] | None: ...
     personId: Param[Any]

@@ -31,6 +31,7 @@ class GateParams(AskedParams):
         UsageError
             No guarantee is asked for.
         """
+        from privpipe.judging.gate import undeclared_rule
         from privpipe.running.around import hierarchy_specs, policy_around
         from privpipe.running.verbs import assess
 
@@ -40,6 +41,7 @@ class GateParams(AskedParams):
             raise UsageError(f"{type(self).__name__}: guarantees is required: without any, every table would pass")
         options["hierarchies"] = hierarchy_specs(options.get("hierarchies"))
         options["suppression_mark"] = options.pop("mark", None)
+        options["undeclared"] = undeclared_rule(options.get("undeclared"), whole="roles" in options)
         if "roles" in options:
             options["guarantees"] = [each.with_roles(options["roles"]) for each in options["guarantees"]]
         return assess(dataset, policy_around(dataset.columns, **options)).raise_if_failed()
@@ -57,6 +59,9 @@ class ReleaseGate(GateParams, SetParams, Estimator[Any]):
     guarantees : list of models
         As ``[KAnonymity(k=5)]`` or ``[{"k_anonymity": {"k": 5}}]``.
     roles : Roles or mapping of lists
+        A column without a role is an error then, and an identifier a fail.
+    undeclared : {"refuse", "note"}, optional
+        ``note``: a column without a role passes.
     hierarchies : mapping of column to builder mapping, path or Hierarchy, optional
     personId, householdId, nulls, mark : optional
         As the options of a transformer.

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
 from privpipe.errors import UsageError, did_you_mean
+from privpipe.judging.gate import undeclared_rule
 from privpipe.roles import NullRule, Roles
 from privpipe.spark.parameters import Asked, as_json, capital, lower_camel
 
@@ -29,14 +30,14 @@ def stage_options(owner: str, taken: Collection[str]) -> list[Asked]:
     >>> [each.name for each in stage_options("RankSwap", {"nulls"})]
     ['roles', 'hierarchies', 'guarantees', 'recordId', 'personId', 'householdId', 'policyNulls', 'mark', 'seed']
     """
-    return [_asked(owner, option, taken) for option in OPTIONS]
+    return [_asked(owner, option, taken) for option in OPTIONS if option != "undeclared"]
 
 
 def gate_options(owner: str) -> list[Asked]:
     """The options of a gate: what it judges by, and nothing that a search or a draw needs."""
     return [
         _asked(owner, option, ())
-        for option in ("guarantees", "roles", "hierarchies", "person_id", "household_id", "nulls", "mark")
+        for option in ("guarantees", "roles", "undeclared", "hierarchies", "person_id", "household_id", "nulls", "mark")
     ]
 
 
@@ -147,6 +148,13 @@ def _nulls(owner: str, name: str, value: Any) -> str:
     return str(value)
 
 
+def _undeclared(owner: str, name: str, value: Any) -> str:
+    try:
+        return undeclared_rule(value, whole=True)
+    except UsageError as error:
+        raise UsageError(f"{owner}: {error}") from None
+
+
 def _seed(owner: str, name: str, value: Any) -> Any:
     from privpipe.policy.secret import secret_given
 
@@ -165,6 +173,10 @@ OPTIONS: Mapping[str, tuple[str, Convert]] = {
     "roles": (f"what columns are for: {{{', '.join(ROLES)}}}, each a list", _roles),
     "hierarchies": ("the hierarchy of each column: a builder, or the path of a CSV file", _hierarchies),
     "guarantees": ("what a search works for: models, as [KAnonymity(k=5)] or [{k_anonymity: {k: 5}}]", _guarantees),
+    "undeclared": (
+        "whether a column without a role is an error (refuse, the default with roles) or not (note)",
+        _undeclared,
+    ),
     "record_id": ("a unique column by which draws know a record; default: its content", _text),
     "person_id": ("column that distinguishes persons, where they are counted instead of records", _text),
     "household_id": ("column that distinguishes households, whose members share draws and removal", _text),

@@ -44,7 +44,7 @@ class Held:
 
     def __init__(self, frame: Any, place: str) -> None:
         self.handed = frame
-        frame = at_hand(frame, place)
+        frame = at_hand(frame, place, index=False)
         self.like = None if isinstance(frame, str | PurePath | Source) else frame
         self.rows: pa.Table | None = None
         if self.like is not None and is_local_frame(frame) and not is_unordered(frame):

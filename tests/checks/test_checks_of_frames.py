@@ -118,7 +118,7 @@ def test_a_check_raises_with_the_assessment_and_tells_no_value() -> None:
 
 def test_an_identifier_among_the_columns_fails_a_check() -> None:
     frame = people().assign(name=[f"p{at}" for at in range(120)])
-    roles = pp.Roles(identifiers=["name"], quasi_identifiers=KEYS)
+    roles = pp.Roles(identifiers=["name"], quasi_identifiers=KEYS, sensitive=["illness"])
     with pytest.raises(Refused, match="identifier"):
         pp.check(frame, KAnonymity(k=1), roles=roles)
 

@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.gx, pytest.mark.filterwarnings("default")]
 
 N = 24
 KEYS = ["age", "zip"]
+ROLES = pp.Roles(quasi_identifiers=KEYS, sensitive=["illness", "income"], insensitive=["who", "weight", "household"])
 ORIGINAL = pd.DataFrame(
     {
         "who": range(N),
@@ -79,10 +80,7 @@ def validate(suite: Any, frame: Any, *, spark: bool = False) -> Any:
 
 
 def suite_for(guarantees: list[Guarantee], **beside: Any) -> Any:
-    roles = pp.Roles(quasi_identifiers=KEYS, sensitive=["illness"])
-    # These roles leave columns of the batch out, which is an error to `expect_no_identifiers` alone.
-    columns = {"undeclared": "note"} if any(each.name() == "no_identifiers" for each in guarantees) else {}
-    return ppgx.suite_of(guarantees, roles, name="suite", **columns, **(beside or BESIDE))
+    return ppgx.suite_of(guarantees, ROLES, name="suite", **(beside or BESIDE))
 
 
 def gates() -> list[Guarantee]:
@@ -109,7 +107,7 @@ def judged(guarantees: list[Guarantee]) -> list[tuple[Any, Any]]:
                     engine,
                     released,
                     guarantees=[guarantee],
-                    roles=pp.Roles(quasi_identifiers=KEYS, sensitive=["illness"]),
+                    roles=ROLES,
                     rules=rules,
                     original=pair[1],
                     released=pair[0],

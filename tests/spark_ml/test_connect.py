@@ -25,7 +25,8 @@ with open_engine("spark", {"remote": "local[2]", "shuffle_partitions": 2}) as en
     rows = [(at % 7, "flu" if at % 2 else "cold") for at in range(30)]
     people = engine.session.createDataFrame(rows, "income long, illness string")
     swap = pps.RankSwap(inputCols=["income"], p=0.2, seed={"from_env": "PRIVPIPE_TEST_SEED"})
-    gate = pps.ReleaseGate(guarantees=[{"k_anonymity": {"k": 2}}], roles={"quasi_identifiers": ["illness"]})
+    roles = {"quasi_identifiers": ["illness"], "insensitive": ["income"]}
+    gate = pps.ReleaseGate(guarantees=[{"k_anonymity": {"k": 2}}], roles=roles)
     model = Pipeline(stages=[swap, gate, StringIndexer(inputCol="illness", outputCol="code")]).fit(people)
     for _ in range(2):
         model.write().overwrite().save(sys.argv[1])

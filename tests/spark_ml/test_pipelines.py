@@ -160,7 +160,7 @@ def test_another_seed_than_the_one_fitted_with_is_no_seed(
 
 
 def test_a_gate_lets_through_what_holds_and_ends_the_pipeline_otherwise(people: Any, tmp_path: Path) -> None:
-    roles = {"quasi_identifiers": ["zip"]}
+    roles = {"quasi_identifiers": ["zip"], "sensitive": ["illness"], "insensitive": ["age", "income"]}
     gate = pps.ReleaseGate(guarantees=[KAnonymity(k=2), ProsecutorRisk(at_most=0.5)], roles=roles)
     model = gate.fit(people)
     assert model.transform(people) is people

@@ -85,6 +85,7 @@ OPTION_TYPES = {
     "roles": ("Roles | Mapping[str, list[str] | tuple[str, ...]] | None", "dict[str, list[str]] | None"),
     "hierarchies": ("Mapping[str, Any] | None", "dict[str, Any] | None"),
     "guarantees": ("Guarantee | Sequence[Guarantee | Mapping[str, Any]] | None", "list[dict[str, Any]] | None"),
+    "undeclared": ("UndeclaredRule | None", "UndeclaredRule | None"),
     "record_id": ("str | None", "str | None"),
     "person_id": ("str | None", "str | None"),
     "household_id": ("str | None", "str | None"),
@@ -108,6 +109,7 @@ HOMES = {
     "Self": "typing",
     "Sequence": "collections.abc",
     "TypedDict": "typing",
+    "UndeclaredRule": "privpipe.judging.gate",
     "Unpack": "typing",
     "overload": "typing",
 }

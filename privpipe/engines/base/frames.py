@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from privpipe.blocks.table_name import TableName, refuse_table
+from privpipe.engines.base.frame_index import with_index_columns
 from privpipe.engines.base.frame_types import named_alone, typed_as_before
 from privpipe.engines.base.ibis_tables import ibis_table_of, is_ibis_table, native_frame_of
 from privpipe.engines.base.lakes import lake_said
@@ -60,22 +61,28 @@ def _is_relation(data: Any) -> bool:
     return _root(data) in {"duckdb", "_duckdb"} and type(data).__name__ == "DuckDBPyRelation"
 
 
-def at_hand(data: Any, place: str) -> Any:
+def at_hand(data: Any, place: str, *, index: bool = True) -> Any:
     """The same frame as it can be looked at again: one that can be read once is read, one that holds no data yet made.
 
     A frame of another library's interface is what lies below it: `as_handed` is the way back. A mapping names a table
-    of a table format, as `lake_said` has it.
+    of a table format, as `lake_said` has it. Named index levels become columns, so that whatever judges or releases
+    the frame sees them.
 
     Parameters
     ----------
     place : str
         Where it was handed over, for the warning that a polars LazyFrame is collected.
+    index : bool
+        False: an index stays one, for stages that give back each row with its index.
 
     Raises
     ------
     UsageError, UnsupportedError, DataError
-        An Ibis table that no engine serves, or that cannot be computed; a mapping that names no table.
+        An Ibis table that no engine serves, or that cannot be computed; a mapping that names no table; an index level
+        with the name of a column.
     """
+    if index:
+        data = with_index_columns(data)
     if is_ibis_table(data):
         return native_frame_of(data)
     if isinstance(data, Mapping):
@@ -132,7 +139,7 @@ def is_unordered(data: Any) -> bool:
 
 
 def arrow_of(data: Any) -> pa.Table | pa.RecordBatchReader | Any:
-    """A local frame as Arrow, copying as little as its library allows; a pandas index is left behind.
+    """A local frame as Arrow, copying as little as its library allows; a pandas index is left behind (see `at_hand`).
 
     Returns
     -------
