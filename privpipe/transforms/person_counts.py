@@ -51,14 +51,16 @@ def person_codes(values: pa.RecordBatch | pa.Table, column: str, key: bytes) -> 
     >>> bool(codes[0] == codes[2] != codes[1])
     True
     """
-    from privpipe.transforms.strata import stratum_keys
+    from privpipe.draws import Seed
+    from privpipe.kernels.ids.record_ids import content_hash
 
     missing = values.column(column).null_count
     if missing:
         raise DataError(
             f"person column {column!r} has {missing:,} missing values; a record needs a person to be counted by"
         )
-    return stratum_keys(values.select([column]), key)
+    seed = Seed(key) if key else Seed.public("privpipe/persons")
+    return np.asarray(content_hash(values.select([column]), seed)[:, 0])
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ValuePersons", "first_of_each"]
+__all__ = ["Pairs", "ValuePersons", "first_of_each"]
 
 Ints = NDArray[np.int64]
 Pairs = tuple[Ints, Ints]
