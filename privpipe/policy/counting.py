@@ -13,6 +13,7 @@ from privpipe.policy.entries import ReadEntry
 from privpipe.policy.places import Report
 from privpipe.policy.specs import SourceSpec
 from privpipe.transforms.base import Transformer
+from privpipe.transforms.mondrian.mondrian import Mondrian
 from privpipe.transforms.recoding.generalize import Generalize
 
 __all__ = ["KEEPS_KEYS", "check_counting", "check_persons_in_stages", "check_stages_under_counting", "suppresses"]
@@ -60,8 +61,15 @@ def check_persons_in_stages(draft: Draft, report: Report) -> None:
     """A threshold of a stage counts persons where the policy distinguishes them, or the stage is refused."""
     households = any(entry.counts_over() == "households" for _, entry in draft.judging())
     for read, stage in draft.stages() if households or "person_id" in draft.values else ():
-        if refused := stage.uncounted_persons():
+        as_guarantees = isinstance(stage, Mondrian) and stage.k is not None
+        if refused := _counts_records(draft) if as_guarantees else stage.uncounted_persons():
             report.unsupported(read.place, f"counts records, and the policy distinguishes persons: {refused}")
+
+
+def _counts_records(draft: Draft) -> str:
+    """Why the k of a stage that counts as the guarantees do counts no persons; or nothing."""
+    over = {each.entry.counts_over() for each in draft.guarantees if isinstance(each.entry, ClassModel | SizeModel)}
+    return "k counts as the guarantees do; leave `over: records` out of these, or k" if over == {"records"} else ""
 
 
 def check_stages_under_counting(draft: Draft, report: Report) -> None:

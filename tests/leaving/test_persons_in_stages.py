@@ -310,6 +310,8 @@ def test_parts_of_mondrian_are_of_k_persons() -> None:
         "transform": [{"mondrian": {"k": K}}],
         "guarantees": [{"k_anonymity": {"k": 2}}],
     }
+    with pytest.raises(UsageError, match="k counts as the guarantees do"):
+        pp.Policy.from_dict({**document, "guarantees": [{"k_anonymity": {"k": 2, "over": "records"}}]})
     found = pp.Policy.from_dict(document).apply(rows)
     persons = found.merge(rows[["row", "pid"]], on="row").groupby("age")["pid"].nunique()
     assert persons.min() >= K
