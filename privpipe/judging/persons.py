@@ -12,7 +12,14 @@ from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogr
 from privpipe.engines import Engine
 from privpipe.errors import DataError, did_you_mean
 
-__all__ = ["ClassCount", "count_persons", "in_persons", "person_histograms", "require_persons"]
+__all__ = [
+    "ClassCount",
+    "count_persons",
+    "in_persons",
+    "most_records",
+    "person_histograms",
+    "require_persons",
+]
 
 
 UNITS = {"person_id": "persons", "household_id": "households"}
@@ -42,6 +49,17 @@ class ClassCount:
         return left + right
 
 
+@dataclass(frozen=True)
+class _LargestClass:
+    """The size of the largest class."""
+
+    def measure(self, block: ClassBlock, facts: Facts) -> int:
+        return int(block.sizes.max(initial=0))
+
+    def merge(self, left: int, right: int) -> int:
+        return max(left, right)
+
+
 def require_persons(table: Any, person: str, key: str = "person_id") -> None:
     """Refuse a table in which persons cannot be distinguished.
 
@@ -61,6 +79,11 @@ def count_persons(engine: Engine, table: Any, person: str) -> int:
     """How many different persons a table is about."""
     query = ClassQuery(keys=(person,), columns=(), person=person)
     return engine.reduce_classes(table, query, ClassCount(), Facts()) or 0
+
+
+def most_records(engine: Engine, table: Any, person: str) -> int:
+    """How many records the person with most of them has; 0 without a record."""
+    return engine.reduce_classes(table, ClassQuery(keys=(person,), columns=()), _LargestClass(), Facts()) or 0
 
 
 def in_persons(engine: Engine, table: Any, histograms: Mapping[str, Histogram], person: str) -> dict[str, Histogram]:

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from privpipe.blocks import ClassModel, SizeModel
+from privpipe.blocks import ClassModel, Guarantee, SizeModel
+from privpipe.blocks.counted_over import CountedOver
 from privpipe.judging.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard, uncountable
 from privpipe.policy.draft import Draft
+from privpipe.policy.drawn_records import drawing_stage
 from privpipe.policy.entries import ReadEntry
 from privpipe.policy.places import Report
 from privpipe.policy.specs import SourceSpec
 from privpipe.transforms.base import Transformer
+from privpipe.transforms.mondrian.mondrian import Mondrian
 from privpipe.transforms.recoding.generalize import Generalize
 
-__all__ = ["KEEPS_KEYS", "check_counting", "check_stages_under_counting", "suppresses"]
+__all__ = ["KEEPS_KEYS", "check_counting", "check_persons_in_stages", "check_stages_under_counting", "suppresses"]
 
 KEEPS_KEYS = ("suppress_records", "sample", "drop_identifiers", "pseudonymise")
 """Stages that leave quasi-identifiers as they are."""
+AS_RECORDS = "write `over: records` where it has that parameter, or leave it out"
 INSTEAD = "generalize by given `levels:` without suppress_at_most, and the gate judges what comes out"
 
 
 def check_counting(draft: Draft, report: Report) -> None:
     """Every entry must be able to count as the policy asks: passed over, figures would look safer than they are."""
     wildcard, persons = draft.values.get("nulls") == "wildcard", "person_id" in draft.values
+    drawn = drawing_stage((stage for _, stage in draft.stages()), draft.columns)
     if "wildcard" in draft.values and not wildcard:
         # Without wildcard matching the text means nothing.
         report.wrong(("wildcard",), "has a meaning only with `nulls: wildcard`")
@@ -31,7 +36,9 @@ def check_counting(draft: Draft, report: Report) -> None:
     for read, entry in draft.judging():
         if refused := (refused_under_wildcard if wildcard else refused_without_wildcard)(entry):
             report.wrong(read.place, refused)
-        elif persons and (refused := refused_in_persons(entry)):
+        elif drawn is not None and (refused := _counts_nobody(draft, entry)):
+            report.wrong(read.place, f"{read.name} {refused} {drawn.name()} draws; {AS_RECORDS}")
+        elif persons and drawn is None and (refused := refused_in_persons(entry)):
             report.unsupported(read.place, refused)
         if refused := uncountable(entry, draft.values.get("person_id"), draft.values.get("household_id")):
             report.wrong(read.place, refused)
@@ -39,6 +46,30 @@ def check_counting(draft: Draft, report: Report) -> None:
             report.unsupported(
                 read.place, f"{read.name}: matching by `nulls: wildcard` counts records; leave `over` out"
             )
+
+
+def _counts_nobody(draft: Draft, entry: Guarantee) -> str:
+    """Whom an entry counts that no record which is drawn from a model is of; or nothing."""
+    over = entry.counts_over()
+    if entry.reads_households() or over == "households":
+        return "counts households, and there are none among the records that"
+    by_default = over is None and isinstance(entry, CountedOver) and "person_id" in draft.values
+    return "counts persons, and there are none among the records that" if over == "persons" or by_default else ""
+
+
+def check_persons_in_stages(draft: Draft, report: Report) -> None:
+    """A threshold of a stage counts persons where the policy distinguishes them, or the stage is refused."""
+    households = any(entry.counts_over() == "households" for _, entry in draft.judging())
+    for read, stage in draft.stages() if households or "person_id" in draft.values else ():
+        as_guarantees = isinstance(stage, Mondrian) and stage.k is not None
+        if refused := _counts_records(draft) if as_guarantees else stage.uncounted_persons():
+            report.unsupported(read.place, f"counts records, and the policy distinguishes persons: {refused}")
+
+
+def _counts_records(draft: Draft) -> str:
+    """Why the k of a stage that counts as the guarantees do counts no persons; or nothing."""
+    over = {each.entry.counts_over() for each in draft.guarantees if isinstance(each.entry, ClassModel | SizeModel)}
+    return "k counts as the guarantees do; leave `over: records` out of these, or k" if over == {"records"} else ""
 
 
 def check_stages_under_counting(draft: Draft, report: Report) -> None:

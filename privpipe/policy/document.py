@@ -19,6 +19,7 @@ from privpipe.draws import Seed
 from privpipe.hierarchies import HierarchySpec
 from privpipe.html_tables import cut
 from privpipe.judging.gate import UndeclaredRule
+from privpipe.policy.drawn_records import drawing_stage
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
 from privpipe.policy.officer import OfficerPolicy
 from privpipe.policy.page import policy_page
@@ -271,6 +272,11 @@ class Policy:
         return tuple(
             column for stage in self.transform if stage.taxon == "identifiers" for column in stage.masked_columns()
         )
+
+    @property
+    def draws_records(self) -> bool:
+        """Whether the released rows are drawn from a model: then they are of no person and of no household."""
+        return drawing_stage(self.transform, self.columns) is not None
 
     @property
     def released_roles(self) -> Roles:

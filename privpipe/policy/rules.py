@@ -17,7 +17,7 @@ from privpipe.engines.base.lakes import IcebergName
 from privpipe.errors import did_you_mean
 from privpipe.judging.unlooked import unused_quasi_identifiers
 from privpipe.policy.appending import check_appending
-from privpipe.policy.counting import check_counting, check_stages_under_counting
+from privpipe.policy.counting import check_counting, check_persons_in_stages, check_stages_under_counting
 from privpipe.policy.draft import Draft
 from privpipe.policy.entries import ReadEntry
 from privpipe.policy.forms import check_dated_columns
@@ -47,6 +47,7 @@ def check(draft: Draft, report: Report) -> None:
         check_keys,
         check_dropped_columns,
         check_counting,
+        check_persons_in_stages,
         check_stages_under_counting,
         check_processes,
         check_ledgers,

@@ -9,7 +9,7 @@ from typing import Any
 
 from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
-from privpipe.errors import DataError, PolicyError, UsageError, did_you_mean
+from privpipe.errors import DataError, PolicyError, UnsupportedError, UsageError, did_you_mean
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.judging.gate import UndeclaredRule
 from privpipe.policy import ColumnSpec, Policy
@@ -60,6 +60,10 @@ def policy_around(
     for key in ("record_id", "person_id"):
         if values.get(key) in roles.dropped:
             raise UsageError(f"{key}: column {values[key]!r} is dropped; a key has the role of an identifier, or none")
+    over_households = any(entry.counts_over() == "households" for entry in guarantees)
+    for stage in transform if over_households or values.get("person_id") is not None else ():
+        if refused := stage.uncounted_persons():
+            raise UnsupportedError(f"{stage.name()} counts records, and the call distinguishes persons: {refused}")
     stages = [{stage.name(): plain(stage.parameters())} for stage in transform]
     judged = [{entry.name(): plain(entry.parameters())} for entry in guarantees]
     return Policy.of_fields(

@@ -196,13 +196,13 @@ def explore(
         No setting has a solution.
     """
     policy = pinned_tables(policy)
-    space = None
+    searched: list[Any] | None = None
     if grid is not None:
         settings = [_of_grid(policy, each) for each in settings_of(grid)]
         current = [at for at, each in enumerate(settings) if each.policy.document == policy.document]
         chosen = current[0] if current else None
     else:
-        settings, space = _levels(policy, most, engine, progress)
+        settings, searched = _levels(policy, most, engine, progress)
         chosen = 0
     axes = Chosen.of(policy, risk or _missing(policy, "risk"), loss or _missing(policy, "utility"))
     seen: dict[int, ReportData] = {}
@@ -212,14 +212,15 @@ def explore(
         seen[setting["setting"]] = _report(policy.name, context, staged, judged)
 
     found = compare_policies(axes.policy.replaced(source=policy.source), points, axes, engine, progress, look)
+    threshold = max((each.threshold for each in seen.values()), default=least_shown(policy))
     data = ExplorerData.of(
         policy.name,
         found,
         [seen.get(at) for at in range(len(settings))],
         shown=[each.shown for each in settings],
         current=chosen,
-        space=space,
-        threshold=least_shown(policy),
+        space=None if searched is None else solution_space(searched, threshold),
+        threshold=threshold,
     )
     return Explored(settings=tuple(settings), data=data)
 
@@ -246,8 +247,8 @@ def _over(policy: Policy, variant: Policy) -> Policy:
 
 def _levels(
     policy: Policy, most: int, engine: Any, progress: Callable[[str], None] | None
-) -> tuple[list[Setting], dict[str, Any] | None]:
-    """Vectors of levels that are worth a look, the one of the policy first, and what its search saw."""
+) -> tuple[list[Setting], list[Any] | None]:
+    """Vectors of levels that are worth a look, the one of the policy first, and the stages of its search."""
     stages = [at for at, stage in enumerate(policy.transform) if stage.name() == "generalize"]
     if not stages:
         raise UsageError(
@@ -274,8 +275,7 @@ def _levels(
     vectors = [detail["levels"]] if stage.is_search else [stage.levels]
     vectors += _worth_a_look(detail, most)
     unlike = [each for place, each in enumerate(vectors) if each not in vectors[:place]]
-    space = solution_space(stages_of, least_shown(policy)) if stage.is_search else None
-    return [_of_levels(policy, at, dict(each)) for each in unlike[:most]], space
+    return [_of_levels(policy, at, dict(each)) for each in unlike[:most]], stages_of if stage.is_search else None
 
 
 def _worth_a_look(detail: Mapping[str, Any], most: int) -> list[Mapping[str, int]]:

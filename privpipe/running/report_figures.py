@@ -13,6 +13,7 @@ from privpipe.engines import Engine
 from privpipe.errors import UsageError
 from privpipe.judging.class_sizes import AT_RISK, SizeFigures, judged_keys, size_bins, size_figures
 from privpipe.judging.distributions import distributions
+from privpipe.judging.persons import most_records
 from privpipe.reporting.officer.languages import REPORT_VERSION
 from privpipe.reporting.run_documents import RunDocuments
 from privpipe.running.population import population_beside
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from privpipe.running.run_context import RunContext
     from privpipe.running.staging import Staged
 
-__all__ = ["count_original_classes", "earlier_run", "least_shown", "report_figures"]
+__all__ = ["count_original_classes", "earlier_run", "least_records", "least_shown", "report_figures"]
 
 FEWEST = 5
 PERTURBING = ("perturbative", "synthetic")
@@ -48,6 +49,20 @@ def least_shown(policy: Policy) -> int:
     return max(FEWEST, public_rules(policy, ()).least) if asked is None else asked
 
 
+def least_records(context: RunContext, original: Any) -> int:
+    """Records that a figure of a report must rest on, so that it rests on `least_shown` persons where there are any.
+
+    Of so many times the records of the person who has most, whatever the figure counts. Under a model that forbids
+    counts of the source that number is not looked up: no figure of the source is shown then.
+    """
+    policy, least = context.policy, least_shown(context.policy)
+    over = {entry.counts_over() for entry in policy.binding}
+    keys = (policy.person_id, policy.household_id if "households" in over else None)
+    if withholds_counts(policy):
+        return least
+    return least * max([1, *(most_records(context.engine, original, key) for key in keys if key is not None)])
+
+
 def report_figures(
     context: RunContext,
     staged: Staged,
@@ -59,7 +74,7 @@ def report_figures(
     Under a model that forbids counts of the source nothing of it is counted.
     """
     policy = context.policy
-    least = least_shown(policy)
+    least = least_records(context, staged.original)
     withheld = withholds_counts(policy)
     shown = {} if sample is None else distributions(sample, policy.suppression_mark, least, compared=not withheld)
     return {
@@ -153,6 +168,8 @@ class _Classes:
         keys = self._keys()
         if self.withheld or not keys or not set(keys) <= set(original.schema.names):
             return None
+        if policy.draws_records and policy.person_id is not None:
+            return None  # persons before and records of no person after are not compared
         raw = policy.population is not None and not policy.population.generalized and self.staged.population is not None
         population = population_beside(engine, policy, original) if raw else None
         rules = self._rules(judging_rules(policy))

@@ -20,14 +20,14 @@ def withholds_counts(policy: Policy) -> bool:
 
 
 def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> JudgingRules:
-    """The policy's rules for reading values."""
+    """The policy's rules for reading values; records that are drawn from a model are of no person."""
     refused = [name for name, column in policy.columns.items() if column.nulls == "refuse"]
     return JudgingRules(
         nulls=policy.nulls,
         refuse_nulls=tuple(refused),
         wildcard=policy.wildcard,
-        person=policy.person_id,
-        household=policy.household_id,
+        person=None if policy.draws_records else policy.person_id,
+        household=None if policy.draws_records else policy.household_id,
         mark=policy.suppression_mark,
         base=base or {},
         hierarchies=policy.hierarchies,

@@ -21,7 +21,7 @@ from privpipe.running.commitments import input_commitment, plan_commitment
 from privpipe.running.pinning import versions_read
 from privpipe.running.plan import Plan, document_digest
 from privpipe.running.release_chain import Chain
-from privpipe.running.rules import withholds_counts
+from privpipe.running.rules import judging_rules, withholds_counts
 from privpipe.running.run_context import RunContext
 from privpipe.running.sealing import MANIFEST_VERSION, document_hashes, sealed
 from privpipe.running.solver_at_work import solver_at_work
@@ -46,10 +46,11 @@ def public_rules(policy: Policy, columns: Sequence[str]) -> PublicRules:
     The least number of records that is reported is the largest k that the policy asks of k-anonymity, else 5.
     """
     asked = [int(entry.demanded() or 1) for entry in policy.binding if entry.name() == "k_anonymity"]
+    rules = judging_rules(policy)
     return PublicRules(
         columns=frozenset(columns),
-        person=policy.person_id,
-        household=policy.household_id,
+        person=rules.person,
+        household=rules.household,
         least=max(asked, default=LEAST_REPORTED),
         counts=not withholds_counts(policy),
     )

@@ -77,6 +77,7 @@ class StageRun:
     entering: int | None = field(default=None, init=False)
     based: bool = field(default=False, init=False)
     marked: bool = field(default=False, init=False)
+    drawn: bool = field(default=False, init=False)
     aside: list[Any] = field(default_factory=list, init=False)
     suppressed: int = field(default=0, init=False)
     plans: list[StagePlan] = field(default_factory=list, init=False)
@@ -124,6 +125,7 @@ class StageRun:
             if held is not None:
                 held.require_limit(made)
         self.marked = self.marked or (isinstance(stage, Generalize) and stage.mark)
+        self.drawn = self.drawn or stage.draws_records(context.released(before.schema))
         self.roles = _roles_after(stage, self.roles)
         self.plans.append(replace(made, seed_key=b""))
         self.draws.append(draws)
@@ -148,10 +150,10 @@ class StageRun:
         entries = self.policy.entries
         columns = {column for entry in entries if entry.needs_base for column in entry.sensitive_columns()}
         if columns or any(entry.needs_records for entry in entries):
-            facts = person_histograms(self.engine, entering, sorted(columns), self.policy.person_id)
+            rules = judging_rules(self.policy)
+            facts = person_histograms(self.engine, entering, sorted(columns), rules.person)
             self.base.update(facts.histograms)
             self.entering = facts.records
-            rules = judging_rules(self.policy)
             for unit in {rules.unit(entry) for entry in entries} - {rules.person}:
                 self.entered[unit] = person_histograms(self.engine, entering, sorted(columns), unit)
         self.compared.update(bases_from_files(self.engine, self.table, self.policy.binding, self.policy.versions))
@@ -176,8 +178,8 @@ class StageRun:
             hierarchies=self.hierarchies,
             guarantees=self.policy.binding,
             nulls=self.policy.nulls,
-            person=self.policy.person_id,
-            household=self.policy.household_id,
+            person=None if self.drawn else self.policy.person_id,
+            household=None if self.drawn else self.policy.household_id,
             population=population,
             mark=self.policy.suppression_mark,
             place=self.policy.located_stage(at),
@@ -243,6 +245,8 @@ class StageRun:
         households = self.policy.household_id
         idle = households is not None and not any(entry.reads_households() for entry in self.policy.entries)
         held = [column for column in self._held() if column not in kept and not (idle and column == households)]
+        if self.drawn:  # the records are of no person and of no household
+            held = [column for column in held if column not in (self.policy.person_id, households)]
         counted = self.engine.select(self.table, [*kept, *held]) if held else None
         return self.engine.select(self.table, kept), counted
 

@@ -346,7 +346,7 @@ def _tables(engine: Engine, data: Any, policy: Policy, original: Any, align: Ali
 def _rules(engine: Engine, case: _Tables, policy: Policy, align: Align) -> tuple[JudgingRules, Stream, tuple[str, ...]]:
     """The rules that the tables are judged by, the order of attacks, and notes on the record of the process."""
     entered = {} if case.first is None else _bases(engine, case.first, policy)
-    base = dict(entered[policy.person_id].histograms) if entered else {}
+    base = dict(entered[judging_rules(policy).person].histograms) if entered else {}
     process, notes = process_for(policy, case.finished)
     histories = _histories(engine, case, policy)
     # Without a declared seed the order is nobody's anyway, and the fingerprint would be a pass for nothing.
@@ -379,6 +379,6 @@ def _bases(engine: Engine, original: Any, policy: Policy) -> dict[str | None, Fa
     columns = sorted({column for entry in entries if entry.needs_base for column in entry.sensitive_columns()})
     if not columns:
         return {}
-    units = dict.fromkeys((policy.person_id, *(rules.unit(entry) for entry in entries if entry.needs_base)))
+    units = dict.fromkeys((rules.person, *(rules.unit(entry) for entry in entries if entry.needs_base)))
     found = {unit: person_histograms(engine, original, columns, unit) for unit in units}
     return {unit: Facts(histograms=facts.histograms) for unit, facts in found.items()}

@@ -61,8 +61,7 @@ class StageContext:
         The population some guarantees compare with, its quasi-identifiers as they are in the table of the stage.
     nulls, mark : the policy's rule for missing quasi-identifiers, and its suppression mark.
     place : str
-        Where the stage stands in the policy, for errors alone: ``release.yaml:14: transform[1].generalize``. It may
-        name a folder, so nothing that leaves holds it.
+        For errors alone, as ``release.yaml:14: transform[1].generalize``: it may name a folder, and leaves in nothing.
     released_identifiers : tuple of str
         Identifier columns that a `pseudonymise` stage of the policy releases.
     held_columns : tuple of str
@@ -70,8 +69,7 @@ class StageContext:
     seed_key : bytes
         What keys the hashes that a plan holds; empty where there is no run.
     suppressed : int
-        Suppressed records that were set aside before the stage: they count as its input in a budget, and are in no
-        class.
+        Suppressed records set aside before the stage: they count as its input in a budget, and are in no class.
     made : list
         What learning the stage already made of the table that enters it; see `keep_made`.
     """
@@ -268,8 +266,7 @@ class Transformer(StageFace, Entry):
         Raises
         ------
         DataError
-            It speaks of the very records it was learnt from, as most plans do; or what the stage asks of its columns
-            does not hold here.
+            It speaks of the records it was learnt from, as most plans do; or its columns lack what the stage asks.
         """
         raise DataError(
             f"{context.place}: a plan of {self.name()} speaks of the records it was learnt from, and the source is "
@@ -320,6 +317,14 @@ class Transformer(StageFace, Entry):
     def made_columns(self) -> tuple[str, ...]:
         """Columns that the stage adds; nobody gave them a role, and they are insensitive."""
         return ()
+
+    def uncounted_persons(self) -> str:
+        """Why a threshold of the stage, with its parameters, cannot count persons, and what to do; or nothing."""
+        return ""
+
+    def draws_records(self, released: Collection[str]) -> bool:
+        """Whether it replaces all rows by new ones, which are of no person, where these columns are released."""
+        return False
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

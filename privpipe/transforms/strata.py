@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
 from privpipe.transforms.base import StageContext, StagePlan, checked_columns
+from privpipe.transforms.person_counts import PersonCounts, Persons, units_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +22,8 @@ __all__ = ["ByStratum", "SmallStrata", "Strata", "checked_by", "figures_of", "re
 
 SmallStrata = Literal["refuse", "suppress", "merge"]
 SUPPRESSED = -1
+Found = tuple[list[int], tuple[Persons, ...]]
+"""Of one combination its records and those with a value in each column, and whose they are, where persons count."""
 
 
 def checked_by(owner: str, by: object, masked: tuple[str, ...], small_strata: str) -> tuple[str, ...]:
@@ -81,25 +85,47 @@ def stratum_keys(values: pa.RecordBatch | pa.Table, key: bytes = b"") -> NDArray
 
 @dataclass(frozen=True)
 class _Counts:
-    """Records of each combination, and those with a value in each column: key -> [records, known, known, ...]."""
+    """Records of each combination, and those with a value in each column: key -> [records, known, known, ...].
+
+    Persons are those of the columns, or of the records where there are no columns.
+    """
 
     by: tuple[str, ...]
     columns: tuple[str, ...]
     key: bytes = field(repr=False)
+    persons: PersonCounts
 
-    def measure(self, block: RowBlock, facts: Facts) -> dict[int, list[int]]:
+    def measure(self, block: RowBlock, facts: Facts) -> dict[int, Found]:
         keys, places = np.unique(stratum_keys(block.batch.select(list(self.by)), self.key), return_inverse=True)
         known = [~_missing(block.column(name)) for name in self.columns]
         sums = [np.bincount(places, minlength=len(keys))]
         sums += [np.bincount(places[mask], minlength=len(keys)) for mask in known]
-        return dict(zip(keys.tolist(), np.stack(sums, axis=1).tolist(), strict=True))
+        counts = np.stack(sums, axis=1).tolist()
+        persons = self._persons(block, places, len(keys), known)
+        return dict(zip(keys.tolist(), zip(counts, persons, strict=True), strict=True))
 
-    def merge(self, left: dict[int, list[int]], right: dict[int, list[int]]) -> dict[int, list[int]]:
-        merged = {key: list(counts) for key, counts in left.items()}
-        for key, counts in right.items():
-            have = merged.get(key)
-            merged[key] = list(counts) if have is None else [a + b for a, b in zip(have, counts, strict=True)]
+    def _persons(
+        self, block: RowBlock, places: NDArray[np.int64], keys: int, known: list[NDArray[np.bool_]]
+    ) -> list[tuple[Persons, ...]]:
+        """Of each key the persons of its values in each column."""
+        if not self.persons.columns:
+            return [()] * keys
+        codes = self.persons.codes(block)
+        order = np.argsort(places, kind="stable")
+        members = np.split(order, np.cumsum(np.bincount(places, minlength=keys))[:-1])
+        held = known or [np.ones(len(places), np.bool_)]
+        return [tuple(self.persons.of(codes, here[mask[here]]) for mask in held) for here in members]
+
+    def merge(self, left: dict[int, Found], right: dict[int, Found]) -> dict[int, Found]:
+        merged = dict(left)
+        for key, found in right.items():
+            merged[key] = _added(merged[key], found, self.persons) if key in merged else found
         return merged
+
+
+def _added(left: Found, right: Found, persons: PersonCounts) -> Found:
+    counts = [a + b for a, b in zip(left[0], right[0], strict=True)]
+    return counts, tuple(persons.merged(a, b) for a, b in zip(left[1], right[1], strict=True))
 
 
 def _missing(column: pa.Array) -> NDArray[np.bool_]:
@@ -109,7 +135,7 @@ def _missing(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def _require_told_apart(
-    engine: Primitives, table: Any, by: tuple[str, ...], found: Mapping[int, list[int]], context: StageContext
+    engine: Primitives, table: Any, by: tuple[str, ...], found: Mapping[int, Found], context: StageContext
 ) -> None:
     """A hash of 64 bits is enough once it is known to tell these combinations apart."""
     distinct = len(engine.distinct(table, by)) if found else 0
@@ -167,6 +193,8 @@ class Strata:
     ) -> Self:
         """Count the strata and deal with those in which a column has fewer than `least` values (but some).
 
+        Where the policy distinguishes persons, the values of at least so many persons.
+
         Raises
         ------
         NoSolutionError
@@ -175,19 +203,24 @@ class Strata:
         require_present((*by, *columns), context)
         if not by:
             return cls._whole(engine, table, columns)
-        found = engine.reduce_rows(table, (*by, *columns), _Counts(by, columns, context.seed_key), Facts()) or {}
+        persons = PersonCounts(units_of(context) if least > 1 else (), least, context.seed_key)
+        names = tuple(dict.fromkeys((*by, *columns, *persons.columns)))
+        counting = _Counts(by, columns, context.seed_key, persons)
+        found = engine.reduce_rows(table, names, counting, Facts()) or {}
         _require_told_apart(engine, table, by, found, context)
         keys = sorted(found)
         short = {key for key in keys if _too_small(found[key], least)}
         groups = [[key] for key in keys if key not in short]
         if short and small == "refuse":
-            records = sum(found[key][0] for key in short)
-            raise NoSolutionError(_too_short(by, (len(short), len(keys), records), least, context))
+            records = sum(found[key][0][0] for key in short)
+            whose = "values of different persons" if persons.columns else "values"
+            raise NoSolutionError(_too_short(by, (len(short), len(keys), records), f"{least:,} {whose}", context))
         if short and small == "merge":
-            groups = _merged(groups, sorted(short), found, least)
+            groups = _merged(groups, sorted(short), found, persons)
             if not groups:
                 raise NoSolutionError(
                     f"{context.place}: all {len(keys):,} strata together have fewer than {least:,} values to work on"
+                    + (", counted by persons" if persons.columns else "")
                 )
         made = cls._of(by, keys, groups, columns, found, short if small == "suppress" else set())
         return replace(made, key=context.seed_key)
@@ -199,18 +232,18 @@ class Strata:
         keys: list[int],
         groups: list[list[int]],
         columns: tuple[str, ...],
-        found: Mapping[int, list[int]],
+        found: Mapping[int, Found],
         gone: set[int],
     ) -> Self:
         number = {key: at for at, group in enumerate(groups) for key in group}
-        totals = [[sum(found[key][at] for key in group) for group in groups] for at in range(len(columns) + 1)]
+        totals = [[sum(found[key][0][at] for key in group) for group in groups] for at in range(len(columns) + 1)]
         return cls(
             by=by,
             keys=tuple(keys),
             numbers=tuple(number.get(key, SUPPRESSED) for key in keys),
             records=tuple(totals[0]),
             known={column: tuple(totals[at + 1]) for at, column in enumerate(columns)},
-            suppressed=sum(found[key][0] for key in gone),
+            suppressed=sum(found[key][0][0] for key in gone),
             merged=sum(len(group) for group in groups if len(group) > 1),
         )
 
@@ -284,33 +317,36 @@ class Strata:
         )
 
 
-def _too_small(counts: list[int], least: int) -> bool:
+def _too_small(found: Found, least: int) -> bool:
     """Whether some column has values, yet fewer than needed; without columns the records themselves."""
-    needed = counts[1:] or counts[:1]
+    counts, persons = found
+    needed = [PersonCounts.number(each) for each in persons] if persons else counts[1:] or counts[:1]
     return any(0 < count < least for count in needed)
 
 
-def _too_short(by: tuple[str, ...], counts: tuple[int, int, int], least: int, context: StageContext) -> str:
+def _too_short(by: tuple[str, ...], counts: tuple[int, int, int], least: str, context: StageContext) -> str:
     short, strata, records = counts
     return (
         f"{context.place}: {short:,} of {strata:,} strata by {', '.join(map(repr, by))}, "
-        f"{records:,} records, have fewer than {least:,} values to work on; "
+        f"{records:,} records, have fewer than {least} to work on; "
         "say `small_strata: merge` or `small_strata: suppress`, or give fewer columns in `by`"
     )
 
 
-def _merged(groups: list[list[int]], short: list[int], found: Mapping[int, list[int]], least: int) -> list[list[int]]:
+def _merged(
+    groups: list[list[int]], short: list[int], found: Mapping[int, Found], persons: PersonCounts
+) -> list[list[int]]:
     """All small strata as one; still too small, it takes in the smallest of the others until it is not.
 
     No groups where all together are too small.
     """
     pool = short
-    rest = sorted(groups, key=lambda group: (found[group[0]][0], group[0]))
+    rest = sorted(groups, key=lambda group: (found[group[0]][0][0], group[0]))
 
-    def total(keys: list[int]) -> list[int]:
-        return [sum(column) for column in zip(*(found[key] for key in keys), strict=True)]
+    def total(keys: list[int]) -> Found:
+        return functools.reduce(lambda left, right: _added(left, right, persons), (found[key] for key in keys))
 
-    while _too_small(total(pool), least):
+    while _too_small(total(pool), persons.enough):
         if not rest:
             return []
         pool = sorted([*pool, *rest.pop(0)])

@@ -20,6 +20,7 @@ from privpipe.compiled import SMALL, njit
 from privpipe.errors import UnsupportedError, UsageError
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.synthesis.additive_scores import Score, score_of
+from privpipe.kernels.synthesis.tree_persons import pruned
 
 __all__ = ["CodeTree", "category_order", "entropy", "mutual_information", "packed", "require_trees", "unpacked"]
 
@@ -121,6 +122,7 @@ class CodeTree:
         min_leaf: int,
         scores: Sequence[Score] = (),
         place: str = "synthesize",
+        persons: Sequence[Ints] = (),
     ) -> Self:
         """A tree of these records; the same for the same records in the same order.
 
@@ -136,6 +138,8 @@ class CodeTree:
             Least records of a leaf.
         scores : sequence of Score
             Over columns among the predictors.
+        persons : sequence of ndarray of int64, shape (n,)
+            The person of each record (and the household): a leaf is of at least `min_leaf` different ones of each.
         """
         names = [name for name in predictors if len(target) and predictors[name].min() != predictors[name].max()]
         if not names or len(target) < 2 * min_leaf or target.min() == target.max():
@@ -149,20 +153,23 @@ class CodeTree:
             fitted = trees.DecisionTreeClassifier(criterion="entropy", **same).fit(X, target).tree_
         else:
             fitted = trees.DecisionTreeRegressor(**same).fit(X, outputs).tree_
-        left = fitted.children_left.astype(np.int64)
+        left, right = fitted.children_left.astype(np.int64), fitted.children_right.astype(np.int64)
+        kept, reached = np.arange(len(left)), fitted.apply(X).astype(np.int64)
+        if persons:
+            kept, left, right, reached = pruned(left, right, reached, persons, min_leaf)
         inner = left >= 0
-        feature = np.where(inner, fitted.feature, 0).astype(np.int64)
-        threshold = np.where(inner, np.floor(fitted.threshold), 0).astype(np.int64)
+        feature = np.where(inner, fitted.feature[kept], 0).astype(np.int64)
+        threshold = np.where(inner, np.floor(fitted.threshold[kept]), 0).astype(np.int64)
         used = sorted(set(feature[inner].tolist()))
         renumbered = np.zeros(len(names) + len(scores), np.int64)
         renumbered[used] = np.arange(len(used))
-        offsets, codes, ends = _counted(fitted.apply(X).astype(np.int64), target, len(left))
+        offsets, codes, ends = _counted(reached, target, len(left))
         return cls(
             {names[at]: orders[names[at]] for at in used if at < len(names)},
             renumbered[feature],
             threshold,
             left,
-            fitted.children_right.astype(np.int64),
+            right,
             offsets,
             codes,
             ends,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.kernels.synthesis.normal_scores import ValueRanks
+from privpipe.kernels.synthesis.value_persons import ValuePersons
 
 __all__ = ["FEWEST", "ValueCells"]
 
@@ -60,7 +61,15 @@ class ValueCells:
     points: tuple[tuple[Any, ...], ...] = field(repr=False)
 
     @classmethod
-    def of(cls, ranks: ValueRanks, bins: int, min_count: int, *, parted: bool = False) -> Self:
+    def of(
+        cls,
+        ranks: ValueRanks,
+        bins: int,
+        min_count: int,
+        *,
+        parted: bool = False,
+        persons: ValuePersons | None = None,
+    ) -> Self:
         """The cells of a column.
 
         Parameters
@@ -73,6 +82,8 @@ class ValueCells:
         parted : bool
             Half of the cells hold equal counts, and the others come of parting those that vary most: for models to
             which all values of a cell are alike.
+        persons : ValuePersons, optional
+            Of each value: these are counted instead of records, also in cells and in the groups of a cell.
 
         Examples
         --------
@@ -81,26 +92,31 @@ class ValueCells:
         ([0, 1], ((0,), (14, 54)))
         """
         counts = np.diff(ranks.offsets)
-        is_atom = counts >= min_count
+        holders = counts if persons is None else persons.counts()
+        is_atom = holders >= min_count
         if is_atom.sum() > MOST_ATOMS:
             least = np.sort(counts)[-MOST_ATOMS]
             is_atom &= counts > least
         rare, held = ranks.values[~is_atom], counts[~is_atom]
         atoms = ranks.values[is_atom]
-        forbidden = ranks.values[counts < min_count]
+        forbidden = ranks.values[holders < min_count]
         fewest = max(min_count, FEWEST)
-        if held.sum() < fewest:  # too few to have a mean of their own
+        whose = None if persons is None else persons.taken(np.flatnonzero(~is_atom))
+        together = held.sum() if whose is None else whose.number(np.arange(len(rare)))
+        if together < fewest:  # too few to have a mean of their own
             return cls._of_atoms(atoms, rare)
         most = max(min(bins, int(held.sum()) // (2 * fewest)), 1)
         even = max(most // 2, 1) if parted else most
         firsts = np.flatnonzero(np.diff(_runs(held, even), prepend=-1))
         firsts = _parted(rare, held, firsts, most, 2 * fewest) if parted else firsts
+        firsts = firsts if whose is None else whose.joined(firsts, 2 * fewest)
         grid = _Grid.of(ranks.values, forbidden)
         means, points = [], []
         for first, last in zip(firsts, [*firsts[1:], len(rare)], strict=True):
             values, weights = rare[first:last], held[first:last]
             means.append(_moments(values, weights)[0])
-            points.append(_points(values, weights, fewest, grid))
+            here = None if whose is None else whose.taken(np.arange(first, last))
+            points.append(_points(values, weights, fewest, grid, here))
         every = np.concatenate([atoms.astype(np.float64), np.array(means)])
         order = np.argsort(every, kind="stable")
         cells = np.empty(len(order), np.int64)
@@ -273,11 +289,15 @@ def _moments(values: NDArray[Any], weights: Ints) -> tuple[float, float]:
     return float(first) + mean, float(np.sqrt(max(float((away * away * weights).sum() / total) - mean * mean, 0.0)))
 
 
-def _points(values: NDArray[Any], weights: Ints, fewest: int, grid: _Grid) -> tuple[Any, ...]:
+def _points(
+    values: NDArray[Any], weights: Ints, fewest: int, grid: _Grid, persons: ValuePersons | None
+) -> tuple[Any, ...]:
     groups = _runs(weights, max(min(MOST_GROUPS, int(weights.sum()) // (2 * fewest)), 1))
-    ends = np.flatnonzero(np.diff(groups, append=groups[-1] + 1)) + 1
+    firsts = np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))
+    firsts = firsts if persons is None else persons.joined(firsts, 2 * fewest)
     pairs = [
-        _two_points(values[first:last], weights[first:last]) for first, last in zip([0, *ends[:-1]], ends, strict=True)
+        _two_points(values[first:last], weights[first:last])
+        for first, last in zip(firsts, [*firsts[1:], len(values)], strict=True)
     ]
     # Points are equally likely, and so are groups: where one is skewed, each has as many points.
     even = all(above == EIGHTHS // 2 for _, _, above in pairs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.errors import DataError
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.coding.region import Region, patterns_of
+from privpipe.transforms.coding.tail_sums import Tail, merged_tails, tail_mean
 from privpipe.transforms.numeric import (
     masked_type,
     refuse_nulls,
@@ -22,16 +23,14 @@ from privpipe.transforms.numeric import (
     with_others_restored,
     written,
 )
+from privpipe.transforms.person_counts import PersonCounts, units_of
 from privpipe.transforms.robust_sample import FirstRecords, Sample
 from privpipe.transforms.strata import ByStratum, SmallStrata, Strata
-
-if TYPE_CHECKING:
-    from privpipe.kernels.sums.exact import ExactSums
 
 __all__ = ["DistanceCode"]
 
 Looked = tuple[Sample, frozenset[str]]
-Coded = tuple[dict[tuple[int, int], "ExactSums"], Counter[int], int]
+Coded = tuple[dict[tuple[int, int], Tail], Counter[int], int]
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class DistanceCode:
                 continue
             regions.append(Region.from_dict(figures).with_boundaries(kinds or (), self.distance))
 
-        def mean(number: int, sums: list[ExactSums | None], place: str) -> list[float | None] | None:
+        def mean(number: int, sums: list[Tail | None], place: str) -> list[float | None] | None:
             kept = detail["regions"][number]["mean"]
             if self.mean and any(each and (kept is None or kept[at] is None) for at, each in enumerate(sums)):
                 raise DataError(
@@ -175,12 +174,10 @@ class DistanceCode:
         mean: Any,
     ) -> list[dict[str, Any] | None]:
         """Regions as a plan holds them, with the number of coded records and, where asked, their mean."""
-        counting = _CodedSums(strata, self.columns, tuple(regions), self.upper)
-        sums, coded, too_far = engine.reduce_rows(table, (*self.by, *self.columns), counting, Facts()) or (
-            {},
-            Counter(),
-            0,
-        )
+        persons = PersonCounts(units_of(context), self.at_least, context.seed_key)
+        counting = _CodedSums(strata, self.columns, tuple(regions), self.upper, persons)
+        columns = tuple(dict.fromkeys((*self.by, *self.columns, *persons.columns)))
+        sums, coded, too_far = engine.reduce_rows(table, columns, counting, Facts()) or ({}, Counter(), 0)
         if too_far:
             raise DataError(
                 f"{context.place}: {too_far:,} records hold values of {', '.join(map(repr, self.columns))} too far "
@@ -196,16 +193,14 @@ class DistanceCode:
             made.append({**region.to_dict(), **figures})
         return made
 
-    def _mean(self, number: int, sums: list[ExactSums | None], place: str) -> list[float | None] | None:
+    def _mean(self, number: int, sums: list[Tail | None], place: str) -> list[float | None] | None:
         if not self.mean or not any(sums):
             return None
-        for column, each in zip(self.columns, sums, strict=True):
-            if each and each.count < self.at_least:
-                raise DataError(
-                    f"{place}: {each.count:,} values of column {column!r} would be replaced by their mean, fewer than "
-                    f"at_least = {self.at_least}: that discloses them; take a smaller distance, or replace by threshold"
-                )
-        return [each.mean() if each else None for each in sums]
+        instead = "take a smaller distance, or replace by threshold"
+        return [
+            tail_mean(each, self.at_least, column, place, instead) if each else None
+            for column, each in zip(self.columns, sums, strict=True)
+        ]
 
     def _unknown(self, context: StageContext) -> DataError:
         return DataError(
@@ -243,12 +238,13 @@ class _Look:
 
 @dataclass(frozen=True)
 class _CodedSums:
-    """Exact sums of the coded values by stratum and column, coded records by stratum, and records too far away."""
+    """Coded values and whose they are by stratum and column, coded records by stratum, and records too far away."""
 
     strata: Strata
     columns: tuple[str, ...]
     regions: tuple[Region | None, ...]
     upper: bool
+    persons: PersonCounts
 
     def measure(self, block: RowBlock, facts: Facts) -> Coded:
         from privpipe.kernels.columns.scaled_numbers import scaled_numbers
@@ -256,7 +252,8 @@ class _CodedSums:
 
         numbers, points = self.strata.of(block), _points(block, self.columns)
         numeric = [scaled_numbers(block.column(name), name) for name in self.columns]
-        sums: dict[tuple[int, int], ExactSums] = {}
+        codes = self.persons.codes(block)
+        sums: dict[tuple[int, int], Tail] = {}
         counts, too_far = Counter[int](), 0
         for number, region in enumerate(self.regions):
             here = np.flatnonzero(numbers == number)
@@ -269,14 +266,11 @@ class _CodedSums:
             for at, (values, _, scale) in enumerate(numeric):
                 known = chosen[~np.isnan(points[chosen, at])]
                 if len(known):
-                    sums[number, at] = measure_sums([values[known]], None, [scale])
+                    sums[number, at] = measure_sums([values[known]], None, [scale]), self.persons.of(codes, known)
         return sums, counts, too_far
 
     def merge(self, left: Coded, right: Coded) -> Coded:
-        sums = dict(left[0])
-        for key, state in right[0].items():
-            sums[key] = sums[key].merge(state) if key in sums else state
-        return sums, left[1] + right[1], left[2] + right[2]
+        return merged_tails(left[0], right[0], self.persons), left[1] + right[1], left[2] + right[2]
 
 
 def _points(rows: RowBlock, columns: tuple[str, ...]) -> NDArray[np.float64]:

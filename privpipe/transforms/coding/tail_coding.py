@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -19,31 +17,26 @@ from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
 from privpipe.transforms.coding.distance_coding import DistanceCode
+from privpipe.transforms.coding.tail_sums import BeyondSums, Tail, tail_mean
+from privpipe.transforms.coding.tail_thresholds import (
+    exact_limit,
+    instant_of,
+    limits_of,
+    lying_beyond,
+    quantile_limits,
+    quantile_rank,
+    scalar_of,
+)
 from privpipe.transforms.numeric import masked_type, refuse_nulls, require_numeric, written
+from privpipe.transforms.person_counts import PersonCounts, units_of
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.draws import Draws
-    from privpipe.kernels.sums.exact import ExactSums
 
 __all__ = ["TailCode", "quantile_rank"]
-
-EPOCH = datetime.datetime(1970, 1, 1)
-Beyond = dict[tuple[int, int], "ExactSums"]
-
-
-def quantile_rank(quantile: float, n: int) -> int:
-    """0-based rank of the lower empirical quantile among n values: ceil(q n) - 1, in exact decimals.
-
-    Examples
-    --------
-    >>> quantile_rank(0.5, 4), quantile_rank(0.99, 100), quantile_rank(0.29, 100)
-    (1, 98, 28)
-    """
-    exact = Decimal(repr(float(quantile))) * n - Decimal("1e-9")
-    return max(int(exact.to_integral_value(rounding=ROUND_CEILING)) - 1, 0)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -71,7 +64,7 @@ class TailCode(RowTransformer):
         Doc("what takes the place of a value beyond: threshold (or boundary), mean (of the replaced) or label"),
     ] = "threshold"
     label: Annotated[str | None, Doc("text for replace: label; the column becomes text")] = None
-    at_least: Annotated[int, Ge(1), Doc("fewest records that a published mean may be of")] = 5
+    at_least: Annotated[int, Ge(1), Doc("fewest records (or persons, with person_id) that a mean may be of")] = 5
     round: Annotated[bool, Doc("round a mean, or what lies on a boundary, to a whole number")] = False
     nulls: Annotated[Literal["keep", "refuse"], Doc("keep leaves missing values; refuse makes them an error")] = "keep"
     by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns whose combinations have a threshold and mean each")] = ()
@@ -87,7 +80,7 @@ class TailCode(RowTransformer):
         if self.distance is not None:
             self._require_together(owner)
         if isinstance(self.at, str):
-            _instant(owner, self.at)
+            instant_of(owner, self.at)
         if (self.label is None) == (self.replace == "label"):
             raise UsageError(f"{owner}: label goes with replace: label, and that with a label")
         if self.small_strata == "suppress":
@@ -130,9 +123,7 @@ class TailCode(RowTransformer):
             if self.nulls == "refuse":
                 refuse_nulls(column, sum(strata.records) - sum(strata.known[column]), context)
         thresholds = {column: self._thresholds(engine, table, column, strata, context) for column in self.columns}
-        counting = _BeyondSums(strata, self.columns, thresholds, self.upper)
-        beyond, infinite = engine.reduce_rows(table, (*self.by, *self.columns), counting, Facts()) or ({}, {})
-        self._require_finite(infinite, context)
+        beyond = self._beyond(engine, table, strata, thresholds, context)
         columns = {
             column: [
                 self._tail(column, number, thresholds[column][number], beyond.get((at, number)), strata, context)
@@ -158,9 +149,7 @@ class TailCode(RowTransformer):
         require_numeric(self.columns, context)
         strata = Strata.from_dict(plan.detail["strata"], context.seed_key)
         thresholds = {name: [tail["threshold"] for tail in tails] for name, tails in plan.detail["columns"].items()}
-        counting = _BeyondSums(strata, self.columns, thresholds, self.upper)
-        beyond, infinite = engine.reduce_rows(table, (*self.by, *self.columns), counting, Facts()) or ({}, {})
-        self._require_finite(infinite, context)
+        beyond = self._beyond(engine, table, strata, thresholds, context)
         nulls = engine.facts(table, FactsRequest(nulls=self.columns)).nulls
         columns: dict[str, list[dict[str, Any]]] = {}
         for at, column in enumerate(self.columns):
@@ -169,7 +158,7 @@ class TailCode(RowTransformer):
             columns[column] = []
             for number, tail in enumerate(plan.detail["columns"][column]):
                 found = beyond.get((at, number))
-                replaced = found.count if found else 0
+                replaced = found[0].count if found else 0
                 if tail["threshold"] is None or (replaced and self.replace == "mean" and tail["mean"] is None):
                     raise DataError(
                         f"{context.place}: the plan knows no threshold or mean for column {column!r}, where its own "
@@ -178,9 +167,22 @@ class TailCode(RowTransformer):
                 columns[column].append({**tail, "replaced": replaced})
         return replace(plan, detail={**plan.detail, "columns": columns, "nulls": dict(nulls)})
 
-    def _require_finite(self, infinite: Mapping[str, int], context: StageContext) -> None:
+    def _beyond(
+        self,
+        engine: Primitives,
+        table: Any,
+        strata: Strata,
+        thresholds: Mapping[str, list[Any]],
+        context: StageContext,
+    ) -> dict[tuple[int, int], Tail]:
+        """What lies beyond in each column and stratum."""
+        persons = PersonCounts(units_of(context), self.at_least, context.seed_key)
+        counting = BeyondSums(strata, self.columns, thresholds, self.upper, persons)
+        columns = tuple(dict.fromkeys((*self.by, *self.columns, *persons.columns)))
+        beyond, infinite = engine.reduce_rows(table, columns, counting, Facts()) or ({}, {})
         for column, count in infinite.items():
             raise DataError(f"{context.place}: column {column!r} holds {count:,} infinite values; code them first")
+        return beyond
 
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         for column in self.columns:
@@ -197,8 +199,8 @@ class TailCode(RowTransformer):
         rows, numbers = strata.kept(rows)
         for column, tails in plan.detail["columns"].items():
             array, target = rows.column(column), self._target(rows.schema.field(column))
-            limits = _limits([tail["threshold"] for tail in tails], array.type)
-            beyond = _beyond(array, column, limits[numbers], self.upper)
+            limits = limits_of([tail["threshold"] for tail in tails], array.type)
+            beyond = lying_beyond(array, column, limits[numbers], self.upper)
             if self.replace == "label":
                 released = canonical_text(array, column_type_of(array.type))
             else:
@@ -228,38 +230,29 @@ class TailCode(RowTransformer):
         self, engine: Primitives, table: Any, column: str, strata: Strata, context: StageContext
     ) -> list[Any]:
         """Of each stratum in the exact units of the column; None without values."""
-        found = context.schema.field(column).type
         if self.at is not None:
-            limit = _exact_limit(type(self).__name__, self.at, found, self.upper)
-            return [limit] * len(strata)
-        from privpipe.kernels.columns.scaled_numbers import scaled_numbers
-
-        distinct = engine.distinct(table, (*strata.by, column)).combine_chunks()
-        places = np.zeros(len(distinct), np.int64)
-        if strata.by and len(distinct):
-            places = strata.of(RowBlock(distinct.select(list(strata.by)).to_batches()[0]))
-        values, gaps, _ = scaled_numbers(_whole(distinct[column]), column)
-        counts = distinct["__count"].to_numpy().astype(np.int64)
-        known = ~(np.zeros(len(values), np.bool_) if gaps is None else gaps) & ~np.isnan(values)
-        limits: list[Any] = []
-        for number in range(len(strata)):
-            here = np.flatnonzero(known & (places == number))
-            here = here[np.argsort(values[here], kind="stable")]
-            sums = np.cumsum(counts[here])
-            rank = quantile_rank(cast(float, self.quantile), int(sums[-1])) if len(here) else 0
-            limits.append(values[here[np.searchsorted(sums, rank, side="right")]].item() if len(here) else None)
-        return limits
+            found = context.schema.field(column).type
+            return [exact_limit(type(self).__name__, self.at, found, self.upper)] * len(strata)
+        return quantile_limits(
+            engine,
+            table,
+            column,
+            strata,
+            units_of(context),
+            quantile=cast(float, self.quantile),
+            upper=self.upper,
+        )
 
     def _tail(
         self,
         column: str,
         number: int,
         threshold: Any,
-        sums: ExactSums | None,
+        beyond: Tail | None,
         strata: Strata,
         context: StageContext,
     ) -> dict[str, Any]:
-        replaced = sums.count if sums else 0
+        replaced = beyond[0].count if beyond else 0
         known = strata.known[column][number]
         if known and replaced == known:
             other = "bottom_code" if self.upper else "top_code"
@@ -268,13 +261,8 @@ class TailCode(RowTransformer):
                 "the same column, bottom must lie below top"
             )
         mean = None
-        if self.replace == "mean" and sums and replaced:
-            if replaced < self.at_least:
-                raise DataError(
-                    f"{context.place}: {replaced:,} values of column {column!r} would be replaced by their mean, fewer "
-                    f"than at_least = {self.at_least}: that discloses them; move the threshold, or replace by it"
-                )
-            mean = sums.mean()
+        if self.replace == "mean" and beyond and replaced:
+            mean = tail_mean(beyond, self.at_least, column, context.place, "move the threshold, or replace by it")
         return {"threshold": threshold, "replaced": replaced, "mean": mean}
 
     def _replacement(self, column: str, tail: Mapping[str, Any], found: Any, target: Any) -> Any:
@@ -286,66 +274,7 @@ class TailCode(RowTransformer):
             return written(np.array([tail["mean"]]), target, column=column, rounded=self.round)[0]
         if self.quantile is None and isinstance(self.at, float | int) and pa.types.is_floating(target):
             return pa.scalar(float(self.at), target)
-        return _scalar(tail["threshold"], found)
-
-
-@dataclass(frozen=True)
-class _BeyondSums:
-    """Exact sums of the values beyond, by column and stratum; and infinite cells by column."""
-
-    strata: Strata
-    columns: tuple[str, ...]
-    thresholds: Mapping[str, list[Any]]
-    upper: bool
-
-    def measure(self, block: RowBlock, facts: Facts) -> tuple[Beyond, dict[str, int]]:
-        from privpipe.kernels.columns.scaled_numbers import scaled_numbers
-        from privpipe.kernels.sums.exact import measure_sums
-
-        numbers = self.strata.of(block)
-        found: Beyond = {}
-        infinite: dict[str, int] = {}
-        for at, column in enumerate(self.columns):
-            array = block.column(column)
-            values, _, scale = scaled_numbers(array, column)
-            if values.dtype.kind == "f" and np.isinf(values).any():
-                infinite[column] = int(np.isinf(values).sum())
-            limits = _limits(self.thresholds[column], array.type)
-            beyond = _beyond(array, column, limits[numbers], self.upper)
-            for number in np.unique(numbers[beyond & (numbers >= 0)]).tolist():
-                found[at, number] = measure_sums([values[beyond & (numbers == number)]], None, [scale])
-        return found, infinite
-
-    def merge(
-        self, left: tuple[Beyond, dict[str, int]], right: tuple[Beyond, dict[str, int]]
-    ) -> tuple[Beyond, dict[str, int]]:
-        sums = dict(left[0])
-        for key, state in right[0].items():
-            sums[key] = sums[key].merge(state) if key in sums else state
-        infinite = {name: left[1].get(name, 0) + right[1].get(name, 0) for name in left[1] | right[1]}
-        return sums, infinite
-
-
-def _beyond(array: pa.Array, column: str, limits: NDArray[Any], upper: bool) -> NDArray[np.bool_]:
-    from privpipe.kernels.columns.scaled_numbers import scaled_numbers
-
-    values, gaps, _ = scaled_numbers(array, column)
-    beyond = values > limits if upper else values < limits
-    return np.asarray(beyond if gaps is None else beyond & ~gaps)
-
-
-def _limits(thresholds: list[Any], found: Any) -> NDArray[Any]:
-    """Thresholds by stratum; one more entry, of the same type, for suppressed records."""
-    import pyarrow as pa
-
-    dtype = np.float64 if pa.types.is_floating(found) else np.int64
-    return np.array([0 if limit is None else limit for limit in [*thresholds, None]], dtype)
-
-
-def _whole(column: Any) -> Any:
-    import pyarrow as pa
-
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        return scalar_of(tail["threshold"], found)
 
 
 def _where(mask: NDArray[np.bool_], scalar: Any, array: Any) -> Any:
@@ -353,46 +282,3 @@ def _where(mask: NDArray[np.bool_], scalar: Any, array: Any) -> Any:
     import pyarrow.compute as pc
 
     return pc.if_else(pa.array(mask), scalar, array)
-
-
-def _exact_limit(owner: str, at: float | str, found: Any, upper: bool) -> float | int:
-    """The threshold in the column's exact units: an integer x lies beyond `at` iff it lies beyond the rounded one."""
-    import pyarrow as pa
-
-    kind = column_type_of(found)
-    if isinstance(at, str):
-        moment = _instant(owner, at)
-        if kind not in ("date", "timestamp"):
-            raise DataError(f"{owner}: at is a date, the column holds {found}")
-        span = moment - EPOCH
-        at_units = Decimal(span // datetime.timedelta(microseconds=1))
-        exact = at_units / (86_400_000_000 if kind == "date" else 1)
-    elif pa.types.is_floating(found):
-        return float(at)
-    else:
-        exact = Decimal(repr(at)).scaleb(found.scale if kind == "decimal" else 0)
-    whole = int(exact.to_integral_value(rounding=ROUND_FLOOR if upper else ROUND_CEILING))
-    return min(max(whole, -(2**63)), 2**63 - 1)
-
-
-def _instant(owner: str, text: str) -> datetime.datetime:
-    try:
-        moment = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{owner}: at must be a number, or a date like 2024-01-31") from None
-    return moment.astimezone(datetime.UTC).replace(tzinfo=None) if moment.tzinfo else moment
-
-
-def _scalar(units: int | float, found: Any) -> Any:
-    """A value of the column from its exact units."""
-    import pyarrow as pa
-
-    if pa.types.is_decimal(found):
-        return pa.scalar(Decimal(units).scaleb(-found.scale), found)
-    if pa.types.is_date32(found):
-        return pa.scalar(units, pa.int32()).cast(found)
-    if pa.types.is_date(found):
-        return pa.scalar(units, pa.int32()).cast(pa.date32()).cast(found)
-    if pa.types.is_timestamp(found):
-        return pa.scalar(units, pa.int64()).cast(found)
-    return pa.scalar(units, found)

@@ -21,7 +21,8 @@ class TopCode(TailCode):
     at : float or str, optional
         Threshold; of a date as text (``2024-01-31``).
     quantile : float, optional
-        Instead: the lower empirical quantile, the value at rank ceil(q n) - 1, q in (0, 1).
+        Instead: the lower empirical quantile, the value at rank ceil(q n) - 1, q in (0, 1). Where the policy
+        distinguishes persons, it is that of the persons, each with the largest of its values.
     distance : float, optional
         Instead: q in [0.5, 1), as 0.975, for two columns or more, which are coded together. A record outside the
         ellipsoid d^2 = chi2(r, q) around the robust centre moves along the ray to the centre until it meets the
@@ -38,7 +39,8 @@ class TopCode(TailCode):
     label : str, optional
         For ``replace: label``.
     at_least : int
-        At least 1.
+        At least 1. It counts persons where the policy distinguishes them, and households too where a guarantee
+        counts them.
     round : bool
         A mean or a point of a boundary in whole numbers, half to even, which may lie off the boundary by as much; an
         integer column then stays one.

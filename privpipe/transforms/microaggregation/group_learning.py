@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from privpipe.kernels.microaggregation.kd_tree import BlockTree
     from privpipe.kernels.sums.exact import ExactSums
 
-__all__ = ["Kept", "blocks_that_meet", "learn_parts", "moments_by_stratum", "sensitive_values"]
+__all__ = ["Kept", "learn_parts", "moments_by_stratum", "sensitive_values"]
 
 PUBLIC = Stream(b"privpipe/sampled")
 """Which records are sampled is no secret: it moves borders of blocks, and no record is told by it."""
@@ -251,102 +251,3 @@ def sensitive_values(
     order = np.argsort(keys)
     hashes, counts = tuple(keys[order].tolist()), tuple(histogram.counts[order].tolist())
     return SensitiveValues(column, hashes, counts, l, t, context.seed_key)
-
-
-@dataclass(frozen=True)
-class _LeafCounts:
-    """Records of each sensitive value in each block of the first pass: (part, block) -> counts."""
-
-    group: GroupPlan
-    sensitive: SensitiveValues
-    strata: Strata
-    encoding: Encoding
-
-    def measure(self, block: RowBlock, facts: Facts) -> dict[tuple[int, int], NDArray[np.int64]]:
-        codes, values = self.sensitive.codes(block), len(self.sensitive.keys)
-        found = {}
-        gaps = missing_cells(block, self.group.columns)
-        known = np.full(len(block), self.group.by_pattern) | ~gaps.all(axis=1)
-        for number, places in self.group.parts_of(block, self.strata):
-            here = places[known[places]]
-            part = self.group.parts[number]
-            inside = self.group.points(block.take(here), part.stratum, self.encoding)
-            leaves = part.trees[0].path(inside)
-            for leaf in np.unique(leaves).tolist():
-                found[number, leaf] = np.bincount(codes[here[leaves == leaf]], minlength=values)
-        return found
-
-    def merge(
-        self, left: dict[tuple[int, int], NDArray[np.int64]], right: dict[tuple[int, int], NDArray[np.int64]]
-    ) -> dict[tuple[int, int], NDArray[np.int64]]:
-        return {key: left.get(key, 0) + right.get(key, 0) for key in {*left, *right}}  # type: ignore[misc]
-
-
-def blocks_that_meet(
-    engine: Primitives, table: Any, group: GroupPlan, strata: Strata, encoding: Encoding, context: StageContext
-) -> GroupPlan:
-    """The plan with its first blocks joined until each can meet the condition on the sensitive column.
-
-    Raises
-    ------
-    NoSolutionError
-        A part cannot, even as one block.
-    """
-    from privpipe.kernels.microaggregation.group_condition import meets
-
-    bound = group.sensitive
-    if bound is None:
-        return group
-    columns = tuple(dict.fromkeys((*strata.by, *group.columns, bound.column)))
-    found = engine.reduce_rows(table, columns, _LeafCounts(group, bound, strata, encoding), Facts()) or {}
-    shares = np.array(bound.counts, np.float64) / sum(bound.counts)
-    limit = np.inf if bound.t is None else bound.t
-    parts = []
-    for number, part in enumerate(group.parts):
-        counts = {leaf: each for (at, leaf), each in found.items() if at == number}
-
-        def fine(each: NDArray[np.int64]) -> bool:
-            return not each.sum() or bool(meets(each, int(each.sum()), shares, bound.l, limit))
-
-        tree, whole = _joined(part.trees[0], counts, fine, len(shares))
-        if not fine(whole):
-            raise NoSolutionError(
-                f"{context.place}: {part.records:,} records together do not meet the condition on "
-                f"{bound.column!r}; ask for less, or merge strata"
-            )
-        parts.append(replace(part, trees=(tree, *part.trees[1:]) if tree.columns else (tree,)))
-    return replace(group, parts=tuple(parts))
-
-
-def _joined(
-    tree: BlockTree, counts: Mapping[int, NDArray[np.int64]], fine: Any, values: int
-) -> tuple[BlockTree, NDArray[np.int64]]:
-    """The tree without the cuts that leave a side which does not meet the condition, and the counts of the whole."""
-    from privpipe.kernels.microaggregation.kd_tree import BlockTree
-
-    nodes: list[list[Any]] = []
-
-    def build(child: int) -> tuple[Any, NDArray[np.int64]]:
-        if child < 0:
-            return None, counts.get(-1 - child, np.zeros(values, np.int64))
-        left, of_left = build(tree.left[child])
-        right, of_right = build(tree.right[child])
-        if not (fine(of_left) and fine(of_right)):
-            return None, of_left + of_right
-        return (child, left, right), of_left + of_right
-
-    kept, whole = build(0 if tree.columns else -1)
-    leaves = 0
-
-    def number(node: Any) -> int:
-        nonlocal leaves
-        if node is None:
-            leaves += 1
-            return -leaves
-        at = len(nodes)
-        nodes.append([tree.columns[node[0]], tree.thresholds[node[0]], 0, 0])
-        nodes[at][2], nodes[at][3] = number(node[1]), number(node[2])
-        return at
-
-    number(kept)
-    return (BlockTree(*map(tuple, zip(*nodes, strict=True))) if nodes else BlockTree()), whole

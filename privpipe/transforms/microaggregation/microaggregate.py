@@ -12,9 +12,10 @@ from privpipe.progress import within
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan
 from privpipe.transforms.microaggregation import parameters
+from privpipe.transforms.microaggregation.block_conditions import blocks_of_persons, blocks_that_meet
+from privpipe.transforms.microaggregation.carried_groups import carried_schema
 from privpipe.transforms.microaggregation.group_learning import (
     Kept,
-    blocks_that_meet,
     learn_parts,
     moments_by_stratum,
     sensitive_values,
@@ -29,9 +30,9 @@ from privpipe.transforms.microaggregation.record_groups import (
     Membership,
     NextKey,
     Pass,
-    carried_schema,
 )
 from privpipe.transforms.numeric import refuse_nulls, require_numeric
+from privpipe.transforms.person_counts import units_of
 from privpipe.transforms.strata import Strata, require_present
 
 if TYPE_CHECKING:
@@ -108,6 +109,14 @@ class Microaggregate(GroupingParameters):
     Martinez-Balleste, COMPSTAT 2006 (V-MDAV); Hansen, Mukherjee, IEEE TKDE 15(4), 2003 (univariate); Gower,
     Biometrics 27, 1971. Euclidean distances are over columns standardised by the mean and deviation of the stratum;
     a constant column takes no part.
+
+    Where the policy distinguishes persons, a group holds k different ones (and k households, where a guarantee counts
+    them): groups of k records are made and refined, then each of fewer than k persons takes in the nearest ones. Of
+    500 persons with eight records each (two normal columns, k = 5) the loss is .335 % instead of .329 % where the
+    records of a person lie apart, .47 instead of .35 where half of the variance is within persons, and 2.8 instead of
+    .04 where they are equal; persons as units would lose 86, 44 and 2.2 %. Blocks hold k persons at the least, nothing
+    is proved, and aggregates that may release one person's value (median, trimmed_mean, mode, medoid; the distance
+    gower) are refused.
 
     Examples
     --------
@@ -223,6 +232,7 @@ class Microaggregate(GroupingParameters):
                     encoding=encoding,
                     rules=self._rules(),
                     stream=stream,
+                    units=units_of(context),
                     membership=drawn,
                 )
                 within("passes", number, group.passes)
@@ -328,7 +338,7 @@ class Microaggregate(GroupingParameters):
             block=block,
             neighbours=NEAR if few else NEAR_IN_LARGE,
             search=self._searches(few),
-            prove=self._proves(facts.records, k),
+            prove=self._proves(facts.records, k) and not units_of(context),
             by_pattern=rule == "own_group",
         )
 
@@ -371,7 +381,8 @@ class Microaggregate(GroupingParameters):
             shifts = BORDER_SHIFTS[:passes] if points and self.refine != "none" else ()
             parts = learn_parts(engine, table, group, strata, encoding, shifts, context, shell=points)
             group = replace(group, parts=parts)
-        return blocks_that_meet(engine, table, group, strata, encoding, context)
+        group = blocks_that_meet(engine, table, group, strata, encoding, context)
+        return blocks_of_persons(engine, table, group, strata, encoding, context)
 
 
 def _mean(moments: Moments) -> float:

@@ -40,6 +40,8 @@ __all__ = [
 Method = Literal["mdav", "v_mdav", "univariate", "fixed"]
 Refine = Literal["none", "descent", "search", "proof"]
 Nulls = Literal["refuse", "keep", "own_group"]
+ONE_MEMBER = ("median", "trimmed_mean", "mode", "medoid")
+"""Aggregates that eight records of one person decide, whoever else is in the group."""
 ONE_COLUMN = ("univariate", "fixed")
 OWNER = "Microaggregate"
 
@@ -163,6 +165,16 @@ class GroupingParameters(Transformer):
 
     def masked_columns(self) -> tuple[str, ...]:
         return tuple(name for names in lists_of(self.columns) for name in names)
+
+    def uncounted_persons(self) -> str:
+        if self.distance == "gower":
+            return "distance: gower releases for text the value of a member; leave it out, or person_id"
+        if self.aggregate in ONE_MEMBER:
+            return (
+                f"aggregate: {self.aggregate} releases what may be the value of one person of a group; say "
+                "aggregate: mean"
+            )
+        return ""
 
     def sizes(self, lists: int) -> tuple[int, ...]:
         return self.k if isinstance(self.k, tuple) else (self.k,) * lists

@@ -8,18 +8,20 @@ block in two columns. The last pass releases the aggregates.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
 from privpipe.errors import NoSolutionError
+from privpipe.transforms.microaggregation.carried_groups import GROUP, NEXT, carried, with_columns
 from privpipe.transforms.microaggregation.group_aggregates import Aggregate, Groups
 from privpipe.transforms.microaggregation.group_plan import PART, GroupPlan
 from privpipe.transforms.microaggregation.mixed_records import Encoding, missing_cells
 from privpipe.transforms.microaggregation.turns import in_turn, out_of_turn
 from privpipe.transforms.numeric import masked_type, written
+from privpipe.transforms.person_counts import person_codes
 from privpipe.transforms.strata import Strata
 
 if TYPE_CHECKING:
@@ -28,9 +30,8 @@ if TYPE_CHECKING:
     from privpipe.draws import Stream
     from privpipe.kernels.microaggregation.group_condition import GroupCondition
 
-__all__ = ["BlockKey", "GroupingRules", "Membership", "NextKey", "Pass", "carried_schema"]
+__all__ = ["BlockKey", "GroupingRules", "Membership", "NextKey", "Pass"]
 
-GROUP, NEXT = "__privpipe_group", "__privpipe_next"
 INSIDE = 1 << 31
 """Groups of one block are numbered this far from those of the next."""
 
@@ -96,19 +97,15 @@ class NextKey:
     """The block that the pass before sent each record to."""
 
     def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
-        return _carried(rows, NEXT)
-
-
-def carried_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema between two passes."""
-    import pyarrow as pa
-
-    return schema.append(pa.field(GROUP, pa.int64())).append(pa.field(NEXT, pa.int64()))
+        return carried(rows, NEXT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pass:
-    """What one pass makes of one block: groups, and in the last pass what they release."""
+    """What one pass makes of one block: groups, and in the last pass what they release.
+
+    `units` are the columns of persons (and households) of whom each group holds k, where a policy distinguishes them.
+    """
 
     number: int
     group: GroupPlan
@@ -116,6 +113,7 @@ class Pass:
     encoding: Encoding
     rules: GroupingRules
     stream: Stream = field(repr=False)
+    units: tuple[str, ...] = ()
     membership: Membership | None = None
 
     def __call__(self, rows: RowBlock, key: int) -> RowBlock:
@@ -138,6 +136,8 @@ class Pass:
             if not (self.rules.gower and last):
                 points = group.points(inside, part.stratum, self.encoding)
             labels = self._labels(inside, part.stratum, order, points, key)
+            if points is not None:
+                labels = self._of_persons(inside, labels, order, points)
             if last:
                 return self._released(rows, inside, held, labels, order, part.stratum)
         if last:
@@ -159,7 +159,7 @@ class Pass:
         condition = self._condition(inside)
         if rules.gower or points is None:
             return self._by_gower(inside, stratum, order)
-        known = _carried(inside, GROUP) if self.number else None
+        known = carried(inside, GROUP) if self.number else None
         with out_of_turn():
             if known is not None:
                 return regroup(
@@ -178,6 +178,28 @@ class Pass:
                 gamma=rules.gamma if rules.method == "v_mdav" else None,
                 condition=condition,
             )
+
+    def _of_persons(
+        self, inside: RowBlock, labels: NDArray[np.int64], order: NDArray[np.int64], points: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """The groups, joined until each is of k persons, where the policy distinguishes them."""
+        from privpipe.kernels.microaggregation.group_numbers import by_first_member, restored
+        from privpipe.kernels.microaggregation.person_groups import groups_of_persons
+
+        for unit in self.units:
+            persons = person_codes(inside.batch, unit, b"")
+            with out_of_turn():
+                found = groups_of_persons(points[order], labels[order], persons[order], self.group.k)
+            labels = restored(by_first_member(self._enough(found)), order)
+        return labels
+
+    def _enough(self, found: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        if found is None:
+            raise NoSolutionError(
+                f"a block of {', '.join(map(repr, self.group.columns))} is of fewer than k = {self.group.k} persons: "
+                "the plan was made for another table"
+            )
+        return found
 
     def _condition(self, inside: RowBlock) -> GroupCondition:
         from privpipe.kernels.microaggregation.group_condition import no_condition
@@ -233,7 +255,7 @@ class Pass:
             means = group_means(points, labels, order)
             groups[held] = block * INSIDE + labels
             following[held] = number * PART + tree.path(means)[labels]
-        return _with(rows, {GROUP: groups, NEXT: following})
+        return with_columns(rows, {GROUP: groups, NEXT: following})
 
     def _released(
         self,
@@ -247,20 +269,7 @@ class Pass:
         """Each record with the aggregates of its group, or of the one that was drawn for it."""
         groups, published = Groups(labels, order), labels
         if self.membership is not None:
-            from privpipe.kernels.microaggregation.fuzzy_membership import drawn_groups
-
-            points = self.group.points(inside, stratum, self.encoding)
-            uniforms = self.membership.stream.uniform(rows.record_ids[held])
-            with out_of_turn():
-                published = drawn_groups(
-                    points,
-                    labels,
-                    order,
-                    uniforms,
-                    self.group.k,
-                    neighbours=self.membership.neighbours,
-                    fuzziness=self.membership.fuzziness,
-                )
+            published = self._drawn(self.membership, inside, labels, order, stratum)
         apart = self._to_centre(inside, labels, order, stratum) if self.rules.aggregate == "medoid" else None
         weights = inside[self.rules.weight] if self.rules.weight is not None else None
         varying = set(self.group.varying(stratum))
@@ -279,6 +288,36 @@ class Pass:
                 if self.group.kinds[column] == "number":
                     rows = self._as_it_is(rows, column)
         return rows.drop([name for name in (GROUP, NEXT) if name in rows.schema.names])
+
+    def _drawn(
+        self,
+        membership: Membership,
+        inside: RowBlock,
+        labels: NDArray[np.int64],
+        order: NDArray[np.int64],
+        stratum: int,
+    ) -> NDArray[np.int64]:
+        """The group whose values each record publishes; each has k holders, or k persons hold it."""
+        from privpipe.kernels.microaggregation.blocks import group_means
+        from privpipe.kernels.microaggregation.fuzzy_membership import drawn_groups
+        from privpipe.kernels.microaggregation.person_groups import held_by_persons
+
+        points = self.group.points(inside, stratum, self.encoding)
+        uniforms = membership.stream.uniform(inside.record_ids)
+        with out_of_turn():
+            published = drawn_groups(
+                points,
+                labels,
+                order,
+                uniforms,
+                self.group.k,
+                neighbours=membership.neighbours,
+                fuzziness=membership.fuzziness,
+            )
+        for unit in self.units:
+            means, persons = group_means(points, labels, order), person_codes(inside.batch, unit, b"")
+            published = self._enough(held_by_persons(published, means, persons, self.group.k))
+        return published
 
     def _member(
         self, groups: Groups, inside: RowBlock, column: str, apart: NDArray[np.float64] | None
@@ -333,21 +372,8 @@ class Pass:
             )
 
 
-def _carried(rows: RowBlock, name: str) -> NDArray[np.int64]:
-    return np.asarray(rows.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
 def _dealt(ids: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
     return np.asarray(ids[:, 1] % blocks)
-
-
-def _with(rows: RowBlock, columns: dict[str, NDArray[np.int64]]) -> RowBlock:
-    """The rows with these columns at the end, in place of any of the same name."""
-    import pyarrow as pa
-
-    rows = rows.drop([name for name in columns if name in rows.schema.names])
-    arrays: list[Any] = [*rows.batch.columns, *(pa.array(values) for values in columns.values())]
-    return RowBlock(pa.record_batch(arrays, names=[*rows.schema.names, *columns]), rows.record_ids)
 
 
 def _taken(

@@ -36,6 +36,8 @@ class Asked:
         Columns by whose combination somebody may be found in an area.
     risk : tuple of str
         Instead: columns of given risks, one a level or one for all.
+    persons : tuple of str
+        Columns whose different values are counted instead of records.
     """
 
     household: str
@@ -44,6 +46,7 @@ class Asked:
     profiles: tuple[tuple[str, ...], ...]
     keys: tuple[str, ...]
     risk: tuple[str, ...] = ()
+    persons: tuple[str, ...] = ()
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -53,7 +56,7 @@ class Asked:
     @property
     def named(self) -> tuple[str, ...]:
         """All of them."""
-        return tuple(dict.fromkeys((self.household, *self.own, *self.keys, *self.risk)))
+        return tuple(dict.fromkeys((self.household, *self.own, *self.keys, *self.risk, *self.persons)))
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,9 @@ def read_homes(engine: Primitives, table: Any, asked: Asked, place: str) -> Home
         areas=areas,
         area_ids=area_ids,
         kinds=tuple(kinds) or (sizes,),
-        risk=_given_risk(engine, table, asked, place) if asked.risk else _counted_risk(engine, table, asked, areas),
+        risk=_given_risk(engine, table, asked, place)
+        if asked.risk
+        else _counted_risk(engine, table, asked, areas, place),
     )
 
 
@@ -177,18 +182,26 @@ def _row_ids(rows: pa.Table) -> Ints:
     return content_hash(rows.combine_chunks(), Seed.public("privpipe/record swap"))
 
 
-def _counted_risk(engine: Primitives, table: Any, asked: Asked, areas: Ints) -> NDArray[np.float64]:
-    """One over the records of an area that are like a member of the household, for the rarest member."""
-    found = engine.distinct(table, [asked.household, *asked.keys])
+def _counted_risk(engine: Primitives, table: Any, asked: Asked, areas: Ints, place: str) -> NDArray[np.float64]:
+    """One over the records (or persons) of an area that are like a member of the household, for the rarest member."""
+    found = engine.distinct(table, list(dict.fromkeys((asked.household, *asked.keys, *asked.persons))))
+    _refuse_missing(found, asked.persons, place)
     first, counts = _firsts(found[asked.household]), found[COUNT].to_numpy().astype(np.int64)
     home = np.repeat(np.arange(len(first)), np.diff([*first.tolist(), found.num_rows]))
     like = _codes(found, asked.keys)
     risk = np.zeros(areas.shape)
     for level in range(areas.shape[1] if len(first) else 0):
         cells = _together([areas[home, level], like])
-        alike = np.bincount(cells, weights=counts)[cells]
+        alike = np.bincount(cells, weights=counts) if not asked.persons else _persons_in(cells, found, asked.persons)
+        alike = alike[cells]
         risk[:, level] = 1 / np.minimum.reduceat(alike, first)
     return risk
+
+
+def _persons_in(cells: Ints, rows: pa.Table, persons: Sequence[str]) -> Ints:
+    """Different persons of each cell; of several units the fewest."""
+    pairs = [np.unique(np.column_stack([cells, _indices(rows[name])]), axis=0) for name in persons]
+    return np.asarray(np.min([np.bincount(each[:, 0], minlength=int(cells.max()) + 1) for each in pairs], axis=0))
 
 
 def _given_risk(engine: Primitives, table: Any, asked: Asked, place: str) -> NDArray[np.float64]:

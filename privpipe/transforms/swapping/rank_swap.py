@@ -143,6 +143,11 @@ class RankSwap(Transformer):
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
 
+    def uncounted_persons(self) -> str:
+        if not (self.top or self.bottom):
+            return ""
+        return "top and bottom replace shares of the records, not of the persons; use top_code or bottom_code instead"
+
     @property
     def keeps(self) -> bool:
         """Whether the window follows from what is to be kept."""

@@ -16,6 +16,7 @@ from privpipe.blocks.marks import ColumnNames, Columns, Household
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.tolerance import at_most, floor_share
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.person_counts import units_of
 from privpipe.transforms.strata import require_present
 from privpipe.transforms.swapping.homes import Asked, Homes, read_homes, rows_moved
 
@@ -55,7 +56,8 @@ class RecordSwap(Transformer):
         Columns by which somebody may be found; a missing value is one more value. Default: the quasi-identifiers that
         are not swapped.
     k : int or tuple of int
-        Least number of records alike in an area, one number or one a level; 1: nobody must be swapped.
+        Least number of records alike in an area, one number or one a level; 1: nobody must be swapped. Where the
+        policy distinguishes persons, of different persons.
     risk : str or tuple of str, optional
         Instead of counts: a column of risks at least 0, or one a level; the largest of the members is the household's.
         A household of risk 0 is never swapped.
@@ -185,6 +187,7 @@ class RecordSwap(Transformer):
             "areas": [len(np.unique(homes.areas[:, level])) for level in range(len(self.areas))],
             "at_high_risk": self._high(homes).sum(axis=0).tolist(),
             "to_swap": 2 * (floor_share(self.rate, len(homes)) // 2),
+            **({"persons": list(asked.persons)} if asked.persons else {}),
         }
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=detail)
 
@@ -198,12 +201,12 @@ class RecordSwap(Transformer):
         if self.risk is None and self.risk_variables is None:
             beside = {*self.masked_columns(), household}
             keys = tuple(name for name in context.roles.quasi_identifiers if name not in beside)
-        asked = self._reading(household, keys)
+        asked = self._reading(household, keys, () if self.risk is not None else units_of(context))
         require_present(asked.named, context)
         return asked
 
-    def _reading(self, household: str, keys: tuple[str, ...]) -> Asked:
-        return Asked(household, self.areas, self.along, _profiles(self.similar), keys, self._risks())
+    def _reading(self, household: str, keys: tuple[str, ...], persons: tuple[str, ...]) -> Asked:
+        return Asked(household, self.areas, self.along, _profiles(self.similar), keys, self._risks(), persons)
 
     def _high(self, homes: Homes) -> NDArray[np.bool_]:
         """Whether each household must be swapped across the areas of each level."""
@@ -261,7 +264,8 @@ class RecordSwap(Transformer):
     def _made(
         self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, place: str
     ) -> tuple[Homes, HouseholdSwaps]:
-        asked = self._reading(plan.detail["household"], tuple(plan.detail["risk_variables"]))
+        told = plan.detail
+        asked = self._reading(told["household"], tuple(told["risk_variables"]), tuple(told.get("persons", ())))
         homes = read_homes(engine, table, asked, place)
         return homes, self._swaps(homes, draws)
 

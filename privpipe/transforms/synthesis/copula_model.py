@@ -14,15 +14,18 @@ from privpipe.roles import column_type_of
 from privpipe.transforms.categories import Labels, in_value_order, labelled
 from privpipe.transforms.noise.covariance import covariance_factor
 from privpipe.transforms.numeric import require_summable
+from privpipe.transforms.person_counts import PersonCounts
 from privpipe.transforms.strata import Strata
 from privpipe.transforms.synthesis.category_orders import Scoring, label_places, put_in_order
 from privpipe.transforms.synthesis.ranked_values import ranks_of_column
+from privpipe.transforms.synthesis.value_holders import holders_of_labels, holders_of_numbers
 
 if TYPE_CHECKING:
     from privpipe.kernels.sums.exact import ExactSums
     from privpipe.kernels.synthesis.normal_scores import ValueRanks
+    from privpipe.kernels.synthesis.value_persons import ValuePersons
 
-__all__ = ["PRESENT", "Folding", "is_category", "learn_models", "shares_of"]
+__all__ = ["FEWEST", "PRESENT", "Folding", "is_category", "learn_models", "shares_of"]
 
 CLIPPED_AT = 1e-9
 FEWEST = 5
@@ -32,13 +35,14 @@ MISSING, PRESENT = "missing", "present"
 
 @dataclass(frozen=True)
 class Folding:
-    """What becomes of rare categories, and how fine a number's histogram is."""
+    """What becomes of rare categories, and how fine a number's histogram is; `persons` are counted where there are."""
 
     bins: int
     max_categories: int
     min_count: int
     rare: str
     model_nulls: bool
+    persons: PersonCounts
 
 
 def is_category(found: Any) -> bool:
@@ -58,6 +62,7 @@ def learn_models(
     """The model of each stratum: `columns` (marginals by name), `latent` (what has a score) and `factor` (A)."""
     schema = table.schema
     ranks: dict[str, list[ValueRanks]] = {}
+    holders: dict[str, list[ValuePersons | None]] = {}
     shares: dict[str, list[dict[str, Any]]] = {}
     for name in columns:
         if is_category(schema.field(name).type):
@@ -67,12 +72,17 @@ def learn_models(
             for each in ranks[name]:
                 if len(each):
                     require_summable(name, float(each.values[0]), float(each.values[-1]), place)
+            values = [each.values for each in ranks[name]]
+            holders[name] = holders_of_numbers(engine, table, name, strata, values, folding.persons)
     put_in_order(engine, table, columns, strata, shares, ranks, scoring, place)
     models: list[dict[str, Any]] = []
     for number in range(len(strata)):
         marginals: dict[str, dict[str, Any]] = {}
         for name in columns:
-            marginal = shares[name][number] if name in shares else _cells(ranks[name][number], folding)
+            if name in shares:
+                marginal = shares[name][number]
+            else:
+                marginal = _cells(ranks[name][number], holders[name][number], folding)
             n = strata.records[number]
             marginal["missing"] = (n - strata.known[name][number]) / n if n else 0.0
             marginals[name] = marginal
@@ -86,13 +96,13 @@ def learn_models(
     return models
 
 
-def _cells(ranks: ValueRanks, folding: Folding) -> dict[str, Any]:
+def _cells(ranks: ValueRanks, persons: ValuePersons | None, folding: Folding) -> dict[str, Any]:
     """Cells of a number, which keep mean and variance of its tails, with the share of each."""
     from privpipe.kernels.synthesis.value_cells import ValueCells
 
     if not len(ranks):
         return {"shares": []}
-    cells = ValueCells.of(ranks, folding.bins, max(folding.min_count, FEWEST))
+    cells = ValueCells.of(ranks, folding.bins, max(folding.min_count, FEWEST), persons=persons)
     counts = np.bincount(cells.cells(ranks.values), weights=np.diff(ranks.offsets), minlength=len(cells))
     return {"cells": cells.to_dict(), "shares": (counts / len(ranks)).tolist()}
 
@@ -106,20 +116,39 @@ def shares_of(engine: Primitives, table: Any, name: str, strata: Strata, folding
         numbers = strata.of(RowBlock(distinct.select(list(strata.by)).combine_chunks().to_batches()[0]))
     words = labelled(distinct[name].combine_chunks())
     other = folding.rare if column_type_of(distinct[name].type) == "text" else "drop"
+    texts = words.drop_null().unique()
+    held = holders_of_labels(engine, table, name, strata, texts, folding.persons)
+    places = dict(zip(texts.to_pylist(), range(len(texts)), strict=True))
     found = []
     for number in range(len(strata)):
         here = numbers == number
         labels, totals = Labels.counted(words.filter(here), counts[here])
-        found.append(_folded(list(zip(labels.texts, totals.tolist(), strict=True)), folding, other))
+        counted = list(zip(labels.texts, totals.tolist(), strict=True))
+        found.append(_folded(counted, _Holding(dict(counted), held[number], places), folding, other))
     return found
 
 
-def _folded(counted: list[tuple[str, int]], folding: Folding, other: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Holding:
+    """Who has these labels: so many persons, or records where no persons are distinguished."""
+
+    counts: Mapping[str, int]
+    persons: ValuePersons | None
+    places: Mapping[str, int]
+
+    def number(self, labels: Sequence[str]) -> int:
+        if self.persons is None:
+            return sum(self.counts[label] for label in labels)
+        return self.persons.number(np.array([self.places[label] for label in labels], np.int64))
+
+
+def _folded(counted: list[tuple[str, int]], holding: _Holding, folding: Folding, other: str) -> dict[str, Any]:
     ordered = sorted(counted, key=lambda each: -each[1])
-    kept = [each for each in ordered[: folding.max_categories] if each[1] >= folding.min_count]
+    kept = [each for each in ordered[: folding.max_categories] if holding.number(each[:1]) >= folding.min_count]
     rest = sum(count for _, count in ordered) - sum(count for _, count in kept)
     labels, counts = [label for label, _ in kept], [count for _, count in kept]
-    if other == "other" and rest >= folding.min_count:
+    away = [label for label, _ in ordered if label not in set(labels)]
+    if other == "other" and holding.number(away) >= folding.min_count:
         if "other" in labels:
             counts[labels.index("other")] += rest
         else:

@@ -13,9 +13,11 @@ from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.errors import UnsupportedError, UsageError
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.categories import labelled
+from privpipe.transforms.person_counts import PersonCounts
 from privpipe.transforms.strata import Strata, stratum_keys
+from privpipe.transforms.synthesis.value_holders import holders_of_combinations
 
-__all__ = ["MOST_DRAWN", "combinations_of", "planned_records", "with_known"]
+__all__ = ["MOST_DRAWN", "combinations_of", "planned_records", "require_counts", "with_known"]
 
 MOST_DRAWN = 500_000_000
 """Records that are drawn at once: their numbers are made on the driver, 4 GB of them."""
@@ -52,8 +54,13 @@ class _Known:
         return left + right
 
 
-def combinations_of(engine: Primitives, table: Any, strata: Strata, min_count: int) -> list[dict[str, Any]]:
-    """Values of the stratum columns, as text, with the stratum and the records to stand for; rare ones go."""
+def combinations_of(
+    engine: Primitives, table: Any, strata: Strata, min_count: int, persons: PersonCounts
+) -> list[dict[str, Any]]:
+    """Values of the stratum columns, as text, with the stratum and the records to stand for; rare ones go.
+
+    Rare are those of fewer records than `min_count`, or of fewer persons where these are distinguished.
+    """
     if not strata.by:
         return [{"values": [], "stratum": 0, "records": strata.records[0]}]
     distinct = engine.distinct(table, strata.by).combine_chunks()
@@ -62,13 +69,29 @@ def combinations_of(engine: Primitives, table: Any, strata: Strata, min_count: i
     batch = distinct.select(list(strata.by)).to_batches()[0]
     numbers = strata.of(RowBlock(batch)).tolist()
     texts = list(zip(*(labelled(batch.column(name)).to_pylist() for name in strata.by), strict=True))
-    order = np.argsort(stratum_keys(batch, strata.key)).tolist()
-    counts = distinct["__count"].to_pylist()
+    keys = stratum_keys(batch, strata.key)
+    order = np.argsort(keys)
+    held = holders_of_combinations(engine, table, strata.by, keys[order], strata.key, persons)
+    counts = distinct["__count"].to_numpy()[order].astype(np.int64)
+    holders = counts if held is None else held.counts()
     return [
-        {"values": list(texts[at]), "stratum": numbers[at], "records": counts[at]}
-        for at in order
-        if numbers[at] >= 0 and counts[at] >= min_count
+        {"values": list(texts[at]), "stratum": numbers[at], "records": count}
+        for at, count, number in zip(order.tolist(), counts.tolist(), holders.tolist(), strict=True)
+        if numbers[at] >= 0 and number >= min_count
     ]
+
+
+def require_counts(detail: Mapping[str, Any], context: StageContext) -> None:
+    """Refuse a plan whose numbers of records and strata are none.
+
+    Raises
+    ------
+    UsageError
+    """
+    counts = [each["records"] for each in (*detail["combinations"], *detail["models"])]
+    strata = [each["stratum"] for each in detail["combinations"]]
+    if not all(type(each) is int and each >= 0 for each in (*counts, *strata)):
+        raise UsageError(f"{context.place}: the plan counts records that are none: make a new plan")
 
 
 def planned_records(detail: Mapping[str, Any], here: int | None, fewer: bool, context: StageContext) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -15,14 +15,22 @@ from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.numeric import refuse_nulls, require_numeric
+from privpipe.transforms.person_counts import PersonCounts, units_of
 from privpipe.transforms.sampling.sample import proportional
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present
 from privpipe.transforms.synthesis.category_orders import Scores, Scoring
 from privpipe.transforms.synthesis.codebooks import is_bare
-from privpipe.transforms.synthesis.copula_model import Folding, is_category, learn_models
+from privpipe.transforms.synthesis.copula_model import FEWEST, Folding, is_category, learn_models
 from privpipe.transforms.synthesis.drawn_records import CopulaModel, Drawn, Redrawn
 from privpipe.transforms.synthesis.marginal_model import Domain, MarginalModel, learn_marginals
-from privpipe.transforms.synthesis.stratum_counts import MOST_DRAWN, combinations_of, planned_records, with_known
+from privpipe.transforms.synthesis.method_parameters import check_method
+from privpipe.transforms.synthesis.stratum_counts import (
+    MOST_DRAWN,
+    combinations_of,
+    planned_records,
+    require_counts,
+    with_known,
+)
 from privpipe.transforms.synthesis.tree_draws import TreeModel
 from privpipe.transforms.synthesis.tree_model import Growing, learn_trees, require_columns
 from privpipe.transforms.synthesis.tree_rules import SynthesisRule
@@ -35,10 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["Synthesize"]
 
 LEAST_RECORDS = 50
-CART_ALONE = ("given", "order", "min_leaf", "learn_on", "rules", "zeros")
-COPULA_ALONE = ("scores", "levels")
-MARGINALS_ALONE = ("epsilon", "delta", "unit", "most_records", "domains")
-ALONE = (("cart", CART_ALONE), ("copula", COPULA_ALONE), ("marginals", MARGINALS_ALONE))
 MODELS: Mapping[str, Any] = {"cart": TreeModel.of, "copula": CopulaModel, "marginals": MarginalModel.of}
 
 
@@ -78,7 +82,7 @@ class Synthesize(Transformer):
         cart: entropy draws columns of few and uneven values first, gain next the one that those before it explain
         best; columns that are named come first, the others by entropy.
     min_leaf : int
-        cart: fewest records of a leaf.
+        cart: fewest records of a leaf, or persons where the policy distinguishes them.
     learn_on : int
         cart: most records that trees are grown on, drawn by the run's key; values are counted over all.
     rules : tuple of SynthesisRule
@@ -100,7 +104,8 @@ class Synthesize(Transformer):
     bins : int
         Most cells of a histogram, or of rare values; a cell has five records or more.
     min_count : int
-        A category or a number of fewer records is rare; under copula a number of fewer than five always.
+        A category or a number of fewer records is rare; under copula a number of fewer than five always. Where the
+        policy distinguishes persons, of fewer persons, and a released mean is of so many.
     rare : {"other", "drop"}
         Rare categories of text become ``other`` (dropped where even together they are rare), or go.
     nulls : {"keep", "refuse", "model"}
@@ -201,28 +206,19 @@ class Synthesize(Transformer):
             )
         if self.method == "cart" and self.nulls == "keep":
             raise UsageError("Synthesize: nulls: keep draws gaps independently, which is of `method: copula`")
-        for method, names in ALONE:
-            used = [name for name in names if self.method != method and self._differs(name)]
-            if used:
-                raise UsageError(f"Synthesize: {', '.join(used)} goes with `method: {method}`")
+        check_method(self)
         if self.method == "marginals":
-            self._require_private()
+            object.__setattr__(self, "forbids_counts", True)
         if named and self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
 
-    def _differs(self, name: str) -> bool:
-        default = type(self).__dataclass_fields__[name].default
-        return bool(getattr(self, name) != ({} if name in ("domains", "levels") else default))
+    def uncounted_persons(self) -> str:
+        if self.method != "marginals" or self.unit == "person":
+            return ""
+        return "unit: record protects one record of a person; say unit: person, and most_records"
 
-    def _require_private(self) -> None:
-        if self.epsilon is None or self.delta is None:
-            raise UsageError("Synthesize: method: marginals needs epsilon and delta")
-        used = [name for name in ("by", "nulls") if getattr(self, name)]
-        if used:
-            raise UsageError(f"Synthesize: {', '.join(used)} does not go with `method: marginals`")
-        if self.unit == "record" and self.most_records != 1:
-            raise UsageError("Synthesize: most_records goes with `unit: person`")
-        object.__setattr__(self, "forbids_counts", True)
+    def draws_records(self, released: Collection[str]) -> bool:
+        return set(released) <= {*(self.columns or released), *self.by}
 
     def packages(self) -> dict[str, str]:
         return {"sklearn": "utility"} if self.method == "cart" else {}
@@ -252,7 +248,7 @@ class Synthesize(Transformer):
         detail: dict[str, Any] = {
             "columns": columns,
             "given": self.given,
-            "combinations": combinations_of(engine, table, strata, self.min_count),
+            "combinations": combinations_of(engine, table, strata, self.min_count, self._persons(context)),
             **self._models(engine, table, columns, strata, context),
             "nulls": missing,
             # Where columns are left, each record stays somebody's and is drawn by its stratum.
@@ -285,7 +281,8 @@ class Synthesize(Transformer):
     def _models(
         self, engine: Primitives, table: Any, columns: tuple[str, ...], strata: Strata, context: StageContext
     ) -> dict[str, Any]:
-        folding = Folding(self.bins, self.max_categories, self.min_count, self.rare, self.nulls in (None, "model"))
+        gaps = self.nulls in (None, "model")
+        folding = Folding(self.bins, self.max_categories, self.min_count, self.rare, gaps, self._persons(context))
         if self.method == "copula":
             scoring = self._scoring(context)
             models = learn_models(engine, table, columns, strata, folding, scoring, context.place)
@@ -301,6 +298,10 @@ class Synthesize(Transformer):
             if any(strata.known[name]) and all(is_bare(book[name]) for book in books)
         ]
         return {"models": models, "warnings": warnings}
+
+    def _persons(self, context: StageContext) -> PersonCounts:
+        """Twice as many as a released number must be of, for a number is released at two points."""
+        return PersonCounts(units_of(context), 2 * max(self.min_count, FEWEST), context.seed_key)
 
     def _trees(
         self,
@@ -369,10 +370,7 @@ class Synthesize(Transformer):
             raise UsageError(f"{context.place}: the plan draws other columns than the policy says: make a new plan")
         if tuple(told.get("given", ())) != self.given:
             raise UsageError(f"{context.place}: the plan is given other columns than the policy says: make a new plan")
-        counts = [each["records"] for each in (*told["combinations"], *told["models"])]
-        strata = [each["stratum"] for each in told["combinations"]]
-        if not all(type(each) is int and each >= 0 for each in (*counts, *strata)):
-            raise UsageError(f"{context.place}: the plan counts records that are none: make a new plan")
+        require_counts(told, context)
 
     def _drawn(self, context: StageContext) -> tuple[str, ...]:
         if isinstance(self.columns, tuple):

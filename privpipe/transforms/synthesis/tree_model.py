@@ -14,11 +14,13 @@ from privpipe.draws import Seed, Stream
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.numeric import require_summable
+from privpipe.transforms.person_counts import PersonCounts
 from privpipe.transforms.strata import Strata
 from privpipe.transforms.synthesis.codebooks import FOLDED_AWAY, Codebook
 from privpipe.transforms.synthesis.copula_model import Folding, is_category, shares_of
 from privpipe.transforms.synthesis.ranked_values import ranks_of_column
 from privpipe.transforms.synthesis.tree_rules import SynthesisRule, found_zeros, rule_codes
+from privpipe.transforms.synthesis.value_holders import holders_of_numbers
 
 if TYPE_CHECKING:
     from privpipe.kernels.synthesis.additive_scores import CodeMoments, Score
@@ -28,7 +30,7 @@ __all__ = ["Growing", "learn_trees", "require_columns"]
 
 Ints = NDArray[np.int64]
 Sampled = tuple[Ints, Ints, Ints]
-"""Order words, ids and codes of the records of a stratum that come first in keyed order."""
+"""Order words, ids and codes (then persons) of the records of a stratum that come first in keyed order."""
 FEW_CODES = 64
 
 
@@ -54,11 +56,13 @@ def learn_trees(
     books = _codebooks(engine, table, names, strata, growing.folding, context.place)
     stream = Stream((Seed(context.seed_key) if context.seed_key else Seed.public("privpipe/synthesis")).key("sample"))
     most = max(growing.learn_on // max(len(strata), 1), 50)
-    sample = _KeyedSample(strata, names, books, stream, most)
-    found = engine.reduce_rows(table, tuple(dict.fromkeys((*strata.by, *names))), sample, Facts()) or {}
+    persons = growing.folding.persons
+    sample = _KeyedSample(strata, names, books, stream, most, persons)
+    columns = tuple(dict.fromkeys((*strata.by, *names, *persons.columns)))
+    found = engine.reduce_rows(table, columns, sample, Facts()) or {}
     models = []
     for number in range(len(strata)):
-        empty = np.empty((0, len(names)), np.int64)
+        empty = np.empty((0, len(names) + len(persons.columns)), np.int64)
         codes = _in_order(*found[number])[2] if number in found else empty
         models.append({"records": strata.records[number], **_model(codes, names, books[number], growing, context)})
     return models
@@ -75,10 +79,14 @@ def _codebooks(
             for book, shares in zip(books, shares_of(engine, table, name, strata, folding), strict=True):
                 book[name] = Codebook(labels=tuple(shares["labels"]))
             continue
-        for book, ranks in zip(books, ranks_of_column(engine, table, name, strata, place), strict=True):
+        of_column = ranks_of_column(engine, table, name, strata, place)
+        values = [ranks.values for ranks in of_column]
+        holders = holders_of_numbers(engine, table, name, strata, values, folding.persons)
+        for book, ranks, held in zip(books, of_column, holders, strict=True):
             if len(ranks):
                 require_summable(name, float(ranks.values[0]), float(ranks.values[-1]), place)
-                book[name] = Codebook(cells=ValueCells.of(ranks, folding.bins, folding.min_count, parted=True))
+                cells = ValueCells.of(ranks, folding.bins, folding.min_count, parted=True, persons=held)
+                book[name] = Codebook(cells=cells)
             else:
                 book[name] = Codebook()
     return books
@@ -93,6 +101,7 @@ class _KeyedSample:
     books: list[dict[str, Codebook]] = field(repr=False)
     stream: Stream
     most: int
+    persons: PersonCounts
 
     def measure(self, block: RowBlock, facts: Facts) -> dict[int, Sampled]:
         numbers, words = self.strata.of(block), self.stream.order(block.record_ids)
@@ -103,6 +112,7 @@ class _KeyedSample:
                 here = here[np.argpartition(words[here], self.most - 1)[: self.most]]
             rows = block.take(here)
             codes = [self.books[number][name].codes(rows.column(name), name) for name in self.names]
+            codes += self.persons.codes(rows)
             stacked = np.column_stack(codes) if codes else np.empty((len(here), 0), np.int64)
             found[number] = (words[here], rows.record_ids, stacked)
         return found
@@ -128,7 +138,7 @@ def _model(
 ) -> dict[str, Any]:
     from privpipe.kernels.synthesis.trees import packed
 
-    columns = {name: codes[:, at] for at, name in enumerate(names)}
+    columns, persons = {name: codes[:, at] for at, name in enumerate(names)}, codes[:, len(names) :].T
     order = _order(columns, growing, context)
     sequence = [*growing.given, *order]
     moments = _moments({name: columns[name] for name in sequence}, books)
@@ -139,7 +149,7 @@ def _model(
         seen = {each: columns[each][known] for each in (*before, name)}
         theirs = _known_moments(name, columns, moments)
         scores = _scores(name, before, theirs, books)
-        tree = _tree(name, seen, before, books, scores, growing)
+        tree = _tree(name, seen, [each[known] for each in persons], books, scores, growing)
         trees[name] = tree.to_dict()
         if before and known.any():
             tilts[name] = _tilt(name, seen, before, theirs, tree, books)
@@ -200,11 +210,12 @@ def _tilt(
 def _tree(
     name: str,
     columns: Mapping[str, Ints],
-    before: Sequence[str],
+    persons: Sequence[Ints],
     books: Mapping[str, Codebook],
     scores: Sequence[Score],
     growing: Growing,
 ) -> CodeTree:
+    """Of a column given the others; each leaf is of `min_leaf` records, or persons where these are distinguished."""
     from privpipe.kernels.synthesis.trees import CodeTree, category_order
 
     target, book = columns[name], books[name]
@@ -212,6 +223,7 @@ def _tree(
         return CodeTree.grown(target, None, {}, {}, growing.min_leaf)
     outputs = book.outputs(target) if book.is_ordered else None
     told = np.eye(len(book))[target] if outputs is None else outputs[:, :1]
+    before = [each for each in columns if each != name]
     predictors = {each: np.maximum(columns[each], 0) for each in before}
     orders = {
         each: np.arange(len(books[each]))
@@ -219,7 +231,7 @@ def _tree(
         else category_order(predictors[each], len(books[each]), told)
         for each in before
     }
-    return CodeTree.grown(target, outputs, predictors, orders, growing.min_leaf, scores)
+    return CodeTree.grown(target, outputs, predictors, orders, growing.min_leaf, scores, persons=persons)
 
 
 def _order(columns: Mapping[str, Ints], growing: Growing, context: StageContext) -> list[str]:

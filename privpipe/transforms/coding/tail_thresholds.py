@@ -1,0 +1,174 @@
+"""Thresholds of top and bottom coding in the exact units of a column, and which values lie beyond them."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Primitives, RowBlock
+from privpipe.errors import DataError, UsageError
+from privpipe.roles import column_type_of
+from privpipe.transforms.person_counts import person_codes
+from privpipe.transforms.strata import Strata
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["exact_limit", "instant_of", "limits_of", "lying_beyond", "quantile_limits", "quantile_rank", "scalar_of"]
+
+EPOCH = datetime.datetime(1970, 1, 1)
+COUNT = "__count"
+
+
+def quantile_rank(quantile: float, n: int) -> int:
+    """0-based rank of the lower empirical quantile among n values: ceil(q n) - 1, in exact decimals.
+
+    Examples
+    --------
+    >>> quantile_rank(0.5, 4), quantile_rank(0.99, 100), quantile_rank(0.29, 100)
+    (1, 98, 28)
+    """
+    exact = Decimal(repr(float(quantile))) * n - Decimal("1e-9")
+    return max(int(exact.to_integral_value(rounding=ROUND_CEILING)) - 1, 0)
+
+
+def quantile_limits(
+    engine: Primitives,
+    table: Any,
+    column: str,
+    strata: Strata,
+    units: tuple[str, ...],
+    *,
+    quantile: float,
+    upper: bool,
+) -> list[Any]:
+    """The quantile of each stratum in the exact units of the column; None without values.
+
+    Parameters
+    ----------
+    units : tuple of str
+        Where persons are distinguished, the quantile is that of the persons, each with the value furthest out: eight
+        records of one person are one. Of persons and households the threshold that codes more.
+    """
+    if not units:
+        values, numbers, counts, _ = _held(engine, table, column, strata, None)
+        return [_at_quantile(values[numbers == at], counts[numbers == at], quantile) for at in range(len(strata))]
+    found: list[list[Any]] = []
+    for unit in units:
+        values, numbers, _, codes = _held(engine, table, column, strata, unit)
+        mine = []
+        for at in range(len(strata)):
+            ends = _ends(values[numbers == at], codes[numbers == at], upper=upper)
+            mine.append(_at_quantile(ends, np.ones(len(ends), np.int64), quantile))
+        found.append(mine)
+    furthest = min if upper else max
+    return [None if None in limits else furthest(limits) for limits in zip(*found, strict=True)]
+
+
+def _held(
+    engine: Primitives, table: Any, column: str, strata: Strata, unit: str | None
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Distinct values (of each person) with their strata, records and persons; missing ones left out."""
+    from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+
+    names = tuple(dict.fromkeys((*strata.by, column, *([] if unit is None else [unit]))))
+    distinct = engine.distinct(table, names).combine_chunks()
+    numbers = np.zeros(len(distinct), np.int64)
+    if strata.by and len(distinct):
+        numbers = strata.of(RowBlock(distinct.select(list(strata.by)).to_batches()[0]))
+    values, gaps, _ = scaled_numbers(_whole(distinct[column]), column)
+    known = ~(np.zeros(len(values), np.bool_) if gaps is None else gaps) & ~np.isnan(values)
+    counts = distinct[COUNT].to_numpy().astype(np.int64)
+    codes = np.zeros(len(distinct), np.int64) if unit is None else person_codes(distinct, unit, strata.key)
+    return values[known], numbers[known], counts[known], codes[known]
+
+
+def _ends(values: NDArray[Any], codes: NDArray[np.int64], *, upper: bool) -> NDArray[Any]:
+    """The largest (or smallest) value of each person."""
+    order = np.lexsort((values, codes))
+    starts = np.flatnonzero(np.diff(codes[order], prepend=codes[order][:1] - 1)) if len(order) else order
+    return np.asarray((np.maximum if upper else np.minimum).reduceat(values[order], starts)) if len(order) else values
+
+
+def _at_quantile(values: NDArray[Any], counts: NDArray[np.int64], quantile: float) -> Any:
+    if not len(values):
+        return None
+    order = np.argsort(values, kind="stable")
+    sums = np.cumsum(counts[order])
+    return values[order[np.searchsorted(sums, quantile_rank(quantile, int(sums[-1])), side="right")]].item()
+
+
+def lying_beyond(array: pa.Array, column: str, limits: NDArray[Any], upper: bool) -> NDArray[np.bool_]:
+    """Whether each value lies beyond its limit, strictly."""
+    from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+
+    values, gaps, _ = scaled_numbers(array, column)
+    beyond = values > limits if upper else values < limits
+    return np.asarray(beyond if gaps is None else beyond & ~gaps)
+
+
+def limits_of(thresholds: list[Any], found: Any) -> NDArray[Any]:
+    """Thresholds by stratum; one more entry, of the same type, for suppressed records."""
+    import pyarrow as pa
+
+    dtype = np.float64 if pa.types.is_floating(found) else np.int64
+    return np.array([0 if limit is None else limit for limit in [*thresholds, None]], dtype)
+
+
+def exact_limit(owner: str, at: float | str, found: Any, upper: bool) -> float | int:
+    """The threshold in the column's exact units: an integer x lies beyond `at` iff it lies beyond the rounded one."""
+    import pyarrow as pa
+
+    kind = column_type_of(found)
+    if isinstance(at, str):
+        moment = instant_of(owner, at)
+        if kind not in ("date", "timestamp"):
+            raise DataError(f"{owner}: at is a date, the column holds {found}")
+        span = moment - EPOCH
+        at_units = Decimal(span // datetime.timedelta(microseconds=1))
+        exact = at_units / (86_400_000_000 if kind == "date" else 1)
+    elif pa.types.is_floating(found):
+        return float(at)
+    else:
+        exact = Decimal(repr(at)).scaleb(found.scale if kind == "decimal" else 0)
+    whole = int(exact.to_integral_value(rounding=ROUND_FLOOR if upper else ROUND_CEILING))
+    return min(max(whole, -(2**63)), 2**63 - 1)
+
+
+def instant_of(owner: str, text: str) -> datetime.datetime:
+    """The moment that a threshold names, in UTC.
+
+    Raises
+    ------
+    UsageError
+    """
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{owner}: at must be a number, or a date like 2024-01-31") from None
+    return moment.astimezone(datetime.UTC).replace(tzinfo=None) if moment.tzinfo else moment
+
+
+def scalar_of(units: int | float, found: Any) -> Any:
+    """A value of the column from its exact units."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(found):
+        return pa.scalar(Decimal(units).scaleb(-found.scale), found)
+    if pa.types.is_date32(found):
+        return pa.scalar(units, pa.int32()).cast(found)
+    if pa.types.is_date(found):
+        return pa.scalar(units, pa.int32()).cast(pa.date32()).cast(found)
+    if pa.types.is_timestamp(found):
+        return pa.scalar(units, pa.int64()).cast(found)
+    return pa.scalar(units, found)
+
+
+def _whole(column: Any) -> Any:
+    import pyarrow as pa
+
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
