@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, Literal
 
+from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.public_parameters import public_parameters
 from privpipe.blocks.public_rules import PublicRules
@@ -18,7 +19,7 @@ __all__ = ["VERDICT_HEAD", "Outcome", "Verdict", "plain", "warning_of"]
 Outcome = Literal["pass", "fail", "error"]
 OF_THE_SOURCE = "the figure compares with the source and stands in the private record."
 OF_FEW = "the figure rests on few records and stands in the private record."
-WITHHELD = dict.fromkeys(("observed", "failing_classes", "failing_records", "failing_share"))
+WITHHELD = dict.fromkeys(("observed", "failing_classes", "failing_records", "failing_share", "compared"))
 VERDICT_HEAD = ("guarantee", "parameters", "observed", "asked", "outcome", "failing records")
 """What the cells of `Verdict.row` are."""
 LONGEST = 80
@@ -44,6 +45,8 @@ class Verdict:
         failing_records / records judged.
     reason : str
         One sentence for a person; never a data value.
+    compared : tuple of Comparison
+        How much it rests on. Of an entry that compares two tables, what says nothing of it is no pass.
     """
 
     entry: Entry
@@ -54,6 +57,7 @@ class Verdict:
     failing_records: int | None = None
     failing_share: float | None = None
     reason: str = ""
+    compared: tuple[Comparison, ...] = ()
 
     @property
     def name(self) -> str:
@@ -103,6 +107,7 @@ class Verdict:
             "failing_records": self.failing_records,
             "failing_share": plain(self.failing_share),
             "reason": self.reason,
+            "compared": [each.to_dict() for each in self.compared],
         }
 
     def to_measure(self) -> dict[str, Any]:
@@ -112,6 +117,7 @@ class Verdict:
             "parameters": plain(self.parameters),
             "observed": plain(self.observed),
             "reason": self.reason,
+            "compared": [each.to_dict() for each in self.compared],
         }
 
     def to_public(self, rules: PublicRules, records: int) -> dict[str, Any]:
@@ -134,7 +140,7 @@ class Verdict:
         """The row of a measure in the public verdict document."""
         row = {**self.to_measure(), "parameters": self.public_parameters}
         if self.entry.discloses_source(rules):
-            return {**row, "observed": None, "reason": f"measured; {OF_THE_SOURCE}"}
+            return {**row, "observed": None, "compared": None, "reason": f"measured; {OF_THE_SOURCE}"}
         shown = rules.reported(row["observed"], records, shares=self.entry.counts_records())
         return row if shown == row["observed"] else {**row, "observed": shown, "reason": f"measured; {OF_FEW}"}
 
