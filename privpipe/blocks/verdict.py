@@ -19,7 +19,7 @@ __all__ = ["VERDICT_HEAD", "Outcome", "Verdict", "plain", "warning_of"]
 Outcome = Literal["pass", "fail", "error"]
 OF_THE_SOURCE = "the figure compares with the source and stands in the private record."
 OF_FEW = "the figure rests on few records and stands in the private record."
-WITHHELD = dict.fromkeys(("observed", "failing_classes", "failing_records", "failing_share", "compared"))
+WITHHELD = dict.fromkeys(("observed", "failing_classes", "failing_records", "failing_share"))
 VERDICT_HEAD = ("guarantee", "parameters", "observed", "asked", "outcome", "failing records")
 """What the cells of `Verdict.row` are."""
 LONGEST = 80
@@ -107,7 +107,7 @@ class Verdict:
             "failing_records": self.failing_records,
             "failing_share": plain(self.failing_share),
             "reason": self.reason,
-            "compared": [each.to_dict() for each in self.compared],
+            **self._rests_on(),
         }
 
     def to_measure(self) -> dict[str, Any]:
@@ -117,8 +117,11 @@ class Verdict:
             "parameters": plain(self.parameters),
             "observed": plain(self.observed),
             "reason": self.reason,
-            "compared": [each.to_dict() for each in self.compared],
+            **self._rests_on(),
         }
+
+    def _rests_on(self) -> dict[str, Any]:
+        return {"compared": [each.to_dict() for each in self.compared]} if self.compared else {}
 
     def to_public(self, rules: PublicRules, records: int) -> dict[str, Any]:
         """The row of the public verdict document, of a table of so many records.
@@ -127,6 +130,7 @@ class Verdict:
         """
         row = {**self.to_dict(), "parameters": self.public_parameters}
         if self.entry.discloses_source(rules):
+            row.pop("compared", None)
             # A threshold may be derived from the source as well; what the policy asks for is public.
             asked = getattr(self.entry, "demanded", lambda: None)()
             return {**row, **WITHHELD, "threshold": plain(asked), "reason": f"{SAID[self.outcome]}; {OF_THE_SOURCE}"}
@@ -140,7 +144,8 @@ class Verdict:
         """The row of a measure in the public verdict document."""
         row = {**self.to_measure(), "parameters": self.public_parameters}
         if self.entry.discloses_source(rules):
-            return {**row, "observed": None, "compared": None, "reason": f"measured; {OF_THE_SOURCE}"}
+            row.pop("compared", None)
+            return {**row, "observed": None, "reason": f"measured; {OF_THE_SOURCE}"}
         shown = rules.reported(row["observed"], records, shares=self.entry.counts_records())
         return row if shown == row["observed"] else {**row, "observed": shown, "reason": f"measured; {OF_FEW}"}
 

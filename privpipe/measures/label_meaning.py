@@ -113,7 +113,7 @@ def _built(spec: HierarchySpec | None, values: list[Text], counts: NDArray[np.in
     if spec is None:
         return None
     try:
-        return spec.build(values, counts.tolist(), kind)  # type: ignore[arg-type]
+        return spec.build(values, counts.tolist(), kind)
     except HierarchyError:
         return None
 

@@ -76,11 +76,11 @@ def _by_tables(entry: HistoryMeasure, context: JudgingContext) -> Verdict:
     if not current.num_rows:
         return not_judged(entry, ALL_SUPPRESSED)
     earlier = []
-    for path, table in zip(entry.earlier_tables(), tables, strict=True):
+    for number, table in enumerate(tables):
         shared = [name for name in (*keys, *joined) if name in table.schema.names]
         earlier.append(engine.distinct(_unsuppressed(engine, table, judged_table), shared))
         if not earlier[-1].num_rows:
-            return not_judged(entry, f"earlier[{path}] has no record that is not suppressed: take it out of `earlier`.")
+            return not_judged(entry, f"earlier[{number}] has no record that is not suppressed: take it out of `earlier`.")
     return entry.judge_tables(
         EarlierTables(current=current, earlier=tuple(earlier), keys=keys, joined=joined, hierarchies=rules.hierarchies)
     )

@@ -90,7 +90,8 @@ def explained_labels(one: Sequence[Text], other: Sequence[Text], spec: Hierarchy
                 ANY in label
                 or (codes and _is_value(label))
                 or _ends(label) is not None
-                or _is_moment_or_flag(label)
+                or _is_moment(label)
+                or label in ("true", "false")
                 or any(_cover(label, hierarchy))
             )
         )
@@ -127,15 +128,20 @@ def _pair(
         return _ranges(low, high)
     if len(one) == len(other) and (ANY in one or ANY in other):
         return _masked(one, other)
-    return APART if not opaque and _is_value(one) and _is_value(other) else CROSSING
+    return APART if not opaque and _is_value(one) and _is_value(other) and _of_one_grain(one, other) else CROSSING
 
 
-def _is_moment_or_flag(label: str) -> bool:
-    """Whether a label is a date, a time or a truth value, as tables of these types write them."""
+def _of_one_grain(one: str, other: str) -> bool:
+    """Whether neither label is a date or time that the other could hold: a day, a month or a year of it."""
+    moments = (_is_moment(one), _is_moment(other))
+    return not any(moments) or (all(moments) and len(one) == len(other))
+
+
+def _is_moment(label: str) -> bool:
     try:
         datetime.datetime.fromisoformat(label)
     except ValueError:
-        return label in ("true", "false")
+        return False
     return True
 
 
