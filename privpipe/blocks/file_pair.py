@@ -149,7 +149,7 @@ class FilePairMeasure(Guarantee):
 
     @property
     def reads_values(self) -> bool:
-        """Whether it lays values beside labels, so that it must know which values a label stands for."""
+        """Whether it compares values with labels, so that it must know which values a label stands for."""
         return True
 
     def original_moments(self, roles: Roles) -> tuple[str, ...]:

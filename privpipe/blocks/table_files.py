@@ -67,7 +67,7 @@ class TableMeasure(Guarantee):
 
     @property
     def reads_values(self) -> bool:
-        """Whether it lays values beside labels, so that it must know which values a label stands for."""
+        """Whether it compares values with labels, so that it must know which values a label stands for."""
         return True
 
     def table_of_reference(self) -> str | None:

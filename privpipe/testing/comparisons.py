@@ -120,7 +120,7 @@ def comparison_problems(
             verdicts[name] = _verdict(entry, engine, NOTHING_IN_COMMON[name], Path(folder))
     judged = {name: found for name, found in verdicts.items() if isinstance(found, Verdict)}
     problems = [f"{entry!r} passes over {name}: {found.reason}" for name, found in judged.items() if found.passed]
-    if not judged and not entry.needs_population:  # a count beside a population is refused as a whole
+    if not judged and not entry.needs_population:  # a count with a population is refused as a whole
         problems.append(f"{entry!r} is refused over each: {next(iter(verdicts.values()))}")
     return problems
 

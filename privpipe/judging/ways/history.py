@@ -80,7 +80,9 @@ def _by_tables(entry: HistoryMeasure, context: JudgingContext) -> Verdict:
         shared = [name for name in (*keys, *joined) if name in table.schema.names]
         earlier.append(engine.distinct(_unsuppressed(engine, table, judged_table), shared))
         if not earlier[-1].num_rows:
-            return not_judged(entry, f"earlier[{number}] has no record that is not suppressed: take it out of `earlier`.")
+            return not_judged(
+                entry, f"earlier[{number}] has no record that is not suppressed: take it out of `earlier`."
+            )
     return entry.judge_tables(
         EarlierTables(current=current, earlier=tuple(earlier), keys=keys, joined=joined, hierarchies=rules.hierarchies)
     )

@@ -35,7 +35,7 @@ UNPAIRED = (
 OF_NUMBERS = ("il1s", "il1", "sse_sst", "arctan", "moments", "correlation", "eigen", "wasserstein")
 OF_MODELS = ("propensity", "specks", "classifier", "regression")
 OF_LABELS = ("entropy", "kl", "classifier")
-"""Losses that lay values beside labels; the others compare what stands in the tables, whatever it means."""
+"""Losses that compare values with labels; the others compare what is in the tables, whatever it means."""
 LIKE_MOMENTS = ("moments", "correlation", "eigen", "regression")
 SMALLEST_SHOWN = 20
 
