@@ -14,6 +14,7 @@ from toy import KEY, Judged, Staged, Toy, classes
 
 from privpipe.blocks import Entry, Guarantee
 from privpipe.cli.explain import described
+from privpipe.judging.verdicts import compares_tables
 from privpipe.testing import GAPS
 from privpipe.transforms.base import Transformer
 
@@ -105,6 +106,12 @@ def _check(entry: type[Guarantee], room: str, toy: Toy) -> Iterator[str]:
     found = list(toy.judged(entry))
     example = _telling(found) or entry.examples()[-1]
     yield _spelt(example, room)
+    if compares_tables(example):
+        yield (
+            "It compares two tables, and the verdict states how much of them it could compare (`compared`). An outcome "
+            "that rests on fewer than half is an error that says what to do, never a pass: labels that nothing "
+            "explains, keys that are never equal and values that are missing give a figure of 0 as well."
+        )
     paired = "original=before, " if example.way.aligned or example.way.in_keyed_order else ""
     given = f'after, {paired}quasi_identifiers=["age", "zip"], sensitive=["illness"]'
     yield f"```python\nimport privpipe as pp\n\nverdict = {as_python(example, room)}.assess(\n    {given}\n)\n```"

@@ -147,6 +147,11 @@ class FilePairMeasure(Guarantee):
         """Columns of both files it looks at; default: its `columns`, else all quasi-identifiers."""
         return self.columns or self.quasi_identifiers or tuple(roles.quasi_identifiers)
 
+    @property
+    def reads_values(self) -> bool:
+        """Whether it compares values with labels, so that it must know which values a label stands for."""
+        return True
+
     def original_moments(self, roles: Roles) -> tuple[str, ...]:
         """Number columns whose exact moments over the whole original it wants."""
         return ()

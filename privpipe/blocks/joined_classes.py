@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.marks import Columns
 from privpipe.blocks.verdict import Verdict
@@ -36,6 +37,8 @@ class JoinedTables:
     holdout : object, optional
         Of the holdout with the release.
     holdout_records : int
+    compared : tuple of Comparison
+        Rows of the release with a value that the original has, in the key column with the fewest.
     """
 
     counts: Any = field(repr=False)
@@ -44,6 +47,7 @@ class JoinedTables:
     secrets: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
     holdout: Any = field(default=None, repr=False)
     holdout_records: int = 0
+    compared: tuple[Comparison, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -56,6 +60,9 @@ class JoinedClassMeasure(Guarantee):
 
     way: ClassVar[Way] = JOINED_CLASSES
     threshold_field: ClassVar[str | None] = "at_most"
+
+    compares_numbers: ClassVar[bool] = True
+    """Whether numbers that are not in the original leave a row unjudged; False: they show that it is no copy."""
 
     columns: Annotated[tuple[str, ...] | None, Columns()] = None
 

@@ -65,6 +65,11 @@ class TableMeasure(Guarantee):
         """Columns of all tables it looks at; default: those it names, else all quasi-identifiers."""
         return self.own_columns() or tuple(roles.quasi_identifiers)
 
+    @property
+    def reads_values(self) -> bool:
+        """Whether it compares values with labels, so that it must know which values a label stands for."""
+        return True
+
     def table_of_reference(self) -> str | None:
         """Path of a third table, of records in neither the original nor the holdout."""
         return None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, Literal
 
+from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.public_parameters import public_parameters
 from privpipe.blocks.public_rules import PublicRules
@@ -44,6 +45,8 @@ class Verdict:
         failing_records / records judged.
     reason : str
         One sentence for a person; never a data value.
+    compared : tuple of Comparison
+        How much it rests on. Of an entry that compares two tables, what says nothing of it is no pass.
     """
 
     entry: Entry
@@ -54,6 +57,7 @@ class Verdict:
     failing_records: int | None = None
     failing_share: float | None = None
     reason: str = ""
+    compared: tuple[Comparison, ...] = ()
 
     @property
     def name(self) -> str:
@@ -103,6 +107,7 @@ class Verdict:
             "failing_records": self.failing_records,
             "failing_share": plain(self.failing_share),
             "reason": self.reason,
+            **self._rests_on(),
         }
 
     def to_measure(self) -> dict[str, Any]:
@@ -112,7 +117,11 @@ class Verdict:
             "parameters": plain(self.parameters),
             "observed": plain(self.observed),
             "reason": self.reason,
+            **self._rests_on(),
         }
+
+    def _rests_on(self) -> dict[str, Any]:
+        return {"compared": [each.to_dict() for each in self.compared]} if self.compared else {}
 
     def to_public(self, rules: PublicRules, records: int) -> dict[str, Any]:
         """The row of the public verdict document, of a table of so many records.
@@ -121,6 +130,7 @@ class Verdict:
         """
         row = {**self.to_dict(), "parameters": self.public_parameters}
         if self.entry.discloses_source(rules):
+            row.pop("compared", None)
             # A threshold may be derived from the source as well; what the policy asks for is public.
             asked = getattr(self.entry, "demanded", lambda: None)()
             return {**row, **WITHHELD, "threshold": plain(asked), "reason": f"{SAID[self.outcome]}; {OF_THE_SOURCE}"}
@@ -134,6 +144,7 @@ class Verdict:
         """The row of a measure in the public verdict document."""
         row = {**self.to_measure(), "parameters": self.public_parameters}
         if self.entry.discloses_source(rules):
+            row.pop("compared", None)
             return {**row, "observed": None, "reason": f"measured; {OF_THE_SOURCE}"}
         shown = rules.reported(row["observed"], records, shares=self.entry.counts_records())
         return row if shown == row["observed"] else {**row, "observed": shown, "reason": f"measured; {OF_FEW}"}

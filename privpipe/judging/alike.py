@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks import FactsRequest, RowBlock
@@ -29,11 +29,15 @@ class NotAlike(PrivpipeError):
 
 @dataclass
 class Alike:
-    """The tables of a comparison, by what they are; each column is brought into one form in all of them."""
+    """The tables of a comparison, by what they are; each column is brought into one form in all of them.
+
+    `numbers` are the columns brought that hold numbers in both: of two that differ it is known that they do.
+    """
 
     engine: Engine
     rules: JudgingRules
     tables: dict[str, Any]
+    numbers: set[str] = field(default_factory=set)
 
     def bring(self, name: str) -> None:
         """Recode the column by its hierarchy where the release was, or write it as text where types differ.
@@ -48,10 +52,15 @@ class Alike:
             return
         if own != shown and not {own, shown} <= set(NUMBERS):
             raise NotAlike(f"column {name!r} is {own} in the original and {shown} in the release: no value is equal.")
+        self._note_numbers(name, own)
         types = {str(table.schema.field(name).type) for table in self.tables.values()}
         if len(types) > 1:
             for side in self.tables:
                 self._as_text(side, name)
+
+    def _note_numbers(self, name: str, kind: str) -> None:
+        if kind in NUMBERS:
+            self.numbers.add(name)
 
     def _kind(self, side: str, name: str) -> str:
         return str(column_type_of(self.tables[side].schema.field(name).type))
@@ -74,6 +83,7 @@ class Alike:
             raise NotAlike(f"the hierarchy of {name!r} does not fit: {error}.") from None
         level = self._level(name, hierarchy, labels, kind)
         if level == 0 and hierarchy.unknown_code is None:
+            self._note_numbers(name, kind)
             for side in self.tables if kind != "text" else ():
                 self._as_text(side, name)
             return
@@ -112,6 +122,7 @@ class Alike:
                 f"column {name!r} is {kind} in the original and text in the release, and no hierarchy says which "
                 "values its labels stand for; leave it out of columns."
             ) from None
+        self._note_numbers(name, kind)
         self.tables["released table"] = self.engine.recode(self.tables["released table"], {name: (values, plain)})
         for side in self.tables:
             if side != "released table":

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks import ClassQuery, Facts, FactsRequest, Tally, Verdict
+from privpipe.blocks.comparison import Comparison
 from privpipe.errors import DataError
 from privpipe.judging.composite import Composite, Judged
 from privpipe.judging.grouping import Group, groups_of, query_of
 from privpipe.judging.population import reduce_beside_population
 from privpipe.judging.row_columns import with_row_columns
-from privpipe.judging.verdicts import all_suppressed, defined
+from privpipe.judging.verdicts import all_suppressed, resting_on
 from privpipe.judging.wildcards import alone_notes, reduce_matching
 
 if TYPE_CHECKING:
@@ -64,8 +65,14 @@ def count_classes(context: JudgingInputs) -> CountedClasses:
                 verdicts[at] = all_suppressed(entry, allowed=context.rules.allow_empty)
                 continue
             tallies.setdefault(at, []).append(judged.tallies[place])
-            verdicts[at] = defined(entry.judge(entry.across(tallies[at]), count.facts))
+            verdict = entry.judge(entry.across(tallies[at]), count.facts)
+            verdicts[at] = resting_on(verdict, _in_population(judged)) if group.population else verdict
     return CountedClasses(verdicts, seen[0] if seen else None, classes, tuple(notes))
+
+
+def _in_population(judged: Judged) -> Comparison:
+    """Each released record was found: a class with more of them than the population holds is refused by the count."""
+    return Comparison(judged.released, judged.released, "released records are in a class of the population")
 
 
 @dataclass(frozen=True)

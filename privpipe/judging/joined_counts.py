@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privpipe.blocks import ClassQuery, Facts, FactsRequest, Histogram
+from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogram
+from privpipe.blocks.comparison import EXPLAIN, Comparison, least
 from privpipe.blocks.joined_classes import JoinedClassMeasure, JoinedTables
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
@@ -61,6 +62,10 @@ def joined_tables(entry: JoinedClassMeasure, context: JudgingContext) -> JoinedT
     reduction = entry.reduction(secrets)
     return JoinedTables(
         counts=counted.beside("original", reduction),
+        compared=least(
+            counted.numbers(name) if name in alike.numbers and not entry.compares_numbers else counted.found(name)
+            for name in keys
+        ),
         records=records["original"],
         released=records["released table"],
         secrets=secrets,
@@ -79,7 +84,7 @@ class _Counted:
     def __post_init__(self) -> None:
         import pyarrow as pa
 
-        self.dictionary = Histogram(pa.array([0, 1], pa.int64()), np.ones(2, dtype=np.int64))
+        self.sides = self.dictionary = Histogram(pa.array([0, 1], pa.int64()), np.ones(2, dtype=np.int64))
 
     def secrets(self) -> Any:
         """Records of the original with each secret, whose values become codes in both tables; or why not."""
@@ -108,6 +113,22 @@ class _Counted:
             counts[number[text]] += count
         return counts
 
+    def found(self, name: str) -> Comparison:
+        """How many released records bear a value of a key column that the original has: others are never joined."""
+        stacked = self.engine.stack(self.tables["original"], self.tables["released table"], [name], SIDE)
+        query = ClassQuery(keys=(name,), columns=(SIDE,), dictionaries={SIDE: self.sides})
+        shown, joined = self.engine.reduce_classes(stacked, query, _Joined(), Facts()) or (0, 0)
+        what = f"released records have a value of {name!r} that is in the original, recoded as the release was"
+        return Comparison(joined, shown, what, EXPLAIN)
+
+    def numbers(self, name: str) -> Comparison:
+        """How many released records have a number, or miss it as records of the original do."""
+        sides = (self.tables["original"], self.tables["released table"])
+        own, shown = (self.engine.facts(each, FactsRequest(nulls=(name,))).nulls[name] for each in sides)
+        records = self.engine.count(sides[1])
+        what = f"released records have a number in {name!r}"
+        return Comparison(records if own else records - shown, records, what, "leave the column out of columns")
+
     def beside(self, side: str, reduction: Any) -> Any:
         """The counts over the classes of a table joined with those of the release."""
         columns = [*self.keys, *((self.secret,) if self.secret is not None else ())]
@@ -115,6 +136,20 @@ class _Counted:
         counted = SIDE if self.secret is None else self.secret
         query = ClassQuery(keys=self.keys, columns=(counted,), dictionaries={counted: self.dictionary})
         return self.engine.reduce_classes(stacked, query, reduction, Facts())
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Rows of the release, and those whose key is in the original too."""
+
+    def measure(self, block: ClassBlock, facts: Facts) -> tuple[int, int]:
+        [cells] = block.cells.values()
+        sides = np.zeros((2, len(block)), dtype=np.int64)
+        sides[cells.codes, np.repeat(np.arange(len(block)), np.diff(cells.offsets))] = cells.counts
+        return int(sides[1].sum()), int(sides[1][sides[0] > 0].sum())
+
+    def merge(self, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+        return left[0] + right[0], left[1] + right[1]
 
 
 def _holdout(engine: Engine, path: str, context: JudgingContext, columns: list[str]) -> Any:

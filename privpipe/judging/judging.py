@@ -25,6 +25,7 @@ from privpipe.judging.served import refused_in_persons, refused_under_wildcard, 
 from privpipe.judging.suppressed import JudgedTable
 from privpipe.judging.table_notes import table_notes
 from privpipe.judging.unlooked import guarantee_notes
+from privpipe.judging.verdicts import founded
 from privpipe.judging.ways import WAYS, way_of
 from privpipe.roles import Roles
 
@@ -103,6 +104,8 @@ def assess(
     )
     verdicts = _verdicts(context)
     records, suppressed = _records(context)
+    if records or not rules.allow_empty:
+        verdicts = tuple(founded(verdict, records) for verdict in verdicts)
     if rules.gate.notes and records:
         left = judged_table.left if suppressed else table
         noted += table_notes(engine, left, records, entries, roles, rules, assess)

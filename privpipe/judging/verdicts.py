@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from privpipe.blocks import Guarantee, Outcome, Verdict
+from privpipe.blocks import Entry, Guarantee, Outcome, Verdict
+from privpipe.blocks.comparison import Comparison, least
 
-__all__ = ["ALL_SUPPRESSED", "all_suppressed", "defined", "not_judged"]
+__all__ = ["ALL_SUPPRESSED", "all_suppressed", "compares_tables", "founded", "not_judged", "resting_on"]
 
 ALL_SUPPRESSED = "every record is suppressed."
 
@@ -23,8 +24,42 @@ def all_suppressed(entry: Guarantee, *, allowed: bool = False) -> Verdict:
     return Verdict(entry, None, outcome, entry.demanded(), reason=ALL_SUPPRESSED)
 
 
-def defined(verdict: Verdict) -> Verdict:
-    """The verdict itself; an error where its figure is no number, for which every comparison would be false."""
+def resting_on(verdict: Verdict, *comparisons: Comparison) -> Verdict:
+    """The verdict with what else it rests on."""
+    return replace(verdict, compared=(*verdict.compared, *comparisons))
+
+
+def founded(verdict: Verdict, records: int) -> Verdict:
+    """The verdict itself; an error where its figure is no number, or rests on fewer than half of what it compares.
+
+    An entry over one table compares all its records. One that compares two must state how much of them it compared:
+    a figure over nothing is 0 as easily as a figure over everything.
+
+    Parameters
+    ----------
+    records : int
+        Records judged.
+    """
+    if verdict.outcome == "error":
+        return verdict
     if isinstance(verdict.observed, float) and math.isnan(verdict.observed):
         return replace(verdict, outcome="error", observed=None, reason="the figure is undefined (not a number).")
+    if not verdict.compared:
+        if compares_tables(verdict.entry) and verdict.passed:
+            return replace(verdict, outcome="error", reason=f"{verdict.name} does not state how much it compared.")
+        return replace(verdict, compared=(Comparison(records, records, "records judged"),))
+    [worst] = least(verdict.compared)
+    if not worst.enough:
+        # A share of nothing is no "0 of 0" that anyone can act on without the remedy.
+        remedy = f"; {worst.remedy}" if worst.remedy else ""
+        return replace(
+            verdict, outcome="error", reason=f"{worst}: a figure over fewer than half proves nothing{remedy}."
+        )
+    if worst.compared < worst.of:
+        return replace(verdict, reason=f"{verdict.reason.removesuffix('.')}; {worst}.")
     return verdict
+
+
+def compares_tables(entry: Entry) -> bool:
+    """Whether an entry compares the judged table with another one."""
+    return isinstance(entry, Guarantee) and (entry.needs_population or not entry.way.of_table)

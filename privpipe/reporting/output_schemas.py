@@ -35,6 +35,12 @@ def _listed(items: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": dict(items)}
 
 
+COMPARED = _listed(
+    _object(
+        {"compared": COUNT, "of": COUNT, "what": TEXT},
+        about="what the figure rests on; below half of any of them the outcome is error",
+    )
+)
 GUARANTEE = _object(
     {
         "name": TEXT,
@@ -47,9 +53,10 @@ GUARANTEE = _object(
         "failing_records": COUNT_OR_NULL,
         "failing_share": NUMBER_OR_NULL,
         "reason": TEXT,
-    }
+    },
+    {"compared": COMPARED},
 )
-MEASURE = _object({"name": TEXT, "parameters": MAPPING, "observed": FIGURE, "reason": TEXT})
+MEASURE = _object({"name": TEXT, "parameters": MAPPING, "observed": FIGURE, "reason": TEXT}, {"compared": COMPARED})
 LOSSES = {"alarms": TEXTS, "column_loss": MAPPING}
 VERDICT = {
     "schema_version": {"const": 2},

@@ -8,6 +8,7 @@ Authors of plug-ins run the same checks as the catalogues:
   tolerance), `merging_claims` and `suppression_claim` (what it tells a search), `conformance` (hostile tables, against
   the oracle that stands beside it);
 - whatever judges: `verdict_problems` (the same verdict however the tables lie);
+- whatever compares two tables: `comparison_problems` (no pass over tables that have nothing in common);
 - an engine: `conformance`, and the others with that engine.
 
 An entry brings along, as static methods or in a sibling module ``<module>_oracle``: ``oracle(model, classes)``, and
@@ -46,6 +47,7 @@ from __future__ import annotations
 
 from privpipe.testing.catalogue import catalogue_problems
 from privpipe.testing.class_claims import Claim, merging_claims, suppression_claim, threshold_claim
+from privpipe.testing.comparisons import NOTHING_IN_COMMON, comparison_problems
 from privpipe.testing.conformance import (
     Case,
     Conformance,
@@ -71,6 +73,7 @@ from privpipe.testing.verdicts import SETTINGS, Judging, Setting, verdict_proble
 __all__ = [
     "GAPS",
     "HOSTILE_TABLES",
+    "NOTHING_IN_COMMON",
     "SETTINGS",
     "Case",
     "Claim",
@@ -91,6 +94,7 @@ __all__ = [
     "block_of",
     "cases",
     "catalogue_problems",
+    "comparison_problems",
     "conformance",
     "examples_of",
     "facts_of",

@@ -19,7 +19,7 @@ from privpipe.errors import UnsupportedError, UsageError
 from privpipe.gx.refused import why_refused
 from privpipe.judging import JudgingRules, assess
 from privpipe.judging.served import refused_in_persons, refused_under_wildcard
-from privpipe.judging.verdicts import all_suppressed, defined, not_judged
+from privpipe.judging.verdicts import all_suppressed, founded, not_judged
 from privpipe.judging.ways import WAYS, way_of
 from privpipe.models import KAnonymity, KmAnonymity
 from privpipe.roles import Roles
@@ -192,6 +192,6 @@ def test_verdicts_that_no_entry_makes() -> None:
     assert all_suppressed(model).outcome == "fail"
     assert all_suppressed(model, allowed=True).outcome == "pass"
     assert all_suppressed(model).reason == "every record is suppressed."
-    assert defined(Verdict(model, 4, "fail")).outcome == "fail"
-    undefined = defined(Verdict(model, float("nan"), "pass"))
+    assert founded(Verdict(model, 4, "fail"), 9).outcome == "fail"
+    undefined = founded(Verdict(model, float("nan"), "pass"), 9)
     assert (undefined.outcome, undefined.observed) == ("error", None)

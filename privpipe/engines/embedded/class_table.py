@@ -112,7 +112,10 @@ class ClassTable:
         keys = [quoted(name) for name in self.query.keys]
         columns = list(keys) if keyed else []
         columns += [f"{self._marked()} AS {MARKED}"] if self.marks else []
-        letters = [f"coalesce({code.view}.{CHARACTER}, '{_character(code.values)}')" for code in self.codes]
+        missing = [_character(code.values).replace("'", "''") for code in self.codes]
+        letters = [
+            f"coalesce({code.view}.{CHARACTER}, '{letter}')" for code, letter in zip(self.codes, missing, strict=True)
+        ]
         columns += [f"string_agg({' || '.join(letters)}, '') AS {TEXT}" if letters else f"count(*) AS {SIZE}"]
         joins = " ".join(
             f"LEFT JOIN {code.view} ON {quoted(code.column)} IS NOT DISTINCT FROM {code.view}.{VALUE}"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.way import BESIDE
 from privpipe.judging.recovering import BothTables, CountedOnEngine, before
-from privpipe.judging.verdicts import not_judged
+from privpipe.judging.verdicts import not_judged, resting_on
 from privpipe.judging.ways.base import WayOfJudging, of_kind
-from privpipe.judging.ways.pairs import NOT_ALIGNED
+from privpipe.judging.ways.pairs import NOT_ALIGNED, paired
 from privpipe.measures.risk.attribute.recovery import Recovery
 
 if TYPE_CHECKING:
@@ -39,8 +39,10 @@ class ByColumnsBeside(WayOfJudging):
             tables.require(entry.named)
         columns = list(dict.fromkeys(name for entry in asked.values() for name in tables.columns(entry)))
         counts = CountedOnEngine(engine, engine.beside(left, original, {name: before(name) for name in columns}))
-        verdicts = {}
+        released, verdicts = engine.count(left), {}
         for at, entry in asked.items():
             found = tables.recovered(entry, counts, context.rules.stages)
-            verdicts[at] = entry.judge_recovered(list(found), counts.records)
+            verdict = entry.judge_recovered(list(found), counts.records)
+            evidence = entry.compared_with(counts, tables.columns(entry), left.schema.names)
+            verdicts[at] = resting_on(verdict, paired(counts.records, released), evidence)
         return verdicts

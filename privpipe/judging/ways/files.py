@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from privpipe.blocks import Facts, FactsRequest, FilePair, FilePairMeasure, GatheredPairs, Guarantee, Verdict
+from privpipe.blocks.comparison import least
 from privpipe.blocks.way import FILES
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
 from privpipe.judging.required_columns import require_columns
-from privpipe.judging.verdicts import not_judged
+from privpipe.judging.verdicts import not_judged, resting_on
 from privpipe.judging.ways.base import WayOfJudging, of_kind
-from privpipe.judging.ways.pairs import NOT_ALIGNED, NOT_IN_BOTH
+from privpipe.judging.ways.pairs import NOT_ALIGNED, NOT_IN_BOTH, paired
+from privpipe.measures.label_meaning import labels_compared, values_compared
 from privpipe.roles import Roles, column_type_of
 
 if TYPE_CHECKING:
@@ -97,7 +99,11 @@ def _judged(context: JudgingContext, entry: FilePairMeasure, files: FilePair) ->
             error.args = (f"{entry.name()}: the table beside: {error}",)
             raise
         files = replace(files, beside=engine.collect(engine.select(beside, own)))
-    return entry.judge_files(files)
+    verdict = resting_on(entry.judge_files(files), paired(len(files), files.released_records))
+    if not entry.reads_values:
+        return verdict
+    labels = labels_compared(files.original, files.released, files.hierarchies, context.rules.mark)
+    return resting_on(verdict, values_compared(files.original, files.released), *least(labels))
 
 
 def _moments(engine: Engine, original: Any, entries: Sequence[FilePairMeasure], roles: Roles) -> Facts:

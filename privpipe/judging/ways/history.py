@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from privpipe.blocks import Guarantee, Verdict
+from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure
 from privpipe.blocks.suppressed import NothingLeft, without_suppressed
 from privpipe.blocks.way import HISTORY
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
 from privpipe.judging.perturbed import stage_columns
-from privpipe.judging.verdicts import not_judged
+from privpipe.judging.verdicts import ALL_SUPPRESSED, not_judged, resting_on
 from privpipe.judging.ways.base import WayOfJudging, of_kind
 
 if TYPE_CHECKING:
@@ -49,7 +50,11 @@ def _verdict(entry: HistoryMeasure, context: JudgingContext) -> Verdict:
     if entry.ledger is None:
         return _by_tables(entry, context)
     if entry.ledger in context.rules.histories:
-        return entry.judge_history(context.rules.histories[entry.ledger])
+        history = context.rules.histories[entry.ledger]
+        # A person whom no earlier release holds was looked up as well: the ledger notes how many it knows.
+        units = len(history.current)
+        rests_on = Comparison(units, units, "records or combinations of this release are looked up in the ledger")
+        return resting_on(entry.judge_history(history), rests_on)
     return not_judged(entry, NO_LEDGER)
 
 
@@ -66,12 +71,18 @@ def _by_tables(entry: HistoryMeasure, context: JudgingContext) -> Verdict:
             raise DataError(
                 f"earlier[{path}] has none of the quasi-identifiers: it cannot be compared with this release"
             )
-    earlier = []
-    for table in tables:
-        shared = [name for name in (*keys, *joined) if name in table.schema.names]
-        earlier.append(engine.distinct(_unsuppressed(engine, table, judged_table), shared))
     # By what an earlier release lacks no row is joined with it; each is compared over the columns it shares.
     current = engine.distinct(judged_table.left, [*(name for name in keys if name in names), *joined])
+    if not current.num_rows:
+        return not_judged(entry, ALL_SUPPRESSED)
+    earlier = []
+    for number, table in enumerate(tables):
+        shared = [name for name in (*keys, *joined) if name in table.schema.names]
+        earlier.append(engine.distinct(_unsuppressed(engine, table, judged_table), shared))
+        if not earlier[-1].num_rows:
+            return not_judged(
+                entry, f"earlier[{number}] has no record that is not suppressed: take it out of `earlier`."
+            )
     return entry.judge_tables(
         EarlierTables(current=current, earlier=tuple(earlier), keys=keys, joined=joined, hierarchies=rules.hierarchies)
     )

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from privpipe.blocks import Guarantee, Verdict
+from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.joined_classes import JoinedClassMeasure
 from privpipe.blocks.way import JOINED_CLASSES
 from privpipe.judging.joined_counts import joined_tables
-from privpipe.judging.verdicts import not_judged
+from privpipe.judging.verdicts import not_judged, resting_on
 from privpipe.judging.ways.base import WayOfJudging, of_kind
 
 if TYPE_CHECKING:
@@ -35,4 +36,7 @@ def _verdict(entry: JoinedClassMeasure, context: JudgingContext) -> Verdict:
     if context.original is None:
         return not_judged(entry, NOT_GIVEN)
     found = joined_tables(entry, context)
-    return not_judged(entry, found) if isinstance(found, str) else entry.judge_joined(found)
+    if isinstance(found, str):
+        return not_judged(entry, found)
+    rows = Comparison(found.released, found.released, "released records are counted by their key")
+    return resting_on(entry.judge_joined(found), rows, *found.compared)

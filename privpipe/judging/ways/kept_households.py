@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from privpipe.blocks import Guarantee, Verdict
+from privpipe.blocks.comparison import ALIGN, Comparison
 from privpipe.blocks.kept_households import KeptHouseholds
 from privpipe.blocks.way import KEPT_HOUSEHOLDS
 from privpipe.judging.required_columns import require_columns
-from privpipe.judging.verdicts import not_judged
+from privpipe.judging.verdicts import not_judged, resting_on
 from privpipe.judging.ways.base import WayOfJudging, of_kind
 from privpipe.judging.ways.pairs import NOT_ALIGNED
 
@@ -31,6 +32,8 @@ class ByKeptHouseholds(WayOfJudging):
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
         if not context.aligned:
             return {at: not_judged(entry, NOT_ALIGNED) for at, entry in entries.items()}
+        import pyarrow.compute as pc
+
         from privpipe.kernels.ids.household_parts import parts_of
 
         engine, household = context.engine, str(context.rules.household)
@@ -39,10 +42,13 @@ class ByKeptHouseholds(WayOfJudging):
         before = engine.distinct(context.original, [household])
         after = engine.distinct(pairs, [OF_ORIGINAL]).rename_columns([household, "__count"])
         found = parts_of(before, after, household)
+        whole = len(after[household].drop_null()) - found.num_rows
+        told = pc.sum(pc.if_else(pc.is_null(after[household], nan_is_null=True), 0, after["__count"])).as_py() or 0
+        rests_on = Comparison(
+            int(told), engine.count(context.with_ids.left), "released records have a household in the original", ALIGN
+        )
         return {
-            at: entry.judge_kept(
-                after[household].drop_null().length() - found.num_rows, found.num_rows, _missing(found)
-            )
+            at: resting_on(entry.judge_kept(whole, found.num_rows, _missing(found)), rests_on)
             for at, entry in of_kind(entries, KeptHouseholds).items()
         }
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from privpipe.blocks import Facts, Guarantee, Verdict
+from privpipe.blocks import Facts, Guarantee, PairBlock, Verdict
+from privpipe.blocks.comparison import ALIGN, Comparison
 from privpipe.blocks.way import PAIRS
-from privpipe.judging.verdicts import not_judged
+from privpipe.judging.verdicts import not_judged, resting_on
 from privpipe.judging.ways.base import WayOfJudging
 
 if TYPE_CHECKING:
     from privpipe.judging.context import JudgingContext
 
-__all__ = ["NOT_ALIGNED", "NOT_IN_BOTH", "ByPairs"]
+__all__ = ["NOT_ALIGNED", "NOT_IN_BOTH", "ByPairs", "paired"]
 
 NOT_ALIGNED = "needs the original table beside the released one, aligned by record id; it was not given."
 NOT_IN_BOTH = "no record is in both tables."
@@ -38,5 +40,26 @@ class ByPairs(WayOfJudging):
 def _verdict(entry: Guarantee, context: JudgingContext) -> Verdict:
     columns = entry.own_columns() or tuple(context.roles.quasi_identifiers)
     released = context.with_ids.left
-    tally = context.engine.reduce_pairs(context.original, released, columns, entry, Facts())  # type: ignore[arg-type]
-    return not_judged(entry, NOT_IN_BOTH) if tally is None else entry.judge(tally, Facts())
+    found = context.engine.reduce_pairs(context.original, released, columns, _CountedPairs(entry), Facts())
+    if found is None:
+        return not_judged(entry, NOT_IN_BOTH)
+    tally, records = found
+    return resting_on(entry.judge(tally, Facts()), paired(records, context.engine.count(released)))
+
+
+def paired(records: int, released: int) -> Comparison:
+    """How many released records were compared with their originals."""
+    return Comparison(records, released, "released records are paired with their original", ALIGN)
+
+
+@dataclass(frozen=True)
+class _CountedPairs:
+    """What an entry measures of the pairs, and how many there are."""
+
+    entry: Any
+
+    def measure(self, block: PairBlock, facts: Facts) -> tuple[Any, int]:
+        return self.entry.measure(block, facts), len(block)
+
+    def merge(self, left: tuple[Any, int], right: tuple[Any, int]) -> tuple[Any, int]:
+        return self.entry.merge(left[0], right[0]), left[1] + right[1]

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.row_positions import PositionMeasure
 from privpipe.blocks.way import POSITIONS
+from privpipe.judging.verdicts import resting_on
 from privpipe.judging.ways.base import WayOfJudging, of_kind
+from privpipe.judging.ways.pairs import paired
 
 if TYPE_CHECKING:
     from privpipe.judging.context import JudgingContext
@@ -30,4 +32,9 @@ class ByPositions(WayOfJudging):
 
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
         positions = NOT_GIVEN if context.rules.positions is None else context.rules.positions
-        return {at: entry.judge_positions(positions) for at, entry in of_kind(entries, PositionMeasure).items()}
+        over = of_kind(entries, PositionMeasure)
+        verdicts = {at: entry.judge_positions(positions) for at, entry in over.items()}
+        if isinstance(positions, str):
+            return verdicts
+        rests_on = paired(len(positions.released), context.engine.count(context.judged_table.table))
+        return {at: resting_on(verdict, rests_on) for at, verdict in verdicts.items()}

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from privpipe.blocks import Guarantee, Verdict
+from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
 from privpipe.blocks.suppressed import NothingLeft
 from privpipe.blocks.way import RECODED_TABLES
@@ -13,7 +16,7 @@ from privpipe.errors import DataError
 from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.grouping import keys_of
 from privpipe.judging.required_columns import require_columns
-from privpipe.judging.verdicts import all_suppressed
+from privpipe.judging.verdicts import all_suppressed, resting_on
 from privpipe.judging.ways.base import WayOfJudging, of_kind
 
 if TYPE_CHECKING:
@@ -51,7 +54,8 @@ class ByRecodedTables(WayOfJudging):
                 hierarchies=context.rules.hierarchies,
                 stages=context.rules.stages,
             )
-            verdicts[at] = entry.judge_tables(pair)
+            shown = int(np.asarray(released["__count"].to_numpy()).sum())
+            verdicts[at] = resting_on(entry.judge_tables(pair), Comparison(shown, shown, "released records"))
         return verdicts
 
 

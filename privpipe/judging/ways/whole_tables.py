@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from privpipe.blocks import Guarantee, Verdict
+from privpipe.blocks.comparison import Comparison, least
 from privpipe.blocks.table_files import TableFiles, TableMeasure
 from privpipe.blocks.way import WHOLE_TABLES
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
 from privpipe.judging.required_columns import require_columns
-from privpipe.judging.verdicts import not_judged
+from privpipe.judging.verdicts import not_judged, resting_on
 from privpipe.judging.ways.base import WayOfJudging, of_kind
+from privpipe.measures.label_meaning import labels_compared
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:
@@ -66,7 +68,23 @@ def _verdict(entry: TableMeasure, context: JudgingContext) -> Verdict:
         hierarchies=rules.hierarchies,
         order=rules.order,
     )
-    return entry.judge_tables(files)
+    verdict = resting_on(entry.judge_tables(files), _rows_with_values(files.released))
+    if not entry.reads_values:
+        return verdict
+    labels = labels_compared(files.original, files.released, rules.hierarchies, rules.mark)
+    if files.reference is not None:
+        labels += labels_compared(files.original, files.reference, rules.hierarchies, rules.mark)
+    return resting_on(verdict, *least(labels))
+
+
+def _rows_with_values(released: pa.Table) -> Comparison:
+    import pyarrow.compute as pc
+
+    held = np.zeros(released.num_rows, dtype=np.bool_)
+    for column in released.columns:
+        held |= ~pc.is_null(column, nan_is_null=True).to_numpy()
+    what = "released records have a value in some column compared"
+    return Comparison(int(held.sum()), released.num_rows, what, "name columns that hold values in the release")
 
 
 def _gathered(engine: Engine, table: Any, columns: Sequence[str], side: str) -> pa.Table:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from privpipe.hierarchies.interval_text import interval_ends
 from privpipe.hierarchies.literals import exact_number
 
-__all__ = ["range_members", "range_penalty"]
+__all__ = ["ANY", "MOMENTS", "NUMBERS", "is_range", "range_members", "range_penalty"]
 
 Text = str | None
 ANY = "*"
@@ -59,6 +59,17 @@ def range_penalty(label: Text, values: Sequence[Text], kind: str) -> float | Non
         return None
     width = numbers[-1] - numbers[0]
     return float((held[-1] - held[0]) / width) if width else 0.0
+
+
+def is_range(label: str, kind: str) -> bool:
+    """Whether a label reads as a range of the column's numbers, dates or times.
+
+    Examples
+    --------
+    >>> is_range("30-39", "integer"), is_range("[30, 40[", "number"), is_range("middle", "integer")
+    (True, True, False)
+    """
+    return kind in (*NUMBERS, *MOMENTS) and _bounds(label, kind) is not None
 
 
 def range_members(label: Text, values: Sequence[Text], kind: str) -> list[bool]:

@@ -18,7 +18,7 @@ from privpipe.blocks.require import require_choice
 from privpipe.blocks.table_files import TableFiles, TableMeasure
 from privpipe.blocks.way import FILES, RECODED_TABLES, WHOLE_TABLES, Way
 from privpipe.errors import UsageError
-from privpipe.measures.utility.loss_columns import infinite_columns
+from privpipe.measures.utility.loss_columns import columns_entered, infinite_columns, numbers_compared
 from privpipe.measures.utility.loss_functions import NAMES, REGISTERED
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most
@@ -32,6 +32,10 @@ UNPAIRED = (
     *("hellinger", "wasserstein", "contingency", "specks"),
 )
 """Losses that pair no records, and so are of whole tables; `classifier` is with a holdout."""
+OF_NUMBERS = ("il1s", "il1", "sse_sst", "arctan", "moments", "correlation", "eigen", "wasserstein")
+OF_MODELS = ("propensity", "specks", "classifier", "regression")
+OF_LABELS = ("entropy", "kl", "classifier")
+"""Losses that compare values with labels; the others compare what is in the tables, whatever it means."""
 LIKE_MOMENTS = ("moments", "correlation", "eigen", "regression")
 SMALLEST_SHOWN = 20
 
@@ -181,6 +185,10 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         whole = self.measure in UNPAIRED or (self.measure == "classifier" and self.holdout is not None)
         return WHOLE_TABLES if whole else FILES
 
+    @property
+    def reads_values(self) -> bool:
+        return self.measure in OF_LABELS
+
     def columns_read(self, roles: Roles | tuple[str, ...]) -> tuple[str, ...]:
         keys = tuple(roles.quasi_identifiers) if isinstance(roles, Roles) else roles
         named = tuple(name for name in self.columns or self.quasi_identifiers or keys if name != self.target)
@@ -224,7 +232,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         told = f"of {n:,} original and {shown:,} released records"
         if chance is not None:
             told += f", {short(chance)} between the original and as many others"
-        return self._judged(found, observed, told, min(n, shown))
+        return self._resting(self._judged(found, observed, told, min(n, shown)), whole)
 
     def judge_files(self, files: FilePair) -> Verdict:
         infinite = infinite_columns(files)
@@ -234,7 +242,16 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         gone = files.records - len(files)
         told = f"over {len(files):,} records that are in both tables, {gone:,} of {files.records:,} not released"
         beside = {"suppressed_share": gone / files.records if files.records else 0.0}
-        return self._judged(self._figure(files), beside, told, len(files))
+        return self._resting(self._judged(self._figure(files), beside, told, len(files)), files)
+
+    def _resting(self, verdict: Verdict, files: FilePair) -> Verdict:
+        """The verdict with how much of the named columns it rests on."""
+        names = [name for name in files.original.schema.names if name not in (self.target, self.by)]
+        if self.measure in OF_NUMBERS:
+            return dataclasses.replace(verdict, compared=(numbers_compared(files, names),))
+        if self.measure in OF_MODELS:
+            return dataclasses.replace(verdict, compared=(columns_entered(files, names),))
+        return verdict
 
     def _judged(self, found: Any, beside: Mapping[str, Any], told: str, records: int) -> Verdict:
         if found.loss is None or found.loss != found.loss:

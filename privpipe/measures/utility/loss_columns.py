@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
+from privpipe.blocks.comparison import Comparison
 from privpipe.hierarchies import canonical_text
-from privpipe.measures.utility.cut_ranges import range_members
+from privpipe.measures.label_meaning import explained
+from privpipe.measures.utility.cut_ranges import ANY, range_members
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:
@@ -23,10 +25,12 @@ __all__ = [
     "Design",
     "NumberColumns",
     "coded",
+    "columns_entered",
     "design_of",
     "infinite_columns",
     "labelled_column",
     "number_columns",
+    "numbers_compared",
 ]
 
 Numbers = NDArray[np.float64]
@@ -38,7 +42,6 @@ MOST_LEVELS = 20
 MOST_DESIGN = 400
 LARGEST_DESIGN = 40_000_000
 LARGEST_COVER = 20_000_000
-ANY = "*"
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,30 @@ def number_columns(files: FilePair, names: Sequence[str]) -> NumberColumns:
     both = {name: (x, y) for name, (x, y) in sides.items() if x is not None and y is not None}
     left_out = tuple(name for name in names if name not in both)
     return NumberColumns(tuple(both), [x for x, _ in both.values()], [y for _, y in both.values()], left_out)
+
+
+def numbers_compared(files: FilePair, names: Sequence[str]) -> Comparison:
+    """How many cells of number columns of the original are numbers in the release too.
+
+    Of paired records those with an original number; else all rows of the release.
+    """
+    told = asked = 0
+    for name in names:
+        before, after = files.numbers("original", name), files.numbers("released", name)
+        if before is None:
+            continue
+        known = ~np.isnan(before) if len(files.ids) else np.ones(files.released.num_rows, dtype=np.bool_)
+        asked += int(known.sum())
+        told += 0 if after is None else int((known & ~np.isnan(after)).sum())
+    what = "cells of the original's number columns are numbers in the release"
+    return Comparison(told, asked, what, "name columns that are numbers in both tables")
+
+
+def columns_entered(files: FilePair, names: Sequence[str]) -> Comparison:
+    """How many of the columns enter a model, which takes numbers and at most `MOST_LEVELS` categories."""
+    told = sum(bool(_numbers_of(files, name)) or len(coded(files, name)[0]) <= MOST_LEVELS for name in names)
+    what = f"columns enter the model: numbers, and those of at most {MOST_LEVELS} categories"
+    return Comparison(told, len(names), what, "group their values first, or name other columns")
 
 
 def infinite_columns(files: FilePair) -> list[str]:
@@ -203,8 +230,9 @@ def labelled_column(files: FilePair, name: str) -> LabelledColumn | None:
     """A column in codes with what its labels stand for; None where values times labels are too many to lay out.
 
     A label stands for a value that is the same text, that the column's hierarchy puts under it, or that the range or
-    set it names takes in; ``*`` and a missing cell stand for every value. Where no records are paired a missing cell
-    does so only if the original has none.
+    set it names takes in; ``*``, a missing cell and a label that nothing explains stand for every value. Where no
+    records are paired a missing cell does so only if the original has none, and a text that nothing explains is a
+    value that the original lacks.
     """
     from privpipe.kernels.losses.labels import LabelledColumn
 
@@ -216,17 +244,19 @@ def labelled_column(files: FilePair, name: str) -> LabelledColumn | None:
     values, labels = values.ravel(), labels.ravel()
     domain, names = [texts[at] for at in own], [texts[at] for at in shown]
     covers = own[:, None] == shown[None, :]
-    leaves = np.zeros(len(names))
+    leaves, kind = np.zeros(len(names)), column_type_of(files.original.schema.field(name).type)
+    hierarchy: Any = None
     if name in files.hierarchies:
-        _by_hierarchy(files, name, domain, np.bincount(values), names, covers, leaves)
+        hierarchy = files.hierarchies[name].build(domain, np.bincount(values).tolist(), kind)
+        _by_hierarchy(hierarchy, domain, names, covers, leaves)
     else:
-        kind = column_type_of(files.original.schema.field(name).type)
         known = set(domain)
         for at, label in enumerate(names):
             if label not in known:
                 covers[:, at] |= range_members(label, domain, kind)
     if len(files.ids):
         strayed = np.unique(labels[~covers[values, labels]]).tolist()
+        covers[:, ~explained(names, domain, kind, hierarchy)] = True
     else:
         strayed = [at for at, label in enumerate(names) if label not in domain]
     covers[:, [at for at in strayed if names[at] in (ANY, None)]] = True
@@ -235,17 +265,9 @@ def labelled_column(files: FilePair, name: str) -> LabelledColumn | None:
 
 
 def _by_hierarchy(
-    files: FilePair,
-    name: str,
-    domain: list[Text],
-    counts: NDArray[np.int64],
-    labels: list[Text],
-    covers: NDArray[np.bool_],
-    leaves: Numbers,
+    hierarchy: Any, domain: list[Text], labels: list[Text], covers: NDArray[np.bool_], leaves: Numbers
 ) -> None:
     """Lay out what the labels of the hierarchy's levels cover, each by its lowest."""
-    kind = column_type_of(files.original.schema.field(name).type)
-    hierarchy: Any = files.hierarchies[name].build(domain, counts.tolist(), kind)
     codes = hierarchy.encode(domain)
     known = codes >= 0
     for level in range(hierarchy.height, -1, -1):

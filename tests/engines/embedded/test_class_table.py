@@ -154,3 +154,13 @@ def test_one_engine_serves_many_threads(engine: EmbeddedEngine) -> None:
 def test_equal_keys_hash_alike(embedded: Engine) -> None:
     assert isinstance(embedded, EmbeddedEngine)
     assert embedded.session.value("SELECT hash(0.0::DOUBLE, NULL) = hash(-0.0::DOUBLE, NULL)")
+
+
+@pytest.mark.parametrize("values", [37, 38, 39, 91])
+def test_a_letter_that_ends_a_text_of_sql_is_a_letter(engine: EmbeddedEngine, values: int) -> None:
+    """The letter of a missing value is the one after those of the others: an apostrophe where there are 38."""
+    rows = pa.table({"k": ["a", "b"] * values, "s": [f"v{at // 2}" for at in range(2 * values)]})
+    found = class_table.ClassTable(
+        engine.session, engine.scan(Source(data=rows)), ClassQuery(keys=("k",), columns=("s",))
+    )
+    assert sorted(size for block in found.blocks() for size in block.sizes.tolist()) == [values, values]

@@ -361,3 +361,26 @@ def test_a_release_that_lost_too_much_is_refused(tmp_path: Path) -> None:
     assert passed.assessment.measures[0].observed["loss"] > 100
     with pytest.raises(PolicyError, match="only reported"):
         pp.release(policy({"information_loss": {**gate, "measure": "arctan"}}))
+
+
+@pytest.mark.parametrize(("numbers", "outcome"), [(40, "pass"), (20, "pass"), (19, "error"), (0, "error")])
+def test_a_loss_of_numbers_rests_on_numbers_of_both_tables(
+    embedded: Engine, judged_pair: Any, numbers: int, outcome: str
+) -> None:
+    original = pa.table({"a": [float(at) for at in range(40)], "b": [str(at) for at in range(40)]})
+    shown = pa.array([float(at) if at < numbers else None for at in range(40)], pa.float64())
+    released = original.set_column(0, "a", shown)
+    verdict = judged_pair(embedded, InformationLoss(measure="il1s", at_most=1.0), original, released)
+    assert verdict.outcome == outcome
+
+
+def test_a_label_that_nothing_explains_costs_as_much_as_a_suppressed_cell(embedded: Engine, judged_pair: Any) -> None:
+    towns = ["a", "b", "c", "d"] * 5
+    losses = []
+    for label in ("anywhere", "*"):
+        shown = [label] * 4 + towns[4:]
+        tables = [pa.table({"town": texts, "n": list(range(20))}) for texts in (towns, shown)]
+        losses.append(
+            judged_pair(embedded, InformationLoss(measure="entropy", columns=("town",)), *tables).observed["loss"]
+        )
+    assert losses[0] == losses[1] > 0

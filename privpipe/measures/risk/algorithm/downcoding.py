@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.comparison import EXPLAIN, Comparison
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, FilePath, Stricter
 from privpipe.errors import UsageError
@@ -141,7 +142,10 @@ class Downcoding(FilePairMeasure):
                 cells += len(held)
         if not cells:
             return self._error("no cell is generalised by a declared hierarchy, so none can be guessed finer")
-        return self._verdict(right / cells, expected / cells, conditioned / cells, cells)
+        recoded = sum(_recoded(column) for column in columns)
+        what = "cells that were recoded lie under a label of a declared hierarchy"
+        verdict = self._verdict(right / cells, expected / cells, conditioned / cells, cells)
+        return replace(verdict, compared=(Comparison(cells, max(cells, recoded), what, EXPLAIN),))
 
     def _verdict(self, right: float, expected: float, conditioned: float, cells: int) -> Verdict:
         gain = right - expected
@@ -165,6 +169,13 @@ class Downcoding(FilePairMeasure):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(), cls(at_most=0.2, k=5), cls(columns=("age",), prior="census.csv", at_most=1.0)]
+
+
+def _recoded(column: Finer) -> int:
+    """Cells that no longer show their value, missing ones left out."""
+    values, labels = (np.array(texts, dtype=object) for texts in (column.values, column.labels))
+    shown = labels[column.label_of]
+    return int(((values[column.value_of] != shown) & (shown != None)).sum())  # noqa: E711  # elementwise
 
 
 def _classes(labels: Sequence[Ints]) -> tuple[Ints, Ints, Ints]:

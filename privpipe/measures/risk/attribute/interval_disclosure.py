@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.comparison import Comparison, least
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import DataError
@@ -77,6 +78,25 @@ class IntervalDisclosure(FilePairMeasure):
                 f"at least {short(figure)} of the records are disclosed ({self.joint}){asked}; over {len(files):,} "
                 f"records, {missing:,} of them without a value in some column."
             ),
+            compared=self.compared(files, {column: each[1] for column, each in found.items()}),
+        )
+
+    def compared(self, files: FilePair, known: dict[str, NDArray[np.bool_]]) -> tuple[Comparison, ...]:
+        """Of the records with an original value those that have a released one: the others disclose nothing."""
+        asked = {name: ~np.isnan(files.numbers("original", name)) for name in known}  # type: ignore[arg-type]
+        remedy = "leave columns out of which the release has few values"
+        if self.joint != "each":
+            both, own = (np.logical_and.reduce(list(side.values())) for side in (known, asked))
+            what = "records with every original value have every released one"
+            return (Comparison(int(both.sum()), int(own.sum()), what, remedy),)
+        return least(
+            Comparison(
+                int(known[name].sum()),
+                int(asked[name].sum()),
+                f"records with an original value of {name!r} have a released one",
+                remedy,
+            )
+            for name in known
         )
 
     def _disclosed_by_column(self, files: FilePair) -> dict[str, Disclosed]:

@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import Guarantee, Verdict
+from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.way import BESIDE, Way
@@ -197,6 +198,14 @@ class Recovery(Guarantee):
             for by in sets:
                 found = counts.guesses(column, (column, *by), self.min_group)
                 yield Recovered(column, by, found.right, base, found.determined, n)
+
+    def compared_with(self, counts: PairCounts, columns: Sequence[str], released: Sequence[str]) -> Comparison:
+        """How many columns of both tables have another released column as evidence, where there is another."""
+        most = floor_share(self.max_distinct, counts.records)
+        evidence = {name for name in released if counts.distinct(name) <= most} if counts.records else set()
+        told = sum(bool(evidence - {name}) or len(released) == 1 for name in columns)
+        what = "columns of both tables have another released column of few enough values as evidence"
+        return Comparison(told, len(columns), what, "raise max_distinct, or name columns of both tables")
 
     def judge_recovered(self, found: Sequence[Recovered], records: int) -> Verdict:
         """The verdict by what was recovered; the first of equal gains counts."""

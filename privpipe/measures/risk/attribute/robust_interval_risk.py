@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import DataError
@@ -119,7 +120,12 @@ class RobustIntervalRisk(FilePairMeasure):
             "left_out": len(files) - n,
             "estimator": self.estimator,
         }
-        return self._verdict(observed, n)
+        asked = int((~np.isnan(before)).all(axis=1).sum())
+        what = "records with every original number have every released one"
+        return replace(
+            self._verdict(observed, n),
+            compared=(Comparison(n, asked, what, "leave columns out of which the release has few values"),),
+        )
 
     def _numbers(self, files: FilePair) -> tuple[Numbers, Numbers]:
         sides: tuple[list[Numbers], list[Numbers]] = ([], [])

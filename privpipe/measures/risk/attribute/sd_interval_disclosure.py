@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair
+from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.marks import Stricter
 from privpipe.measures.risk.attribute.interval_disclosure import Disclosed, IntervalDisclosure
 from privpipe.roles import Roles
@@ -79,6 +80,13 @@ class SdIntervalDisclosure(IntervalDisclosure):
             values = side[~np.isnan(side)]
             sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
         return sd_disclosed(original, released, self.percent, sd)
+
+    def compared(self, files: FilePair, known: dict[str, NDArray[np.bool_]]) -> tuple[Comparison, ...]:
+        for name in known:
+            values = int((~np.isnan(files.numbers("original", name))).sum())  # type: ignore[arg-type]
+            if values == 1:
+                return (Comparison(0, 1, f"values of {name!r} have another one to deviate from", "judge more records"),)
+        return super().compared(files, known)
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -10,6 +10,7 @@ from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import ColumnName, Columns, Stricter
 from privpipe.blocks.table_files import TableFiles
@@ -131,7 +132,7 @@ class InferenceAttack(RecordAttack):
         reason = self.unjudgeable(files)
         if reason:
             return self.not_judged(reason)
-        known = self.columns or tuple(name for name in files.original.schema.names if name != self.column)
+        known = self.columns_of(files)
         pair = column_pair(files)
         found = guessing(files, pair, known, self.column, self.tolerance, self.name())
         if isinstance(found, str):
@@ -178,7 +179,15 @@ class InferenceAttack(RecordAttack):
         entry = replace(self, confidence=1.0 - (1.0 - self.confidence) / 2.0) if len(figures) > 1 else self
         ways = {"nearest": "by the nearest rows", "model": "by a model of the release"}
         judged = entry.verdict(figures[best], named, f"{did} {ways[best]}", broken, (*targets.notes, *found.notes))
-        return replace(judged, entry=self)
+        if self.guess != "model":
+            return replace(judged, entry=self)
+        gone, asked = len(named.get("left_out", ())), len(self.columns_of(files))
+        what, remedy = "known columns enter the model", "group their values, or guess by the nearest rows"
+        return replace(judged, entry=self, compared=(Comparison(asked - gone, asked, what, remedy),))
+
+    def columns_of(self, files: TableFiles) -> tuple[str, ...]:
+        """What is known of a person."""
+        return self.columns or tuple(name for name in files.original.schema.names if name != self.column)
 
     @classmethod
     def examples(cls) -> list[Self]:

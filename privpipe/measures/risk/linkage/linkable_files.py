@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
+from privpipe.blocks.comparison import Comparison
 from privpipe.errors import DataError
 from privpipe.hierarchies import canonical_text
+from privpipe.measures.label_meaning import explained
 from privpipe.measures.utility.cut_ranges import range_members
 from privpipe.roles import column_type_of
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from privpipe.kernels.linkage.distance import LinkedFile
 
-__all__ = ["Linkable", "Metric", "Standardise", "block_of", "coded_texts", "linkable"]
+__all__ = ["Linkable", "Metric", "Standardise", "block_of", "coded_texts", "linkable", "partners_in_block"]
 
 Metric = Literal["euclidean", "gower", "mahalanobis"]
 Standardise = Literal["own", "original"]
@@ -71,7 +73,8 @@ def linkable(
     -----
     Euclidean: a missing number stands at the mean, and one more dimension says that it is missing: 1 away from any
     number, and at distance 0 of another missing one. Gower: 1 and 0 alike. A generalised label is at distance 0 of the
-    values it covers (by the column's declared hierarchy, or as a range or set), and at distance 1 of the others.
+    values it covers (by the column's declared hierarchy, or as a range or set), and at distance 1 of the others; one
+    that nothing explains, where records are paired, is at distance 0 of all.
     """
     numeric = {name: files.finite_numbers(name, f"{metric or 'euclidean'} distance") for name in columns}
     texts = [name for name, sides in numeric.items() if sides is None]
@@ -183,6 +186,12 @@ def block_of(files: FilePair, columns: tuple[str, ...]) -> tuple[NDArray[np.int6
     return numbers[0], numbers[1]
 
 
+def partners_in_block(attacked: int, of: int) -> tuple[Comparison, ...]:
+    """How many attacked records could be linked at all, their partner being in the same block."""
+    remedy = "block by columns that the release left as they were, or not at all"
+    return (Comparison(attacked, of, "attacked records have their partner in the same block", remedy),)
+
+
 def _texts(batch: pa.RecordBatch, column: str) -> list[str | None]:
     values = batch.column(column)
     found: list[str | None] = canonical_text(values, column_type_of(values.type), column=column).to_pylist()
@@ -198,16 +207,21 @@ def _numbered(texts: list[str | None]) -> tuple[list[str | None], NDArray[np.int
 def _mismatch(
     files: FilePair, column: str, own: list[str | None], labels: list[str | None], places: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Where a released label covers no original value: by no level of the hierarchy, no range, no set."""
+    """Where a released label covers no original value: by no level of the hierarchy, no range, no set.
+
+    Where records are paired, a label that nothing explains covers every value: it may stand for any of them. A row
+    that belongs to no record may bear a value that no original has.
+    """
     kind = column_type_of(files.original.schema.field(column).type)
     at = {label: place for place, label in enumerate(labels)}
     apart = np.ones((len(own), len(labels)), dtype=np.bool_)
     for value, text in enumerate(own):
         if text in at:
             apart[value, at[text]] = False
+    hierarchy: Any = None
     if column in files.hierarchies:
         counts = np.bincount(places, minlength=len(own)).tolist()
-        hierarchy: Any = files.hierarchies[column].build(own, counts, kind)
+        hierarchy = files.hierarchies[column].build(own, counts, kind)
         codes = hierarchy.encode(own).tolist()
         for level in range(1, hierarchy.height + 1):
             # Releases of before wrote a label for missing values.
@@ -219,4 +233,6 @@ def _mismatch(
     for label, place in at.items():
         if apart[:, place].all():
             apart[:, place] = ~np.array(range_members(label, own, kind), dtype=np.bool_)
+    if len(files.ids):
+        apart[:, ~explained(labels, own, kind, hierarchy)] = False
     return apart

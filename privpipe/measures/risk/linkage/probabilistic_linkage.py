@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.linkage.agreement_rules import agreement_of, checked_rules
-from privpipe.measures.risk.linkage.linkable_files import block_of
+from privpipe.measures.risk.linkage.linkable_files import block_of, partners_in_block
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most
 
@@ -168,7 +168,8 @@ class ProbabilisticLinkage(FilePairMeasure):
             name: self._links(agreement, parts, patterns, each, counts)
             for name, each in (("own", mixture), ("known", known))
         }
-        return self._verdict(files, sample, mixture, figures)
+        verdict = self._verdict(files, sample, mixture, figures)
+        return replace(verdict, compared=partners_in_block(len(true), len(sample))) if self.block_by else verdict
 
     def _asks(self, name: str) -> bool:
         return self.columns is None and name not in self.block_by

@@ -12,12 +12,20 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.require import require_choice
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
-from privpipe.measures.risk.linkage.linkable_files import Linkable, Metric, Standardise, block_of, linkable
+from privpipe.measures.risk.linkage.linkable_files import (
+    Linkable,
+    Metric,
+    Standardise,
+    block_of,
+    linkable,
+    partners_in_block,
+)
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most
 
@@ -171,7 +179,13 @@ class RecordLinkage(FilePairMeasure):
                 + (f"; constant and left out: {', '.join(found.left_out)}" if found.left_out else "")
                 + ("; blocked, which only loses links." if self.block_by else ".")
             ),
+            compared=self._in_blocks(files) if self.block_by else (),
         )
+
+    def _in_blocks(self, files: FilePair) -> tuple[Comparison, ...]:
+        before, after = block_of(files, self.block_by)
+        sample = files.sample(self.sample)
+        return partners_in_block(int((before[sample] == after[sample]).sum()), len(sample))
 
     def _error(self, reason: str) -> Verdict:
         return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")

@@ -52,6 +52,7 @@ class ReplicatedUniques(JoinedClassMeasure):
     ('fail', 0.1, 0.2)
     """
 
+    compares_numbers: ClassVar[bool] = False
     observes: ClassVar[object] = dict[str, Any]
     protects_nobody_at: ClassVar[float | None] = 1
     source: ClassVar[str] = "Raab, Nowok, Dibben, 2024"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.comparison import least
 from privpipe.blocks.guarantee import Direction, short
 from privpipe.blocks.marks import FilePath, SensitiveColumn, Stricter
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory, ReleaseRows
@@ -60,6 +61,10 @@ class ComplementaryRelease(HistoryMeasure):
     Persons with several records have the multiset of their classes for a class. By released tables alone it passes
     only if every two classes that overlap lie one inside the other and the smaller one has `k` records; who was in
     which release cannot be judged then. Data of other holders cannot be judged by anyone.
+
+    Labels are read by the column's hierarchy, as ranges and as codes with masked characters; a text that both tables
+    have is a value. A label that nothing explains overlaps every other, and where more than half of the records bear
+    such labels in a column, the outcome is an error.
 
     Sources: Sweeney, IJUFKS 10(5), 2002; Ganta, Kasiviswanathan, Smith, KDD 2008; Xiao, Tao, SIGMOD 2007.
 
@@ -258,6 +263,7 @@ class ComplementaryRelease(HistoryMeasure):
                 f"{how}{asked}; at least {short(linked)} of the rows are linked to one earlier row by what they share. "
                 "Who was in which release, and releases of other holders, cannot be judged."
             ),
+            compared=least(part for each in pairs for part in each.compared),
         )
 
     def _error(self, reason: str) -> Verdict:

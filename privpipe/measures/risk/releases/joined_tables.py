@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.comparison import EXPLAIN, Comparison, least
 from privpipe.blocks.release_history import EarlierTables
 from privpipe.hierarchies import canonical_text
-from privpipe.measures.risk.releases.released_regions import relation_of
+from privpipe.measures.risk.releases.released_regions import explained_labels, relation_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,12 +39,15 @@ class Joined:
         Share of the new rows that only one earlier row fits: in region and in every column both released as it was.
     joined_k : int
         Rows of the smallest class of the table of linked rows; 0: no row is linked.
+    compared : tuple of Comparison
+        Records whose label is explained, of the release and the column with the smallest share of them.
     """
 
     crossing: int
     smallest: int
     linked: float
     joined_k: int
+    compared: tuple[Comparison, ...] = field(default=(), compare=False)
 
 
 def joined(tables: EarlierTables, at: int) -> Joined | None:
@@ -55,6 +59,7 @@ def joined(tables: EarlierTables, at: int) -> Joined | None:
         return None
     overlap = np.ones((len(own_sizes), len(their_sizes)), dtype=np.bool_)
     inside, around = overlap.copy(), overlap.copy()
+    compared = []
     for name in tables.keys:
         # A column that a release lacks may be anything there.
         first, second = own_keys.get(name), their_keys.get(name)
@@ -64,7 +69,13 @@ def joined(tables: EarlierTables, at: int) -> Joined | None:
             continue
         labels, codes = _numbered(first)
         other_labels, other_codes = _numbered(second)
-        meet, small, large = relation_of(labels, other_labels, tables.hierarchies.get(name))
+        spec = tables.hierarchies.get(name)
+        meet, small, large = relation_of(labels, other_labels, spec)
+        known = explained_labels(labels, other_labels, spec)
+        for side, shown, sizes in (("this", first, own_sizes), ("an earlier", second, their_sizes)):
+            what = f"records of {side} release have a label of {name!r} that is explained"
+            told = sizes[[label in known for label in shown]].sum()
+            compared.append(Comparison(int(told), int(sizes.sum()), what, EXPLAIN))
         place = np.ix_(codes, other_codes)
         overlap &= meet[place]
         inside &= small[place]
@@ -73,7 +84,7 @@ def joined(tables: EarlierTables, at: int) -> Joined | None:
     sizes = np.minimum(own_sizes[:, None], their_sizes[None, :])[overlap]
     smallest = int(min(own_sizes.min(), sizes.min(initial=own_sizes.min())))
     linked, joined_k = _linked(tables, new, old, own, theirs, overlap)
-    return Joined(int((overlap & ~nested).sum()), smallest, linked, joined_k)
+    return Joined(int((overlap & ~nested).sum()), smallest, linked, joined_k, least(compared))
 
 
 def _classes(table: pa.Table, keys: Sequence[str]) -> tuple[Ints, dict[str, list[str | None]], Ints]:

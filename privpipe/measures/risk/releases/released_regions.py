@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from privpipe.hierarchies.spec import IN_NUMBERS
 if TYPE_CHECKING:
     from privpipe.hierarchies import Hierarchy, HierarchySpec
 
-__all__ = ["Relation", "relation_of"]
+__all__ = ["Relation", "explained_labels", "relation_of"]
 
 Text = str | None
 Flags = NDArray[np.bool_]
@@ -32,14 +33,15 @@ def relation_of(one: Sequence[Text], other: Sequence[Text], spec: HierarchySpec 
     """How the labels of one table lie to those of another.
 
     Labels of one hierarchy contain one another or have nothing in common. Ranges are compared by their ends, codes
-    with masked characters (``0213*``) by the others. Two labels of which nothing is known overlap, neither inside the
-    other, so that nothing passes by it; without a hierarchy, texts that are no range are values. What reads as a range
-    is one, also beside words.
+    with masked characters (``0213*``) by the others. What reads as a range is one, also beside words. Without a
+    hierarchy a text that is in both tables is a value of its own. A label that nothing explains overlaps every other,
+    neither inside the other, so that nothing passes by it.
 
     Parameters
     ----------
     one, other : sequence of str or None
-        Distinct labels of a column; None: a missing value, which is a value of its own.
+        Distinct labels of a column; None: a missing value, which is a value of its own where both tables have one,
+        and a blank elsewhere.
     spec : HierarchySpec, optional
         The column's.
 
@@ -55,16 +57,45 @@ def relation_of(one: Sequence[Text], other: Sequence[Text], spec: HierarchySpec 
     >>> around.tolist()
     [[True, False, False], [False, False, False]]
     """
-    hierarchy = _hierarchy(spec)
+    labels, hierarchy = {*one, *other}, _hierarchy(spec)
     # Labels of ranges and of masked characters speak for themselves; others only where the hierarchy is at hand.
     opaque = spec is not None and not isinstance(spec.builder, (*IN_NUMBERS, Redact))
     found = np.zeros((3, len(one), len(other)), dtype=np.bool_)
-    ends: dict[Text, Ends | None] = {label: _ends(label) for label in {*one, *other} if label not in (None, ANY)}
-    covers = {label: _cover(label, hierarchy) for label in {*one, *other}}
+    ends: dict[Text, Ends | None] = {label: _ends(label) for label in labels if label not in (None, ANY)}
+    covers = {label: _cover(label, hierarchy) for label in labels}
+    known = explained_labels(one, other, spec)
     for i, first in enumerate(one):
         for j, second in enumerate(other):
-            found[:, i, j] = _pair(first, second, covers, ends, opaque)
+            found[:, i, j] = _pair(first, second, covers, ends, known, opaque)
     return found[0], found[1], found[2]
+
+
+def explained_labels(one: Sequence[Text], other: Sequence[Text], spec: HierarchySpec | None) -> frozenset[Text]:
+    """The labels of two tables of which it is known what they stand for.
+
+    Examples
+    --------
+    >>> sorted(explained_labels(["white", "person", "196*"], ["white", "[10, 20["], None))
+    ['196*', '[10, 20[', 'white']
+    """
+    hierarchy, both = _hierarchy(spec), {*one} & {*other}
+    codes = spec is not None and isinstance(spec.builder, Redact)
+    return frozenset(
+        label
+        for label in {*one, *other}
+        if label in both
+        or (
+            label is not None
+            and (
+                ANY in label
+                or (codes and _is_value(label))
+                or _ends(label) is not None
+                or _is_moment(label)
+                or label in ("true", "false")
+                or any(_cover(label, hierarchy))
+            )
+        )
+    )
 
 
 Ends = tuple[Decimal, Decimal, bool]
@@ -75,9 +106,18 @@ APART: Flag3 = (False, False, False)
 CROSSING: Flag3 = (True, False, False)
 
 
-def _pair(one: Text, other: Text, covers: dict[Text, Cover], ends: dict[Text, Ends | None], opaque: bool) -> Flag3:
+def _pair(
+    one: Text,
+    other: Text,
+    covers: dict[Text, Cover],
+    ends: dict[Text, Ends | None],
+    known: frozenset[Text],
+    opaque: bool,
+) -> Flag3:
     if one == other or ANY in (one, other):
         return True, other in (one, ANY), one in (other, ANY)
+    if one not in known or other not in known:
+        return CROSSING
     if one is None or other is None:
         return APART
     (least, most), (their_least, their_most) = covers[one], covers[other]
@@ -88,7 +128,21 @@ def _pair(one: Text, other: Text, covers: dict[Text, Cover], ends: dict[Text, En
         return _ranges(low, high)
     if len(one) == len(other) and (ANY in one or ANY in other):
         return _masked(one, other)
-    return APART if not opaque and _is_value(one) and _is_value(other) else CROSSING
+    return APART if not opaque and _is_value(one) and _is_value(other) and _of_one_grain(one, other) else CROSSING
+
+
+def _of_one_grain(one: str, other: str) -> bool:
+    """Whether neither label is a date or time that the other could hold: a day, a month or a year of it."""
+    moments = (_is_moment(one), _is_moment(other))
+    return not any(moments) or (all(moments) and len(one) == len(other))
+
+
+def _is_moment(label: str) -> bool:
+    try:
+        datetime.datetime.fromisoformat(label)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_value(label: str) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.guarantee import Direction, short
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.release_history import HistoryMeasure, ReleaseHistory
@@ -124,9 +125,9 @@ class RepeatedNoise(HistoryMeasure):
         found = [looks_at(column, history.current, history.earlier) for column in self.columns]
         if not any(len(looks.units) for looks in found):
             return self._error("no released value to judge")
-        return self._verdict(dict(zip(self.columns, found, strict=True)), unknown)
+        return self._verdict(dict(zip(self.columns, found, strict=True)), unknown, 1 + len(history.earlier))
 
-    def _verdict(self, found: Mapping[str, NoiseObservations], unknown: int) -> Verdict:
+    def _verdict(self, found: Mapping[str, NoiseObservations], unknown: int, releases: int) -> Verdict:
         left = {column: self._left(looks, self.changed == "averaged") for column, looks in found.items()}
         worst = min((column for column in left if len(left[column])), key=lambda column: float(left[column].min()))
         observed = float(left[worst].min())
@@ -147,6 +148,14 @@ class RepeatedNoise(HistoryMeasure):
             outcome="pass" if passed else "fail",
             threshold=self.demanded(),
             reason="; ".join(parts) + "; releases of other holders cannot be judged.",
+            compared=(
+                Comparison(
+                    releases - unknown,
+                    releases,
+                    "releases that the ledger remembers have known noise",
+                    "begin another ledger with the first release that is judged by repeated_noise",
+                ),
+            ),
         )
 
     @staticmethod

@@ -179,3 +179,43 @@ def test_labels_are_read_at_the_level_that_the_last_plan_of_the_column_says(
     }
     found = judged(embedded, CorrectAttribution(column="ill", columns=["town"]), x, y, **rules).observed
     assert found["matched"] == matched
+
+
+def aged() -> tuple[pa.Table, pa.Table]:
+    """Ages as texts, and labels of theirs that say of each illness whose it is."""
+    ages = list(range(20, 60)) * 5
+    ill = ["flu" if age < 40 else "gout" for age in ages]
+    released = ["20-39" if age < 40 else "40-59" for age in ages]
+    return pa.table({"age": list(map(str, ages)), "ill": ill}), pa.table({"age": released, "ill": ill})
+
+
+@pytest.mark.parametrize("figure", ["disco", "dcap"])
+def test_labels_that_equal_no_value_are_an_error(engine: Engine, figure: str) -> None:
+    """Nothing is matched and the figure 0, although the label tells the illness of everybody."""
+    if engine.name == "spark" and figure == "dcap":
+        pytest.skip("one figure says it on Spark")
+    entry = CorrectAttribution(column="ill", columns=["age"], figure=figure, at_most=0.05)  # type: ignore[arg-type]
+    verdict = judged(engine, entry, *aged())
+    assert (verdict.outcome, verdict.observed["matched"], verdict.observed[figure]) == ("error", 0, 0.0)
+    assert verdict.reason.startswith("0 of 200 released records have a value of 'age' that is in the original")
+    assert "declare the hierarchy" in verdict.reason
+    levels = HierarchySpec.from_mapping(
+        {"rows": [[str(age), "20-39" if age < 40 else "40-59", "*"] for age in range(20, 60)]}, column="age"
+    )
+    told = judged(engine, entry, *aged(), hierarchies={"age": levels})
+    assert (told.outcome, told.observed[figure]) == ("fail", 1.0)
+
+
+@pytest.mark.parametrize(("shift", "outcome"), [(0, "pass"), (7, "pass"), (10, "pass"), (11, "error"), (20, "error")])
+def test_numbers_that_were_moved_match_no_key(embedded: Engine, shift: int, outcome: str) -> None:
+    """Half of the released rows with a number of the original is enough."""
+    x = pa.table({"age": list(range(20)), "ill": ["flu", "gout"] * 10})
+    y = x.set_column(0, "age", pa.array([age + shift for age in range(20)]))
+    assert judged(embedded, CorrectAttribution(column="ill", columns=["age"], at_most=1.0), x, y).outcome == outcome
+
+
+def test_a_small_release_whose_keys_are_all_known_is_judged(embedded: Engine) -> None:
+    """Most original records have no row, and each row was looked up."""
+    x = pa.table({"zip": [f"{at}" for at in range(100)], "ill": ["flu", "gout"] * 50})
+    verdict = judged(embedded, CorrectAttribution(column="ill", columns=["zip"], at_most=0.1), x, x.slice(0, 5))
+    assert (verdict.outcome, verdict.observed["matched"], verdict.observed["disco"]) == ("pass", 5, 0.05)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from privpipe.blocks import FilePair, Verdict
+from privpipe.engines import Engine
 from privpipe.errors import UsageError
 from privpipe.measures import RankIntervalDisclosure, SdIntervalDisclosure
 from privpipe.measures.risk.attribute.interval_disclosure import Joint
@@ -69,3 +72,17 @@ def test_columns_are_named_once_or_left_out(entry: type[RankIntervalDisclosure |
     for columns in (("a", "a"), ()):
         with pytest.raises(UsageError, match=entry.__name__):
             entry(columns=columns, percent=10)
+
+
+@pytest.mark.parametrize("joint", ["each", "all", "any"])
+def test_values_that_are_missing_in_most_records_are_an_error(embedded: Engine, judged_pair: Any, joint: Joint) -> None:
+    """What the original misses as well is nothing to disclose."""
+    original = pa.table({"a": [float(at) for at in range(20)], "b": [float(at) for at in range(20)]})
+    for kept, outcome in ((20, "pass"), (10, "pass"), (9, "error"), (0, "error")):
+        shown = [float(at) + 100 if at < kept else None for at in range(20)]
+        released = original.set_column(0, "a", pa.array(shown, pa.float64()))
+        entry = SdIntervalDisclosure(percent=1, joint=joint, at_most=1.0)
+        assert judged_pair(embedded, entry, original, released).outcome == outcome, kept
+        both = original.set_column(0, "a", pa.array([None if each is None else each - 100 for each in shown]))
+        if kept:
+            assert judged_pair(embedded, entry, both, released).outcome == "pass"

@@ -296,3 +296,14 @@ class TestNotes:
     def test_tables_that_cannot_be_paired_say_nothing(self, embedded: Engine) -> None:
         first, second = (embedded.scan(Source(data=table(rows))) for rows in self.large())
         assert recovery_notes(embedded, second, first, ROLES, JudgingRules(), Stream(bytes(16))) == ()
+
+
+def test_without_a_column_that_could_be_evidence_nothing_is_shown(embedded: Engine) -> None:
+    """Ten records: by the default each released column has too many values to be evidence."""
+    weights = [float(at) for at in range(10)]
+    original: Rows = {"id": list(range(10)), "region": list("abcdefghij"), "weight": weights, "age": weights}
+    released = {**original, "region": ["x", "y"] * 5}
+    [verdict] = judged(embedded, original, released, Recovery(at_most=0.05))
+    assert (verdict.outcome, "raise max_distinct" in verdict.reason) == ("error", True)
+    [verdict] = judged(embedded, original, released, Recovery(at_most=0.05, max_distinct=1.0))
+    assert verdict.observed["gain"] == 0.8

@@ -186,3 +186,30 @@ def test_the_curve_adds_one_column_after_the_other(embedded: Engine, judged_pair
         alone = judged_pair(embedded, RecordLinkage(columns=names[:size]), *sides).observed
         assert curve[str(size)] == alone["share"]
     assert curve["1"] < curve["2"] < curve["3"]
+
+
+def test_labels_that_nothing_explains_link_nobody_and_prove_nothing(engine: Engine, judged_pair: Any) -> None:
+    ages = [str(20 + at % 40) for at in range(80)]
+    original = pa.table({"age": ages, "zip": [str(at % 3) for at in range(80)]})
+    released = original.set_column(0, "age", pa.array(["20-39" if int(age) < 40 else "40-59" for age in ages]))
+    verdict = judged_pair(engine, RecordLinkage(at_most=1.0), original, released)
+    assert verdict.outcome == "error"
+    assert "0 of 80 released records have a label of 'age' that is explained" in verdict.reason
+
+
+def test_a_few_of_them_cover_every_value(embedded: Engine, judged_pair: Any) -> None:
+    """Apart from all values, the label of the first would hide it from whoever looks for the nearest row."""
+    original = pa.table({"town": ["a", "b", "c", "d"], "age": [1.0, 2.0, 3.0, 4.0]})
+    released = pa.table({"town": ["anywhere", "b", "c", "d"], "age": [1.0, 2.0, 3.0, 4.0]})
+    verdict = judged_pair(embedded, RecordLinkage(at_most=0.9, metric="gower"), original, released)
+    assert (verdict.outcome, verdict.observed["share"]) == ("fail", 1.0)
+    assert "3 of 4 released records have a label of 'town' that is explained" in verdict.reason
+
+
+def test_blocks_that_part_records_from_their_originals_prove_nothing(embedded: Engine, judged_pair: Any) -> None:
+    table = pa.table({"g": [str(at % 4) for at in range(40)], "x": [float(at) for at in range(40)]})
+    for moved, outcome in ((0, "fail"), (20, "fail"), (21, "error"), (40, "error")):
+        groups = [str((at + (at < moved)) % 4) for at in range(40)]
+        released = table.set_column(0, "g", pa.array(groups))
+        entry = RecordLinkage(columns=("x",), block_by=("g",), at_most=0.4)
+        assert judged_pair(embedded, entry, table, released).outcome == outcome, moved

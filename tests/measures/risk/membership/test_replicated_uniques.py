@@ -94,3 +94,23 @@ def test_what_cannot_be_judged_is_an_error(embedded: Engine) -> None:
     for wrong in ({"at_most": -1}, {"columns": ()}, {"columns": ("a", "a")}):
         with pytest.raises(UsageError):
             ReplicatedUniques(**wrong)  # type: ignore[arg-type]
+
+
+def test_texts_that_equal_no_value_are_an_error_and_numbers_are_no_copies(embedded: Engine) -> None:
+    """Of numbers it is known that they differ; what a text stands for is not known."""
+    x = pa.table({"age": [str(at) for at in range(40)], "income": [float(at) for at in range(40)]})
+    labels = pa.table({"age": ["0-19"] * 20 + ["20-39"] * 20, "income": [at + 0.5 for at in range(40)]})
+    verdict = judged(embedded, ReplicatedUniques(at_most=0.0), x, labels)
+    assert (verdict.outcome, verdict.observed["replicated"]) == ("error", 0.0)
+    numbers = ReplicatedUniques(columns=("income",), at_most=0.0)
+    verdict = judged(embedded, numbers, x, labels)
+    assert (verdict.outcome, verdict.observed["replicated"]) == ("pass", 0.0)
+    missing = labels.set_column(1, "income", pa.nulls(40, pa.float64()))
+    assert judged(embedded, numbers, x, missing).outcome == "error"
+
+
+def test_an_original_without_uniques_has_none_to_repeat(embedded: Engine) -> None:
+    """Every record was looked up: 0 rests on all of them."""
+    x = pa.table({"a": ["u", "u", "v", "v"]})
+    verdict = judged(embedded, ReplicatedUniques(at_most=0.0), x, x)
+    assert (verdict.outcome, verdict.observed["uniques"], verdict.compared[-1].share) == ("pass", 0.0, 1.0)

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import privpipe as pp
 from privpipe.blocks.release_history import EarlierTables, ReleaseHistory, ReleaseRows
+from privpipe.engines import Engine
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.kernels.classes.combined import combined_sizes, signatures, values_left
@@ -207,8 +208,10 @@ def test_how_labels_lie_to_one_another() -> None:
         ("0213*", "02138", around), ("0213*", "02148", apart), ("021**", "0213*", around), ("*", "x", around),
         ("10-19", "[10, 20[", same), ("10-19", "20-29", apart), ("10-19", "15-24", crossing), ("12", "10-19", inside),
         ("[10, 20)", "20 to under 30", apart), ("under 10", "0-9", around), ("30 or more", ">=30", same),
-        ("-10 to -1", "-5", around), ("0-4", "a", apart), ("2024-05", "2024-06", apart), ("5-1", "1-5", apart),
-        ("a", "b", apart), (None, "a", apart), (None, None, same), ("{a, b}", "a", crossing),
+        ("-10 to -1", "-5", around), ("0-4", "a", crossing), ("2024-05", "2024-06", crossing), ("5-1", "1-5", crossing),
+        ("a", "b", crossing), (None, "a", crossing), (None, "5", crossing), (None, None, same),
+        ("{a, b}", "a", crossing), ("2024-05-03", "2024-05-04", apart), ("true", "false", apart),
+        ("2024-05-03", "2024-05-03 10:00", crossing), ("2024", "2024-05-03", crossing), ("196*", "aged", crossing),
     ):  # fmt: skip
         assert related(one, other) == wanted, (one, other)
     bands = HierarchySpec.from_mapping({"bands": {"steps": [5, 10]}}, column="age")
@@ -219,6 +222,59 @@ def test_how_labels_lie_to_one_another() -> None:
     assert related("mulatto", "white", tree) == crossing  # nothing is known of it
     grouped = HierarchySpec.from_mapping({"priority": {"levels": 2, "order": "frequency"}}, column="town")
     assert related("other", "Crewe", grouped) == crossing
+
+
+def test_a_text_of_both_tables_is_a_value_and_no_other_is() -> None:
+    """`person` of one table may be `white` of the other; `male` and `female` of both are apart."""
+    overlap, inside, around = relation_of(["white", "male", None], ["person", "male", "female", None], None)
+    assert overlap.tolist() == [[True] * 4, [True, True, True, False], [True, False, True, True]]
+    same = [[False] * 4, [False, True, False, False], [False, False, False, True]]
+    assert inside.tolist() == around.tolist() == same
+
+
+LINKED = pd.DataFrame(
+    [("black", "1965", "male", "02141")] * 2 + [("black", "1965", "female", "02138")] * 2
+    + [("black", "1964", "female", "02138")] * 2 + [("white", "1964", "male", "02138")]
+    + [("white", "1964", "male", "02139")] * 2 + [("white", "1967", "male", "02138")] * 2,
+    columns=["race", "birth", "sex", "zip"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "outcome", "said"),
+    [
+        ({"zip": "0213*"}, {"race": "person"}, "error", "0 of 11 records of this release have a label of 'race'"),
+        ({"race": "person"}, {"birth": "196*"}, "error", "0 of 11 records of this release have a label of 'race'"),
+        ({"zip": "0213*"}, {"birth": "196*"}, "fail", "neither inside the other"),
+        ({}, {}, "pass", ""),
+    ],
+)  # fmt: skip
+def test_labels_that_nothing_explains_are_no_pass(
+    engine: Engine, tmp_path: Path, first: dict[str, str], second: dict[str, str], outcome: str, said: str
+) -> None:
+    """Without hierarchies: white, male, 1964, 02138 is one person, and two tables that hide it do so apart alone."""
+    if engine.name == "spark" and outcome != "error":
+        pytest.skip("an error says it on Spark")
+    LINKED.assign(**first).to_parquet(tmp_path / "first.parquet")
+    model = ComplementaryRelease(earlier=(str(tmp_path / "first.parquet"),), k=1)
+    found = pp.assess(LINKED.assign(**second), model, quasi_identifiers=list(LINKED), engine=engine.name)
+    verdict = found.verdicts[0]
+    assert (verdict.outcome, said in verdict.reason) == (outcome, True)
+    if outcome == "error":
+        assert "declare the hierarchy" in verdict.reason
+
+
+@pytest.mark.parametrize("side", ["released", "earlier"])
+def test_suppressed_records_alone_are_an_error(engine: Engine, tmp_path: Path, side: str) -> None:
+    if engine.name == "spark" and side == "earlier":
+        pytest.skip("one side says it on Spark")
+    gone = pd.DataFrame("*", index=LINKED.index, columns=LINKED.columns)
+    now, before = (gone, LINKED) if side == "released" else (LINKED, gone)
+    before.to_parquet(tmp_path / "first.parquet")
+    model = ComplementaryRelease(earlier=(str(tmp_path / "first.parquet"),), k=2)
+    found = pp.assess(now, model, quasi_identifiers=list(LINKED), engine=engine.name)
+    assert found.verdicts[0].outcome == "error"
+    assert "suppressed" in found.verdicts[0].reason
 
 
 @pytest.mark.parametrize("beside", ["16", "flat 3", "unknown", "other"])
