@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.facts import Histogram
+from privpipe.blocks.held_values import HeldValues
 
 __all__ = ["Cells", "ClassBlock", "ClassQuery"]
 
@@ -34,7 +35,7 @@ class ClassQuery:
         A class of records whose every key is this text, or missing where it is no text, comes with `marked` set: all
         suppressed records are in it, and maybe others.
     person : str or None
-        Count distinct values of this column instead of records.
+        Count distinct values of this column instead of records; the block then has `held` too.
     weight : str or None
         Sum this column per class into `ClassBlock.weights`.
     """
@@ -115,6 +116,9 @@ class ClassBlock:
         Sum of the weights of those.
     complete : ndarray of bool, shape (n_classes,), or None
         Under wildcard matching: patterns without a blank.
+    held : mapping of column to HeldValues
+        Where persons are counted: which values each of them has. A cell counts the persons who have its value, so that
+        the cells of a class may add up to more than its size: a share of a value is its count divided by the size.
 
     Examples
     --------
@@ -132,6 +136,7 @@ class ClassBlock:
     partial: NDArray[np.int64] | None = None
     partial_weights: NDArray[np.float64] | None = None
     complete: NDArray[np.bool_] | None = None
+    held: Mapping[str, HeldValues] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -151,6 +156,15 @@ class ClassBlock:
         """Complete records that equal no other complete record; None but under wildcard matching."""
         return None if self.complete is None else int((self.complete & (self.sizes == 1)).sum())
 
+    def value_sets(self, column: str) -> Cells:
+        """The cells that distinct, entropy and recursive l-diversity and p-sensitivity count.
+
+        Those of the values; where persons are counted, those of the set of values that each person has in the class,
+        a class of which all have some value in common being of a single value.
+        """
+        held = self.held.get(column)
+        return self.cells[column] if held is None else held.sets(len(self))
+
     def take(self, chosen: NDArray[np.bool_]) -> ClassBlock:
         """The chosen classes (a mask over classes)."""
         return ClassBlock(
@@ -163,6 +177,7 @@ class ClassBlock:
             None if self.partial is None else self.partial[chosen],
             None if self.partial_weights is None else self.partial_weights[chosen],
             None if self.complete is None else self.complete[chosen],
+            {name: held.take(chosen) for name, held in self.held.items()},
         )
 
     def released(self) -> ClassBlock:
