@@ -31,6 +31,7 @@ WHO = "__who"
 TABLES = [
     table for table in HOSTILE_TABLES.values() if table.refused is None and table.make is None and 0 < len(table) < 400
 ]
+ON_SPARK = ("one_class", "nulls_in_keys", "unicode", "interleaved_classes", "sensitive_nulls", "partly_suppressed")
 MODELS: list[Guarantee] = [
     model
     for model in (*examples_of(CATALOGUE), *AttributeInference.examples())
@@ -73,19 +74,27 @@ def assessed(engine: Engine, handle: Any, table: HostileTable, models: list[Guar
     return assess(engine, handle, measures=models, guarantees=(), roles=roles, rules=rules)
 
 
-@pytest.mark.parametrize("owners", OWNERS)
-@pytest.mark.parametrize("table", TABLES, ids=str)
-def test_every_engine_counts_persons_as_defined(engine: Engine, table: HostileTable, owners: str) -> None:
-    persons = persons_of(table, owners)
-    models = served(table, persons)
-    found = judged(engine, table, persons, models)
+@pytest.fixture(params=TABLES, ids=str)
+def table(request: pytest.FixtureRequest, engine: Engine) -> HostileTable:
+    """Each table in turn; on Spark those of different kinds."""
+    found: HostileTable = request.param
+    if engine.name == "spark" and found.name not in ON_SPARK:
+        pytest.skip("a few tables show it on Spark")
+    return found
+
+
+def test_every_engine_counts_persons_as_defined(engine: Engine, table: HostileTable) -> None:
     wrong = []
-    for model, verdict in zip(models, found.measures, strict=True):
-        try:
-            compare(Case(model, table, persons), verdict, found)
-        except Nonconforming as error:
-            wrong.append(str(error))
-    assert models
+    for owners in OWNERS:
+        persons = persons_of(table, owners)
+        models = served(table, persons)
+        found = judged(engine, table, persons, models)
+        assert models
+        for model, verdict in zip(models, found.measures, strict=True):
+            try:
+                compare(Case(model, table, persons), verdict, found)
+            except Nonconforming as error:
+                wrong.append(f"{owners}: {error}")
     assert not wrong
 
 
@@ -115,8 +124,7 @@ def attacked(model: Any, classes: Classes) -> float:
     return disclosed / sum(classes.sizes)
 
 
-@pytest.mark.parametrize("owners", OWNERS)
-@pytest.mark.parametrize("table", TABLES, ids=str)
+@pytest.mark.parametrize("owners", ["several records each", "one of all the rest"])
 def test_attacks_count_the_persons_who_have_a_value(engine: Engine, table: HostileTable, owners: str) -> None:
     persons = persons_of(table, owners)
     found = judged(engine, table, persons, ATTACKS)
@@ -129,7 +137,6 @@ def test_attacks_count_the_persons_who_have_a_value(engine: Engine, table: Hosti
         assert f"of {sum(classes.sizes):,} persons" in verdict.reason
 
 
-@pytest.mark.parametrize("table", TABLES, ids=str)
 def test_with_one_record_each_persons_are_records(engine: Engine, table: HostileTable) -> None:
     persons = persons_of(table, "one record each")
     models = served(table, None)
