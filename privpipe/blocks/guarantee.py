@@ -313,11 +313,10 @@ class ClassModel(CountedOver, Guarantee):
     def unattainable(self, records: int, facts: Facts) -> str:
         if not self.is_gate():
             return ""
+        least = self.least_values() if facts.unit == "records" else self.least_values().bit_length()  # 2^m - 1 sets
         for column in self.sensitive_columns():
             values = len(facts.histograms[column]) if column in facts.histograms else None
-            # m values make 2^m - 1 sets of values, which is what a person has.
-            needed = self.least_values() if facts.unit == "records" else self.least_values().bit_length()
-            if values is not None and values < needed:
+            if values is not None and values < least:
                 return f"cannot be met by this table: {column!r} has {values:,} distinct values"
         if records < self.least_size():
             return f"cannot be met by this table: it has {records:,} {facts.unit}"
@@ -326,8 +325,7 @@ class ClassModel(CountedOver, Guarantee):
     def needs_suppression(self, records: int, facts: Facts) -> str:
         """Why no generalization alone can meet it, or nothing: not even all records as one class would pass.
 
-        Sound where passing parts merge to a passing whole, so silent for other models, over persons, and where the
-        value counts of the sensitive column are not in `facts`.
+        Sound where passing parts merge to a passing whole, so silent otherwise: see `judged_whole`.
         """
         if not self.judged_whole(records, facts):
             return ""
@@ -340,8 +338,17 @@ class ClassModel(CountedOver, Guarantee):
     def judged_whole(self, records: int, facts: Facts) -> bool:
         """Whether all records as one class would pass if any classes did, and the facts say how they would fare."""
         known = all(column in facts.histograms for column in self.sensitive_columns())
-        merges = facts.unit == "records" and (self.hereditary or self.convex)
+        own = facts.unit == "records"
+        merges = self.fails_in_parts(records=own) or self.passes_merged(records=own)
         return bool(self.is_gate() and known and records and merges)
+
+    def fails_in_parts(self, *, records: bool) -> bool:
+        """Whether a class of records (else persons, whose values add up) that fails has only failing parts."""
+        return self.hereditary and (records or not self.sensitive_columns())
+
+    def passes_merged(self, *, records: bool) -> bool:
+        """Whether passing parts merge to a passing whole; of persons, who are in several parts, it is no mixture."""
+        return self.convex and (records or self.fails_in_parts(records=False))
 
     def reason(self, observed: Tally, facts: Facts) -> str:
         """One sentence on the figure, and a note where no table of these records could pass."""

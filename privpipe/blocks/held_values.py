@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from privpipe.blocks.class_block import Cells
+from privpipe.blocks.cells import Cells
 
 __all__ = ["HeldValues"]
 
@@ -81,8 +78,6 @@ class HeldValues:
         return self._sets
 
     def _counted(self, classes: int) -> Cells:
-        from privpipe.blocks.class_block import Cells
-
         order = np.lexsort((self.codes, self.persons, self.classes))
         owner, person, code = self.classes[order], self.persons[order], self.codes[order]
         fresh = _changes(owner, person, code)

@@ -289,11 +289,11 @@ def _looked_ahead(problem: CutProblem, table: Any, segments: Ints, cuts: Ints, l
 
 def _sides(problem: CutProblem, segments: Ints, cuts: Ints) -> ClassBlock:
     """Records, or persons, on both sides of a cut of each segment, those of each sensitive value, and strangers."""
+    from privpipe.kernels.mondrian.side_numbers import side_numbers
     from privpipe.kernels.mondrian.sides import (
         side_beside,
         side_cells,
         side_cells_of_persons,
-        side_numbers,
         side_persons,
         side_sizes,
     )

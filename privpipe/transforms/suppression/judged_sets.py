@@ -69,19 +69,12 @@ class JudgedSets:
         return self.person is None and not self.compared and not self.labels
 
     def hereditary(self, model: ClassModel) -> bool:
-        """Whether a class that fails has only failing parts.
-
-        It has no fewer persons than each of its parts, but of values nothing follows: two persons with the values a and
-        b in one part, and b and a in another, all have both in the whole.
-        """
-        return model.hereditary and (self.person is None or not model.sensitive_columns())
+        """Whether a class that fails has only failing parts, as it is counted."""
+        return model.fails_in_parts(records=self.person is None)
 
     def convex(self, model: ClassModel) -> bool:
-        """Whether passing parts merge to a passing whole.
-
-        A class of persons is no mixture of its parts: a person who is in two of them counts once in the whole.
-        """
-        return model.convex and (self.person is None or self.hereditary(model))
+        """Whether passing parts merge to a passing whole, as they are counted."""
+        return model.passes_merged(records=self.person is None)
 
 
 def judged_sets(context: StageContext, *, persons: bool = False, serves: Collection[str] = ()) -> JudgedSets:
