@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.cells import Cells
 from privpipe.blocks.facts import Histogram
+from privpipe.blocks.held_values import HeldValues
 
 __all__ = ["Cells", "ClassBlock", "ClassQuery"]
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +33,7 @@ class ClassQuery:
         A class of records whose every key is this text, or missing where it is no text, comes with `marked` set: all
         suppressed records are in it, and maybe others.
     person : str or None
-        Count distinct values of this column instead of records.
+        Count distinct values of this column instead of records; the block then has `held` too.
     weight : str or None
         Sum this column per class into `ClassBlock.weights`.
     """
@@ -45,51 +44,6 @@ class ClassQuery:
     mark: str | None = None
     person: str | None = None
     weight: str | None = None
-
-
-class Cells:
-    """The cells (class, value, count) of one sensitive column, compressed by class.
-
-    Parameters
-    ----------
-    offsets : ndarray of int64, shape (n_classes + 1,)
-        Cells of class c are ``offsets[c]:offsets[c + 1]``; no class is empty.
-    codes : ndarray of int64, shape (n_cells,)
-        Ascending and distinct within a class.
-    counts : ndarray of int64, shape (n_cells,)
-        At least 1.
-    """
-
-    __slots__ = ("_memory", "codes", "counts", "offsets")
-
-    def __init__(self, offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-        self.offsets = offsets
-        self.codes = codes
-        self.counts = counts
-        self._memory: dict[str, object] = {}
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def once(self, name: str, compute: Callable[[Cells], T]) -> T:
-        """Compute a figure per class at most once a block, however many models ask for it."""
-        if name not in self._memory:
-            self._memory[name] = compute(self)
-        return self._memory[name]  # type: ignore[return-value]
-
-    def __getstate__(self) -> tuple[NDArray[np.int64], ...]:
-        return self.offsets, self.codes, self.counts
-
-    def __setstate__(self, state: tuple[NDArray[np.int64], ...]) -> None:
-        self.offsets, self.codes, self.counts = state
-        self._memory = {}
-
-    def take(self, chosen: NDArray[np.bool_]) -> Cells:
-        """The cells of the chosen classes (a mask over classes)."""
-        lengths = np.diff(self.offsets)
-        kept = np.repeat(chosen, lengths)
-        offsets = np.concatenate([[0], np.cumsum(lengths[chosen])]).astype(np.int64)
-        return Cells(offsets, self.codes[kept], self.counts[kept])
 
 
 @dataclass(frozen=True)
@@ -115,6 +69,9 @@ class ClassBlock:
         Sum of the weights of those.
     complete : ndarray of bool, shape (n_classes,), or None
         Under wildcard matching: patterns without a blank.
+    held : mapping of column to HeldValues
+        Where persons are counted: which values each of them has. A cell counts the persons who have its value, so that
+        the cells of a class may add up to more than its size: a share of a value is its count divided by the size.
 
     Examples
     --------
@@ -132,6 +89,7 @@ class ClassBlock:
     partial: NDArray[np.int64] | None = None
     partial_weights: NDArray[np.float64] | None = None
     complete: NDArray[np.bool_] | None = None
+    held: Mapping[str, HeldValues] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -151,6 +109,15 @@ class ClassBlock:
         """Complete records that equal no other complete record; None but under wildcard matching."""
         return None if self.complete is None else int((self.complete & (self.sizes == 1)).sum())
 
+    def value_sets(self, column: str) -> Cells:
+        """The cells that distinct, entropy and recursive l-diversity and p-sensitivity count.
+
+        Those of the values; where persons are counted, those of the set of values that each person has in the class,
+        a class of which all have some value in common being of a single value.
+        """
+        held = self.held.get(column)
+        return self.cells[column] if held is None else held.sets(len(self))
+
     def take(self, chosen: NDArray[np.bool_]) -> ClassBlock:
         """The chosen classes (a mask over classes)."""
         return ClassBlock(
@@ -163,6 +130,7 @@ class ClassBlock:
             None if self.partial is None else self.partial[chosen],
             None if self.partial_weights is None else self.partial_weights[chosen],
             None if self.complete is None else self.complete[chosen],
+            {name: held.take(chosen) for name, held in self.held.items()},
         )
 
     def released(self) -> ClassBlock:

@@ -23,8 +23,10 @@ class CountedOver:
     """The parameter `over` of entries that count in classes.
 
     With `over` a class of n members is one of n different records, persons (`person_id`) or households
-    (`household_id`), and a value occurs as often as different ones of them have it: somebody who has two values counts
-    once for each.
+    (`household_id`), and a value occurs as often as different ones of them have it: one who has two values counts once
+    for each. Its share in a class is that of the members who have it. Where values are told apart (distinct, entropy
+    and recursive l-diversity, p-sensitivity) the value of a member is the set of those it has in the class, and a class
+    in which all have some value in common is one of a single value.
 
     Parameters
     ----------

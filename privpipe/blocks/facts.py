@@ -26,11 +26,15 @@ class Histogram:
     values : pyarrow.Array, shape (m,)
         Distinct values in the order of their type (text by code points), null (which NaN is) last.
     counts : ndarray of int64, shape (m,)
-        Records that carry each value, all at least 1.
+        Records that carry each value, all at least 1; where persons are counted, persons who have it.
+    members : int, optional
+        N, how many persons (or households) there are, where these are counted: one may have several values, so that
+        the counts may add up to more. Left out: what the counts add up to.
     """
 
     values: pa.Array = field(repr=False)  # data values: never in a log
     counts: NDArray[np.int64] = field(repr=False)
+    members: int | None = None
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -42,7 +46,7 @@ class Histogram:
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """p_s: share of each value, shape (m,), summing to 1."""
+        """Share of each value among all that were counted, shape (m,), summing to 1."""
         return np.asarray(self.counts / self.counts.sum(), dtype=np.float64)
 
     @property
@@ -132,8 +136,11 @@ class Facts:
     unit: str = "records"
 
     def base(self, column: str) -> NDArray[np.float64]:
-        """The base distribution p of a sensitive column, by code."""
-        return self.histograms[column].shares
+        """p_s = N_s / N of a sensitive column, by code: records, or persons, who have the value, of all there are."""
+        histogram = self.histograms[column]
+        if histogram.members is None:
+            return histogram.shares
+        return np.asarray(histogram.counts / histogram.members, dtype=np.float64)
 
     def sd(self, column: str) -> float:
         """Standard deviation of a column, divisor n - 1; 0 where fewer than two records have a value."""

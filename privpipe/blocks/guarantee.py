@@ -237,8 +237,8 @@ class ClassModel(CountedOver, Guarantee):
     """A rule every class must meet by itself.
 
     Subclasses give `scores` (one figure a class), `direction` (how it must lie to `bound`) and, for a search,
-    what follows for finer tables: `hereditary` (a failing class has only failing parts), `convex` (passing
-    parts merge to a passing whole), `decided_by_minima` (a class passes where it has `least_size` records and
+    what follows for finer tables of records: `hereditary` (a failing class has only failing parts), `convex`
+    (passing parts merge to a passing whole), `decided_by_minima` (a class passes where it has `least_size` records and
     `least_values` values, whatever they are).
     """
 
@@ -313,9 +313,10 @@ class ClassModel(CountedOver, Guarantee):
     def unattainable(self, records: int, facts: Facts) -> str:
         if not self.is_gate():
             return ""
+        least = self.least_values() if facts.unit == "records" else self.least_values().bit_length()  # 2^m - 1 sets
         for column in self.sensitive_columns():
             values = len(facts.histograms[column]) if column in facts.histograms else None
-            if values is not None and values < self.least_values():
+            if values is not None and values < least:
                 return f"cannot be met by this table: {column!r} has {values:,} distinct values"
         if records < self.least_size():
             return f"cannot be met by this table: it has {records:,} {facts.unit}"
@@ -324,17 +325,30 @@ class ClassModel(CountedOver, Guarantee):
     def needs_suppression(self, records: int, facts: Facts) -> str:
         """Why no generalization alone can meet it, or nothing: not even all records as one class would pass.
 
-        Sound where passing parts merge to a passing whole, so silent for other models, and where the value
-        counts of the sensitive column are not in `facts`.
+        Sound where passing parts merge to a passing whole, so silent otherwise: see `judged_whole`.
         """
-        known = all(column in facts.histograms for column in self.sensitive_columns())
-        if not (self.is_gate() and known and records and (self.hereditary or self.convex)):
+        if not self.judged_whole(records, facts):
             return ""
         whole = one_class(records, facts, self.sensitive_columns())
         if self.passing(whole, facts).all():
             return ""
         figure = self.scores(whole, facts).max().item()
         return f"cannot be met without suppression: all {facts.unit} as one class would have {short(figure)}"
+
+    def judged_whole(self, records: int, facts: Facts) -> bool:
+        """Whether all records as one class would pass if any classes did, and the facts say how they would fare."""
+        known = all(column in facts.histograms for column in self.sensitive_columns())
+        own = facts.unit == "records"
+        merges = self.fails_in_parts(records=own) or self.passes_merged(records=own)
+        return bool(self.is_gate() and known and records and merges)
+
+    def fails_in_parts(self, *, records: bool) -> bool:
+        """Whether a class of records (else persons, whose values add up) that fails has only failing parts."""
+        return self.hereditary and (records or not self.sensitive_columns())
+
+    def passes_merged(self, *, records: bool) -> bool:
+        """Whether passing parts merge to a passing whole; of persons, who are in several parts, it is no mixture."""
+        return self.convex and (records or self.fails_in_parts(records=False))
 
     def reason(self, observed: Tally, facts: Facts) -> str:
         """One sentence on the figure, and a note where no table of these records could pass."""

@@ -29,7 +29,6 @@ __all__ = [
     "base_shares",
     "by_class",
     "plain_cell",
-    "shares",
     "slack",
 ]
 
@@ -69,7 +68,7 @@ class Classes:
     base : mapping of column to Counter
         Values of the distribution to compare with.
     records : int
-        Records of the table, suppressed ones too.
+        Records of the table, suppressed ones too; persons of it where these are counted.
     sensitive : tuple of str
         The sensitive columns.
     keys : tuple of str
@@ -78,6 +77,10 @@ class Classes:
         Records of the population in each class.
     foreign : tuple of int
         Records of the population in each class that the table has no record of, a suppressed one aside.
+    persons : sequence, optional
+        Whom each row is of, where persons are counted.
+    base_members : int, optional
+        How many persons the base is of.
     """
 
     members: list[list[int]]
@@ -89,10 +92,43 @@ class Classes:
     keys: tuple[str, ...] = ()
     population: tuple[int, ...] = ()
     foreign: tuple[int, ...] = ()
+    persons: Sequence[Any] | None = None
+    base_members: int | None = None
+
+    @property
+    def sizes(self) -> list[int]:
+        """n_c of each class: its records, or its different persons."""
+        return [len(members) for members in self._by_member(self.keys)]
 
     def counts(self, column: str) -> list[Counter[Any]]:
-        """Values of a column in each class, with their number."""
-        return [Counter(self.values[column][row] for row in rows) for rows in self.members]
+        """n_cs, values of a column in each class: the records, or persons, that have each."""
+        return [Counter(value for held in members for (value,) in held) for members in self._by_member((column,))]
+
+    def shares(self, column: str) -> list[dict[Any, Fraction]]:
+        """n_cs / n_c of each class; over persons they may add up to more than 1."""
+        return [
+            {value: Fraction(count, size) for value, count in counts.items()}
+            for counts, size in zip(self.counts(column), self.sizes, strict=True)
+        ]
+
+    def value_sets(self, column: str) -> list[Counter[Any]]:
+        """The sets of values that the records, or persons, of each class have; one alone where all share a value."""
+        found = []
+        for members in self._by_member((column,)):
+            shared = frozenset.intersection(*members)
+            found.append(Counter({shared: len(members)}) if shared else Counter(members))
+        return found
+
+    def _by_member(self, columns: Sequence[str]) -> list[list[frozenset[Any]]]:
+        """Of each class, for each of its records, or persons, what it has in these columns."""
+        found = []
+        for rows in self.members:
+            held: dict[Any, set[Any]] = {}
+            for row in rows:
+                who = row if self.persons is None else self.persons[row]
+                held.setdefault(who, set()).add(tuple(self.values[name][row] for name in columns))
+            found.append([frozenset(values) for values in held.values()])
+        return found
 
 
 def plain_cell(value: Any) -> Any:
@@ -107,7 +143,7 @@ def slack(bound: float) -> float:
 
 def by_class(classes: Classes, figures: Sequence[Any], passes: Iterable[bool], worst: Any) -> Expected:
     """The verdict of a rule that every class must meet by itself."""
-    failing = [len(rows) for rows, fine in zip(classes.members, passes, strict=True) if not fine]
+    failing = [size for size, fine in zip(classes.sizes, passes, strict=True) if not fine]
     observed = worst(figures) if figures else None
     return Expected("fail" if failing else "pass", observed, len(failing), sum(failing))
 
@@ -118,14 +154,8 @@ def at_most(model: Any, figure: Fraction | None) -> Expected:
     return Expected("pass" if met else "fail", figure)
 
 
-def shares(counts: Counter[Any]) -> dict[Any, Fraction]:
-    """Share of each value."""
-    total = sum(counts.values())
-    return {value: Fraction(count, total) for value, count in counts.items()}
-
-
 def base_shares(model: Any, classes: Classes) -> dict[Any, Fraction]:
-    """Share of each value in the distribution that classes are compared with.
+    """N_s / N, the share of each value in the distribution that classes are compared with.
 
     Raises
     ------
@@ -136,7 +166,8 @@ def base_shares(model: Any, classes: Classes) -> dict[Any, Fraction]:
     for counts in classes.counts(model.column):
         if any(value not in base for value in counts):
             raise DataError("base does not cover the released values")
-    return shares(base)
+    total = sum(base.values()) if classes.base_members is None else classes.base_members
+    return {value: Fraction(count, total) for value, count in base.items()}
 
 
 def around_figure(figure: Any, direction: str) -> Iterator[tuple[str, Any, bool]]:

@@ -89,14 +89,16 @@ def most_records(engine: Engine, table: Any, person: str) -> int:
 def in_persons(engine: Engine, table: Any, histograms: Mapping[str, Histogram], person: str) -> dict[str, Histogram]:
     """The same histograms with the persons of each value instead of its records.
 
-    A person who has several values counts for each of them, so the counts may add up to more than the persons.
+    A person who has several values counts for each of them, so the counts may add up to more than the persons, whose
+    number each histogram has beside them.
     """
-    found = {}
+    found: dict[str, Histogram] = {}
+    members = count_persons(engine, table, person) if histograms else 0
     for column, histogram in histograms.items():
         query = ClassQuery(keys=(column,), columns=(column,), dictionaries={column: histogram}, person=person)
         persons = engine.reduce_classes(table, query, _ByValue(column), Facts()) or {}
         counts = np.array([persons.get(code, 0) for code in range(len(histogram))], dtype=np.int64)
-        found[column] = Histogram(histogram.values, counts)
+        found[column] = Histogram(histogram.values, counts, members)
     return found
 
 
@@ -106,8 +108,6 @@ def person_histograms(engine: Engine, table: Any, columns: Sequence[str], person
     if person is None:
         return facts
     require_persons(table, person)
-    return replace(
-        facts,
-        records=count_persons(engine, table, person),
-        histograms=in_persons(engine, table, facts.histograms, person),
-    )
+    found = in_persons(engine, table, facts.histograms, person)
+    known = next((each.members for each in found.values()), None)
+    return replace(facts, records=count_persons(engine, table, person) if known is None else known, histograms=found)

@@ -69,13 +69,17 @@ class Known:
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
         """The entry's figure of some whole classes."""
-        cells = block.cells[self.column]
+        cells, held = block.cells[self.column], block.held.get(self.column)
         lengths = np.diff(cells.offsets)
         kept = (cells.codes != self.missing) | (np.repeat(lengths, lengths) == 1)
         sums = np.concatenate([[0], np.cumsum(kept)])
         offsets = sums[cells.offsets].astype(np.int64)
         known = Cells(offsets, cells.codes[kept], cells.counts[kept])
-        return self.entry.measure(ClassBlock(block.sizes, {**block.cells, self.column: known}), facts)
+        others = dict(block.held)
+        if held is not None:
+            others[self.column] = held.rows((held.codes != self.missing) | (lengths == 1)[held.classes])
+        changed = ClassBlock(block.sizes, {**block.cells, self.column: known}, held=others)
+        return self.entry.measure(changed, facts)
 
     def merge(self, left: Tally, right: Tally) -> Tally:
         """The entry's own."""

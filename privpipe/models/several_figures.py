@@ -73,8 +73,7 @@ class SeveralFigures(ClassModel):
         return replace(counted, observed=observed)
 
     def needs_suppression(self, records: int, facts: Facts) -> str:
-        known = all(column in facts.histograms for column in self.sensitive_columns())
-        if not (self.is_gate() and known and records and (self.hereditary or self.convex)):
+        if not self.judged_whole(records, facts):
             return ""
         whole = one_class(records, facts, self.sensitive_columns())
         if self.passing(whole, facts).all():

@@ -138,7 +138,7 @@ def _met(job: HeldJob, officer: OfficerPolicy, asked: AskedGuarantee, wanted: Gu
     for place, guarantee in job.guarantees:
         if type(guarantee) is not type(wanted) or guarantee.sensitive_columns() != wanted.sensitive_columns():
             continue
-        looser = list(_looser(guarantee, wanted, job.roles))
+        looser = list(_looser(guarantee, wanted, job))
         if not looser:
             return
         if least is None or len(looser) < len(least[1]):
@@ -155,14 +155,14 @@ def _met(job: HeldJob, officer: OfficerPolicy, asked: AskedGuarantee, wanted: Gu
         )
 
 
-def _looser(guarantee: Guarantee, wanted: Guarantee, roles: Roles) -> Iterator[tuple[str, str]]:
+def _looser(guarantee: Guarantee, wanted: Guarantee, job: HeldJob) -> Iterator[tuple[str, str]]:
     """Parameters by which a guarantee asks for less than another, and what they are."""
     for name, parameter in parameters_of(type(wanted)).items():
         has_mark = name in marked(type(wanted), Stricter)
         direction = parameter.marked(Stricter).direction if has_mark else "equal"
         mine, other = getattr(guarantee, name), getattr(wanted, name)
         if direction == "names":
-            fine = _covers(mine, other, roles, finer=isinstance(wanted, ClassModel) and wanted.convex)
+            fine = _covers(mine, other, job.roles, finer=_finer_is_stricter(wanted, job))
         elif direction in ("larger", "smaller"):
             fine = other is None or (mine is not None and (mine >= other if direction == "larger" else mine <= other))
         elif direction == "fail":
@@ -171,6 +171,13 @@ def _looser(guarantee: Guarantee, wanted: Guarantee, roles: Roles) -> Iterator[t
             fine = plain(mine) == plain(other)
         if not fine:
             yield name, f"is {_told(mine)}"
+
+
+def _finer_is_stricter(wanted: Guarantee, job: HeldJob) -> bool:
+    """Whether what holds in classes over more columns holds in those over some of them."""
+    over = wanted.counts_over()
+    records = over == "records" or (over is None and job.values.get("person_id") is None)
+    return isinstance(wanted, ClassModel) and wanted.passes_merged(records=records)
 
 
 def _covers(mine: Sequence[str] | None, other: Sequence[str] | None, roles: Roles, *, finer: bool) -> bool:

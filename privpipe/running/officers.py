@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["under_officer"]
 
+COMPARED = ("nulls", "undeclared", "seed", "allow_insecure_seed", "person_id")
+"""Keys of the top level that a job is compared by."""
+
 
 def under_officer(policy: Policy) -> Policy:
     """The policy, held to the officer's policy of the environment where there is one.
@@ -36,7 +39,7 @@ def under_officer(policy: Policy) -> Policy:
         guarantees=list(_placed(policy)),
         stages=[(("transform", at, stage.name()), stage) for at, stage in enumerate(policy.transform)],
         roles=policy.roles,
-        values={name: getattr(policy, name) for name in ("nulls", "undeclared", "seed", "allow_insecure_seed")},
+        values={name: getattr(policy, name) for name in COMPARED},
         file=policy.file,
         lines=policy.lines,
     )

@@ -34,7 +34,7 @@ Examples
 ...
 ...     @staticmethod
 ...     def oracle(model, classes):
-...         sizes = [len(rows) for rows in classes.members]
+...         sizes = classes.sizes
 ...         return by_class(classes, sizes, [size >= model.size for size in sizes], min)
 >>> model = MinimumSize(size=3)
 >>> splitting_problems(model), all(claim.holds for claim in [*merging_claims(model), threshold_claim(model)])

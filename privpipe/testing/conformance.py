@@ -31,10 +31,11 @@ class Nonconforming(AssertionError):
 
 @dataclass(frozen=True)
 class Case:
-    """One model over one hostile table."""
+    """One model over one hostile table; with `persons`, whom each row is of, persons are counted."""
 
     model: Guarantee
     table: HostileTable
+    persons: tuple[Any, ...] | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"{self.table.name}-{self.model!r}"
@@ -205,10 +206,10 @@ def compare(case: Case, verdict: Verdict, assessment: Assessment) -> None:
     Nonconforming
         Naming what differs.
     """
-    expected = oracle(case.model, case.table)
-    classes = count_classes(case.model, case.table, "*")
+    expected = oracle(case.model, case.table, persons=case.persons)
+    classes = count_classes(case.model, case.table, "*", case.persons)
     records = sum(len(rows) for rows in classes.members)
-    share = None if expected.failing_records is None else expected.failing_records / records
+    share = None if expected.failing_records is None else expected.failing_records / sum(classes.sizes)
     pairs = {
         "outcome": (verdict.outcome, expected.outcome),
         "failing_classes": (verdict.failing_classes, expected.failing_classes),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from privpipe.blocks import Guarantee
@@ -84,8 +84,8 @@ def _is_there(module: str) -> bool:
         return False
 
 
-def oracle(model: Guarantee, table: HostileTable, mark: str = "*") -> Expected:
-    """The verdict that `model` must give over `table`, or the error it must raise.
+def oracle(model: Guarantee, table: HostileTable, mark: str = "*", persons: Sequence[Any] | None = None) -> Expected:
+    """The verdict that `model` must give over `table`, or the error it must raise; `persons`: whom each row is of.
 
     Raises
     ------
@@ -104,21 +104,32 @@ def oracle(model: Guarantee, table: HostileTable, mark: str = "*") -> Expected:
     if table.refused is not None:
         raise table.refused(f"hostile table {table.name}")
     judge = oracle_of(type(model))
-    classes = count_classes(model, table, mark)
+    classes = count_classes(model, table, mark, persons)
     expected = judge(model, classes)
     return Expected("fail", None) if not classes.members else expected
 
 
-def count_classes(model: Guarantee, table: HostileTable, mark: str) -> Classes:
-    """Group the rows by the model's quasi-identifiers."""
+def count_classes(model: Guarantee, table: HostileTable, mark: str, persons: Sequence[Any] | None = None) -> Classes:
+    """Group the rows by the model's quasi-identifiers.
+
+    Parameters
+    ----------
+    persons : sequence, optional
+        Whom each row is of: then persons are counted, and the base is that of the rows judged.
+    """
     keys = table.roles.quasi_identifiers if model.quasi_identifiers is None else model.quasi_identifiers
     values = {name: [plain_cell(value) for value in cells] for name, cells in table.rows.items()}
     groups: dict[tuple[Any, ...], list[int]] = {}
     left = unsuppressed_rows(table, mark)
     for row in left:
         groups.setdefault(tuple(values[name][row] for name in keys), []).append(row)
-    original = {} if model.base_distribution() == "released" else table.base
-    base = {name: Counter(map(plain_cell, original.get(name, [values[name][row] for row in left]))) for name in values}
+    if persons is None:
+        original = {} if model.base_distribution() == "released" else table.base
+        rows = {name: original.get(name, [values[name][row] for row in left]) for name in values}
+        base = {name: Counter(map(plain_cell, cells)) for name, cells in rows.items()}
+    else:
+        pairs = {name: {(cells[row], persons[row]) for row in left} for name, cells in values.items()}
+        base = {name: Counter(value for value, _ in held) for name, held in pairs.items()}
     sensitive = tuple(table.roles.sensitive)
     everybody = table.population.rows
     inhabitants = Counter(zip(*(map(plain_cell, everybody[name]) for name in keys), strict=True)) if keys else Counter()
@@ -129,11 +140,13 @@ def count_classes(model: Guarantee, table: HostileTable, mark: str) -> Classes:
         len(table) - len(left),
         values,
         base,
-        len(table),
+        len(table) if persons is None else len(set(persons)),
         sensitive,
         tuple(keys),
         population=tuple(inhabitants[key] for key in groups),
         foreign=tuple(count for key, count in inhabitants.items() if key not in groups),
+        persons=persons,
+        base_members=None if persons is None else len({persons[row] for row in left}),
     )
 
 

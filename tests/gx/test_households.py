@@ -25,7 +25,7 @@ ROWS = pd.DataFrame(
 def validated(name: str, **asked: Any) -> dict[str, Any]:
     context = gx.get_context(mode="ephemeral")
     batch = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("b")
-    expectation = ppgx.EXPECTATIONS[name](quasi_identifiers=["age"], **asked)
+    expectation = ppgx.EXPECTATIONS[name](**{"quasi_identifiers": ["age"], **asked})
     found = batch.get_batch(batch_parameters={"dataframe": ROWS}).validate(expectation)
     return dict(found.result)
 
@@ -38,6 +38,13 @@ def validated(name: str, **asked: Any) -> dict[str, Any]:
         ("k_anonymity", {"k": 2, "person_id": "who"}, 2),
         ("household_k_anonymity", {"k": 2, "household_id": "home"}, 1),
         ("household_uniqueness", {"at_most": 0.1, "household_id": "home"}, 1 / 3),
+        ("distinct_l_diversity", {"column": "ill", "l": 2, "quasi_identifiers": []}, 2),
+        ("distinct_l_diversity", {"column": "ill", "l": 2, "quasi_identifiers": [], "person_id": "who"}, 3),
+        (
+            "distinct_l_diversity",
+            {"column": "ill", "l": 2, "quasi_identifiers": [], "over": "households", "household_id": "home"},
+            1,
+        ),
         ("t_closeness", {"column": "ill", "t": 0.9, "over": "households", "household_id": "home"}, 0.1),
     ],
 )

@@ -150,6 +150,18 @@ class TestSpelling:
             "distinct_l_diversity observed 3"
         ]
 
+    def test_a_missing_value_of_a_person_is_none(self, engine: Engine) -> None:
+        """Three persons; without what is missing they have a cold, a cold and flu, and gout."""
+        columns = {**COLUMNS, "who": {"role": "insensitive"}}
+        frame = table(zip=["a"] * 6, illness=["cold", None, "cold", "flu", "gout", None]).assign(who=list("xxyyzz"))
+        guarantees = [{"distinct_l_diversity": {"column": "illness", "l": 2}}]
+        asked = {"version": 1, "columns": columns, "guarantees": guarantees, "person_id": "who"}
+        (note,) = [each for each in noted(engine, frame, asked) if "missing values" in each]
+        assert note.endswith("without them distinct_l_diversity observed 3")
+        frame["illness"] = ["cold", None, "cold", "flu", "cold", None]
+        (note,) = [each for each in noted(engine, frame, asked) if "missing values" in each]
+        assert note.endswith("without them distinct_l_diversity observed 1")
+
     def test_no_value_is_told(self, embedded: Engine) -> None:
         frame = table(illness=["Zanzibarella", "zanzibarella", None, "cold", "gout", "flu"])
         assert "anzibarella" not in json.dumps(pp.assess(frame, POLICY, engine=embedded).to_dict())

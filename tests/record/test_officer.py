@@ -126,6 +126,22 @@ def test_a_loosening_is_an_error_that_names_both_lines(job: Callable[..., pp.Pol
         assert text.count(".yaml:") == 2 or name in ("undeclared", "insecure")  # these two the officer leaves out
 
 
+def test_finer_classes_of_persons_promise_nothing_of_values(job: Callable[..., pp.Policy]) -> None:
+    """Passing classes of persons may merge to a failing one under l-diversity; under k they may not."""
+    asked = [{"distinct_l_diversity": {"column": "illness", "l": 2, "quasi_identifiers": ["age"]}}]
+    towns = {"k_anonymity": {"k": 2, "quasi_identifiers": ["age"]}}
+
+    def in_persons(job: Document) -> None:
+        job["columns"]["who"] = {"role": "identifier"}
+        job["person_id"] = "who"
+
+    assert job(guarantees=asked).officer is not None
+    with pytest.raises(PolicyError) as found:
+        job(in_persons, guarantees=asked)
+    assert [each.path for each in found.value.problems] == ["guarantees[1].distinct_l_diversity.quasi_identifiers"]
+    assert job(in_persons, guarantees=[towns]).officer is not None
+
+
 def test_blanks_that_match_anything_are_a_loosening(job: Callable[..., pp.Policy]) -> None:
     def change(job: Document) -> None:
         job["nulls"] = "wildcard"

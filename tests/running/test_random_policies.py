@@ -39,7 +39,8 @@ class Published:
     """What the judge reads: the released rows, and what it must know of the policy.
 
     `person` names a key of the rows by which persons are told apart, `base` the values of each sensitive column of the
-    records that entered suppression, `population` the rows of the population, generalized alike.
+    records that entered suppression and `everybody` how many persons they are of, `population` the
+    rows of the population, generalized alike.
     """
 
     rows: Sequence[Row]
@@ -50,6 +51,7 @@ class Published:
     person: str | None = None
     base: Mapping[str, Mapping[Any, int]] = field(default_factory=dict)
     population: Sequence[Row] | None = None
+    everybody: int | None = None
 
     def released(self) -> list[Row]:
         """Rows that are not suppressed: of one that is, every released column is the mark, or missing if no text."""
@@ -73,6 +75,18 @@ class Published:
                 cells[key][value_of(row[column])].add(who)
         counted = {key: {value: len(of) for value, of in found.items()} for key, found in cells.items()}
         return {key: len(who) for key, who in sizes.items()}, counted
+
+    def value_sets(self, keys: Sequence[str], column: str) -> dict[Any, dict[Any, int]]:
+        """How many have each set of values in each class; where all have some value in common, that one alone."""
+        held: dict[Any, dict[Any, set[Any]]] = defaultdict(lambda: defaultdict(set))
+        for at, row in enumerate(self.released()):
+            key, who = tuple(value_of(row[name]) for name in keys), row[self.person] if self.person else at
+            held[key][who].add(value_of(row[column]))
+        found = {}
+        for key, members in held.items():
+            shared = frozenset(set.intersection(*members.values()))
+            found[key] = {shared: len(members)} if shared else dict(Counter(map(frozenset, members.values())))
+        return found
 
     def matching(self, keys: Sequence[str]) -> list[int]:
         """How many rows match each row."""
@@ -116,7 +130,14 @@ def holds(name: str, asked: Mapping[str, Any], data: Published) -> tuple[bool, A
         )
         shares = [sizes.get(key, 0) / records for key, records in population.items()]
         return set(sizes) <= set(population) and at_most(max(shares), asked["max"]), None
-    verdicts = [by_class(name, counts, asked, _base(data, column)) for counts in data.count(keys, column)[1].values()]
+    sizes, cells = data.count(keys, column)
+    if name.endswith("l_diversity") or name == "recursive_cl_diversity":
+        cells = data.value_sets(keys, column)
+    base = _base(data, column, pairs=name == "t_closeness")
+    verdicts = [
+        by_class(name, counts, sum(counts.values()) if name == "t_closeness" else sizes[key], asked, base)
+        for key, counts in cells.items()
+    ]
     figures = [figure for _, figure in verdicts]
     worst = (
         None if None in figures else (min if name in ("distinct_l_diversity", "entropy_l_diversity") else max)(figures)
@@ -124,9 +145,11 @@ def holds(name: str, asked: Mapping[str, Any], data: Published) -> tuple[bool, A
     return all(passed for passed, _ in verdicts), worst
 
 
-def _base(data: Published, column: str) -> dict[Any, float]:
+def _base(data: Published, column: str, *, pairs: bool) -> dict[Any, float]:
+    """Shares of all records, or of all persons; with `pairs` of all pairs of a person and a value."""
     found = data.base[column]
-    return {value: count / sum(found.values()) for value, count in found.items()}
+    total = sum(found.values()) if pairs or data.everybody is None else data.everybody
+    return {value: count / total for value, count in found.items()}
 
 
 def by_sizes(name: str, sizes: Sequence[int], asked: Mapping[str, Any]) -> tuple[bool, Any]:
@@ -138,9 +161,9 @@ def by_sizes(name: str, sizes: Sequence[int], asked: Mapping[str, Any]) -> tuple
 
 
 def by_class(
-    name: str, counts: Mapping[Any, int], asked: Mapping[str, Any], base: Mapping[Any, float]
+    name: str, counts: Mapping[Any, int], n: int, asked: Mapping[str, Any], base: Mapping[Any, float]
 ) -> tuple[bool, Any]:
-    n, (most, *rest) = sum(counts.values()), sorted(counts.values(), reverse=True)
+    most, *rest = sorted(counts.values(), reverse=True)
     shares = {value: count / n for value, count in counts.items()}
     if name == "distinct_l_diversity":
         return len(counts) >= asked["l"], len(counts)
@@ -373,6 +396,7 @@ def judge_published(
         wildcard_text=asked.get("wildcard"),
         person=persons,
         base={"illness": base},
+        everybody=len({known[row["tag"]]["who"] for row in before}) if persons else None,
         population=in_parts(census, published, known, keys)
         if names == ["mondrian"]
         else generalized(census, published, known),

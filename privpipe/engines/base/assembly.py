@@ -12,6 +12,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery
+from privpipe.blocks.held_values import HeldValues
 from privpipe.blocks.suppressed import bears_nothing
 from privpipe.engines.base.histograms import codes_of, group_key
 from privpipe.errors import DataError
@@ -219,7 +220,7 @@ def _in_persons(
     ones = np.ones(len(order), np.int64)
     distinct = _marginal(offsets, who, ones)
     classes = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    found = {}
+    found, held = {}, {}
     for name in dict.fromkeys(query.columns):
         codes = _codes(cells, name, query)[order]
         by_cell = np.lexsort((who, codes, classes))
@@ -229,4 +230,5 @@ def _in_persons(
         kept = triples[fresh]
         starts = _boundaries(kept[:, 0]) if len(kept) else np.zeros(1, np.int64)
         found[name] = _marginal(starts, kept[:, 1], np.ones(len(kept), np.int64))
-    return ClassBlock(np.diff(distinct.offsets), found, marked)
+        held[name] = HeldValues(kept[:, 0], kept[:, 2], kept[:, 1])
+    return ClassBlock(np.diff(distinct.offsets), found, marked, held=held)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Histogram
+from privpipe.blocks.held_values import HeldValues
 from privpipe.draws import Seed
 from privpipe.engines.base.assembly import grouping_columns
 from privpipe.engines.base.histograms import find_codes
@@ -166,7 +167,8 @@ def assemble(pieces: Sequence[Ints], plan: CellPlan) -> tuple[ClassBlock, Ints]:
     marked = marked_classes(cells[firsts, :KEY_WORDS], plan)
     if plan.query.person is not None:
         persons = group_rows(cells[:, at : at + 2])[0]
-        return ClassBlock(*_in_persons(classes, coded, persons, len(firsts)), marked), classes
+        sizes, found, held = _in_persons(classes, coded, persons, len(firsts))
+        return ClassBlock(sizes, found, marked, held=held), classes
     order, offsets = ordered_by_group(classes, len(firsts))
     counts = read_only(cells[order, -1], np.int64)
     sizes = np.asarray(sum_by_class(read_only(offsets, np.int64), counts))
@@ -175,15 +177,18 @@ def assemble(pieces: Sequence[Ints], plan: CellPlan) -> tuple[ClassBlock, Ints]:
     return ClassBlock(sizes, found, marked, weights=weights), classes
 
 
-def _in_persons(classes: Ints, coded: Mapping[str, Ints], persons: Ints, number: int) -> tuple[Ints, dict[str, Cells]]:
-    """Sizes and cells in distinct persons: one counts once a class, and once a value of each column."""
+def _in_persons(
+    classes: Ints, coded: Mapping[str, Ints], persons: Ints, number: int
+) -> tuple[Ints, dict[str, Cells], dict[str, HeldValues]]:
+    """Sizes and cells in distinct persons, one of whom counts once a class and once a value; and who holds which."""
     _groups, once = group_rows(np.column_stack([classes, persons]))
-    found = {}
+    found, held = {}, {}
     for name, codes in coded.items():
         _groups, kept = group_rows(np.column_stack([classes, codes, persons]))
         order, offsets = ordered_by_group(classes[kept], number)
         found[name] = _marginal(offsets, codes[kept][order], np.ones(len(kept), dtype=np.int64))
-    return np.bincount(classes[once], minlength=number), found
+        held[name] = HeldValues(classes[kept], persons[kept], codes[kept])
+    return np.bincount(classes[once], minlength=number), found, held
 
 
 def _marginal(offsets: Ints, codes: Ints, counts: Ints) -> Cells:

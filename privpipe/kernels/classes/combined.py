@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.held_values import HeldValues
 from privpipe.kernels.grouping.word_groups import group_rows
 
 __all__ = ["combined_sizes", "signatures", "values_left", "values_within"]
@@ -106,8 +107,10 @@ def combined_sizes(codes: Ints, weights: Ints, *, presence_known: bool) -> Ints:
     return smallest[numbers]
 
 
-def values_within(codes: Ints, numbers: Ints, values: Ints) -> Ints:
+def values_within(codes: Ints, numbers: Ints, values: Ints, *, persons: bool = False) -> Ints:
     """Distinct sensitive values of each unit's combined class in the new release (whose rows come last).
+
+    Of persons the sets of their values are counted, and one alone where all of a class have some value in common.
 
     Parameters
     ----------
@@ -115,6 +118,8 @@ def values_within(codes: Ints, numbers: Ints, values: Ints) -> Ints:
     numbers : ndarray of int64, shape (n_T,)
         Unit of each row of the new release.
     values : ndarray of int64, shape (n_T, 2)
+    persons : bool
+        Whether units are persons.
 
     Examples
     --------
@@ -124,6 +129,9 @@ def values_within(codes: Ints, numbers: Ints, values: Ints) -> Ints:
     """
     groups, firsts = group_rows(np.ascontiguousarray(codes))
     places, seen = group_rows(values)
+    if persons:
+        sets = HeldValues(groups[numbers], numbers, places).sets(len(firsts))
+        return np.asarray(np.diff(sets.offsets)[groups], dtype=np.int64)
     pairs = np.unique(groups[numbers] * max(len(seen), 1) + places)
     return np.bincount(pairs // max(len(seen), 1), minlength=len(firsts))[groups]
 

@@ -8,30 +8,7 @@ from numpy.typing import NDArray
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
-__all__ = ["class_sizes", "distinct_by_class", "largest_by_class", "top_share_by_class"]
-
-
-def class_sizes(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """n_c, the records of each class: the sum of its cells.
-
-    Parameters
-    ----------
-    offsets : ndarray of int64, shape (n_classes + 1,)
-        Cells of class c are ``offsets[c]:offsets[c + 1]``.
-    counts : ndarray of int64, shape (n_cells,)
-        Records of each cell, at least 1. Where persons are counted, a person may be in several cells of a class,
-        and this is no longer the number of persons.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_classes,)
-
-    Examples
-    --------
-    >>> class_sizes(np.array([0, 2, 3]), np.array([5, 1, 4])).tolist()
-    [6, 4]
-    """
-    return np.asarray(_sums(read_only(offsets, np.int64), read_only(counts, np.int64)))
+__all__ = ["distinct_by_class", "largest_by_class", "top_share_by_class"]
 
 
 def distinct_by_class(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -49,7 +26,14 @@ def distinct_by_class(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def largest_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """r_1, the count of the most frequent value of each class (arrays as in `class_sizes`).
+    """r_1, the count of the most frequent value of each class.
+
+    Parameters
+    ----------
+    offsets : ndarray of int64, shape (n_classes + 1,)
+        Cells of class c are ``offsets[c]:offsets[c + 1]``.
+    counts : ndarray of int64, shape (n_cells,)
+        Records of each cell, or persons who have its value, at least 1.
 
     Examples
     --------
@@ -59,28 +43,29 @@ def largest_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> N
     return np.asarray(_largest(read_only(offsets, np.int64), read_only(counts, np.int64)))
 
 
-def top_share_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """max_s q_cs, the share of the most frequent value of each class (arrays as in `class_sizes`).
+def top_share_by_class(
+    offsets: NDArray[np.int64], counts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """max_s q_cs, the share of the most frequent value of each class (arrays as in `largest_by_class`).
 
     Source: Wong, Li, Fu, Wang, (alpha, k)-anonymity, KDD 2006.
 
+    Parameters
+    ----------
+    sizes : ndarray of int64, shape (n_classes,)
+        n_c of each class: its records, or its persons, of whom one may be in several cells.
+
     Examples
     --------
-    >>> top_share_by_class(np.array([0, 2, 3]), np.array([1, 3, 4])).tolist()
+    >>> top_share_by_class(np.array([0, 2, 3]), np.array([1, 3, 4]), np.array([4, 4])).tolist()
     [0.75, 1.0]
+
+    Three persons, all with the first value and each with one more of her own:
+
+    >>> top_share_by_class(np.array([0, 4]), np.array([3, 1, 1, 1]), np.array([3])).tolist()
+    [1.0]
     """
-    return np.asarray(_top_shares(read_only(offsets, np.int64), read_only(counts, np.int64)))
-
-
-@njit(nogil=True, cache=True)
-def _sums(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    out = np.empty(len(offsets) - 1, np.int64)
-    for c in range(len(out)):
-        size = 0
-        for i in range(offsets[c], offsets[c + 1]):
-            size += counts[i]
-        out[c] = size
-    return out
+    return np.asarray(largest_by_class(offsets, counts) / np.asarray(sizes, dtype=np.float64))
 
 
 @njit(nogil=True, cache=True)
@@ -91,16 +76,4 @@ def _largest(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[n
         for i in range(offsets[c], offsets[c + 1]):
             largest = max(largest, counts[i])
         out[c] = largest
-    return out
-
-
-@njit(nogil=True, cache=True)
-def _top_shares(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    out = np.empty(len(offsets) - 1, np.float64)
-    for c in range(len(out)):
-        size = largest = 0
-        for i in range(offsets[c], offsets[c + 1]):
-            size += counts[i]
-            largest = max(largest, counts[i])
-        out[c] = largest / np.float64(size) if size else np.nan
     return out

@@ -14,12 +14,11 @@ from privpipe.kernels.columns.code_bounds import require_codes
 
 __all__ = ["capped_gain_by_class", "gain_by_class", "gains", "log2_ratio_by_class", "nats"]
 
+Ints = NDArray[np.int64]
 LN_2 = 0.69314718055994530942
 
 
-def gain_by_class(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: ArrayLike
-) -> NDArray[np.float64]:
+def gain_by_class(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike) -> NDArray[np.float64]:
     """max(0, max_s (q_s - p_s)/p_s) of each class.
 
     Source: Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012.
@@ -31,7 +30,9 @@ def gain_by_class(
     codes : ndarray of int64, shape (n_cells,)
         Positions in `p`.
     counts : ndarray of int64, shape (n_cells,)
-        Records of each cell, at least 1; a class's size is their sum.
+        Records of each cell, or persons who have its value, at least 1.
+    sizes : ndarray of int64, shape (n_classes,)
+        Records of each class, or its persons, of whom one may be in several cells.
     p : array_like of float64, shape (m,)
         Base distribution, every share positive.
 
@@ -42,52 +43,49 @@ def gain_by_class(
 
     Examples
     --------
-    >>> gain_by_class(np.array([0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 3]), [0.25, 0.75]).tolist()
+    >>> cells = np.array([0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 3])
+    >>> gain_by_class(*cells, np.array([4, 4]), [0.25, 0.75]).tolist()
     [3.0, 0.0]
     """
-    return np.asarray(_largest_gain(*_arrays(offsets, codes, counts, p)))
+    return np.asarray(_largest_gain(*_arrays(offsets, codes, counts, sizes, p)))
 
 
 def capped_gain_by_class(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: ArrayLike, most: ArrayLike
+    offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike, most: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """`gain_by_class`, and the same with an infinite gain where a value of the class gains more than its `most`.
 
     Parameters
     ----------
-    offsets, codes, counts, p
+    offsets, codes, counts, sizes, p
         As in `gain_by_class`.
     most : array_like of float64, shape (m,)
         What each value may gain.
 
     Examples
     --------
-    >>> arrays = np.array([0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 3]), [0.25, 0.75]
+    >>> arrays = np.array([0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 3]), np.array([4, 4]), [0.25, 0.75]
     >>> [part.tolist() for part in capped_gain_by_class(*arrays, [2.0, 2.0])]
     [[3.0, 0.0], [inf, 0.0]]
     """
     caps = read_only(most, np.float64)
     require_codes(codes, len(caps), "the table of caps")
-    largest, capped = _capped_gains(*_arrays(offsets, codes, counts, p), caps)
+    largest, capped = _capped_gains(*_arrays(offsets, codes, counts, sizes, p), caps)
     return np.asarray(largest), np.asarray(capped)
 
 
-def gains(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: ArrayLike
-) -> NDArray[np.float64]:
+def gains(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike) -> NDArray[np.float64]:
     """(q_s - p_s)/p_s of each cell, shape (n_cells,), arrays as in `gain_by_class`; at least -1.
 
     Examples
     --------
-    >>> gains(np.array([0, 2]), np.array([0, 1]), np.array([1, 1]), [0.25, 0.75]).round(3).tolist()
+    >>> gains(np.array([0, 2]), np.array([0, 1]), np.array([1, 1]), np.array([2]), [0.25, 0.75]).round(3).tolist()
     [1.0, -0.333]
     """
-    return np.asarray(_gains(*_arrays(offsets, codes, counts, p)))
+    return np.asarray(_gains(*_arrays(offsets, codes, counts, sizes, p)))
 
 
-def log2_ratio_by_class(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: ArrayLike
-) -> NDArray[np.float64]:
+def log2_ratio_by_class(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike) -> NDArray[np.float64]:
     """max_s |log2(q_s/p_s)| of each class, over the values it has; arrays as in `gain_by_class`.
 
     The logarithm rises with the ratio, so only the largest and the smallest ratio of a class are taken to it.
@@ -100,10 +98,11 @@ def log2_ratio_by_class(
 
     Examples
     --------
-    >>> log2_ratio_by_class(np.array([0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 1]), [0.25, 0.75]).tolist()
+    >>> cells = np.array([0, 1, 3]), np.array([0, 0, 1]), np.array([4, 1, 1])
+    >>> log2_ratio_by_class(*cells, np.array([4, 2]), [0.25, 0.75]).tolist()
     [2.0, 1.0]
     """
-    return np.asarray(_log2_ratio(*_arrays(offsets, codes, counts, p)))
+    return np.asarray(_log2_ratio(*_arrays(offsets, codes, counts, sizes, p)))
 
 
 def nats(p: ArrayLike) -> NDArray[np.float64]:
@@ -118,20 +117,19 @@ def nats(p: ArrayLike) -> NDArray[np.float64]:
 
 
 def _arrays(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: ArrayLike
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike
+) -> tuple[Ints, Ints, Ints, Ints, NDArray[np.float64]]:
     base = read_only(p, np.float64)
     require_codes(codes, len(base), "the base distribution")
-    return read_only(offsets, np.int64), read_only(codes, np.int64), read_only(counts, np.int64), base
+    ints = (read_only(part, np.int64) for part in (offsets, codes, counts, sizes))
+    return (*ints, base)  # type: ignore[return-value]
 
 
 @njit(nogil=True, cache=True)
-def _gains(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _gains(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: NDArray[np.float64]) -> NDArray[np.float64]:
     out = np.empty(len(counts), np.float64)
     for c in range(len(offsets) - 1):
-        size = _size(offsets, counts, c)
+        size = np.float64(sizes[c])
         for i in range(offsets[c], offsets[c + 1]):
             share = p[codes[i]]
             out[i] = (counts[i] / size - share) / share
@@ -139,19 +137,11 @@ def _gains(
 
 
 @njit(nogil=True, cache=True)
-def _size(offsets: NDArray[np.int64], counts: NDArray[np.int64], c: int) -> np.float64:
-    """Records of a class: a loop, since a sum over a slice costs more than most classes have cells."""
-    size = 0
-    for i in range(offsets[c], offsets[c + 1]):
-        size += counts[i]
-    return np.float64(size)
-
-
-@njit(nogil=True, cache=True)
 def _capped_gains(
-    offsets: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    offsets: Ints,
+    codes: Ints,
+    counts: Ints,
+    sizes: Ints,
     p: NDArray[np.float64],
     most: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -159,7 +149,7 @@ def _capped_gains(
     largest = np.empty(len(offsets) - 1, np.float64)
     capped = np.empty(len(offsets) - 1, np.float64)
     for c in range(len(largest)):
-        size = _size(offsets, counts, c)
+        size = np.float64(sizes[c])
         best = 0.0
         over = False
         for i in range(offsets[c], offsets[c + 1]):
@@ -173,12 +163,10 @@ def _capped_gains(
 
 
 @njit(nogil=True, cache=True)
-def _largest_gain(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _largest_gain(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: NDArray[np.float64]) -> NDArray[np.float64]:
     out = np.empty(len(offsets) - 1, np.float64)
     for c in range(len(out)):
-        size = _size(offsets, counts, c)
+        size = np.float64(sizes[c])
         best = 0.0
         for i in range(offsets[c], offsets[c + 1]):
             share = p[codes[i]]
@@ -188,9 +176,7 @@ def _largest_gain(
 
 
 @njit(nogil=True, cache=True)
-def _log2_ratio(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _log2_ratio(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: NDArray[np.float64]) -> NDArray[np.float64]:
     out = np.empty(len(offsets) - 1, np.float64)
     # Most classes of a fine table hold one value, whose logarithm is taken once where there are more classes.
     alone = np.empty(len(p) if len(p) <= len(out) else 0, np.float64)
@@ -198,9 +184,9 @@ def _log2_ratio(
         alone[s] = abs(_log2(1.0 / p[s])) if p[s] > 0.0 else np.inf
     for c in range(len(out)):
         if len(alone) and offsets[c + 1] == offsets[c] + 1:
-            out[c] = alone[codes[offsets[c]]]
+            out[c] = alone[codes[offsets[c]]]  # all of the class have it
             continue
-        size = _size(offsets, counts, c)
+        size = np.float64(sizes[c])
         low, high = np.inf, 0.0
         for i in range(offsets[c], offsets[c + 1]):
             ratio = (counts[i] / size) / p[codes[i]]

@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
-from privpipe.blocks import Cells, ClassBlock, Facts
+from privpipe.blocks import ClassBlock, Facts
 from privpipe.blocks.guarantee import Direction
 from privpipe.blocks.marks import SensitiveColumn, Stricter
 from privpipe.errors import UsageError
@@ -44,7 +44,8 @@ class AlphaKAnonymity(SeveralFigures):
     Notes
     -----
     Below one over the number of values, alpha cannot be met; nor, without suppression, below the share of a value
-    in the whole table.
+    in the whole table. Where persons are counted, the share of a value is that of the persons of the class who have it:
+    three who all have one illness, each with one more, have alpha 1.
 
     Source: Wong, Li, Fu, Wang, (alpha, k)-anonymity: an enhanced k-anonymity model, KDD 2006.
 
@@ -133,17 +134,18 @@ class AlphaKAnonymity(SeveralFigures):
         columns = self.sensitive_columns()
         if not columns:
             raise UsageError("alpha_k_anonymity: name the sensitive `column`, or declare one in the policy")
-        shares = [self._top_share(block.cells[column], facts) for column in columns]
+        shares = [self._top_share(block, column, facts) for column in columns]
         return {"k": block.sizes, "alpha": shares[0] if len(shares) == 1 else np.maximum.reduce(shares)}
 
-    def _top_share(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
+    def _top_share(self, block: ClassBlock, column: str, facts: Facts) -> NDArray[np.float64]:
         from privpipe.kernels.classes.counts import top_share_by_class
 
+        cells = block.cells[column]
         if self.values is None or self.column is None:
-            return cells.once("top share", lambda them: top_share_by_class(them.offsets, them.counts))
+            return cells.once("top share", lambda them: top_share_by_class(them.offsets, them.counts, block.sizes))
         listed = {value_text(value) for value in self.values}
         meant = np.array([text in listed for text in canonical_texts(facts.histograms[self.column].values)])
-        shares = cells.counts / np.repeat(_sizes(cells), np.diff(cells.offsets))
+        shares = cells.counts / np.repeat(block.sizes, np.diff(cells.offsets))
         return np.maximum.reduceat(np.where(meant[cells.codes], shares, 0.0), cells.offsets[:-1])
 
     @classmethod
@@ -155,9 +157,3 @@ class AlphaKAnonymity(SeveralFigures):
             cls(k=2, alpha=0.75, column="illness"),
             cls(k=1, alpha=0.25, column="illness", values=("flu", "gout")),
         ]
-
-
-def _sizes(cells: Cells) -> NDArray[np.int64]:
-    from privpipe.kernels.classes.counts import class_sizes
-
-    return class_sizes(cells.offsets, cells.counts)

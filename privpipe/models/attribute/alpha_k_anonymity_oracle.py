@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from privpipe.blocks.oracle_classes import Classes, Expected, by_class, shares, slack
+from privpipe.blocks.oracle_classes import Classes, Expected, by_class, slack
 
 __all__ = ["oracle", "thresholds"]
 
@@ -13,13 +13,13 @@ __all__ = ["oracle", "thresholds"]
 def oracle(model: Any, classes: Classes) -> Expected:
     """Every class has k records, and no value a larger share than alpha."""
     columns = [model.column] if model.column else classes.sensitive
-    sizes = [len(rows) for rows in classes.members]
+    sizes = classes.sizes
     tops = []
     for at in range(len(sizes)):
         held = [
             share
             for column in columns
-            for value, share in shares(classes.counts(column)[at]).items()
+            for value, share in classes.shares(column)[at].items()
             if model.values is None or value in model.values
         ]
         tops.append(max(held, default=Fraction(0)))

@@ -38,6 +38,8 @@ class BasicBetaLikeness(ClassModel):
     The gain of a value is (q - p)/p; values that become rarer in a class are not limited. Shares of a merged class
     lie between those of its parts, so passing classes merge to a passing class.
 
+    Where persons are counted, q is the share of the persons of a class who have the value, p that of all persons.
+
     Source: Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012.
 
     Examples
@@ -86,7 +88,7 @@ class BasicBetaLikeness(ClassModel):
         object.__setattr__(self, "base", as_base("BasicBetaLikeness", self.base))
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        return largest_gains(block.cells[self.column], facts, self.column)[0]
+        return largest_gains(block, facts, self.column)[0]
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -44,6 +44,8 @@ class DeltaDisclosure(ClassModel):
     reference tools read the model so. Figures in natural logarithms are divided by ln 2 to compare. Under
     `present_only` merging two passing classes may fail: a value that one of them lacks becomes rare in the whole.
 
+    Where persons are counted, q is the share of the persons of a class who have the value, p that of all persons.
+
     Source: Brickell and Shmatikov, The cost of privacy, KDD 2008.
 
     Examples
@@ -99,7 +101,7 @@ class DeltaDisclosure(ClassModel):
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         cells = block.cells[self.column]
-        ratio = cells.once("log2 ratio", lambda them: self._ratio(them, facts))
+        ratio = cells.once("log2 ratio", lambda them: self._ratio(them, block, facts))
         if self.absent == "present_only":
             return ratio
         return np.where(np.diff(cells.offsets) < len(facts.histograms[self.column]), np.inf, ratio)
@@ -109,10 +111,11 @@ class DeltaDisclosure(ClassModel):
             return "infinite: a class lacks a value of the base"
         return super().seen(observed)
 
-    def _ratio(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
+    def _ratio(self, cells: Cells, block: ClassBlock, facts: Facts) -> NDArray[np.float64]:
         from privpipe.kernels.classes.gain import log2_ratio_by_class
 
-        return log2_ratio_by_class(cells.offsets, cells.codes, cells.counts, facts.base(self.column))
+        p = facts.base(self.column)
+        return log2_ratio_by_class(cells.offsets, cells.codes, cells.counts, block.sizes, p)
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from privpipe.blocks.oracle_classes import Classes, Expected, base_shares, by_class, shares, slack
+from privpipe.blocks.oracle_classes import Classes, Expected, base_shares, by_class, slack
 
 __all__ = ["oracle", "thresholds"]
 
@@ -14,8 +14,7 @@ def oracle(model: Any, classes: Classes) -> Expected:
     """The farthest logarithm of a class's share over the base's."""
     base = base_shares(model, classes)
     figures: list[float] = []
-    for counts in classes.counts(model.column):
-        found = shares(counts)
+    for found in classes.shares(model.column):
         farthest = max(abs(math.log2(found[value] / base[value])) for value in found)
         lacks = model.absent == "strict" and len(found) < len(base)
         figures.append(math.inf if lacks else farthest)

@@ -33,6 +33,10 @@ class DistinctLDiversity(ClassModel):
     Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007. Weak: a class
     with counts 98, 1, 1 has three values, and one of them is all but certain.
 
+    Where persons are counted, a person's value is the set of those she has in the class: two persons with the same set
+    have the same value. A class in which all have some value in common counts as one of a single value: three persons
+    who all have one illness, each with one more, have l = 1. A class that merges with another may then have fewer.
+
     Examples
     --------
     >>> import numpy as np
@@ -69,7 +73,7 @@ class DistinctLDiversity(ClassModel):
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         from privpipe.kernels.classes.counts import distinct_by_class
 
-        return distinct_by_class(block.cells[self.column].offsets)
+        return distinct_by_class(block.value_sets(self.column).offsets)
 
     @classmethod
     def examples(cls) -> list[Self]:

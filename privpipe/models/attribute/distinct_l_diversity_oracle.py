@@ -11,7 +11,7 @@ __all__ = ["oracle", "thresholds"]
 
 def oracle(model: Any, classes: Classes) -> Expected:
     """Every class has l values."""
-    numbers = [len(counts) for counts in classes.counts(model.column)]
+    numbers = [len(counts) for counts in classes.value_sets(model.column)]
     return by_class(classes, numbers, (model.l is None or number >= model.l for number in numbers), min)
 
 

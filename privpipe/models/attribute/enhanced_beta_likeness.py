@@ -39,6 +39,8 @@ class EnhancedBetaLikeness(ClassModel):
     The gain of a value is (q - p)/p. The cap -ln p holds common values below certainty. Observed is None where a
     value exceeds its cap: no beta suffices. The gain of a value is compared with the cap of that value only.
 
+    Where persons are counted, q is the share of the persons of a class who have the value, p that of all persons.
+
     Source: Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012.
 
     Examples
@@ -87,7 +89,7 @@ class EnhancedBetaLikeness(ClassModel):
         object.__setattr__(self, "base", as_base("EnhancedBetaLikeness", self.base))
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        return largest_gains(block.cells[self.column], facts, self.column)[1]
+        return largest_gains(block, facts, self.column)[1]
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
         tally = super().measure(block, facts)

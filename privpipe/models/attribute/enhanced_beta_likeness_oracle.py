@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from privpipe.blocks.oracle_classes import Classes, Expected, base_shares, by_class, shares, slack
+from privpipe.blocks.oracle_classes import Classes, Expected, base_shares, by_class, slack
 
 __all__ = ["oracle", "thresholds"]
 
@@ -14,8 +14,8 @@ def oracle(model: Any, classes: Classes) -> Expected:
     """The largest gain of a value in a class, within its cap."""
     base = base_shares(model, classes)
     figures: list[float] = []
-    for counts in classes.counts(model.column):
-        gains = {value: float((share - base[value]) / base[value]) for value, share in shares(counts).items()}
+    for shares in classes.shares(model.column):
+        gains = {value: float((share - base[value]) / base[value]) for value, share in shares.items()}
         caps = {value: -math.log(base[value]) for value in gains}
         over = any(gain > caps[value] + slack(caps[value]) for value, gain in gains.items())
         figures.append(math.inf if over else max(0.0, *gains.values()))

@@ -43,6 +43,9 @@ class EntropyLDiversity(ClassModel):
     entropy is concave, so passing classes merge to a passing class; Grassberger's estimate is not (counts 1, 1
     have 7.39, two such classes merged have 1.95), so a search may not conclude from one level to the next.
 
+    Where persons are counted, a person's value is the set of those she has in the class, and a class in which all have
+    some value in common has exp(H) = 1; passing classes may then merge to a failing one.
+
     Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007; Grassberger,
     Entropy estimates from insufficient samplings, arXiv physics/0307138, 2003.
 
@@ -94,7 +97,7 @@ class EntropyLDiversity(ClassModel):
         return 1 if self.l is None else integer_at_least(self.l)
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        return block.cells[self.column].once(f"exp {self.estimator}", self._exp_entropy)
+        return block.value_sets(self.column).once(f"exp {self.estimator}", self._exp_entropy)
 
     def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
         return super().passing(block, facts) & self._enough_values(block)
@@ -103,7 +106,7 @@ class EntropyLDiversity(ClassModel):
         tally = super().measure(block, facts)
         if self.estimator == "shannon" or not len(block):
             return tally
-        values = np.diff(block.cells[self.column].offsets)
+        values = np.diff(block.value_sets(self.column).offsets)
         eligible = self.scores(block, facts)[self._enough_values(block)]
         least = min(eligible.min(initial=math.inf), 1.0 if (values == 1).any() else math.inf)
         return Tally(
@@ -121,7 +124,7 @@ class EntropyLDiversity(ClassModel):
         return super().seen(observed) + note
 
     def _enough_values(self, block: ClassBlock) -> NDArray[np.bool_]:
-        enough: NDArray[np.bool_] = np.diff(block.cells[self.column].offsets) >= self.least_values()
+        enough: NDArray[np.bool_] = np.diff(block.value_sets(self.column).offsets) >= self.least_values()
         return enough
 
     def _exp_entropy(self, cells: Cells) -> NDArray[np.float64]:

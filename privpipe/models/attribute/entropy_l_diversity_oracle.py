@@ -17,7 +17,7 @@ EULER_GAMMA = 0.5772156649015329
 def oracle(model: Any, classes: Classes) -> Expected:
     """exp of each class's entropy, and as many values as a real l asks for."""
     estimate = _shannon if model.estimator == "shannon" else _grassberger
-    counted = classes.counts(model.column)
+    counted = classes.value_sets(model.column)
     figures = [math.exp(estimate(list(counts.values()))) for counts in counted]
     needed = 1 if model.l is None else math.ceil(model.l - 1e-9)
     passes = [

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Cells, Facts
+from privpipe.blocks import Cells, ClassBlock, Facts
 from privpipe.tolerance import slack
 
 __all__ = ["largest_gains"]
 
 
-def largest_gains(cells: Cells, facts: Facts, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def largest_gains(block: ClassBlock, facts: Facts, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Largest gain of each class; the same, infinite where a value exceeds its cap of -ln p; once a block."""
 
     def compute(them: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -19,6 +19,6 @@ def largest_gains(cells: Cells, facts: Facts, column: str) -> tuple[NDArray[np.f
 
         p = facts.base(column)
         caps = nats(p)
-        return capped_gain_by_class(them.offsets, them.codes, them.counts, p, caps + slack(caps))
+        return capped_gain_by_class(them.offsets, them.codes, them.counts, block.sizes, p, caps + slack(caps))
 
-    return cells.once("gains", compute)
+    return block.cells[column].once("gains", compute)

@@ -40,7 +40,8 @@ class PSensitiveKAnonymity(SeveralFigures):
     Notes
     -----
     The same as `k_anonymity` and `distinct_l_diversity` with l = p on each column, under the name of
-    the literature.
+    the literature. Where persons are counted, values are counted as there: sets of values, and a single one where all
+    persons of a class have some value in common.
 
     Source: Truta and Vinay, Privacy protection: p-sensitive k-anonymity property, ICDE Workshops 2006.
 
@@ -120,7 +121,7 @@ class PSensitiveKAnonymity(SeveralFigures):
 
         if self.columns is None:
             raise UsageError("p_sensitive_k_anonymity: name the sensitive `columns`, or declare them in the policy")
-        values = [distinct_by_class(block.cells[column].offsets) for column in self.columns]
+        values = [distinct_by_class(block.value_sets(column).offsets) for column in self.columns]
         return {"k": block.sizes, "p": np.minimum.reduce(values)}
 
     @classmethod

@@ -12,8 +12,8 @@ __all__ = ["oracle", "thresholds"]
 def oracle(model: Any, classes: Classes) -> Expected:
     """Every class has k records and p values of each column."""
     columns = model.columns or classes.sensitive
-    sizes = [len(rows) for rows in classes.members]
-    values = [min(len(classes.counts(column)[at]) for column in columns) for at in range(len(sizes))]
+    sizes = classes.sizes
+    values = [min(len(classes.value_sets(column)[at]) for column in columns) for at in range(len(sizes))]
     passes = [
         model.k is None or (size >= model.k and number >= model.p) for size, number in zip(sizes, values, strict=True)
     ]

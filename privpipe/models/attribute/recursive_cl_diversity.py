@@ -39,6 +39,9 @@ class RecursiveCLDiversity(ClassModel):
     Observed is itself not enough, for the rule is strict: equal counts have observed 1, and c = 1 fails. It is
     None where a class has fewer than l values: no c suffices.
 
+    Where persons are counted, a person's value is the set of those she has in the class, and a class in which all have
+    some value in common has that one value alone.
+
     Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007.
 
     Examples
@@ -103,7 +106,7 @@ class RecursiveCLDiversity(ClassModel):
         return super().seen(observed)
 
     def _tails(self, block: ClassBlock) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return block.cells[self.column].once(f"tail {self.l}", self._count_tails)
+        return block.value_sets(self.column).once(f"tail {self.l}", self._count_tails)
 
     def _count_tails(self, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         from privpipe.kernels.classes.recursive import recursive_tail_by_class

@@ -14,7 +14,7 @@ def oracle(model: Any, classes: Classes) -> Expected:
     """The most frequent value below c times what lies outside the first l - 1."""
     infima: list[Fraction | None] = []
     passes = []
-    for counts in classes.counts(model.column):
+    for counts in classes.value_sets(model.column):
         descending = sorted(counts.values(), reverse=True)
         tail = sum(descending[model.l - 1 :])
         infima.append(Fraction(descending[0], tail) if tail else None)

@@ -61,7 +61,8 @@ class TCloseness(ClassModel):
 
     Notes
     -----
-    t bounds the average shift, not the relative gain of a rare value.
+    t bounds the average shift, not the relative gain of a rare value. Where persons are counted, shares are of all
+    pairs of a person and a value, in the class and in the base, so that they add up to 1.
 
     Source: Li, Li, Venkatasubramanian, t-Closeness, ICDE 2007; IEEE TKDE 22(7), 2010.
 
@@ -160,12 +161,12 @@ class TCloseness(ClassModel):
     def _equal(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
         from privpipe.kernels.classes.distance import emd_equal_by_class
 
-        return emd_equal_by_class(cells.offsets, cells.codes, cells.counts, facts.base(self.column))
+        return emd_equal_by_class(cells.offsets, cells.codes, cells.counts, facts.histograms[self.column].shares)
 
     def _ordered(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
         from privpipe.kernels.classes.distance import emd_ordered_by_class
 
-        p = facts.base(self.column)
+        p = facts.histograms[self.column].shares
         rank = ranks(self.column, facts.histograms[self.column], self.order)
         if rank is None:
             return emd_ordered_by_class(cells.offsets, cells.codes, cells.counts, p)

@@ -13,7 +13,7 @@ __all__ = ["around", "oracle", "thresholds"]
 
 def oracle(model: Any, classes: Classes) -> Expected:
     """The rule that no attack pays; the payout needs hierarchies, which the hostile tables have not."""
-    sizes = [len(rows) for rows in classes.members]
+    sizes = classes.sizes
     gain, cost = Fraction(str(model.adversary_gain)), Fraction(str(model.adversary_cost))
     return by_class(classes, sizes, [size * cost > gain or not gain for size in sizes], min)
 

@@ -12,7 +12,7 @@ __all__ = ["oracle", "thresholds"]
 
 def oracle(model: Any, classes: Classes) -> Expected:
     """Classes over records."""
-    records = sum(len(rows) for rows in classes.members)
+    records = sum(classes.sizes)
     return at_most(model, Fraction(len(classes.members), records) if records else None)
 
 

@@ -15,7 +15,7 @@ __all__ = ["around", "oracle", "thresholds"]
 
 def oracle(model: Any, classes: Classes) -> Expected:
     """Every class has the size that the estimator derives from k."""
-    sizes = [len(rows) for rows in classes.members]
+    sizes = classes.sizes
     if classes.records > model.population_size:
         raise DataError("the population is smaller than the table")
     least = 1 if model.k is None else _derived(model, classes.records)

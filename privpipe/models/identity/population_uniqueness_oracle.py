@@ -23,7 +23,7 @@ Sizes = tuple[tuple[int, int], ...]
 
 def oracle(model: Any, classes: Classes) -> Expected:
     """The estimated uniques over the population."""
-    sizes = Counter(len(rows) for rows in classes.members)
+    sizes = Counter(classes.sizes)
     records = sum(size * count for size, count in sizes.items())
     if records > model.population_size:
         raise DataError("the population is smaller than the table")

@@ -12,7 +12,7 @@ __all__ = ["oracle", "thresholds"]
 
 def oracle(model: Any, classes: Classes) -> Expected:
     """Records alone in their class over records."""
-    sizes = [len(rows) for rows in classes.members]
+    sizes = classes.sizes
     return at_most(model, Fraction(sizes.count(1), sum(sizes)) if sizes else None)
 
 

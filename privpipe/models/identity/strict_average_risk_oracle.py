@@ -14,7 +14,7 @@ __all__ = ["around", "oracle", "thresholds"]
 
 def oracle(model: Any, classes: Classes) -> Expected:
     """The mean risk, and the share of records above the highest one."""
-    sizes = [len(rows) for rows in classes.members]
+    sizes = classes.sizes
     if not sizes:
         return Expected("fail", None)
     exact = Fraction(str(model.highest))

@@ -12,7 +12,7 @@ __all__ = ["oracle", "thresholds"]
 
 def oracle(model: Any, classes: Classes) -> Expected:
     """The share of each class of the population that is in the table, classes without a record too."""
-    sizes = [len(rows) for rows in classes.members]
+    sizes = classes.sizes
     released = [Fraction(size, of) for size, of in zip(sizes, classes.population, strict=True)]
     shares = [*released, *(Fraction(0) for _ in classes.foreign)]
 

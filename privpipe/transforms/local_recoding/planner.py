@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.errors import NoSolutionError, UsageError
+from privpipe.errors import UsageError
 from privpipe.progress import within
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding.cell_loss import cell_loss, mean_penalty
@@ -28,6 +28,7 @@ from privpipe.transforms.recoding.optimal import search_optimal
 from privpipe.transforms.recoding.quality import LossModel
 from privpipe.transforms.suppression.budget import budget_of, require_within
 from privpipe.transforms.suppression.class_failures import judged_sets
+from privpipe.transforms.suppression.judged_sets import require_attainable
 
 __all__ = ["plan"]
 
@@ -51,10 +52,7 @@ def plan(engine: Any, table: Any, stage: LocalRecodingStage, context: StageConte
     encoded = encode(engine, table, as_generalize(stage), context)
     for hierarchy in encoded.hierarchies:
         require_one_node_a_label(hierarchy, context)
-    for guarantee in context.guarantees:
-        never = guarantee.unattainable(encoded.records, context.base)
-        if never:
-            raise NoSolutionError(f"{context.place}: {guarantee!r} {never}")
+    require_attainable(context, encoded.records)
     tuples = Tuples(
         encoded.columns, encoded.fixed, encoded.hierarchies, encoded.codes, encoded.rows, sets, context.base
     )

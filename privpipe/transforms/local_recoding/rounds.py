@@ -14,6 +14,7 @@ from privpipe.blocks import Facts
 from privpipe.transforms.suppression.class_failures import Classes, Combinations, JudgedSets, failing_rows
 
 if TYPE_CHECKING:
+    from privpipe.blocks import ClassModel
     from privpipe.hierarchies import Hierarchy
     from privpipe.kernels.lattice.sweep import CodedTuples
 
@@ -208,7 +209,7 @@ class ByClass:
         Records and distinct sensitive values that a class must hold at the least; 0 values: they are not looked at.
     exact : bool
         Whether that is all that the guarantees ask. Never where persons are counted: one with several combinations
-        counts in each of these, so that a class may hold fewer.
+        counts in each of these, so that a class may hold fewer, and sets of values are counted.
     """
 
     coded: CodedTuples = field(repr=False)
@@ -231,11 +232,16 @@ class ByClass:
         return cls(
             coded=CodedTuples.of(tuples.codes, _lookups(tuples), counts, codes),
             k=max([1, *(model.least_size() for model in models)]),
-            values=0 if codes is None else max(model.least_values() for model in models),
+            values=0 if codes is None else max(_values_needed(model, persons=who is not None) for model in models),
             exact=who is None
             and all(model.decided_by_minima for model in models)
             and (not spread or codes is not None),
         )
+
+
+def _values_needed(model: ClassModel, *, persons: bool) -> int:
+    """Values that a class must hold at the least; of persons their sets count, 2^m - 1 of m values."""
+    return model.least_values().bit_length() if persons else model.least_values()
 
 
 def _one_sensitive(tuples: Tuples, spread: set[tuple[str, ...]], most: int) -> Ints | None:

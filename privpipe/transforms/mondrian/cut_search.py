@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts
+from privpipe.blocks.held_values import HeldValues
 from privpipe.models import KAnonymity
 from privpipe.transforms.mondrian.cut_columns import CutColumn
 from privpipe.transforms.mondrian.cut_tree import CutTree
@@ -288,6 +289,7 @@ def _looked_ahead(problem: CutProblem, table: Any, segments: Ints, cuts: Ints, l
 
 def _sides(problem: CutProblem, segments: Ints, cuts: Ints) -> ClassBlock:
     """Records, or persons, on both sides of a cut of each segment, those of each sensitive value, and strangers."""
+    from privpipe.kernels.mondrian.side_numbers import side_numbers
     from privpipe.kernels.mondrian.sides import (
         side_beside,
         side_cells,
@@ -306,4 +308,10 @@ def _sides(problem: CutProblem, segments: Ints, cuts: Ints) -> ClassBlock:
         name: Cells(*side_cells_of_persons(codes, keys, segments, cuts, place, values, many))
         for name, (place, values) in problem.sensitive.items()
     }
-    return ClassBlock(side_persons(codes, keys, segments, cuts, many), cells)
+    held = {}
+    if cells:
+        rows, sides = side_numbers(codes, keys, segments, cuts)
+        who, stands_for = codes[rows, -2].astype(np.int64), codes[rows, -1].astype(np.int64)
+        for name, (place, _) in problem.sensitive.items():
+            held[name] = HeldValues(sides, who, codes[rows, place].astype(np.int64), stands_for)
+    return ClassBlock(side_persons(codes, keys, segments, cuts, many), cells, held=held)

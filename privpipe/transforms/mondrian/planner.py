@@ -29,6 +29,7 @@ from privpipe.transforms.suppression.class_failures import (
     require_sample,
 )
 from privpipe.transforms.suppression.combinations import Counted
+from privpipe.transforms.suppression.judged_sets import require_attainable
 
 __all__ = ["plan"]
 
@@ -58,10 +59,7 @@ def plan(engine: Any, table: Any, stage: MondrianStage, context: StageContext) -
     records = problem.records
     if not records:
         raise NoSolutionError(f"{context.place}: no record is left to generalize")
-    for guarantee in context.guarantees:
-        never = guarantee.unattainable(records, context.base)
-        if never:
-            raise NoSolutionError(f"{context.place}: {guarantee!r} {never}")
+    require_attainable(context, records)
     if (stage.k or 1) > problem.counted:
         units = "persons" if problem.persons else "records"
         raise NoSolutionError(f"{context.place}: k = {stage.k} is more than the {problem.counted:,} {units} there are")
@@ -118,7 +116,7 @@ def _require_sizes(
 
 def _mended(stage: MondrianStage, sets: JudgedSets, models: tuple[ClassModel, ...]) -> tuple[ClassModel, ...]:
     """Rules that a side may fail whose own sides both meet them: neither hereditary nor convex, as they are counted."""
-    return tuple(model for model in models if stage.lookahead and not model.hereditary and not sets.convex(model))
+    return tuple(model for model in models if stage.lookahead and not sets.hereditary(model) and not sets.convex(model))
 
 
 def _require_sample(problem: CutProblem, sets: JudgedSets) -> None:
@@ -262,7 +260,7 @@ def _failing_leaves(grown: _Grown, sets: JudgedSets, context: StageContext) -> I
     if not classes:
         return np.empty(0, dtype=np.int64)
     cells, rows = grown.cells(sets), grown.rows_of(sets)
-    found = failing_rows(JudgedSets(sets.class_models, ()), cells, classes, context.base, lambda keys, at: [])
+    found = failing_rows(replace(sets, size_models=()), cells, classes, context.base, lambda keys, at: [])
     if not found.met:
         asked = ", ".join(repr(model) for keys in sets.compared for model in sets.class_models[keys])
         raise NoSolutionError(

@@ -240,11 +240,13 @@ class NodeCheck:
                 if not fails.any():
                     continue
                 lost = (
-                    block.sizes if model.hereditary else forced_records(model, block, self.context.base, self._memory)
+                    block.sizes
+                    if self.sets.hereditary(model)
+                    else forced_records(model, block, self.context.base, self._memory)
                 )
                 failing[kept[fails]] = True
                 forced[kept[fails]] = np.maximum(forced[kept[fails]], lost[fails])
-                in_part = in_part or not model.hereditary
+                in_part = in_part or not self.sets.hereditary(model)
         return Round(classes, forced, failing, in_part)
 
     def _by_rule(self, levels: tuple[int, ...], rounds: dict[Keys, Round]) -> tuple[NDArray[np.bool_], bool, int]:

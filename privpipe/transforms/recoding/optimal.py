@@ -316,9 +316,11 @@ def _at_quantile(bounds: NDArray[np.float64], quantile: float) -> int:
 def finer_fails_too(check: NodeCheck) -> bool:
     """Whether a table that fails without suppression fails at every finer vector of levels too."""
     models = [model for group in check.sets.class_models.values() for model in group]
-    return not check.sets.size_models and all(model.hereditary or check.sets.convex(model) for model in models)
+    return not check.sets.size_models and all(
+        check.sets.hereditary(model) or check.sets.convex(model) for model in models
+    )
 
 
 def _any_convex(check: NodeCheck) -> bool:
     models = [model for group in check.sets.class_models.values() for model in group]
-    return any(check.sets.convex(model) and not model.hereditary for model in models)
+    return any(check.sets.convex(model) and not check.sets.hereditary(model) for model in models)

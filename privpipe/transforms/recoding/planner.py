@@ -17,6 +17,7 @@ from privpipe.transforms.recoding.stage import GeneralizeStage
 from privpipe.transforms.recoding.strategies import Outcome, searched
 from privpipe.transforms.suppression.budget import budget_of, least_share, require_within
 from privpipe.transforms.suppression.class_failures import require_sample
+from privpipe.transforms.suppression.judged_sets import require_attainable
 
 __all__ = ["plan"]
 
@@ -48,10 +49,7 @@ def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext)
         return _given(stage, encoded, check, context)
     if not check.sets.keys:
         raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for")
-    for guarantee in context.guarantees:
-        never = guarantee.unattainable(encoded.records, context.base)
-        if never:
-            raise NoSolutionError(f"{context.place}: {guarantee!r} {never}")
+    require_attainable(context, encoded.records)
     budget = budget_of(stage.limit or 0.0, encoded.records, context)
     outcome = searched(stage, check, budget, context.place)
     if outcome.found is None:

@@ -169,7 +169,7 @@ def _class_round(
         for model in models:
             fails = ~model.passing(block, known)
             bad[present] |= fails
-            if model.hereditary:
+            if sets.hereditary(model):
                 finer[present] |= fails
         alive = counted.left > 0
         failing |= alive & bad[classes[keys].numbers]
@@ -187,7 +187,7 @@ def _unsampled_classes_fail(
         for model in sets.class_models[keys]:
             # A model whose tally leaves such classes out does not mind them.
             if model.needs_population and model.measure(block, facts).failing_classes:
-                lost = bool(lost) or model.hereditary or model.convex
+                lost = bool(lost) or sets.hereditary(model) or sets.convex(model)
     return lost
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Histogram
+from privpipe.blocks.held_values import HeldValues
 from privpipe.blocks.label_information import INFORMATION
 
 __all__ = ["Classes", "Combinations", "Counted", "Persons", "apart_by_person"]
@@ -139,14 +140,16 @@ class Counted:
     def block(self, models: Sequence[ClassModel], facts: Facts) -> tuple[NDArray[np.bool_], ClassBlock, Facts]:
         """Which classes have something left, the class table of these, and the facts to read it by."""
         present = self.sizes > 0
-        cells = {}
+        cells, held = {}, {}
         for column in dict.fromkeys(column for model in models for column in model.sensitive_columns()):
             found = self._cells(column)
             cells[column] = found if present.all() else found.take(present)
+            if self.rows.persons is not None:
+                held[column] = self._held(column, self.rows.persons).take(present)
         if self.classes.information is not None:
             cells[INFORMATION], facts = self._information(self.classes.information, present, facts)
         population = None if self.classes.population is None else self.classes.population[present]
-        return present, ClassBlock(self.sizes[present], cells, population=population), facts
+        return present, ClassBlock(self.sizes[present], cells, population=population, held=held), facts
 
     def strangers(self) -> ClassBlock:
         """The classes of the population without a record."""
@@ -163,6 +166,11 @@ class Counted:
         if rows.persons is not None:
             adds = counted_once(numbers, count, order, rows.owners[column], rows.persons.counts, self.left)
         return Cells(*class_cells(numbers, count, order, codes, adds))
+
+    def _held(self, column: str, who: Persons) -> HeldValues:
+        there = self.left > 0
+        codes = self.rows.sensitive[column]
+        return HeldValues(self.classes.numbers[there], who.numbers[there], codes[there], who.counts[there])
 
     def _information(
         self, information: NDArray[np.float64], present: NDArray[np.bool_], facts: Facts

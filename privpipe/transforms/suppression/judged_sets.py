@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from privpipe.blocks import ClassModel, Guarantee, SizeModel
-from privpipe.errors import UnsupportedError
+from privpipe.blocks.counted_over import Over
+from privpipe.errors import NoSolutionError, UnsupportedError
 from privpipe.roles import Roles
 from privpipe.transforms.base import StageContext
 
-__all__ = ["EVERY_WAY", "JudgedSets", "Keys", "judged_columns", "judged_sets", "unserved"]
+__all__ = ["EVERY_WAY", "JudgedSets", "Keys", "judged_columns", "judged_sets", "require_attainable", "unserved"]
 
 Keys = tuple[str, ...]
 EVERY_WAY = ("persons", "population", "wildcard", "labels")
@@ -67,12 +68,13 @@ class JudgedSets:
         """Whether records in classes of the table alone decide: no persons, no population, no loss of labels."""
         return self.person is None and not self.compared and not self.labels
 
-    def convex(self, model: ClassModel) -> bool:
-        """Whether passing parts merge to a passing whole.
+    def hereditary(self, model: ClassModel) -> bool:
+        """Whether a class that fails has only failing parts, as it is counted."""
+        return model.fails_in_parts(records=self.person is None)
 
-        A class of persons is no mixture of its parts: somebody who is in two of them counts once in the whole.
-        """
-        return model.convex and (self.person is None or model.hereditary)
+    def convex(self, model: ClassModel) -> bool:
+        """Whether passing parts merge to a passing whole, as they are counted."""
+        return model.passes_merged(records=self.person is None)
 
 
 def judged_sets(context: StageContext, *, persons: bool = False, serves: Collection[str] = ()) -> JudgedSets:
@@ -125,7 +127,22 @@ def _over_keys(roles: Roles, guarantees: Iterable[Guarantee]) -> Iterator[tuple[
             yield own, entry
 
 
-def _counted(context: StageContext) -> str:
+def require_attainable(context: StageContext, records: int) -> None:
+    """Refuse guarantees that no generalization or suppression of so many records can meet.
+
+    Raises
+    ------
+    NoSolutionError
+    """
+    facts = replace(context.base, unit=_counted(context))
+    for guarantee in context.guarantees:
+        if never := guarantee.unattainable(records, facts):
+            raise NoSolutionError(f"{context.place}: {guarantee!r} {never}")
+
+
+def _counted(context: StageContext) -> Over:
+    if context.counted_by is None:
+        return "records"
     return "households" if context.counted_by == context.household else "persons"
 
 

@@ -27,15 +27,18 @@ def agreement(original: list[int], released: list[int]) -> Any:
     return Agreement([CodeColumn(*sides, TABLE)]).counts(np.arange(2), np.arange(2))
 
 
+SIZES = np.array([4])
+
+
 def cells(read: Callable[..., Any], *tables: Any) -> Callable[[list[int]], Any]:
     return lambda codes: read(np.array([0, 2]), np.array(codes), np.array([1, 3]), *tables)
 
 
 LOOPS: dict[str, Callable[[list[int]], Any]] = {
-    "gain_by_class": cells(gain_by_class, P),
-    "capped_gain_by_class": cells(capped_gain_by_class, P, [9.0, 9.0]),
-    "gains": cells(gains, P),
-    "log2_ratio_by_class": cells(log2_ratio_by_class, P),
+    "gain_by_class": cells(gain_by_class, SIZES, P),
+    "capped_gain_by_class": cells(capped_gain_by_class, SIZES, P, [9.0, 9.0]),
+    "gains": cells(gains, SIZES, P),
+    "log2_ratio_by_class": cells(log2_ratio_by_class, SIZES, P),
     "cells_by_rank": cells(cells_by_rank, np.array([1, 0])),
     "emd_hierarchical_by_class": cells(emd_hierarchical_by_class, np.array([1, 1]), TREE),
     "draw_categories": lambda codes: draw_categories(np.array(codes), np.array([0.5, 0.5]), np.eye(2)),
@@ -54,7 +57,7 @@ def test_codes_without_a_place_are_refused(name: str) -> None:
 
 def test_a_cap_is_asked_of_every_value() -> None:
     with pytest.raises(UsageError, match="table of caps has 1 places"):
-        capped_gain_by_class(np.array([0, 2]), np.array([0, 1]), np.array([1, 3]), P, [9.0])
+        capped_gain_by_class(np.array([0, 2]), np.array([0, 1]), np.array([1, 3]), SIZES, P, [9.0])
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, NoSolutionError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.models import (
+    AlphaKAnonymity,
     AverageRisk,
     DistinctLDiversity,
     EntropyLDiversity,
@@ -161,6 +162,15 @@ def visits(draw: random.Random, n: int) -> pa.Table:
     return pa.table({"a": [a for a, _ in cells], "b": [b for _, b in cells], "ill": ill, "who": who, "row": rows})
 
 
+def value_sets(rows: list[tuple[str, str]]) -> Counter[frozenset[str]]:
+    """The sets of illnesses that the persons of a class have; one alone where all have some illness in common."""
+    held: dict[str, set[str]] = {}
+    for ill, who in rows:
+        held.setdefault(who, set()).add(ill)
+    shared = frozenset(set.intersection(*held.values()))
+    return Counter({shared: len(held)}) if shared else Counter(map(frozenset, held.values()))
+
+
 def in_persons(guarantee: Any, rows: list[tuple[Any, Any, str, str]], base: Counter[str]) -> bool:
     """Whether released rows (a, b, illness, person) meet a guarantee, from its definition."""
     classes: dict[Any, list[tuple[str, str]]] = {}
@@ -169,13 +179,14 @@ def in_persons(guarantee: Any, rows: list[tuple[Any, Any, str, str]], base: Coun
         classes.setdefault(tuple({"a": a, "b": b}[key] for key in keys), []).append((ill, who))
     sizes = [len({who for _, who in own}) for own in classes.values()]
     values = [Counter(ill for ill, _ in set(own)) for own in classes.values()]
+    different = [value_sets(own) for own in classes.values()]
     match guarantee:
         case KAnonymity():
             return min(sizes) >= guarantee.k
         case DistinctLDiversity():
-            return min(map(len, values)) >= guarantee.l
+            return min(map(len, different)) >= guarantee.l
         case EntropyLDiversity():
-            shares = [[Fraction(count, own.total()) for count in own.values()] for own in values]
+            shares = [[Fraction(count, own.total()) for count in own.values()] for own in different]
             return all(math.exp(-sum(p * math.log(p) for p in own)) >= guarantee.l - 1e-9 for own in shares)
         case TCloseness():
             gaps = [
@@ -183,6 +194,9 @@ def in_persons(guarantee: Any, rows: list[tuple[Any, Any, str, str]], base: Coun
                 for own in values
             ]
             return max(gaps) <= guarantee.t + 1e-9
+        case AlphaKAnonymity():
+            shares = [max(own.values()) / size for own, size in zip(values, sizes, strict=True)]
+            return min(sizes) >= guarantee.k and max(shares) <= guarantee.alpha + 1e-9
         case AverageRisk():
             return len(sizes) / sum(sizes) <= guarantee.at_most + 1e-9
         case SampleUniqueness():
@@ -201,7 +215,9 @@ def test_persons_meet_everything(embedded: Engine, seed: int, stage: Any) -> Non
         *draw.sample(
             [
                 DistinctLDiversity(column="ill", l=2, **subset),
+                DistinctLDiversity(column="ill", l=3, **subset),
                 EntropyLDiversity(column="ill", l=1.7, **subset),
+                AlphaKAnonymity(column="ill", k=1, alpha=draw.choice([0.5, 0.75]), **subset),
                 TCloseness(column="ill", t=draw.choice([0.25, 0.4]), **subset),
                 AverageRisk(at_most=draw.choice([0.2, 0.35]), **subset),
                 SampleUniqueness(at_most=draw.choice([0.0, 0.1]), **subset),

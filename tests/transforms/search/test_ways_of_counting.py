@@ -20,13 +20,18 @@ from privpipe.blocks import ClassModel, Facts, Guarantee, Histogram
 from privpipe.errors import DataError, NoSolutionError, UnsupportedError
 from privpipe.kernels.quality import MODELS
 from privpipe.models import (
+    AlphaKAnonymity,
     AverageRisk,
+    BasicBetaLikeness,
     DeltaPresence,
     DistinctLDiversity,
+    EntropyLDiversity,
     JournalistProfitability,
     KAnonymity,
     KMap,
     ProsecutorProfitability,
+    PSensitiveKAnonymity,
+    RecursiveCLDiversity,
     SampleUniqueness,
     TCloseness,
 )
@@ -68,7 +73,8 @@ class Case:
     @property
     def context(self) -> Any:
         counts = self.values(range(len(self.problem)))
-        base = Histogram(pa.array(sorted(counts)), np.array([counts[value] for value in sorted(counts)]))
+        everybody = None if self.who is None else len(set(self.who))
+        base = Histogram(pa.array(sorted(counts)), np.array([counts[value] for value in sorted(counts)]), everybody)
         cells = {name: [person[at] for person in self.population or ()] for at, name in enumerate(self.keys)}
         return replace(
             self.problem.context,
@@ -80,7 +86,7 @@ class Case:
             base=Facts(records=len(self.problem), histograms={"ill": base}),
         )
 
-    def size(self, rows: Sequence[int]) -> int:
+    def size(self, rows: Sequence[int] | range) -> int:
         return len(rows) if self.who is None else len({self.who[row] for row in rows})
 
     def values(self, rows: Sequence[int] | range) -> Counter[str]:
@@ -88,6 +94,14 @@ class Case:
         if self.who is None:
             return Counter(ill[row] for row in rows)
         return Counter(value for value, _ in {(ill[row], self.who[row]) for row in rows})
+
+    def different(self, rows: Sequence[int]) -> Counter[Any]:
+        """What l-diversity counts: sets of values of persons, and one alone where all have some value in common."""
+        held: dict[int, set[str]] = {}
+        for row in rows:
+            held.setdefault(row if self.who is None else self.who[row], set()).add(self.problem.rows["ill"][row])
+        shared = frozenset(set.intersection(*held.values()))
+        return Counter({shared: len(held)}) if shared else Counter(map(frozenset, held.values()))
 
     def suppressed(self, node: Sequence[int]) -> tuple[set[int], bool]:
         """Rows that go at a node, and whether what is left meets everything."""
@@ -179,7 +193,19 @@ class Case:
             case KAnonymity():
                 return n >= guarantee.k
             case DistinctLDiversity():
-                return len(counts) >= guarantee.l
+                return len(self.different(rows)) >= guarantee.l
+            case EntropyLDiversity():
+                shares = [Fraction(count, n) for count in self.different(rows).values()]
+                return math.exp(-sum(share * math.log(share) for share in shares)) >= guarantee.l - 1e-9
+            case RecursiveCLDiversity():
+                first, *others = sorted(self.different(rows).values(), reverse=True)
+                return first < guarantee.c * sum(others[guarantee.l - 2 :]) - 1e-9
+            case AlphaKAnonymity():
+                return n >= guarantee.k and max(counts.values()) / n <= guarantee.alpha + 1e-9
+            case BasicBetaLikeness():
+                base, everybody = self.values(range(len(self.problem))), self.size(range(len(self.problem)))
+                p = {value: Fraction(count, everybody) for value, count in base.items()}
+                return max((Fraction(counts[v], n) - p[v]) / p[v] for v in counts) <= guarantee.beta + 1e-9
             case TCloseness():
                 base = self.values(range(len(self.problem)))
                 gaps = (abs(Fraction(counts[v], counts.total()) - Fraction(base[v], base.total())) for v in base)
@@ -226,7 +252,11 @@ def guarantee_of(draw: random.Random, keys: Sequence[str], kind: str) -> Guarant
         own["quasi_identifiers"] = tuple(draw.sample(list(keys), draw.randint(1, len(keys))))
     plain = [
         KAnonymity(k=draw.randint(1, 4), **own),
-        DistinctLDiversity(column="ill", l=draw.randint(1, 3), **own),
+        DistinctLDiversity(column="ill", l=draw.randint(1, 4), **own),
+        EntropyLDiversity(column="ill", l=draw.choice([1.5, 2.0, 2.5]), **own),
+        RecursiveCLDiversity(column="ill", l=2, c=draw.choice([0.8, 1.5, 3.0]), **own),
+        AlphaKAnonymity(column="ill", k=1, alpha=draw.choice([0.5, 0.7, 0.9]), **own),
+        BasicBetaLikeness(column="ill", beta=draw.choice([0.5, 1.0, 2.0]), **own),
         TCloseness(column="ill", t=draw.choice([0.2, 0.35, 0.5]), **own),
         AverageRisk(at_most=draw.choice([0.25, 0.4]), **own),
         SampleUniqueness(at_most=draw.choice([0.0, 0.1]), **own),
@@ -234,7 +264,7 @@ def guarantee_of(draw: random.Random, keys: Sequence[str], kind: str) -> Guarant
     no_attack = draw.random() < 0.3
     special = {
         "persons": plain,
-        "wildcard": [plain[0], *plain[3:]],
+        "wildcard": [plain[0], *plain[-2:]],
         "labels": [ProsecutorProfitability(**AMOUNTS, no_attack=no_attack, **own)],
         "population": [
             KMap(k=draw.randint(1, 9), **own),
@@ -425,6 +455,32 @@ def test_in_persons_nothing_follows_for_finer_levels_from_convex_models(plain: A
     encoded = encode(WithCount(plain), case.table, problem.stage, case.context)
     check = NodeCheck(encoded, case.context, LossModel(encoded, problem.loss))
     assert not any(check.sets.convex(model) for group in check.sets.class_models.values() for model in group)
+
+
+def test_in_persons_values_are_not_hereditary(plain: Any, make_problem: Any) -> None:
+    """Two persons have flu and gout in one town, gout and flu in the other: both towns pass l = 2, together none does.
+
+    A search that took the failing whole for a sign of failing parts would find nothing.
+    """
+    rows = {"a": ["v0", "v0", "v1", "v1"], "ill": ["flu", "gout", "gout", "flu"]}
+    for model in (DistinctLDiversity(column="ill", l=2), PSensitiveKAnonymity(columns=("ill",), k=2, p=2)):
+        problem = make_problem(rows, {"a": TREES["a"]}, (model,))
+        case = Case(problem, who=(0, 1, 0, 1))
+        detail = plan(WithCount(plain), case.table, problem.stage, case.context).detail
+        assert detail["levels"] == {"a": 0}
+        whole = replace(problem, guarantees=(replace(model, quasi_identifiers=()),))
+        with pytest.raises(NoSolutionError):
+            plan(WithCount(plain), case.table, problem.stage, replace(case, problem=whole).context)
+
+
+def test_two_values_make_three_sets(plain: Any, make_problem: Any) -> None:
+    """Persons with flu, with gout and with both: l = 3 of two values, which no records can meet."""
+    rows = {"a": ["v0", "v1", "v0", "v1"], "ill": ["flu", "gout", "flu", "gout"]}
+    problem = make_problem(rows, {"a": TREES["a"]}, (DistinctLDiversity(column="ill", l=3),))
+    case = Case(problem, who=(0, 1, 2, 2))
+    assert plan(WithCount(plain), case.table, problem.stage, case.context).detail["levels"] == {"a": 1}
+    with pytest.raises(NoSolutionError, match="'ill' has 2 distinct values"):
+        plan(WithCount(plain), case.table, problem.stage, replace(case, who=None).context)
 
 
 @pytest.mark.parametrize("name", MODELS)

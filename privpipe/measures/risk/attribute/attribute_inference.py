@@ -95,7 +95,7 @@ class AttributeInference(ClassInference):
             threshold=self.demanded(),
             reason=(
                 f"observed {'gain ' if self.gain else ''}{short(compared)}{asked}; at least "
-                f"{observed.failing_records:,} of {observed.records:,} records are guessed "
+                f"{observed.failing_records:,} of {observed.records:,} {facts.unit} are guessed "
                 f"right, {short(baseline)} without the classes."
             ),
         )

@@ -40,7 +40,9 @@ class BackgroundKnowledgeAttack(ClassInference):
     Notes
     -----
     Worst posterior of a class: max_v c_v / (f - E), E the sum of the b largest counts among the *other* values, or
-    min(r, f - c_v). A record is never counted against itself: f - E >= c_v.
+    min(r, f - c_v). A record is never counted against itself: f - E >= c_v. Where persons are counted, f are those of
+    the class and c_v those who have the value; ruling out values then gives an upper bound, for one person may have
+    several of these.
 
     Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007; Martin, Kifer, Machanavajjhala,
     Gehrke, Halpern, ICDE 2007.
@@ -80,16 +82,16 @@ class BackgroundKnowledgeAttack(ClassInference):
 
         cells = block.cells[self.column]
         if self.insiders is not None:
-            posterior = insider_posterior(cells.offsets, cells.counts, self.insiders)
+            posterior = insider_posterior(cells.offsets, cells.counts, block.sizes, self.insiders)
         else:
-            posterior = ruled_out_posterior(cells.offsets, cells.counts, self.exclude_values or 0)
+            posterior = ruled_out_posterior(cells.offsets, cells.counts, block.sizes, self.exclude_values or 0)
         return np.where(certain(posterior, self.certainty), block.sizes, 0)
 
-    def said(self, observed: Tally) -> str:
+    def said(self, observed: Tally, unit: str) -> str:
         known = (
             f"{self.insiders:,} insiders" if self.insiders is not None else f"{self.exclude_values:,} values ruled out"
         )
-        return f"at least {super().said(observed)}, with {known}"
+        return f"at least {super().said(observed, unit)}, with {known}"
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -34,6 +34,9 @@ class HomogeneityAttack(ClassInference):
 
     Notes
     -----
+    Where persons are counted, a class of f persons discloses a value that all of them (or the share `certainty`) have,
+    whatever else each of them has.
+
     Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007; Sweeney, IJUFKS 10(5), 2002.
 
     Examples
@@ -65,8 +68,8 @@ class HomogeneityAttack(ClassInference):
         top = largest_by_class(cells.offsets, cells.counts)
         return np.where(certain(top / block.sizes, self.certainty), block.sizes, 0)
 
-    def said(self, observed: Tally) -> str:
-        return f"at least {super().said(observed)}, by homogeneity"
+    def said(self, observed: Tally, unit: str) -> str:
+        return f"at least {super().said(observed, unit)}, by homogeneity"
 
     @classmethod
     def examples(cls) -> list[Self]:

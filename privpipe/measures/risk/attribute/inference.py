@@ -75,12 +75,12 @@ class ClassInference(Guarantee):
             failing_classes=observed.failing_classes,
             failing_records=observed.failing_records,
             failing_share=figure,
-            reason=f"observed {short(figure)}{asked}; {self.said(observed)}.",
+            reason=f"observed {short(figure)}{asked}; {self.said(observed, facts.unit)}.",
         )
 
-    def said(self, observed: Tally) -> str:
+    def said(self, observed: Tally, unit: str) -> str:
         """What the share is of."""
         return (
-            f"{observed.failing_records:,} of {observed.records:,} records, in {observed.failing_classes:,} of "
+            f"{observed.failing_records:,} of {observed.records:,} {unit}, in {observed.failing_classes:,} of "
             f"{observed.classes:,} classes"
         )

@@ -50,7 +50,8 @@ class ComplementaryRelease(HistoryMeasure):
         Whether the intruder knows who was in which release; known is the worst case.
     sensitive : str, optional
         A sensitive column: each combined class must also hold `l` values, and `l` must be left to somebody who
-        intersects the values of all classes a person was in.
+        intersects the values of all classes a person was in. Of persons with several values the sets are counted, as
+        `distinct_l_diversity` does.
     l : int
         For `sensitive`.
     quasi_identifiers : tuple of str, optional
@@ -181,7 +182,8 @@ class ComplementaryRelease(HistoryMeasure):
             start += len(rows)
         here = codes[:, -1] >= 0
         current = history.current.values
-        within = values_within(codes, numbers[cuts[-2] :], np.zeros((0, 2), np.int64) if current is None else current)
+        own = np.zeros((0, 2), np.int64) if current is None else current
+        within = values_within(codes, numbers[cuts[-2] :], own, persons=history.persons)
         left = self._left(codes, releases, held)[here]
         changed = left == 0
         figures = {"l": int(within[here].min()), "values_changed": int(changed.sum())}

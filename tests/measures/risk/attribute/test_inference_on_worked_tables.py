@@ -82,11 +82,11 @@ def test_worst_posteriors_class_by_class(torra: dict[str, Any]) -> None:
     patient = examples["patient_table"]
     for key, counts in classes_of(patient).items():
         cells = np.array(list(counts.values()), dtype=np.int64)
-        (posterior,) = ruled_out_posterior(np.array([0, len(cells)]), cells, 1).tolist()
+        (posterior,) = ruled_out_posterior(np.array([0, len(cells)]), cells, np.array([cells.sum()]), 1).tolist()
         assert posterior == patient["exclude_values_1_worst_posterior_by_class"]["/".join(key)]
     city = examples["city_table"]
     counts = classes_of(city)["Tarragona", 60]
     cells = np.array(list(counts.values()), dtype=np.int64)
-    (posterior,) = insider_posterior(np.array([0, len(cells)]), cells, 1).tolist()
+    (posterior,) = insider_posterior(np.array([0, len(cells)]), cells, np.array([cells.sum()]), 1).tolist()
     assert posterior == city["insiders_1_worst_posterior_of_Tarragona"]
     assert min(len(counts) for counts in classes_of(city).values()) == city["p_sensitive"]

@@ -125,6 +125,19 @@ def test_values_that_several_releases_give_away() -> None:
     assert (verdict.outcome, verdict.observed["values_changed"]) == ("pass", 4)
 
 
+def test_persons_who_all_have_a_value_have_that_one_alone() -> None:
+    """A ledger that follows persons counts the sets of their values, as l-diversity does; combinations their values."""
+    words, illnesses = hashed(list("aabbcc")), hashed([0, 1, 2, 3])
+    visits = ReleaseRows(words, hashed(["A"] * 6), np.ones(6, dtype=np.int64), illnesses[[0, 1, 0, 2, 0, 3]])
+    measure = ComplementaryRelease(ledger="l", k=3, sensitive="illness")
+    verdict = measure.judge_history(ReleaseHistory(current=visits))
+    assert (verdict.outcome, verdict.observed["k"], verdict.observed["l"]) == ("fail", 3, 1)
+    apart = replace(visits, values=illnesses[[0, 1, 0, 1, 2, 3]])
+    verdict = measure.judge_history(ReleaseHistory(current=apart))
+    assert (verdict.outcome, verdict.observed["l"]) == ("pass", 2)  # {0, 1} twice, and {2, 3}
+    assert measure.judge_history(ReleaseHistory(current=visits, persons=False)).observed["l"] == 4
+
+
 def test_values_of_another_column_are_no_change() -> None:
     """One ledger, and a release between that remembered another column: what the others give away stays given away."""
     people = "abcd"

@@ -52,7 +52,7 @@ class WeightedShare(ClassModel):
         from privpipe.kernels.classes.counts import top_share_by_class
 
         cells = block.cells[self.column_of_interest]
-        return self.weight * top_share_by_class(cells.offsets, cells.counts)
+        return self.weight * top_share_by_class(cells.offsets, cells.counts, block.sizes)
 
     @classmethod
     def examples(cls) -> list[Self]:

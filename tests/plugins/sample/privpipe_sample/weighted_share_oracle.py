@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from privpipe.blocks.oracle_classes import Classes, Expected, by_class, shares, slack
+from privpipe.blocks.oracle_classes import Classes, Expected, by_class, slack
 
 __all__ = ["oracle"]
 
 
 def oracle(model: Any, classes: Classes) -> Expected:
     """No value of a class has a larger product."""
-    tops = [max(map(float, shares(counts).values())) for counts in classes.counts(model.column_of_interest)]
+    tops = [max(map(float, shares.values())) for shares in classes.shares(model.column_of_interest)]
     products = [model.weight * top for top in tops]
     fine = [model.at_most is None or product <= model.at_most + slack(model.at_most) for product in products]
     return by_class(classes, products, fine, max)

@@ -49,7 +49,7 @@ class WorstGuess(ClassModel):
     @staticmethod
     def oracle(model: Any, classes: Classes) -> Expected:
         """One over the size of each class."""
-        chances = [1 / len(rows) for rows in classes.members]
+        chances = [1 / size for size in classes.sizes]
         fine = [model.at_most is None or chance <= model.at_most + slack(model.at_most) for chance in chances]
         return by_class(classes, chances, fine, max)
 
