@@ -21,9 +21,9 @@ from privpipe.blocks import Facts, Guarantee, Histogram
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, engine_for, open_engine
-from privpipe.engines.base.files import left_out, left_out_note
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.positions import POSITION, positioned
+from privpipe.engines.base.unjudged_files import unjudged_files, unjudged_note
 from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.counted_once import Counts, counting_once
 from privpipe.gx.handle import held
@@ -70,9 +70,9 @@ class OpenBatch:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What lies in the batch's folder, where it is one, and is not read."""
-        names = left_out(self._source_read)
-        return (left_out_note(names),) if names else ()
+        """How many files readers get with the batch that are not judged."""
+        found = self._counts.once("unjudged", lambda: unjudged_files(self._source_read))
+        return (unjudged_note(found),) if found else ()
 
     def judged(self, guarantee: Guarantee, asked: Asked) -> Assessment:
         """One guarantee over the batch.

@@ -36,7 +36,14 @@ from privpipe.running.plan import Plan
 from privpipe.running.population import finished_population, raw_population
 from privpipe.running.positions import finished_positions, reads_positions
 from privpipe.running.published import process_for
-from privpipe.running.reading import finished_source, left_out_notes, read_as_source, scanned, untyped_columns
+from privpipe.running.reading import (
+    finished_source,
+    left_out_notes,
+    read_as_source,
+    scanned,
+    unjudged_notes,
+    untyped_columns,
+)
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
 from privpipe.running.rules import judging_rules
@@ -126,7 +133,8 @@ def assess(
             population=finished_population(running, policy, case.table, finished=not case.raw),
         )
         before = None if original is None else read_as_source(original, policy)
-        notes += left_out_notes(policy, table=case.finished, original=before)
+        notes += left_out_notes(policy, table=case.finished if case.raw else None, original=before)
+        notes += () if case.raw else unjudged_notes(case.finished)
         told: tuple[str, ...] = ()
         if case.paired:
             told = recovery_notes(running, case.table, case.first, roles, rules, order)

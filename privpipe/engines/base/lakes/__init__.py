@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from privpipe.engines.base.lakes.appended import Appended
 from privpipe.engines.base.lakes.delta import delta_table, delta_version, has_deltalake
-from privpipe.engines.base.lakes.iceberg import IcebergName, iceberg_catalogue
+from privpipe.engines.base.lakes.iceberg import IcebergName, iceberg_catalogue, iceberg_files
 from privpipe.engines.base.lakes.opening import delta_place, is_lake, lake_of, pinned
 from privpipe.engines.base.lakes.said import lake_said
 from privpipe.engines.base.lakes.table import LakeTable, LakeView, rows_of_piece
@@ -22,6 +22,7 @@ __all__ = [
     "delta_version",
     "has_deltalake",
     "iceberg_catalogue",
+    "iceberg_files",
     "is_lake",
     "lake_of",
     "lake_said",

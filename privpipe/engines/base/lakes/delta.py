@@ -77,6 +77,13 @@ class DeltaPiece:
         self._require_rows(rows)
         return all(each.name in found.names and found.field(each.name).type == each.type for each in self._stored())
 
+    def columns_beyond(self) -> list[str]:
+        """Columns of the file that the table does not have (dropped by a change of the schema alone)."""
+        self._reach()
+        with reading(self.path, "Parquet"):
+            found = _format().make_fragment(self.path, self.filesystem).physical_schema
+        return [name for name in found.names if name not in self.physical]
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The live rows of the file.
 
