@@ -30,6 +30,7 @@ from privpipe.gx.handle import held
 from privpipe.gx.other_tables import OtherTable, read_seed, read_stages
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import Assessment, Gate, JudgingRules, assess
+from privpipe.judging.gate import metadata_notes
 from privpipe.judging.persons import person_histograms
 from privpipe.roles import NullRule, Roles, column_type_of
 
@@ -91,6 +92,9 @@ class OpenBatch:
 
     def _judged(self, guarantee: Guarantee, asked: Asked) -> Assessment:
         self._require((*asked.roles.quasi_identifiers, *asked.counted))
+        said = self._counts.once(
+            ("metadata", asked.gate.metadata), lambda: metadata_notes(self._source_read, asked.gate.metadata)
+        )
         engine = counting_once(self._engine, self._counts, self.table, asked.counted)
         guarantee = guarantee.beside(asked.population is not None)
         released, original = self._pair(guarantee, asked)
@@ -123,7 +127,7 @@ class OpenBatch:
             released=released,
             population=population,
         )
-        return replace(found, notes=(*found.notes, *self.notes))
+        return replace(found, notes=(*found.notes, *self.notes, *said))
 
     def _require(self, columns: tuple[str, ...]) -> None:
         names = list(self.table.schema.names)

@@ -120,7 +120,7 @@ class PrivacyExpectation(Rendered, BatchExpectation):
         undeclared = self.undeclared or ("refuse" if own.way.of_columns else "note")
         return Asked(
             roles=self._roles(),
-            gate=Gate(undeclared=undeclared, whole=False, notes=True),
+            gate=Gate(undeclared=undeclared, metadata=undeclared, whole=False, notes=True),
             counted=tuple(sorted(counted - set(self.quasi_identifiers))),
             nulls=self.nulls,
             mark=self.suppression_mark,

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from privpipe.blocks import Guarantee, Verdict
+from privpipe.engines import Source
+from privpipe.engines.base.file_metadata import foreign_metadata
 from privpipe.errors import DataError
 from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles
 
-__all__ = ["Gate", "UndeclaredRule", "column_verdicts"]
+__all__ = ["Gate", "UndeclaredRule", "column_verdicts", "metadata_notes"]
 
+MOST_KEYS = 10
 UndeclaredRule = Literal["refuse", "note"]
 
 
@@ -24,6 +27,8 @@ class Gate:
     ----------
     undeclared : {"refuse", "note"}
         Whether a column without a role is an error.
+    metadata : {"refuse", "note"}
+        Whether metadata of files that is not their writers' own is an error.
     raw : bool
         The table is a source, raw by nature: its identifiers are noted, for no release holds them.
     columns : tuple of str, optional
@@ -37,6 +42,7 @@ class Gate:
     """
 
     undeclared: UndeclaredRule = "note"
+    metadata: UndeclaredRule = "note"
     raw: bool = False
     columns: tuple[str, ...] | None = None
     whole: bool = True
@@ -72,6 +78,27 @@ def column_verdicts(
         return (), (), notes
     verdict = NoIdentifiers().judge_columns(seen, roles)
     return ((), (verdict,), notes) if verdict.passed else ((verdict,), (), notes)
+
+
+def metadata_notes(source: Source, rule: UndeclaredRule) -> tuple[str, ...]:
+    """What the files of a finished table say besides their rows, in notes by their kind: keys, never values.
+
+    Raises
+    ------
+    DataError
+        They say anything, unless that is noted.
+    """
+    told = [
+        f"{kind} files hold metadata that is neither rows nor their writers' own: {_listed(keys[:MOST_KEYS])}"
+        + (f" and {len(keys) - MOST_KEYS:,} more" if len(keys) > MOST_KEYS else "")
+        for kind, keys in foreign_metadata(source).items()
+    ]
+    if told and rule == "refuse":
+        raise DataError(
+            f"{'; '.join(told)}; readers get it and nothing judges it: write the table without it, or write "
+            "`metadata: note` to judge the table all the same"
+        )
+    return tuple(told)
 
 
 def _undeclared(gate: Gate, seen: Sequence[str], roles: Roles) -> list[str]:

@@ -36,7 +36,9 @@ def under_officer(policy: Policy) -> Policy:
         guarantees=list(_placed(policy)),
         stages=[(("transform", at, stage.name()), stage) for at, stage in enumerate(policy.transform)],
         roles=policy.roles,
-        values={name: getattr(policy, name) for name in ("nulls", "undeclared", "seed", "allow_insecure_seed")},
+        values={
+            name: getattr(policy, name) for name in ("nulls", "undeclared", "metadata", "seed", "allow_insecure_seed")
+        },
         file=policy.file,
         lines=policy.lines,
     )

@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlparse
 
 from privpipe.engines.base.files import elsewhere, list_files, local_path, names_there
-from privpipe.engines.base.lakes import IcebergName, delta_place, delta_table, iceberg_files
+from privpipe.engines.base.lakes import DeltaPiece, IcebergName, delta_place, delta_table, iceberg_files
 from privpipe.engines.base.objects import is_reached, listed_files, opened_store, settled_store
 from privpipe.engines.base.source import Source
 from privpipe.errors import PrivpipeError
@@ -102,10 +102,11 @@ def _beside_delta(source: Source) -> dict[str, int]:
     sizes, read = _there(place)
     log = [name for name in sizes if re.fullmatch(r"_delta_log/\d{20}\.json", name)]
     named = {path for name in log for path in _named_by(read(name))}
-    judged = [_below(piece.path, place) for piece in table.pieces]
+    pieces = [piece for piece in table.pieces if isinstance(piece, DeltaPiece)]
+    judged = [_below(piece.path, place) for piece in pieces]
     found = _counted(sizes, judged, OF_DELTA, named)
-    deleted = sum(piece.deleted is not None and len(piece.deleted) > 0 for piece in table.pieces)
-    more = sum(bool(piece.columns_beyond()) for piece in table.pieces)
+    deleted = sum(piece.deleted is not None and len(piece.deleted) > 0 for piece in pieces)
+    more = sum(bool(piece.columns_beyond()) for piece in pieces)
     return found | {kind: count for kind, count in (("deleted", deleted), ("columns", more)) if count}
 
 

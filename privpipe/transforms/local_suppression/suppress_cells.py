@@ -45,8 +45,8 @@ class SuppressCells(SuppressCellsStage):
         threshold have some columns blanked, before anything else. A missing value is a value of its own there.
     alone_at_most : float
         Under `nulls: wildcard`, largest share of the records that may stay complete and equal no other complete
-        record, hidden by the blanks of others alone; in [0, 1]. A guarantee that asks for less decides. 0.01 by default,
-        1 sets no limit.
+        record, hidden by the blanks of others alone; in [0, 1]. A guarantee that asks for less decides. 1 sets no
+        limit.
     along : mapping of column to tuple of str
         Columns outside the keys that are blanked wherever the stage blanks a cell; in a policy also `with`.
     suppress_at_most : float

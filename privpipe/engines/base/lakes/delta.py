@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import importlib
 import importlib.util
+import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from privpipe.engines.base.lakes.table import LakeTable
 from privpipe.engines.base.unpacking import reading
 from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError
 
-__all__ = ["DeltaPiece", "delta_table", "delta_version", "has_deltalake"]
+__all__ = ["DeltaPiece", "delta_said", "delta_table", "delta_version", "has_deltalake"]
 
 READER = 3
 """The highest protocol of readers that is known here."""
@@ -183,6 +184,39 @@ def delta_table(path: str, version: int | None = None, timestamp: str | None = N
     table = _opened(path, version, timestamp)
     with _reported(path):
         return _table(table, path)
+
+
+def delta_said(path: str, version: int | None = None) -> list[str]:
+    """Keys of the table's properties, of its columns and of commits that are not the format's own; never values.
+
+    A description is free text, and so are constraints, whose expressions may quote cells. Raises as `delta_table`.
+    """
+    table = _opened(path, version, None)
+    with _reported(path):
+        about = table.metadata()
+        found = [name for name in about.configuration if not _is_own(name)]
+        found += ["description"] if about.description else []
+        found += [
+            f"{each.name}: {key}"
+            for each in table.schema().fields
+            for key in each.metadata
+            if not key.startswith("delta.")
+        ]
+        said = [each["userMetadata"] for each in table.history() if each.get("userMetadata")]
+        return found + (["userMetadata of a commit"] if not all(map(_is_ours, said)) else [])
+
+
+def _is_own(name: str) -> bool:
+    return name.startswith(("delta.", "privpipe.")) and not name.startswith("delta.constraints.")
+
+
+def _is_ours(text: Any) -> bool:
+    """Whether what is said with a commit is what a sink of ours says."""
+    try:
+        said = json.loads(text)
+    except (TypeError, ValueError):
+        return False
+    return isinstance(said, dict) and all(name.startswith("privpipe.") for name in said)
 
 
 def _table(table: Any, path: str) -> LakeTable:
