@@ -2,13 +2,16 @@
 
 ::
 
-    lake/adult/_CURRENT                         all that stands below the sink: names the release
+    lake/adult/_CURRENT                         names the release
+    lake/adult/read_CURRENT_first.md            no table: a reader of the sink itself fails on it
     lake/.adult.privpipe/releases/<run>/...     part files and _privpipe/
     lake/.adult.privpipe/_LOCK                  while a run is at work
 
 Readers follow ``_CURRENT``, a small JSON object: ``{"release": "../.adult.privpipe/releases/<run>", ...}``, relative to
 the sink. Writing it is one PUT (object stores) or one rename, so a reader sees the old release or the new one; who
-lists the sink sees no part of either, hence nothing that was not judged, and never two releases as one table.
+lists the sink sees no part of either, hence nothing that was not judged, and never two releases as one table. Tools
+skip names with a leading underscore and would take the sink for an empty table: the notice next to the pointer makes
+them fail instead.
 
 Where the store has conditional writes, the pointer is switched only from the version that the run found when it began,
 and whoever removes what other runs left writes the pointer anew before that. So of runs that overlap one publishes, and
@@ -44,10 +47,15 @@ from privpipe.sinks.lease import Lease
 from privpipe.sinks.local import MEMORY, METADATA
 from privpipe.sinks.target import Rows, WholeReleases
 
-__all__ = ["RemoteTarget", "is_remote"]
+__all__ = ["NOTICE", "RemoteTarget", "is_remote"]
 
 log = logging.getLogger("privpipe.release")
 TRIES = 5
+NOTICE = "read_CURRENT_first.md"
+NOTICE_TEXT = (
+    b"This is no part of a table. The table is not in this folder: the object _CURRENT next to this one names the "
+    b"folder of the release, relative to this folder, in its key `release`. Read that folder.\n"
+)
 
 
 def is_remote(path: str) -> bool:
@@ -159,6 +167,7 @@ class RemoteTarget(WholeReleases):
         with self._told():
             for file in sorted(path for path in staged.rglob("*") if path.is_file()):
                 self._put(file, f"{home}/{file.relative_to(staged).as_posix()}")
+            self._give_notice()
             self._switching = True
             self._switch(f"../{posixpath.basename(self.state)}/releases/{run_id}")
         return self.url
@@ -243,6 +252,15 @@ class RemoteTarget(WholeReleases):
     @property
     def _pointer(self) -> str:
         return f"{self.root}/{POINTER}"
+
+    @property
+    def _notice(self) -> str:
+        return f"{self.root}/{NOTICE}"
+
+    def _give_notice(self) -> None:
+        """Have readers of the sink itself fail: they would find an empty table."""
+        if not self.files.exists(self._notice) or self.files.cat_file(self._notice) != NOTICE_TEXT:
+            self.files.pipe_file(self._notice, NOTICE_TEXT)
 
     def _make(self, folder: str) -> None:
         """A folder, where there are any; on a store this would make a bucket."""
@@ -348,7 +366,7 @@ class RemoteTarget(WholeReleases):
         """Whoever lists the sink must see a release by its pointer alone."""
         self.files.invalidate_cache()
         names = [name.rstrip("/").rsplit("/", 1)[-1] for name in self._listed(self.root)]
-        others = [name for name in names if name not in (POINTER, "", posixpath.basename(self.root))]
+        others = [name for name in names if name not in (POINTER, NOTICE, "", posixpath.basename(self.root))]
         if others:
             raise SinkError(f"the sink {self.url!r} holds something privpipe did not publish; move it away")
 

@@ -94,6 +94,11 @@ class TailCode(RowTransformer):
             object.__setattr__(self, "suppresses", True)
 
     @property
+    def shows_values(self) -> str:
+        shown = self.quantile is not None and self.replace == "threshold"
+        return "a quantile, which is the value of a record" if shown else ""
+
+    @property
     def needs_ids(self) -> bool:
         return self.distance is not None  # which is learnt from records of smallest id
 
