@@ -45,17 +45,13 @@ from privpipe.private_files import new_folder, remove_folder
 from privpipe.sinks.conditional import Conditional, Conflict, Version, conditional_writes
 from privpipe.sinks.lease import Lease
 from privpipe.sinks.local import MEMORY, METADATA
+from privpipe.sinks.pointer_notice import NOTICE, give_notice
 from privpipe.sinks.target import Rows, WholeReleases
 
-__all__ = ["NOTICE", "RemoteTarget", "is_remote"]
+__all__ = ["RemoteTarget", "is_remote"]
 
 log = logging.getLogger("privpipe.release")
 TRIES = 5
-NOTICE = "read_CURRENT_first.md"
-NOTICE_TEXT = (
-    b"This is no part of a table. The table is not in this folder: the object _CURRENT next to this one names the "
-    b"folder of the release, relative to this folder, in its key `release`. Read that folder.\n"
-)
 
 
 def is_remote(path: str) -> bool:
@@ -167,7 +163,7 @@ class RemoteTarget(WholeReleases):
         with self._told():
             for file in sorted(path for path in staged.rglob("*") if path.is_file()):
                 self._put(file, f"{home}/{file.relative_to(staged).as_posix()}")
-            self._give_notice()
+            give_notice(self.files, self.root)
             self._switching = True
             self._switch(f"../{posixpath.basename(self.state)}/releases/{run_id}")
         return self.url
@@ -252,15 +248,6 @@ class RemoteTarget(WholeReleases):
     @property
     def _pointer(self) -> str:
         return f"{self.root}/{POINTER}"
-
-    @property
-    def _notice(self) -> str:
-        return f"{self.root}/{NOTICE}"
-
-    def _give_notice(self) -> None:
-        """Have readers of the sink itself fail: they would find an empty table."""
-        if not self.files.exists(self._notice) or self.files.cat_file(self._notice) != NOTICE_TEXT:
-            self.files.pipe_file(self._notice, NOTICE_TEXT)
 
     def _make(self, folder: str) -> None:
         """A folder, where there are any; on a store this would make a bucket."""

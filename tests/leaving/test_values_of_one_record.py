@@ -105,11 +105,6 @@ def test_a_median_is_the_mean_of_two_middle_values(groups: list[list[int]]) -> N
 
 def test_entries_that_show_values_say_so_in_a_sentence() -> None:
     told = {name: each.shows_values for name in CATALOGUE for each in CATALOGUE[name].examples()}
-    assert {name for name, text in told.items() if text} <= {
-        "microaggregate",
-        "fuzzy_microaggregate",
-        "mondrian",
-        "top_code",
-        "bottom_code",
-    }
+    shown = {name for name, text in told.items() if text}
+    assert shown <= {"microaggregate", "fuzzy_microaggregate", "mondrian", "top_code", "bottom_code"}
     assert all(text == text.strip() and not text.endswith(".") for text in told.values())

@@ -19,6 +19,7 @@ from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
 from privpipe.transforms.coding.distance_coding import DistanceCode
+from privpipe.transforms.coding.quantile_rank import quantile_rank
 from privpipe.transforms.numeric import masked_type, refuse_nulls, require_numeric, written
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
 
@@ -28,22 +29,10 @@ if TYPE_CHECKING:
     from privpipe.draws import Draws
     from privpipe.kernels.sums.exact import ExactSums
 
-__all__ = ["TailCode", "quantile_rank"]
+__all__ = ["TailCode"]
 
 EPOCH = datetime.datetime(1970, 1, 1)
 Beyond = dict[tuple[int, int], "ExactSums"]
-
-
-def quantile_rank(quantile: float, n: int) -> int:
-    """0-based rank of the lower empirical quantile among n values: ceil(q n) - 1, in exact decimals.
-
-    Examples
-    --------
-    >>> quantile_rank(0.5, 4), quantile_rank(0.99, 100), quantile_rank(0.29, 100)
-    (1, 98, 28)
-    """
-    exact = Decimal(repr(float(quantile))) * n - Decimal("1e-9")
-    return max(int(exact.to_integral_value(rounding=ROUND_CEILING)) - 1, 0)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import importlib
 import importlib.util
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from privpipe.engines.base.lakes.table import LakeTable
 from privpipe.engines.base.unpacking import reading
 from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError
 
-__all__ = ["DeltaPiece", "delta_said", "delta_table", "delta_version", "has_deltalake"]
+__all__ = ["DeltaPiece", "delta_table", "delta_version", "has_deltalake", "opened_delta", "reported"]
 
 READER = 3
 """The highest protocol of readers that is known here."""
@@ -157,7 +156,7 @@ def has_deltalake() -> bool:
 
 def delta_version(path: str, timestamp: str | None = None) -> int:
     """The newest version of a table, or the one that was the newest at a time; raises as `delta_table`."""
-    return int(_opened(path, None, timestamp).version())
+    return int(opened_delta(path, None, timestamp).version())
 
 
 def delta_table(path: str, version: int | None = None, timestamp: str | None = None) -> LakeTable:
@@ -181,42 +180,9 @@ def delta_table(path: str, version: int | None = None, timestamp: str | None = N
     UnsupportedError
         The table needs a reader of features that are not read right here.
     """
-    table = _opened(path, version, timestamp)
-    with _reported(path):
+    table = opened_delta(path, version, timestamp)
+    with reported(path):
         return _table(table, path)
-
-
-def delta_said(path: str, version: int | None = None) -> list[str]:
-    """Keys of the table's properties, of its columns and of commits that are not the format's own; never values.
-
-    A description is free text, and so are constraints, whose expressions may quote cells. Raises as `delta_table`.
-    """
-    table = _opened(path, version, None)
-    with _reported(path):
-        about = table.metadata()
-        found = [name for name in about.configuration if not _is_own(name)]
-        found += ["description"] if about.description else []
-        found += [
-            f"{each.name}: {key}"
-            for each in table.schema().fields
-            for key in each.metadata
-            if not key.startswith("delta.")
-        ]
-        said = [each["userMetadata"] for each in table.history() if each.get("userMetadata")]
-        return found + (["userMetadata of a commit"] if not all(map(_is_ours, said)) else [])
-
-
-def _is_own(name: str) -> bool:
-    return name.startswith(("delta.", "privpipe.")) and not name.startswith("delta.constraints.")
-
-
-def _is_ours(text: Any) -> bool:
-    """Whether what is said with a commit is what a sink of ours says."""
-    try:
-        said = json.loads(text)
-    except (TypeError, ValueError):
-        return False
-    return isinstance(said, dict) and all(name.startswith("privpipe.") for name in said)
 
 
 def _table(table: Any, path: str) -> LakeTable:
@@ -251,12 +217,13 @@ def _table(table: Any, path: str) -> LakeTable:
     return LakeTable(schema, tuple(pieces), _dataset(pieces, schema, filesystem))
 
 
-def _opened(path: str, version: int | None, timestamp: str | None) -> Any:
+def opened_delta(path: str, version: int | None, timestamp: str | None) -> Any:
+    """The table as deltalake has it; raises as `delta_table`."""
     try:
         deltalake = importlib.import_module("deltalake")
     except ImportError:
         raise UsageError("format delta needs deltalake: pip install 'privpipe[delta]'") from None
-    with _reported(path, f" at version {version:,}" if version is not None else ""):
+    with reported(path, f" at version {version:,}" if version is not None else ""):
         table = deltalake.DeltaTable(path, version=version)
         if timestamp is not None:
             wanted = _moment(timestamp)
@@ -267,7 +234,7 @@ def _opened(path: str, version: int | None, timestamp: str | None) -> Any:
 
 
 @contextlib.contextmanager
-def _reported(path: str, asked: str = "") -> Iterator[None]:
+def reported(path: str, asked: str = "") -> Iterator[None]:
     """What deltalake says comes out as ours: by kind alone, since its text may quote what it read."""
     try:
         yield
