@@ -38,8 +38,6 @@ def folder(tmp_path: Path) -> Path:
     (home / "raw.csv").write_text("n\n7\n")
     (home / "_metadata").write_bytes(b"PAR1")
     (home / "_SUCCESS").write_bytes(b"")
-    size = (home / "a.parquet").stat().st_size
-    (home / ".a.parquet.crc").write_bytes(b"crc\0" + bytes(4 + 4 * -(-size // 512)))
     return home
 
 
@@ -56,6 +54,9 @@ def test_a_folder(engine: Engine, folder: Path) -> None:
 
 def test_a_checksum_is_one_by_its_length(folder: Path) -> None:
     """A file that is only called so is counted, as are documents that no release has."""
+    size = (folder / "a.parquet").stat().st_size
+    (folder / ".a.parquet.crc").write_bytes(b"crc\0" + bytes(4 + 4 * -(-size // 512)))
+    assert unjudged_files(Source(data=str(folder))) == {"hidden": 4, "other": 1}
     (folder / ".a.parquet.crc").write_bytes(b"Ann;Barrow;HIV")
     (folder / "_privpipe").mkdir()
     for name in ("verdict.json", "persons.json"):
