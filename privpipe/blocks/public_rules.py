@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from privpipe.errors import UsageError
+from privpipe.hierarchies.rounded_cuts import LEAST_REPORTED
 
 __all__ = ["LEAST_REPORTED", "PublicRules"]
-
-LEAST_REPORTED = 5
-"""Figures that rest on fewer records are withheld where a policy asks for no k."""
 
 
 @dataclass(frozen=True, kw_only=True)

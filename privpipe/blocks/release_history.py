@@ -82,6 +82,8 @@ class ReleaseRows:
         None: nothing is known of noise.
     unit : tuple of str
         Columns of the original that distinguish the units.
+    folds : ndarray of int64, shape (n, 2), optional
+        Keyed hash of the person's key without case, surrounding spaces and Unicode form.
     """
 
     units: NDArray[Any] = field(repr=False)
@@ -91,6 +93,7 @@ class ReleaseRows:
     sensitive: str | None = None
     noise: NoiseRows | None = field(default=None, repr=False)
     unit: tuple[str, ...] = ()
+    folds: NDArray[Any] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.records)

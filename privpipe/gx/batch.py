@@ -21,16 +21,17 @@ from privpipe.blocks import Facts, Guarantee, Histogram
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, engine_for, open_engine
-from privpipe.engines.base.files import left_out, left_out_note
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.frames import at_hand
 from privpipe.engines.base.positions import POSITION, positioned
+from privpipe.engines.base.unjudged_files import unjudged_files, unjudged_note
 from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.counted_once import Counts, counting_once
 from privpipe.gx.handle import held
 from privpipe.gx.other_tables import OtherTable, read_seed, read_stages
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import Assessment, Gate, JudgingRules, assess
+from privpipe.judging.gate import metadata_notes
 from privpipe.judging.persons import person_histograms
 from privpipe.roles import NullRule, Roles, column_type_of
 
@@ -72,9 +73,9 @@ class OpenBatch:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What lies in the batch's folder, where it is one, and is not read."""
-        names = left_out(self._source_read)
-        return (left_out_note(names),) if names else ()
+        """How many files readers get with the batch that are not judged."""
+        found = self._counts.once("unjudged", lambda: unjudged_files(self._source_read))
+        return (unjudged_note(found),) if found else ()
 
     def judged(self, guarantee: Guarantee, asked: Asked) -> Assessment:
         """One guarantee over the batch.
@@ -93,6 +94,9 @@ class OpenBatch:
 
     def _judged(self, guarantee: Guarantee, asked: Asked) -> Assessment:
         self._require((*asked.roles.quasi_identifiers, *asked.counted))
+        said = self._counts.once(
+            ("metadata", asked.gate.metadata), lambda: metadata_notes(self._source_read, asked.gate.metadata)
+        )
         engine = counting_once(self._engine, self._counts, self.table, asked.counted)
         guarantee = guarantee.beside(asked.population is not None)
         released, original = self._pair(guarantee, asked)
@@ -125,7 +129,7 @@ class OpenBatch:
             released=released,
             population=population,
         )
-        return replace(found, notes=(*found.notes, *self.notes))
+        return replace(found, notes=(*found.notes, *self.notes, *said))
 
     def _require(self, columns: tuple[str, ...]) -> None:
         names = list(self.table.schema.names)

@@ -125,7 +125,9 @@ class PrivacyExpectation(Rendered, BatchExpectation):
         undeclared = undeclared_rule(self.undeclared, whole=whole)
         return Asked(
             roles=self._roles(),
-            gate=Gate(undeclared=undeclared, declared=tuple(self.declared), whole=False, notes=True),
+            gate=Gate(
+                undeclared=undeclared, metadata=undeclared, declared=tuple(self.declared), whole=False, notes=True
+            ),
             counted=tuple(sorted(counted - set(self.quasi_identifiers))),
             nulls=self.nulls,
             mark=self.suppression_mark,

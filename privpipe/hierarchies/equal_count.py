@@ -37,6 +37,7 @@ class EqualCount:
     (('<5', '5-29', '>=30'), ('<30', '>=30'))
     """
 
+    shows_values: ClassVar[str] = "the cuts of its intervals are values of the data"
     example: ClassVar[str] = "{sizes: [2, 4]}"
     example_values: ClassVar[tuple[str, ...]] = ("1", "2", "5", "9", "30")
     example_type: ClassVar[str] = "integer"

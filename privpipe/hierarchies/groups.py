@@ -83,6 +83,11 @@ class Groups:
         if self.by == "frequency" and not self.counts:
             raise UsageError("by: frequency goes with counts, not with sizes")
 
+    @property
+    def shows_values(self) -> str:
+        """What labels show of the data; nothing where the order is declared."""
+        return "its labels are the first and last values of groups" if isinstance(self.order, str) else ""
+
     def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
         """Levels of the values in their order."""
         if "frequency" in (self.by, self.order) and counts is None:

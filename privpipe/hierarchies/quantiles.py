@@ -21,9 +21,14 @@ from privpipe.hierarchies.intervals import LABELS, NUMBERS
 from privpipe.hierarchies.numberline import NumberLine
 from privpipe.hierarchies.options import ROOT
 from privpipe.hierarchies.parameters import check_type_of_column, known_keys, read_fields
-from privpipe.hierarchies.round_numbers import nearest_multiple, round_step
+from privpipe.hierarchies.rounded_cuts import RoundedCuts
 
 __all__ = ["Quantiles"]
+
+FEW_CUTS = (
+    "few_cuts: some quantiles are not cut off, since every round number near them is the value of a few records; ask "
+    "for fewer quantiles, or use `bands`, whose cuts are declared"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,15 +37,17 @@ class Quantiles:
 
     Of n records, cut i of c is the smallest value v such that more than n i / c records are at most v. Equal cuts are
     one, so a value of many records takes several quantiles in. The first and the last interval have no end: no label
-    tells the least or the greatest value.
+    shows the least or the greatest value. Cuts are rounded to numbers that are no value of fewer than 5 records: a
+    label shows the value of no single record. Where there is no such number between two cuts, nothing is cut there,
+    which the hierarchy warns of.
 
     Examples
     --------
     >>> fourths = Quantiles.from_parameters({"counts": [4, 2]})
     >>> ages = [str(age) for age in range(18, 90)]
-    >>> fourths.draft(ages, [1] * 72, "integer", "age").levels.labels[1:3]
-    (('<36', '36-53', '54-71', '>=72'), ('<54', '>=54'))
-    >>> Quantiles(counts=(4,), round=Decimal(10)).draft(ages, [1] * 72, "integer", "age").levels.labels[1]
+    >>> fourths.draft(ages, [9] * 72, "integer", "age").levels.labels[1:3]
+    (('<35', '35-54', '55-69', '>=70'), ('<55', '>=55'))
+    >>> Quantiles(counts=(4,), round=Decimal(10)).draft(ages, [9] * 72, "integer", "age").levels.labels[1]
     ('<40', '40-49', '50-69', '>=70')
     """
 
@@ -52,12 +59,12 @@ class Quantiles:
         tuple[Annotated[int, Ge(2)], ...], Doc("intervals a level, each number a whole part of the one below it")
     ]
     round: Annotated[
-        Literal["auto"] | Decimal | None,
+        Literal["auto"] | Decimal,
         Doc(
-            "cuts are the nearest multiples of this number; auto: of the greatest of 1, 2, 5, 10, ... that is at most "
-            "half of the least distance between two cuts; left out: cuts are values"
+            "cuts are the nearest multiples of this number that are no value of few records; auto: of the greatest of "
+            "1, 2, 5, 10, ... that is at most half of the least distance between two cuts"
         ),
-    ] = None
+    ] = "auto"
     labels: Annotated[LabelStyle | None, LABELS] = None
 
     @classmethod
@@ -85,25 +92,19 @@ class Quantiles:
         line = NumberLine(values, [self.round] if isinstance(self.round, Decimal) else [])
         # A cut of the finest level is one of every level whose count divides it, so that levels nest after rounding.
         cuts = [_cuts(line, counts, wanted) for wanted in self.counts]
-        step = self._step(line, cuts[0])
-        cuts = [sorted({nearest_multiple(cut, step) for cut in level}) for level in cuts]
+        step = line.units(self.round) if isinstance(self.round, Decimal) else None
+        rounded = RoundedCuts(line, counts, cuts[0], step)
         text = IntervalText(line, style_for(self.labels, kind, line, column))
-        cutters = [cut_open(level) for level in cuts]
+        cutters = [cut_open(rounded.of(level)) for level in cuts]
         draft, _ = draft_of_intervals(values, line, cutters, text, Tails(), line.numeric)
         return replace(
             draft,
             source="quantiles",
             level_names=("raw", *(f"{wanted} quantiles" for wanted in self.counts), ROOT),
             data_dependent=True,
+            warnings=(FEW_CUTS,) if rounded.dropped else (),
             outside_why="they are no numbers",
         )
-
-    def _step(self, line: NumberLine, cuts: Sequence[int]) -> int:
-        if isinstance(self.round, Decimal):
-            return line.units(self.round)
-        if self.round is None or len(cuts) < 2:
-            return 1
-        return round_step(min(b - a for a, b in pairwise(cuts)) // 2, at_most=True)
 
 
 def _cuts(line: NumberLine, counts: Sequence[int], wanted: int) -> list[int]:

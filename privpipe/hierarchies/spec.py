@@ -167,6 +167,11 @@ class HierarchySpec:
             raise PolicyError(problems)
         return cls(builder=builder, options=options, text=json.dumps(_plain(mapping)))
 
+    @property
+    def shows_values(self) -> str:
+        """What of its labels is the value of a single record, in a sentence; nothing: none is."""
+        return str(getattr(self.builder, "shows_values", ""))
+
     @classmethod
     def from_hierarchy(cls, hierarchy: Hierarchy, *, column: str = "") -> Self:
         """From a hierarchy made in Python; its options stay, the column is the policy's."""

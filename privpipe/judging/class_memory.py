@@ -38,13 +38,15 @@ Words = tuple[Ints, ...]
 class _Hashed:
     """A reduction: ids of records, and the keyed hash of some sets of their columns, none of which leaves the engine.
 
-    `filled`: a missing value is an empty text, as in a CSV file. `steps` normalise every text.
+    `filled`: a missing value is an empty text, as in a CSV file. `steps` normalise every text. `folds`: of which sets
+    the texts are hashed without case, surrounding spaces and Unicode form.
     """
 
     sets: tuple[tuple[str, ...], ...]
     seeds: tuple[Seed, ...]
     filled: bool = False
     steps: tuple[str, ...] = ()
+    folds: tuple[bool, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -60,16 +62,20 @@ class _Hashed:
         """Ids, then the hash of each set."""
         import pyarrow as pa
 
+        from privpipe.judging.spelling import folded
         from privpipe.kernels.ids.person_keys import normalised
         from privpipe.kernels.ids.record_ids import content_hash
 
         hashes = []
-        for columns, seed in zip(self.sets, self.seeds, strict=True):
+        for at, (columns, seed) in enumerate(zip(self.sets, self.seeds, strict=True)):
             if not columns:  # all records are one class then
                 hashes.append(np.zeros((len(block), 2), dtype=np.int64))
                 continue
             texts = row_texts(block, columns, filled=self.filled)
-            hashes.append(content_hash(pa.table({name: normalised(texts[name], self.steps) for name in texts}), seed))
+            texts = {name: normalised(texts[name], self.steps) for name in texts}
+            if self.folds and self.folds[at]:
+                texts = {name: folded(text) for name, text in texts.items()}
+            hashes.append(content_hash(pa.table(texts), seed))
         return [tuple(np.ascontiguousarray(words) for words in (block.record_ids, *hashes))]
 
     def merge(self, left: list[Words], right: list[Words]) -> list[Words]:
@@ -132,7 +138,7 @@ def class_memory(
     from privpipe.kernels.grouping.word_groups import group_rows
 
     seed = unit.seed
-    before = unit_words(engine, original, unit)
+    before = _spelt_units(engine, original, unit)
     sets, with_seeds = [tuple(keys)], [_seed_of(seed, "class")]
     if sensitive is not None:
         sets.append((sensitive,))
@@ -148,8 +154,15 @@ def class_memory(
     distinct = joined[firsts][order]
     counts = np.bincount(numbers, minlength=len(firsts))[order].astype(np.int64)
     values = distinct[:, 4:6] if sensitive is not None else None
+    folds = before[2][places[known]][firsts][order] if unit.persons else None
     return ReleaseRows(
-        distinct[:, :2], distinct[:, 2:4], counts, values, sensitive=sensitive, unit=tuple(sorted(unit.columns))
+        distinct[:, :2],
+        distinct[:, 2:4],
+        counts,
+        values,
+        sensitive=sensitive,
+        unit=tuple(sorted(unit.columns)),
+        folds=folds,
     )
 
 
@@ -212,6 +225,15 @@ def row_texts(rows: Any, columns: Sequence[str], *, filled: bool = True) -> dict
 
     texts = {name: canonical_text(rows.column(name), None, column=name) for name in columns}
     return {name: pc.fill_null(text, "") for name, text in texts.items()} if filled else texts
+
+
+def _spelt_units(engine: Engine, original: Any, unit: LedgerUnit) -> Words:
+    """As `unit_words`; of persons also the keyed hash of the folded spelling."""
+    if not unit.persons:
+        return unit_words(engine, original, unit)
+    seeds = (_seed_of(unit.seed, "person"), _seed_of(unit.seed, "person folded"))
+    spelt = _Hashed((unit.columns, unit.columns), seeds, steps=unit.normalise, folds=(False, True))
+    return gathered_words(engine, original, spelt)
 
 
 def unit_words(engine: Engine, original: Any, unit: LedgerUnit) -> tuple[Ints, Ints]:

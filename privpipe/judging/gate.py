@@ -8,12 +8,15 @@ from typing import Any, Literal, get_args
 
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.marks import ColumnName, ColumnNames
+from privpipe.engines import Source
+from privpipe.engines.base.file_metadata import foreign_metadata
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles
 
-__all__ = ["Gate", "UndeclaredRule", "column_verdicts", "named_columns", "undeclared_rule"]
+__all__ = ["Gate", "UndeclaredRule", "column_verdicts", "metadata_notes", "named_columns", "undeclared_rule"]
 
+MOST_KEYS = 10
 UndeclaredRule = Literal["refuse", "note"]
 
 
@@ -49,6 +52,8 @@ class Gate:
         Whether a column without a role is an error.
     declared : tuple of str
         Columns that have a role which the entries do not ask for.
+    metadata : {"refuse", "note"}
+        Whether metadata of files that is not their writers' own is an error.
     raw : bool
         The table is a source, raw by nature: its identifiers are noted, for no release holds them.
     columns : tuple of str, optional
@@ -63,6 +68,7 @@ class Gate:
 
     undeclared: UndeclaredRule = "note"
     declared: tuple[str, ...] = ()
+    metadata: UndeclaredRule = "note"
     raw: bool = False
     columns: tuple[str, ...] | None = None
     whole: bool = True
@@ -128,6 +134,27 @@ def column_verdicts(
         return (), (), notes
     verdict = NoIdentifiers().judge_columns(seen, roles)
     return ((), (verdict,), notes) if verdict.passed else ((verdict,), (), notes)
+
+
+def metadata_notes(source: Source, rule: UndeclaredRule) -> tuple[str, ...]:
+    """What the files of a finished table say besides their rows, in notes by their kind: keys, never values.
+
+    Raises
+    ------
+    DataError
+        They say anything, unless that is noted.
+    """
+    told = [
+        f"{kind} files hold metadata that is neither rows nor their writers' own: {_listed(keys[:MOST_KEYS])}"
+        + (f" and {len(keys) - MOST_KEYS:,} more" if len(keys) > MOST_KEYS else "")
+        for kind, keys in foreign_metadata(source).items()
+    ]
+    if told and rule == "refuse":
+        raise DataError(
+            f"{'; '.join(told)}; readers get it and nothing judges it: write the table without it, or write "
+            "`metadata: note` to judge the table all the same"
+        )
+    return tuple(told)
 
 
 def _undeclared(gate: Gate, seen: Sequence[str], declared: Collection[str]) -> list[str]:

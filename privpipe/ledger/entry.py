@@ -31,6 +31,7 @@ LINK = 32
 LONGEST_HEADER = 1 << 22
 AT_A_TIME = 1 << 20
 NOISE = ("unit_1", "unit_2", "draw_1", "draw_2", "value_1", "value_2")
+FOLDS = ("fold_1", "fold_2")
 COLUMNS = ("unit_1", "unit_2", "class_1", "class_2", "value_1", "value_2")
 
 
@@ -181,7 +182,8 @@ def table_of_rows(rows: ReleaseRows) -> Any:
 
     words = [rows.units, rows.classes, *([] if rows.values is None else [rows.values])]
     columns = dict(zip(COLUMNS, np.hstack(words).T, strict=False))
-    return pa.table({**columns, "records": rows.records})
+    folds = {} if rows.folds is None else dict(zip(FOLDS, rows.folds.T, strict=True))
+    return pa.table({**columns, "records": rows.records, **folds})
 
 
 def rows_of_table(table: Any, sensitive: str | None = None) -> ReleaseRows:
@@ -189,7 +191,9 @@ def rows_of_table(table: Any, sensitive: str | None = None) -> ReleaseRows:
     pairs = [np.column_stack([table[name].to_numpy() for name in COLUMNS[at : at + 2]]) for at in (0, 2)]
     told = "value_1" in table.schema.names
     values = np.column_stack([table[name].to_numpy() for name in COLUMNS[4:]]) if told else None
-    return ReleaseRows(pairs[0], pairs[1], table["records"].to_numpy(), values, sensitive=sensitive)
+    folded = FOLDS[0] in table.schema.names
+    folds = np.column_stack([table[name].to_numpy() for name in FOLDS]) if folded else None
+    return ReleaseRows(pairs[0], pairs[1], table["records"].to_numpy(), values, sensitive=sensitive, folds=folds)
 
 
 def _noise_table(noise: NoiseRows) -> Any:

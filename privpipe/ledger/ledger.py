@@ -24,11 +24,11 @@ from typing import Any, Self
 from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
 from privpipe.draws import Seed
 from privpipe.errors import DataError, SinkError, UsageError
-from privpipe.judging.class_memory import places_of
 from privpipe.ledger.chain import ADVICE, NEXT, Chain, name_of, read_chain
 from privpipe.ledger.entry import SUFFIX, Entry
 from privpipe.ledger.folder import HEAD, found_in, private_folder, require_ours, write
 from privpipe.ledger.head import Head, now
+from privpipe.ledger.recognised import known_share, recognised
 from privpipe.ledger.seal import Seal
 from privpipe.ledger.sink import (
     SinkRecord,
@@ -46,9 +46,9 @@ from privpipe.sinks.remote import is_remote
 __all__ = ["FOREIGN_FOLDER", "Ledger", "locked"]
 
 FOREIGN_FOLDER = "the folder named for the ledger holds something else; name one that is empty or does not exist"
-NOBODY_KNOWN = (
-    "nobody of this release is known to the ledger, which remembers earlier ones: are persons told apart by the same "
-    "key, in the same spelling (`normalise:`)?"
+FEW_KNOWN = (
+    "{known:,} of {persons:,} {unit} are known to the ledger, which remembers earlier releases: does the same key "
+    "distinguish persons, in the same spelling (`normalise:`)?"
 )
 
 
@@ -134,6 +134,10 @@ class Ledger:
         return self.key is not None
 
     @property
+    def _unit(self) -> str:
+        return "persons" if self.persons else "combinations"
+
+    @property
     def seed(self) -> Seed:
         """What keys the hashes: the key with the ledger's salt, or the salt alone."""
         return self._seal.seed
@@ -154,16 +158,15 @@ class Ledger:
     def history(self, current: ReleaseRows) -> ReleaseHistory:
         """What it remembers beside a new release."""
         self._require_unit(current)
-        earlier = self.releases()
-        strangers = (
-            NOBODY_KNOWN if earlier and len(current) and not any(_known(current, rows) for rows in earlier) else ""
-        )
+        *earlier, current = recognised([*self.releases(), current])
+        known, persons = known_share(current, earlier)
+        few = bool(earlier) and 2 * known < persons
         return ReleaseHistory(
             current=current,
-            earlier=earlier,
+            earlier=tuple(earlier),
             persons=self.persons,
             notes=self.notes,
-            source_notes=(strangers,) if strangers else (),
+            source_notes=(FEW_KNOWN.format(known=known, persons=persons, unit=self._unit),) if few else (),
         )
 
     def _require_unit(self, current: ReleaseRows) -> None:
@@ -259,11 +262,6 @@ class Ledger:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-
-def _known(current: ReleaseRows, earlier: ReleaseRows) -> bool:
-    """Whether two releases share a unit."""
-    return bool((places_of(earlier.units, current.units) >= 0).any())
 
 
 def locked(path: Path) -> int:

@@ -110,6 +110,7 @@ class Policy:
     nulls: NullRule = "own_value"
     wildcard: str | None = None
     undeclared: UndeclaredRule = "refuse"
+    metadata: UndeclaredRule = "refuse"
     suppression_mark: str = "*"
     plan: PlanSpec | None = None
     utility: Utility = field(default_factory=Utility)

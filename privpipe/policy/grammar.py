@@ -253,6 +253,12 @@ TOP: Mapping[str, Key] = {
     "undeclared": Key(
         "text", "whether a column without a role in a judged table is an error or a note", UNDECLARED, default="refuse"
     ),
+    "metadata": Key(
+        "text",
+        "whether metadata of judged files, other than their writers' own, is an error or a note",
+        UNDECLARED,
+        default="refuse",
+    ),
     "wildcard": Key("text", "text that matches anything; only with `nulls: wildcard`"),
     "suppression_mark": Key("text", "text that stands for a suppressed value", default="*"),
     "transform": Key("entries", "stages, in order"),
@@ -279,6 +285,7 @@ OFFICER: Mapping[str, Key] = {
     "columns": Key("mapping", "columns by name with the role that a job gives them, or a more protected one"),
     "nulls": Key("text", "how a missing quasi-identifier matches; `refuse` is always allowed", get_args(NullRule)),
     "undeclared": Key("text", "`note` lets jobs note a column without a role", UNDECLARED, default="refuse"),
+    "metadata": Key("text", "`note` lets jobs note metadata of judged files", UNDECLARED, default="refuse"),
     "seed": Key("text", "whether a job must declare a seed", ("optional", "required"), default="optional"),
     "suppress_at_most": Key("share", "share of the records that a stage may suppress, at the most"),
     "allow_insecure_seed": Key("flag", "lets jobs publish under an insecure seed", default=False),

@@ -44,6 +44,7 @@ class PolicyOptions(TypedDict, total=False):
     nulls: NullRule | None
     wildcard: str | None
     undeclared: UndeclaredRule | None
+    metadata: UndeclaredRule | None
     suppression_mark: str | None
     plan: Mapping[str, Any] | None
     utility: Mapping[str, Any] | None

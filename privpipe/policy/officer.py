@@ -192,7 +192,7 @@ def read_officer(named: str, base_dir: Path, catalogues: Catalogues | None = Non
     roles = _roles(report, found.get("columns", {}))
     rule = _sign_off(report, found["sign_off"]) if "sign_off" in found else None
     report.raise_if_wrong()
-    kept = ("nulls", "undeclared", "seed", "suppress_at_most", "allow_insecure_seed")
+    kept = ("nulls", "undeclared", "metadata", "seed", "suppress_at_most", "allow_insecure_seed")
     return OfficerPolicy(
         name=str(found.get("name", Path(file).stem)),
         file=file,

@@ -88,8 +88,9 @@ def _values(job: HeldJob, officer: OfficerPolicy) -> Iterator[Problem]:
     nulls, seed = job.values.get("nulls", "own_value"), job.values.get("seed")
     if "nulls" in officer.values and nulls not in (officer.values["nulls"], "refuse"):
         yield job.problem(("nulls",), f"is {nulls}; {_asks(officer, ('nulls',))} {officer.values['nulls']}")
-    if job.values.get("undeclared", "refuse") == "note" and officer.values.get("undeclared", "refuse") == "refuse":
-        yield job.problem(("undeclared",), f"is note; {_asks(officer, ('undeclared',))} refuse")
+    for name in ("undeclared", "metadata"):
+        if job.values.get(name, "refuse") == "note" and officer.values.get(name, "refuse") == "refuse":
+            yield job.problem((name,), f"is note; {_asks(officer, (name,))} refuse")
     if officer.values.get("seed") == "required" and seed is None:
         yield job.problem((), f"declares no seed; {_asks(officer, ('seed',))} one")
     insecure = job.values.get("allow_insecure_seed", False)

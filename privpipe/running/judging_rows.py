@@ -19,7 +19,7 @@ from privpipe.running.plan import Plan
 from privpipe.running.positions import reads_positions, run_positions
 from privpipe.running.reading import left_out_notes
 from privpipe.running.run_context import RunContext
-from privpipe.running.run_notes import linking_notes, seed_notes
+from privpipe.running.run_notes import linking_notes, seed_notes, value_notes
 from privpipe.running.staging import Staged
 from privpipe.sinks.target import Rows
 
@@ -126,7 +126,8 @@ def judge_staged(context: RunContext, staged: Staged, table: Any, positions: Any
         released=staged.table if reads_pairs(policy) else None,
         population=staged.population,
     )
-    notes = (*seed_notes(policy), *judged.notes, *linking_notes(policy, frozen=staged.plan.frozen), *staged.notes)
+    linked = linking_notes(policy, frozen=staged.plan.frozen)
+    notes = (*seed_notes(policy), *judged.notes, *linked, *value_notes(policy), *staged.notes)
     return replace(
         judged,
         suppressed_records=judged.suppressed_records + staged.suppressed_records,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["under_officer"]
 
-COMPARED = ("nulls", "undeclared", "seed", "allow_insecure_seed", "person_id")
+COMPARED = ("nulls", "undeclared", "metadata", "seed", "allow_insecure_seed", "person_id")
 """Keys of the top level that a job is compared by."""
 
 

@@ -13,11 +13,12 @@ from privpipe.engines.base.files import left_out, left_out_note
 from privpipe.engines.base.lakes import is_lake, pinned
 from privpipe.engines.base.objects import refuse_credentials
 from privpipe.engines.base.text_form import TextForm
+from privpipe.engines.base.unjudged_files import unjudged_files, unjudged_note
 from privpipe.errors import DataError
 from privpipe.policy import Policy
 from privpipe.policy.specs import located
 
-__all__ = ["finished_source", "left_out_notes", "read_as_source", "scanned", "untyped_columns"]
+__all__ = ["finished_source", "left_out_notes", "read_as_source", "scanned", "unjudged_notes", "untyped_columns"]
 
 
 def scanned(engine: Engine, source: Source) -> Any:
@@ -44,6 +45,12 @@ def left_out_notes(policy: Policy, **sources: Source | None) -> tuple[str, ...]:
         sources = {**sources, "population": policy.population.to_source({}, policy.base_dir)}
     found = {part: left_out(source) for part, source in sources.items() if source is not None}
     return tuple(f"{part}: {left_out_note(names)}" for part, names in found.items() if names)
+
+
+def unjudged_notes(source: Source) -> tuple[str, ...]:
+    """How many files readers get with a finished table that are not judged, in a note; none where there are none."""
+    found = unjudged_files(source)
+    return (unjudged_note(found),) if found else ()
 
 
 def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:

@@ -10,7 +10,7 @@ from privpipe.transforms.base import RowTransformer, Transformer
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["INSECURE", "linking_notes", "require_publishable_seed", "seed_notes"]
+__all__ = ["INSECURE", "linking_notes", "require_publishable_seed", "seed_notes", "value_notes"]
 
 INSECURE = (
     "the seed is insecure: whoever guesses it can undo noise, swaps and the order of rows; such a release is for "
@@ -64,6 +64,14 @@ def linking_notes(policy: Policy, *, frozen: bool) -> tuple[str, ...]:
         if (when := _linking(stage, frozen=frozen)) is not None
         and (columns := [name for name in stage.masked_columns() if name not in keys])
     )
+
+
+def value_notes(policy: Policy) -> tuple[str, ...]:
+    """Which stages and hierarchies release the value of a single record as a figure or label."""
+    stages = tuple((policy.place_of(at), stage.shows_values) for at, stage in enumerate(policy.transform))
+    used = policy.hierarchies.items() if policy.transform else ()
+    drawn = tuple((f"the hierarchy of {name!r}", spec.shows_values) for name, spec in used)
+    return tuple(f"{place} shows values of single records: {what}" for place, what in (*stages, *drawn) if what)
 
 
 def _linking(stage: Transformer, *, frozen: bool) -> str | None:

@@ -19,6 +19,7 @@ from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.errors import UsageError
 from privpipe.judging import Assessment, JudgingRules
 from privpipe.judging import assess as judge
+from privpipe.judging.gate import metadata_notes
 from privpipe.judging.persons import person_histograms
 from privpipe.judging.recovering import recovery_notes
 from privpipe.ledger import named_ledger
@@ -37,7 +38,14 @@ from privpipe.running.plan import Plan
 from privpipe.running.population import finished_population, raw_population
 from privpipe.running.positions import finished_positions, reads_positions
 from privpipe.running.published import process_for
-from privpipe.running.reading import finished_source, left_out_notes, read_as_source, scanned, untyped_columns
+from privpipe.running.reading import (
+    finished_source,
+    left_out_notes,
+    read_as_source,
+    scanned,
+    unjudged_notes,
+    untyped_columns,
+)
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
 from privpipe.running.rules import judging_rules
@@ -113,6 +121,7 @@ def assess(
         original = read_as_source(original, policy)  # once: it is read again beside the notes
     with _opened(engine, data, policy) as running:
         case = _tables(running, data, policy, original, align)
+        said = () if case.raw else metadata_notes(case.finished, policy.metadata)
         rules, order, notes = _rules(running, case, policy, align)
         rules = replace(rules, allow_empty=allow_empty)
         roles = policy.roles if case.raw else policy.released_roles
@@ -127,7 +136,8 @@ def assess(
             population=finished_population(running, policy, case.table, finished=not case.raw),
         )
         before = None if original is None else read_as_source(original, policy)
-        notes += left_out_notes(policy, table=case.finished, original=before)
+        notes += left_out_notes(policy, table=case.finished if case.raw else None, original=before)
+        notes += () if case.raw else (*unjudged_notes(case.finished), *said)
         told: tuple[str, ...] = ()
         if case.paired:
             told = recovery_notes(running, case.table, case.first, roles, rules, order)

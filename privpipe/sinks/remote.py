@@ -2,13 +2,16 @@
 
 ::
 
-    lake/adult/_CURRENT                         all that stands below the sink: names the release
+    lake/adult/_CURRENT                         names the release
+    lake/adult/read_CURRENT_first.md            no table: a reader of the sink itself fails on it
     lake/.adult.privpipe/releases/<run>/...     part files and _privpipe/
     lake/.adult.privpipe/_LOCK                  while a run is at work
 
 Readers follow ``_CURRENT``, a small JSON object: ``{"release": "../.adult.privpipe/releases/<run>", ...}``, relative to
 the sink. Writing it is one PUT (object stores) or one rename, so a reader sees the old release or the new one; who
-lists the sink sees no part of either, hence nothing that was not judged, and never two releases as one table.
+lists the sink sees no part of either, hence nothing that was not judged, and never two releases as one table. Tools
+skip names with a leading underscore and would take the sink for an empty table: the notice next to the pointer makes
+them fail instead.
 
 Where the store has conditional writes, the pointer is switched only from the version that the run found when it began,
 and whoever removes what other runs left writes the pointer anew before that. So of runs that overlap one publishes, and
@@ -42,6 +45,7 @@ from privpipe.private_files import new_folder, remove_folder
 from privpipe.sinks.conditional import Conditional, Conflict, Version, conditional_writes
 from privpipe.sinks.lease import Lease
 from privpipe.sinks.local import MEMORY, METADATA
+from privpipe.sinks.pointer_notice import NOTICE, give_notice
 from privpipe.sinks.target import Rows, WholeReleases
 
 __all__ = ["RemoteTarget", "is_remote"]
@@ -159,6 +163,7 @@ class RemoteTarget(WholeReleases):
         with self._told():
             for file in sorted(path for path in staged.rglob("*") if path.is_file()):
                 self._put(file, f"{home}/{file.relative_to(staged).as_posix()}")
+            give_notice(self.files, self.root)
             self._switching = True
             self._switch(f"../{posixpath.basename(self.state)}/releases/{run_id}")
         return self.url
@@ -348,7 +353,7 @@ class RemoteTarget(WholeReleases):
         """Whoever lists the sink must see a release by its pointer alone."""
         self.files.invalidate_cache()
         names = [name.rstrip("/").rsplit("/", 1)[-1] for name in self._listed(self.root)]
-        others = [name for name in names if name not in (POINTER, "", posixpath.basename(self.root))]
+        others = [name for name in names if name not in (POINTER, NOTICE, "", posixpath.basename(self.root))]
         if others:
             raise SinkError(f"the sink {self.url!r} holds something privpipe did not publish; move it away")
 

@@ -222,6 +222,7 @@ class SuppressCells(StageEstimator):
         by: list[str] | tuple[str, ...] = ...,
         combinations: Sequence[Combination | Mapping[str, Any]] = ...,
         by_risk: ByRisk | Mapping[str, Any] | None = ...,
+        alone_at_most: float = ...,
         along: Mapping[str, list[str] | tuple[str, ...]] | None = ...,
         suppress_at_most: float = ...,
         budget: CellBudget | Mapping[str, Any] = ...,
@@ -243,6 +244,7 @@ class SuppressCells(StageEstimator):
     by: list[str] | tuple[str, ...]
     combinations: Sequence[Combination | Mapping[str, Any]]
     by_risk: ByRisk | Mapping[str, Any] | None
+    alone_at_most: float
     along: Mapping[str, list[str] | tuple[str, ...]] | None
     suppress_at_most: float
     budget: CellBudget | Mapping[str, Any]

@@ -104,6 +104,7 @@ class SuppressCells(_SuppressCells):
         by: list[str] | tuple[str, ...] = ...,
         combinations: Sequence[Combination | Mapping[str, Any]] = ...,
         by_risk: ByRisk | Mapping[str, Any] | None = ...,
+        alone_at_most: float = ...,
         along: Mapping[str, list[str] | tuple[str, ...]] = ...,
         suppress_at_most: float = ...,
         budget: CellBudget | Mapping[str, Any] = ...,

@@ -211,6 +211,11 @@ class Transformer(StageFace, Entry):
         return False
 
     @property
+    def shows_values(self) -> str:
+        """What of its result is the value of a single record, in a sentence that a verdict notes; nothing: none is."""
+        return ""
+
+    @property
     def needs_ids(self) -> bool:
         """Whether it tells records apart, to learn or to run."""
         return self.needs_draws or self.searches

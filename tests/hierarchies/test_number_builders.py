@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -79,15 +80,15 @@ def test_infinite_values_are_outside_of_chosen_bands() -> None:
 
 
 def test_quantiles_of_distinct_records_are_equal_parts() -> None:
-    found = build({"quantiles": {"counts": [4, 2]}}, list(range(1, 17)))
+    found = build({"quantiles": {"counts": [4, 2], "round": 1}}, list(range(1, 17)) * 5)
     assert labels(found) == [("<5", "5-8", "9-12", ">=13"), ("<9", ">=9")]
     assert found.data_dependent
     assert found.level_names == ("raw", "4 quantiles", "2 quantiles", "*")
 
 
 def test_a_value_of_many_records_takes_several_quantiles_in() -> None:
-    found = build({"quantiles": {"counts": [4]}}, [0] * 60 + list(range(1, 41)))
-    assert labels(found) == [("<16", ">=16")]
+    found = build({"quantiles": {"counts": [4]}}, [0] * 300 + list(range(1, 41)) * 5)
+    assert labels(found) == [("<15", ">=15")]
     assert labels(build({"quantiles": {"counts": [4]}}, [7] * 9)) == [("*",)]
     assert build({"quantiles": {"counts": [4]}}, []).values == ()
 
@@ -100,21 +101,40 @@ def quantile_cuts(values: list[int], count: int) -> list[int]:
     return sorted(found - {min(values)})
 
 
-@given(st.lists(st.integers(-50, 50), min_size=1, max_size=60))
-def test_quantiles_are_those_of_the_definition(values: list[int]) -> None:
-    found = build({"quantiles": {"counts": [8, 4, 2], "labels": "brackets"}}, values)
+@given(
+    st.lists(st.sampled_from([1, 3, 10]).flatmap(lambda step: st.integers(-50, 50).map(step.__mul__)), min_size=1),
+    st.sampled_from([1, 4, 5]),
+    st.sampled_from(["auto", 1, 7]),
+)
+def test_quantiles_are_those_of_the_definition(numbers: list[int], times: int, rounding: Any) -> None:
+    """Each cut is the nearest multiple, between the cuts next to it, that is no value of fewer than 5 records."""
+    values = numbers * times
+    found = build({"quantiles": {"counts": [8, 4, 2], "round": rounding, "labels": "brackets"}}, values)
+    finest = quantile_cuts(values, 8)
+    rare = {value for value, records in Counter(values).items() if records < 5}
+    ends = [min(values), *finest, max(values) + 1]
+    between = finest if len(finest) > 1 else [min(values), *finest, max(values)]
+    apart = min((b - a for a, b in pairwise(between) if b > a), default=2)
+    step = round_step(apart // 2, at_most=True) if rounding == "auto" else rounding
+    rounded = {}
+    for at, cut in enumerate(finest):
+        near = [x for x in range(ends[at] + 1, ends[at + 2]) if x % step == 0 and x not in rare]
+        if near:
+            rounded[cut] = min(near, key=lambda x: (abs(x - cut), -x))
     for level, count in enumerate((8, 4, 2), start=1):
-        cuts = quantile_cuts(values, count)
-        groups = {value: sum(cut <= value for cut in cuts) for value in values}
+        cuts = {rounded[cut] for cut in quantile_cuts(values, count) if cut in rounded}
         mapping = found.mapping(level)
-        assert len(set(mapping.values())) == len(cuts) + 1
-        assert {(groups[value], mapping[str(value)]) for value in values} == {
-            (group, mapping[str(value)]) for value, group in groups.items()
-        }
+        shown = {Decimal(end) for label in mapping.values() for end in (interval_ends(label) or ())[:2] if end}
+        assert shown <= cuts
+        assert not shown & rare
+        groups = {value: sum(cut <= value for cut in cuts) for value in values}
+        assert len(set(mapping.values())) == len(set(groups.values()))
+        assert len({(groups[value], mapping[str(value)]) for value in values}) == len(set(groups.values()))
+    assert any("few_cuts" in warning for warning in found.warnings) == (len(rounded) < len(finest))
 
 
 def test_cuts_of_quantiles_are_rounded() -> None:
-    values = list(range(18, 90))
+    values = list(range(18, 90)) * 5
     assert labels(build({"quantiles": {"counts": [4, 2], "round": 10}}, values)) == [
         ("<40", "40-49", "50-69", ">=70"),
         ("<50", ">=50"),
@@ -127,9 +147,22 @@ def test_cuts_of_quantiles_are_rounded() -> None:
 
 def test_two_cuts_are_rounded_by_what_lies_between_them() -> None:
     """11 and 21 of thirty numbers: half of the ten between them is the step."""
-    assert labels(build({"quantiles": {"counts": [3], "round": "auto"}}, list(range(1, 31)))) == [
+    assert labels(build({"quantiles": {"counts": [3], "round": "auto"}}, list(range(1, 31)) * 5)) == [
         ("<10", "10-19", ">=20")
     ]
+
+
+def test_cuts_of_quantiles_are_the_value_of_no_few_records() -> None:
+    """Salaries that end in figures of their own: none of them is a cut, whatever was asked for before."""
+    salaries = [23_417 + 1_311 * at + 17 * (at * at % 89) for at in range(400)]
+    found = build({"quantiles": {"counts": [8, 4, 2]}}, salaries)
+    ends = {end for level in labels(found) for label in level for end in (interval_ends(label) or ())[:2] if end}
+    assert len(ends) == 7
+    assert not ends & set(map(str, salaries))
+    assert all(end.endswith("0000") for end in ends)
+    # Forty records of 40,000 are no few: such a number may be a cut.
+    heaped = build({"quantiles": {"counts": [2]}}, [*salaries[:10], *[40_000] * 40, *salaries[300:310]])
+    assert any("40000" in label for label in labels(heaped)[0])
 
 
 @given(st.integers(0, 10**6))

@@ -473,8 +473,8 @@ def test_keys_of_persons_are_compared_after_the_declared_steps(document: Documen
 def test_a_release_of_strangers_is_noted_and_one_without_keys_refused(document: Document) -> None:
     first = pp.release(document(RACE)).assessment
     assert first.source_notes == ()
-    strangers = pp.release(document(ZIP, names=[f"quokka {at}" for at in range(12)])).assessment
-    assert any("nobody of this release is known" in note for note in strangers.source_notes)
+    strangers = pp.release(document(ZIP, names=[f"bilby {at}" for at in range(12)])).assessment
+    assert any("0 of 12 persons are known to the ledger" in note for note in strangers.source_notes)
     again = pp.release(document(KEPT)).assessment
     assert again.source_notes == ()
     for name in (None, ""):
@@ -482,6 +482,25 @@ def test_a_release_of_strangers_is_noted_and_one_without_keys_refused(document: 
         policy["person_id"] = policy.pop("record_id")
         with pytest.raises(DataError, match="1 released records have no 'name'|missing"):
             pp.release(policy)
+
+
+def test_persons_are_recognised_in_another_spelling(document: Document) -> None:
+    """Case, spaces and Unicode form are spelling, as long as no two persons of a release become one by it."""
+    pp.release(document(RACE, names=[f"Ana\u0308 \ufb01 {at}" for at in range(12)]))
+    other = [f" AN\u00c4 FI {at}" if at % 2 else f"an\u00e4 fi {at}" for at in range(12)]
+    with pytest.raises(Refused) as refused:
+        pp.release(document(ZIP, names=other))
+    assert refused.value.assessment.verdicts[1].observed["k"] == 1
+    assert refused.value.assessment.source_notes == ()
+
+
+def test_persons_whom_spelling_alone_distinguishes_stay_two(document: Document) -> None:
+    names = [f"{'Ann' if at % 2 else 'ann'} {at // 2}" for at in range(12)]
+    pp.release(document(RACE, names=names))
+    others = [f"ANN {at}" if at < 6 else f"numbat {at}" for at in range(12)]
+    one = pp.release(document(KEPT, names=others))
+    assert any("0 of 12 persons are known" in note for note in one.assessment.source_notes)
+    assert pp.release(document(KEPT, names=names)).assessment.source_notes == ()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -15,9 +15,11 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import DataError, PrivpipeError, Refused, SinkError, UsageError
+from privpipe.sinks.pointer_notice import NOTICE
 from privpipe.sinks.remote import RemoteTarget
 
 fsspec = pytest.importorskip("fsspec")
+BOTH = ("_CURRENT", NOTICE)
 
 
 @pytest.fixture
@@ -65,11 +67,11 @@ def test_the_prefix_holds_the_pointer_alone_at_every_step(
 
         monkeypatch.setattr(type(store), name, spied)
     pp.release(document, engine=engine, progress=lambda step: seen.append(listed(store)))
-    assert {tuple(names) for names in seen} == {(), ("_CURRENT",)}
+    assert {tuple(names) for names in seen} == {(), (NOTICE,), BOTH}
     first = release_named(store)
     del seen[:]
     pp.release(document, engine=engine)
-    assert {tuple(names) for names in seen} == {("_CURRENT",)}
+    assert {tuple(names) for names in seen} == {BOTH}
     assert release_named(store) != first
     assert json.loads(store.cat_file(f"{release_named(store)}/_privpipe/verdict.json"))["passed"]
 
@@ -79,9 +81,26 @@ def test_a_refused_release_is_nowhere(store: Any, document: dict[str, Any]) -> N
     before = release_named(store)
     with pytest.raises(Refused):
         pp.release({**document, "guarantees": [{"k_anonymity": {"k": 3}}]})
-    assert listed(store) == ["_CURRENT"]
+    assert tuple(listed(store)) == BOTH
     assert release_named(store) == before
     assert [name for name in store.find("/lake") if name.endswith(".parquet")] == [f"{before}/part-00000.parquet"]
+
+
+def test_a_reader_of_the_sink_itself_fails(store: Any, document: dict[str, Any], tmp_path: Path) -> None:
+    """By the pointer alone, whose name readers skip, the sink was an empty table."""
+    import pandas as pd
+
+    pp.release(document)
+    with pytest.raises(Exception, match="(?i)parquet"):
+        pq.read_table("/lake/people", filesystem=store)
+    pp.release({**document, "sink": {"path": f"file://{tmp_path}/lake/people"}})
+    with pytest.raises(Exception, match="(?i)parquet"):
+        pd.read_parquet(f"{tmp_path}/lake/people")
+    text = (tmp_path / "lake" / "people" / NOTICE).read_text()
+    assert "_CURRENT" in text
+    assert "`release`" in text
+    pp.release(document)  # what we wrote is ours
+    assert pp.assess("memory://lake/people", {**document, "guarantees": [{"k_anonymity": {"k": 2}}]}).passed
 
 
 def test_what_lies_in_the_sink_already_is_left_alone(store: Any, document: dict[str, Any]) -> None:
@@ -145,7 +164,7 @@ def test_a_fault_at_any_call_publishes_nothing(
         assert "SECRET" not in str(error)
         assert release_named(store) == before, at
     assert struck
-    assert listed(store) == ["_CURRENT"]
+    assert tuple(listed(store)) == BOTH
     assert pp.release(document, engine=embedded).assessment.passed
 
 

@@ -19,6 +19,7 @@ from privpipe.engines import Engine
 from privpipe.errors import DataError, NoSolutionError, Refused, SinkError
 from privpipe.running import run
 from privpipe.sinks.local import METADATA, LocalTarget
+from privpipe.sinks.pointer_notice import NOTICE
 
 Writer = Callable[[Mapping[str, Any]], Path]
 
@@ -208,10 +209,10 @@ def test_a_remote_sink_is_switched_by_its_pointer(document: dict[str, Any], tmp_
     current = json.loads(files.cat_file(f"{root}/_CURRENT"))["release"]
     verdict = json.loads(files.cat_file(posixpath.normpath(f"{root}/{current}/{METADATA}/verdict.json")))
     assert verdict["run_id"] == result.run_id
-    assert [posixpath.basename(name) for name in files.ls(root, detail=False)] == ["_CURRENT"]
+    assert [posixpath.basename(name) for name in sorted(files.ls(root, detail=False))] == ["_CURRENT", NOTICE]
     again = pp.release(document)
     assert json.loads(files.cat_file(f"{root}/_CURRENT"))["release"].endswith(again.run_id)
-    assert [posixpath.basename(name) for name in files.ls(root, detail=False)] == ["_CURRENT"]
+    assert [posixpath.basename(name) for name in sorted(files.ls(root, detail=False))] == ["_CURRENT", NOTICE]
     assert not files.exists(posixpath.join(posixpath.dirname(root), ".lake.privpipe", "_LOCK"))
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "left_out_note",
     "list_files",
     "local_path",
+    "names_there",
     "open_text",
     "parquet_head",
     "parquet_instants_fit",
@@ -98,17 +99,22 @@ def left_out(source: Source) -> tuple[str, ...]:
     if not source.is_path or source.resolved_format == "delta":
         return ()
     if elsewhere(os.fspath(source.data)):
-        return _left_out_there(source) if is_reached(os.fspath(source.data)) else ()
+        return tuple(names_there(source).left_out) if is_reached(os.fspath(source.data)) else ()
     return tuple(_found(local_path(source), source.resolved_format, bool(source.partitions)).left_out)
 
 
-def _left_out_there(source: Source) -> tuple[str, ...]:
+def names_there(source: Source) -> FolderFiles:
+    """What a source in an object store reads and leaves out, by names below its path; nothing where it is not reached.
+
+    The session of an engine may reach it; if not, its scan says so.
+    """
     with scratch_folder("names") as folder:
         try:
             path = copied_names(os.fspath(source.data), folder)
         except EngineError:
-            return ()  # which the session of an engine may reach; if not, its scan says so
-        return tuple(_found(path, source.resolved_format, bool(source.partitions)).left_out)
+            return FolderFiles()
+        found = _found(path, source.resolved_format, bool(source.partitions))
+        return FolderFiles([os.path.relpath(name, path) for name in found.read], found.left_out)
 
 
 def local_path(source: Source) -> str:

@@ -132,6 +132,8 @@ class FileStore(Store):
             self.create()
             self._created = True
         self.swap(release)
+        if not self._created:
+            self.scrub()  # of the rows that were replaced
         self._settled = True
 
     def withdraw(self, run_id: str) -> None:
@@ -175,4 +177,4 @@ class FileStore(Store):
 
     @abstractmethod
     def scrub(self) -> None:
-        """Overwrite what dropped tables and broken transactions left in the file."""
+        """Overwrite what replaced rows, dropped tables and broken transactions left in the file."""

@@ -24,7 +24,6 @@ from privpipe.transforms.coding.tail_thresholds import (
     limits_of,
     lying_beyond,
     quantile_limits,
-    quantile_rank,
     scalar_of,
 )
 from privpipe.transforms.numeric import masked_type, refuse_nulls, require_numeric, written
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from privpipe.draws import Draws
 
-__all__ = ["TailCode", "quantile_rank"]
+__all__ = ["TailCode"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -85,6 +84,11 @@ class TailCode(RowTransformer):
             raise UsageError(f"{owner}: label goes with replace: label, and that with a label")
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
+
+    @property
+    def shows_values(self) -> str:
+        shown = self.quantile is not None and self.replace == "threshold"
+        return "a quantile, which is the value of a record" if shown else ""
 
     @property
     def needs_ids(self) -> bool:

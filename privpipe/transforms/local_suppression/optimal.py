@@ -43,9 +43,8 @@ def improved(table: CellTable, start: BlanksFound, budget: CellBudget) -> Blanks
     proved, bound, large = _solved_whole(run, strata)
     for members in large:
         _solve_neighbourhoods(run, members, budget)
-    limited = table.wildcard and table.alone_at_most is not None
     # How many may stay alone is one limit over all strata: parts that are solved each by itself prove nothing of it.
-    closed = proved == len(strata) and (len(strata) == 1 or not limited)
+    closed = proved == len(strata) and (len(strata) == 1 or not table.limited)
     ended = "ended by the clock" if run.timed or run.clock.over() else "improved within the budget"
     return replace(run.found, bound=bound, optimal=closed, status="optimal" if closed else ended, solved=run.solved)
 
@@ -156,7 +155,7 @@ def _without_own_limit(table: CellTable, blank_groups: Sequence[BlankGroup]) -> 
         hidden = hidden_words(start, fields, missing)
         if (matches(words, hidden, table.judged_bits, table.counts) >= table.k).all():
             tried = with_few_alone(table, drop_blanks(blanking_of(table), start, table.k, passes=4))
-            if table.alone(tried) <= table.allowed:
+            if not table.alone_too_many(tried):
                 best = min(best, tried, key=lambda blanks: blank_costs(blanks, table.counts, cost))
     return tuple((at, int(best[at]), int(table.counts[at])) for at in np.flatnonzero(best).tolist())
 

@@ -68,7 +68,7 @@ class _WildcardProgram:
         cost = sum(self._price(at, int(found[at])) for at in self.free)
         words, missing, fields = self.table.packed
         sizes = matches(words, hidden_words(found, fields, missing), self.table.judged_bits, self.table.counts)
-        failing = (sizes < self.table.k).any() or self.table.alone(found) > self.table.allowed
+        failing = (sizes < self.table.k).any() or self.table.alone_too_many(found)
         if failing or cost >= self.before - TIE:
             return Answer(None, solved.proved and cost <= self.before + TIE, solved.by_clock)
         blank_groups = [(at, int(found[at]), int(self.table.counts[at])) for at in np.flatnonzero(found).tolist()]
@@ -137,9 +137,13 @@ class _WildcardProgram:
         import pulp
 
         exposed = [at for at in self.free if self.table.exposed[at]]
-        others = self.table.alone(self.blanks) - sum(self.blanks[at] == 0 for at in exposed)
+        left = self.table.left_alone(self.blanks)
+        others = int(left.sum()) - int(left[exposed].sum())
         if others + len(exposed) > self.table.allowed:
-            self.program += pulp.lpSum(self.chosen[at][0] for at in exposed) <= self.table.allowed - int(others)
+            staying = (
+                y for at in exposed for blank, y in self.chosen[at].items() if not blank & self.table.completing_bits
+            )
+            self.program += pulp.lpSum(staying) <= self.table.allowed - others
 
     def _by_kind(self, at: int) -> tuple[dict[int, Any], dict[int, Any]]:
         """The choices of a combination that leave some judged column, and those that leave none."""

@@ -110,6 +110,12 @@ class SuppressCellsStage(Transformer):
         ByRisk | None,
         Doc("blank `columns` of records whose individual risk exceeds `threshold`: {threshold, columns, weight}"),
     ] = None
+    alone_at_most: Annotated[
+        float,
+        Ge(0),
+        Le(1),
+        Doc("under `nulls: wildcard`, share of the records that may stay complete and equal no other complete one"),
+    ] = 0.01
     along: Annotated[
         dict[str, tuple[str, ...]],
         ColumnNames(),

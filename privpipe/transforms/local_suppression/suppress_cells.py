@@ -29,8 +29,8 @@ class SuppressCells(SuppressCellsStage):
         Default: the largest least class size among the guarantees; a `k` given here may only be stricter.
     method : {"greedy", "optimal"}
         optimal starts from greedy and solves small problems exactly; the plan says `optimal: true` only where the
-        bound closed. It minimises what is asked: under wildcards that may be k - 1 records blank in every column,
-        which match everything; greedy blanks no combination beyond what it needs by itself.
+        bound closed. It minimises what is asked: under wildcards a few records that show one column match many, as
+        far as `alone_at_most` allows; greedy blanks no combination beyond what it needs by itself.
     weights : mapping of column to float
         Cost of a blank, above 0; 1 where a column is not named.
     order : tuple of str, optional
@@ -43,6 +43,10 @@ class SuppressCells(SuppressCellsStage):
     by_risk : ByRisk, optional
         Records whose individual risk (of `individual_risk`; one over the records alike without a weight) exceeds a
         threshold have some columns blanked, before anything else. A missing value is a value of its own there.
+    alone_at_most : float
+        Under `nulls: wildcard`, largest share of the records that may stay complete and equal no other complete
+        record, hidden by the blanks of others alone; in [0, 1]. A guarantee that asks for less decides. 1 sets no
+        limit.
     along : mapping of column to tuple of str
         Columns outside the keys that are blanked wherever the stage blanks a cell; in a policy also `with`.
     suppress_at_most : float

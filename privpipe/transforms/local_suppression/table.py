@@ -88,15 +88,34 @@ class CellTable:
         complete = (self.codes[:, list(self.judged)] >= 0).all(axis=1)
         return np.asarray(complete & (self.counts == 1), dtype=np.bool_)
 
+    @cached_property
+    def completing(self) -> NDArray[np.int64]:
+        """Places of the columns that may be blanked and are judged: without a blank there a record stays complete."""
+        return np.array([at for at in self.judged if at < self.columns], dtype=np.int64)
+
+    @property
+    def completing_bits(self) -> int:
+        """The same columns, as bits."""
+        return int((np.int64(1) << self.completing).sum())
+
+    @property
+    def limited(self) -> bool:
+        """Whether few of the exposed records may stay complete, and a blank decides it."""
+        return self.wildcard and self.alone_at_most is not None and len(self.completing) > 0
+
     @property
     def allowed(self) -> int:
         """How many of the exposed records may stay complete."""
         share = self.alone_at_most
-        return len(self) if share is None or not self.wildcard else floor_share(share, self.records)
+        return len(self) if share is None or not self.limited else floor_share(share, self.records)
 
-    def alone(self, blanks: NDArray[np.int64]) -> int:
-        """How many exposed records these blanks, as bits a combination, leave complete."""
-        return int((self.exposed & (blanks == 0)).sum())
+    def left_alone(self, blanks: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """The exposed combinations that these blanks, as bits a combination, leave complete."""
+        return np.asarray(self.exposed & (blanks & self.completing_bits == 0), dtype=np.bool_)
+
+    def alone_too_many(self, blanks: NDArray[np.int64]) -> int:
+        """How many records beyond what is allowed these blanks leave complete and alone."""
+        return max(0, int(self.left_alone(blanks).sum()) - self.allowed)
 
     @cached_property
     def sets(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -196,8 +215,8 @@ class Aim:
         Columns that may be blanked, those that must match, and the strata.
     judged : tuple of int
         Places among all of these of what the guarantees stand over.
-    alone_at_most : float or None
-        The least share of complete records alone that a guarantee over all of them allows.
+    alone_at_most : float
+        The least share of complete records alone that the stage or a guarantee allows.
     """
 
     k: int
@@ -205,7 +224,7 @@ class Aim:
     fixed: tuple[str, ...]
     by: tuple[str, ...]
     judged: tuple[int, ...]
-    alone_at_most: float | None
+    alone_at_most: float
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -231,7 +250,7 @@ def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
     fixed = tuple(name for name in every if name not in (*asked, *stage.by))
     names = (*asked, *fixed, *stage.by)
     own = [at for at, name in enumerate(names) if name in every or (not every and name not in stage.by)]
-    return Aim(k, asked, fixed, tuple(stage.by), tuple(own), _least_alone(sized))
+    return Aim(k, asked, fixed, tuple(stage.by), tuple(own), _least_alone(stage, sized))
 
 
 def _size_models(context: StageContext) -> list[ClassModel]:
@@ -246,9 +265,9 @@ def _judged_columns(sized: Sequence[ClassModel], known: Sequence[str]) -> list[s
     return list(dict.fromkeys(name for keys in judged for name in keys))
 
 
-def _least_alone(sized: Sequence[ClassModel]) -> float | None:
+def _least_alone(stage: SuppressCellsStage, sized: Sequence[ClassModel]) -> float:
     alone = [entry.alone_at_most for entry in sized if isinstance(entry, KAnonymity)]
-    return min((share for share in alone if share is not None), default=None)
+    return min([stage.alone_at_most, *(share for share in alone if share is not None)])
 
 
 def _require_policy(context: StageContext) -> None:

@@ -35,7 +35,7 @@ def informative_blanks(table: CellTable) -> tuple[NDArray[np.int64], int]:
     if table.columns == 1 and _blankable(table).any():
         # The only cell of such a record is all of it.
         spare = np.flatnonzero(table.exposed & _blankable(table))
-        alone[spare[: max(0, int(table.exposed.sum()) - table.allowed)]] = True
+        alone[spare[: table.alone_too_many(np.zeros(len(table), dtype=np.int64))]] = True
     covers, lost = _covers(table, alone)
     if lost:
         return covers, lost
@@ -44,7 +44,7 @@ def informative_blanks(table: CellTable) -> tuple[NDArray[np.int64], int]:
     loose = np.where(alone, 0, covers)
     blanks = drop_blanks(blanking_of(table, kept), loose, table.k, passes=PASSES, most=table.sets[1][loose])
     blanks = with_few_alone(table, np.where(alone, covers, blanks))
-    return blanks, max(0, table.alone(blanks) - table.allowed)
+    return blanks, table.alone_too_many(blanks)
 
 
 def with_few_alone(table: CellTable, blanks: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -52,22 +52,24 @@ def with_few_alone(table: CellTable, blanks: NDArray[np.int64]) -> NDArray[np.in
 
     A cell more adds matches, as long as its record does not become blank in every judged column.
     """
-    excess = table.alone(blanks) - table.allowed
-    if excess <= 0:
+    excess = table.alone_too_many(blanks)
+    if not excess:
         return blanks
-    cell = np.int64(1) << int(np.argmin(table.weights))
-    chosen = np.flatnonzero(table.exposed & (blanks == 0))
+    lightest = int(table.completing[np.argmin(table.weights[table.completing])])
+    cell = np.int64(1) << lightest
+    chosen = np.flatnonzero(table.left_alone(blanks))
     if table.columns == 1:
         chosen = chosen[~_blankable(table)[chosen]]
+    chosen = chosen[:excess]
     found = blanks.copy()
-    found[chosen[:excess]] = cell
+    found[chosen] |= cell
     kept = table.packed[1].copy()
-    kept[chosen[:excess]] |= table.packed[2][int(np.argmin(table.weights))]
+    kept[chosen] |= table.packed[2][lightest]
     dropped = drop_blanks(blanking_of(table, kept), np.where(found == blanks, blanks, 0), table.k)
-    dropped[chosen[:excess]] |= cell
+    dropped[chosen] |= found[chosen]
     cost = table.sets[1]
     cheaper = blank_costs(dropped, table.counts, cost) < blank_costs(found, table.counts, cost)
-    return dropped if cheaper and table.alone(dropped) <= table.allowed else found
+    return dropped if cheaper and not table.alone_too_many(dropped) else found
 
 
 def _blankable(table: CellTable) -> NDArray[np.bool_]:

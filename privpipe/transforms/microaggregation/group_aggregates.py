@@ -51,10 +51,11 @@ class Groups:
         ----------
         values : ndarray of float64, shape (n,)
         aggregate : Aggregate
-            The median of an even number of values is the middle of the two inner ones; of equally frequent values
+            The median is the mean of two middle values, so that it is no record's alone: of an even number the two
+            inner ones, of an odd number the middle one and the nearer of those next to it. Of equally frequent values
             the mode is the smallest.
         trim : float
-            Share of the values that `trimmed_mean` drops at each end, rounded down.
+            Share of the values that `trimmed_mean` drops at each end, rounded down; two are kept at least.
         weights : ndarray of float64, shape (n,), optional
             Of `weighted_mean`, all above 0.
 
@@ -64,6 +65,8 @@ class Groups:
         >>> x = np.array([1.0, 2.0, 2.0, 3.0, 92.0])
         >>> [float(one.numbers(x, kind, trim=0.2)[0]) for kind in ("mean", "median", "mode", "trimmed_mean")]
         [20.0, 2.0, 2.0, 2.3333333333333335]
+        >>> float(one.numbers(np.array([1.0, 2.0, 4.0, 7.0, 92.0]), "median")[0])
+        3.0
         """
         out = np.full(self.count, np.nan)
         held = self._known(values)
@@ -79,10 +82,10 @@ class Groups:
         groups, starts, sizes = self._runs(held)
         ordered = values[held]
         if aggregate == "median":
-            low, high = ordered[starts + (sizes - 1) // 2], ordered[starts + sizes // 2]
+            low, high = _two_middle(ordered, starts, sizes)
             middle = low + (high - low) / 2.0
         elif aggregate == "trimmed_mean":
-            drop = {int(size): floor_share(trim, int(size)) for size in np.unique(sizes)}
+            drop = {size: min(floor_share(trim, size), max(0, size - 2) // 2) for size in np.unique(sizes).tolist()}
             cut = np.array([drop[int(size)] for size in sizes])
             place = np.arange(len(held)) - np.repeat(starts, sizes)
             kept = (place >= np.repeat(cut, sizes)) & (place < np.repeat(sizes - cut, sizes))
@@ -175,6 +178,18 @@ class Groups:
     def _whole(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         sizes = np.bincount(self.labels, minlength=self.count)
         return np.arange(self.count), np.cumsum(sizes) - sizes, sizes
+
+
+def _two_middle(
+    ordered: NDArray[np.float64], starts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The two middle values of each group, of an odd number the middle one and the nearer of its neighbours."""
+    low, high = starts + (sizes - 1) // 2, starts + sizes // 2
+    odd = (low == high) & (sizes > 1)
+    below, above = np.where(odd, low - 1, low), np.where(odd, high + 1, high)
+    nearer_below = odd & (ordered[high] - ordered[below] <= ordered[above] - ordered[low])
+    low, high = np.where(nearer_below, below, low), np.where(odd & ~nearer_below, above, high)
+    return ordered[low], ordered[high]
 
 
 def _sums(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:

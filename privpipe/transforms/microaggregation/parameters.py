@@ -157,6 +157,16 @@ class GroupingParameters(Transformer):
             object.__setattr__(self, "suppresses", True)
         check_together(self)
 
+    @property
+    def shows_values(self) -> str:
+        if self.aggregate == "medoid":
+            return "the values of one member of each group"
+        if self.aggregate == "mode" or self.distance == "gower":
+            return "the value that most members of a group have, or of equally frequent ones that of one member"
+        if self.nulls == "keep" and any(len(columns) > 1 for columns, _ in self.groups()):
+            return "in a group in which one member has a value of a column, that value"
+        return ""
+
     def groups(self) -> list[tuple[tuple[str, ...], int]]:
         """The lists of columns that are grouped by themselves, each with its k."""
         lists = lists_of(self.columns)

@@ -78,6 +78,10 @@ class MondrianStage(Transformer):
         left_out = set() if self.lookahead else {"lookahead"}
         return {name: value for name, value in super().parameters().items() if name not in left_out}
 
+    @property
+    def shows_values(self) -> str:
+        return "the ends of its intervals over columns without a hierarchy are values of the data"
+
     def masked_columns(self) -> tuple[str, ...]:
         return ()
 

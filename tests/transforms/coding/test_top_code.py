@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import privpipe as pp
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms import TopCode
-from privpipe.transforms.coding.tail_coding import quantile_rank
+from privpipe.transforms.coding.tail_thresholds import quantile_rank
 
 
 def coded(run: Any, stage: Any, columns: dict[str, Any]) -> tuple[Any, dict[str, list[Any]]]:

@@ -25,7 +25,7 @@ from privpipe.engines.base.lakes.table import LakeTable
 from privpipe.engines.base.unpacking import reading
 from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError
 
-__all__ = ["DeltaPiece", "delta_table", "delta_version", "has_deltalake"]
+__all__ = ["DeltaPiece", "delta_table", "delta_version", "has_deltalake", "opened_delta", "reported"]
 
 READER = 3
 """The highest protocol of readers that is known here."""
@@ -76,6 +76,13 @@ class DeltaPiece:
         self._require_columns(found.names)
         self._require_rows(rows)
         return all(each.name in found.names and found.field(each.name).type == each.type for each in self._stored())
+
+    def columns_beyond(self) -> list[str]:
+        """Columns of the file that the table does not have (dropped by a change of the schema alone)."""
+        self._reach()
+        with reading(self.path, "Parquet"):
+            found = _format().make_fragment(self.path, self.filesystem).physical_schema
+        return [name for name in found.names if name not in self.physical]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The live rows of the file.
@@ -149,7 +156,7 @@ def has_deltalake() -> bool:
 
 def delta_version(path: str, timestamp: str | None = None) -> int:
     """The newest version of a table, or the one that was the newest at a time; raises as `delta_table`."""
-    return int(_opened(path, None, timestamp).version())
+    return int(opened_delta(path, None, timestamp).version())
 
 
 def delta_table(path: str, version: int | None = None, timestamp: str | None = None) -> LakeTable:
@@ -173,8 +180,8 @@ def delta_table(path: str, version: int | None = None, timestamp: str | None = N
     UnsupportedError
         The table needs a reader of features that are not read right here.
     """
-    table = _opened(path, version, timestamp)
-    with _reported(path):
+    table = opened_delta(path, version, timestamp)
+    with reported(path):
         return _table(table, path)
 
 
@@ -210,12 +217,13 @@ def _table(table: Any, path: str) -> LakeTable:
     return LakeTable(schema, tuple(pieces), _dataset(pieces, schema, filesystem))
 
 
-def _opened(path: str, version: int | None, timestamp: str | None) -> Any:
+def opened_delta(path: str, version: int | None, timestamp: str | None) -> Any:
+    """The table as deltalake has it; raises as `delta_table`."""
     try:
         deltalake = importlib.import_module("deltalake")
     except ImportError:
         raise UsageError("format delta needs deltalake: pip install 'privpipe[delta]'") from None
-    with _reported(path, f" at version {version:,}" if version is not None else ""):
+    with reported(path, f" at version {version:,}" if version is not None else ""):
         table = deltalake.DeltaTable(path, version=version)
         if timestamp is not None:
             wanted = _moment(timestamp)
@@ -226,7 +234,7 @@ def _opened(path: str, version: int | None, timestamp: str | None) -> Any:
 
 
 @contextlib.contextmanager
-def _reported(path: str, asked: str = "") -> Iterator[None]:
+def reported(path: str, asked: str = "") -> Iterator[None]:
     """What deltalake says comes out as ours: by kind alone, since its text may quote what it read."""
     try:
         yield

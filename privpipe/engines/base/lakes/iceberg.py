@@ -12,7 +12,19 @@ import pyarrow as pa
 from privpipe.engines.base.lakes.table import LakeTable
 from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError
 
-__all__ = ["IcebergName", "IcebergPiece", "iceberg_catalogue", "iceberg_table", "pinned_name"]
+__all__ = [
+    "IcebergName",
+    "IcebergPiece",
+    "iceberg_catalogue",
+    "iceberg_files",
+    "iceberg_said",
+    "iceberg_table",
+    "pinned_name",
+]
+
+
+OWN = ("write.", "read.", "commit.", "history.", "schema.", "format-version", "gc.", "owner", "created-at", "privpipe.")
+"""What properties that the format knows begin with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +115,32 @@ def iceberg_table(name: IcebergName) -> LakeTable:
         schema = schema_to_pyarrow(projection, include_field_ids=False)
         tasks = [] if snapshot is None else list(scan.plan_files())
     return LakeTable(schema, tuple(IcebergPiece(table.metadata, table.io, projection, task, schema) for task in tasks))
+
+
+def iceberg_said(name: IcebergName) -> list[str]:
+    """Keys of the table's properties and columns that are not the format's own; never values. As `iceberg_table`."""
+    table = _loaded(name)
+    with _reported(f"the properties of the Iceberg table {name.name!r}"):
+        found = [key for key in table.properties if not key.startswith(OWN)]
+        return found + [f"{each.name}: doc" for each in table.schema().fields if each.doc]
+
+
+def iceberg_files(name: IcebergName) -> tuple[str, list[str], list[str], int]:
+    """Where a table lies, its data files, those of all its snapshots, and how many hold rows that were deleted.
+
+    Raises as `iceberg_table`.
+    """
+    table = _loaded(name)
+    snapshot = _snapshot(table, name)
+    with _reported(f"the files of the Iceberg table {name.name!r}"):
+        tasks = [] if snapshot is None else list(table.scan(snapshot_id=snapshot).plan_files())
+        named = {
+            str(task.file.file_path)
+            for each in table.snapshots()
+            for task in table.scan(snapshot_id=each.snapshot_id).plan_files()
+        }
+        deleted = sum(bool(task.delete_files) for task in tasks)
+        return str(table.location()), [str(task.file.file_path) for task in tasks], sorted(named), deleted
 
 
 def iceberg_catalogue(name: str) -> Any:
