@@ -12,10 +12,12 @@ from privpipe.blocks.verdict import plain
 from privpipe.errors import DataError, PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.policy import ColumnSpec, Policy
-from privpipe.roles import Roles
+from privpipe.roles import Roles, not_text
 from privpipe.transforms.base import Transformer
 
 __all__ = ["hierarchy_specs", "policy_around"]
+
+KEYS = ("record_id", "person_id", "household_id")
 
 
 def policy_around(
@@ -40,8 +42,14 @@ def policy_around(
     ------
     DataError
         A column has a role (or a hierarchy) and is not in the frame.
+    UsageError
+        A key or a column with a hierarchy is named by a label that is no text; a key that is dropped.
     """
     roles = roles or Roles()
+    keys = {key: [values[key]] for key in KEYS if values.get(key) is not None}
+    for option, named in (("hierarchies", list(hierarchies or {})), *keys.items()):
+        if wrong := not_text(named):
+            raise UsageError(f"{option}: {wrong}")
     for name in (*roles.columns, *(hierarchies or {})):
         if name not in columns:
             raise DataError(f"column {name!r} is not in the frame{did_you_mean(name, columns)}")
