@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from privpipe.blocks import ClassModel, SizeModel
-from privpipe.judging.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard, uncountable
+from privpipe.judging.served import (
+    nothing_compared,
+    refused_in_persons,
+    refused_under_wildcard,
+    refused_without_wildcard,
+    uncountable,
+)
 from privpipe.policy.draft import Draft
 from privpipe.policy.entries import ReadEntry
 from privpipe.policy.places import Report
@@ -28,7 +34,10 @@ def check_counting(draft: Draft, report: Report) -> None:
         report.wrong(("wildcard",), "has a meaning only with `nulls: wildcard`")
     if wildcard and persons:
         report.unsupported(("person_id",), "matching by `nulls: wildcard` counts records; leave one of the two out")
+    roles = draft.roles
     for read, entry in draft.judging():
+        if roles is not None and (refused := nothing_compared(entry, roles)):
+            report.wrong(read.place, refused)
         if refused := (refused_under_wildcard if wildcard else refused_without_wildcard)(entry):
             report.wrong(read.place, refused)
         elif persons and (refused := refused_in_persons(entry)):
