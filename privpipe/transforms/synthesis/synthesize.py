@@ -217,7 +217,7 @@ class Synthesize(Transformer):
     def _require_private(self) -> None:
         if self.epsilon is None or self.delta is None:
             raise UsageError("Synthesize: method: marginals needs epsilon and delta")
-        used = [name for name in ("by", "nulls") if getattr(self, name)]
+        used = [*(["by"] if self.by else []), *(["nulls"] if self.nulls not in (None, "model") else [])]
         if used:
             raise UsageError(f"Synthesize: {', '.join(used)} does not go with `method: marginals`")
         if self.unit == "record" and self.most_records != 1:
