@@ -100,7 +100,9 @@ class Synthesize(Transformer):
     bins : int
         Most cells of a histogram, or of rare values; a cell has five records or more.
     min_count : int
-        A category or a number of fewer records is rare; under copula a number of fewer than five always.
+        A category or a number of fewer records is rare; under copula a number of fewer than five always. A number that
+        is released instead of rare ones stands for a group of at least so many, and of at least five; it is none of
+        them, unless every whole number near is one, as in a running number.
     rare : {"other", "drop"}
         Rare categories of text become ``other`` (dropped where even together they are rare), or go.
     nulls : {"keep", "refuse", "model"}
@@ -295,8 +297,8 @@ class Synthesize(Transformer):
             books = [model["codebooks"] for model in models]
         warnings = ["synthetic records are not safe by that name: judge linkage and membership as well"]
         warnings += [
-            f"{name!r}: every value is held by too few records, and none between them is free; the column is released "
-            "as missing"
+            f"{name!r}: every value is held by too few records, and there is no number within their range that stands "
+            "for a group of them; the column is released as missing"
             for name in columns
             if any(strata.known[name]) and all(is_bare(book[name]) for book in books)
         ]
