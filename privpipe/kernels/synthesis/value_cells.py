@@ -4,7 +4,7 @@ A value that enough records hold is a cell of its own and is released as it is. 
 values; within a cell, groups of at least five records are released as two points of their mean and deviation (mean less
 and plus deviation, unless the group is skewed), so that mean and variance of a tail stay, and no point is a value that
 only few records hold. Where all whole numbers near are taken, as in a running number, none is free, and the point is
-the nearest one within the range: it stands for its group, and reveals of no record more than that the numbers are dense.
+the nearest one within the range: it stands for its group, and reveals no more than that the numbers are dense.
 """
 
 from __future__ import annotations
