@@ -106,8 +106,8 @@ def _other_delimiter(text: str, delimiter: str) -> str:
         if len(widths) == 1 and (fields := widths.pop()) > 1:
             return (
                 f"does not come apart under the delimiter {delimiter!r}, and every line has {fields} fields under "
-                f"{sign!r}: write `delimiter: {json.dumps(sign)}` next to `file:` (`--delimiter` of commands), or put quotes around values that "
-                "hold this character"
+                f"{sign!r}: write `delimiter: {json.dumps(sign)}` next to `file:` (`--delimiter` of commands), or put "
+                "quotes around values that hold this character"
             )
     return ""
 

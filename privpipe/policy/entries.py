@@ -185,7 +185,7 @@ def _build(report: Report, entry: type[Entry], parameters: Mapping[str, Any], pl
     if wrong or unknown or not sound:
         return None
     try:
-        return entry.build(given)
+        return entry.made_of(given)
     except UsageError as error:
         report.wrong(place, str(error))
         return None

@@ -188,7 +188,11 @@ class Synthesize(Transformer):
         named = None if self.columns in (None, "all") else checked_columns("Synthesize", self.columns)
         object.__setattr__(self, "columns", named)
         object.__setattr__(self, "by", checked_by("Synthesize", self.by, named or (), self.small_strata))
-        object.__setattr__(self, "rules", tuple(self.rules))
+        rules = (SynthesisRule(**rule) if isinstance(rule, Mapping) else rule for rule in self.rules)
+        try:
+            object.__setattr__(self, "rules", tuple(rules))
+        except (TypeError, AttributeError):
+            raise UsageError("Synthesize: rules are mappings of `when` and `then` to columns with values") from None
         for name in ("given", "order"):
             if not isinstance(getattr(self, name), str) and getattr(self, name):
                 object.__setattr__(self, name, checked_columns("Synthesize", getattr(self, name)))
