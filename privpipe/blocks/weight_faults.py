@@ -43,7 +43,7 @@ class WeightFaults:
     @property
     def faulty(self) -> int:
         """Records with a fault."""
-        return sum(astuple(self)) - self.records
+        return int(sum(astuple(self))) - self.records
 
     def merge(self, other: WeightFaults) -> WeightFaults:
         """Of both sets of records."""

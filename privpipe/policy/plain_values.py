@@ -175,9 +175,8 @@ class _Tree:
 
     def note(self, place: Place, line: int) -> int:
         """Keep the line of a place; what is merged into a mapping does not move what is written in it."""
-        if self.merging:
-            return self.lines.setdefault(place, line)
-        self.lines[place] = line
+        if not self.merging or place not in self.lines:
+            self.lines[place] = line
         return line
 
     def plainly_tagged(self, node: Node) -> bool:

@@ -31,7 +31,7 @@ class ByDistinct(WayOfJudging):
         verdicts = {}
         for at, entry in entries.items():
             keys, weight = keys_of(entry, context.roles), entry.weight_column()
-            if weight in context.weight_faults:
+            if weight is not None and weight in context.weight_faults:
                 verdicts[at] = not_judged(entry, context.weight_faults[weight])
                 continue
             whole = tuple(dict.fromkeys((*keys, *context.roles.quasi_identifiers)))
