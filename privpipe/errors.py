@@ -191,6 +191,10 @@ class SignOffMissing(PrivpipeError):
         super().__init__(message)
 
 
+MOST_CANDIDATES, LONGEST_MISTAKE = 1_000, 200
+"""Names that are compared letter by letter, and letters of one that is sought."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The nearest known name as the end of a sentence, or nothing.
 
@@ -205,5 +209,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     folded = {candidate.casefold(): candidate for candidate in candidates}
     if name.casefold() in folded:
         return f"; did you mean {folded[name.casefold()]!r}?"
+    if len(candidates) > MOST_CANDIDATES or len(name) > LONGEST_MISTAKE:
+        return ""  # it would take minutes to be friendly
     close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""

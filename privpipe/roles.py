@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from privpipe.errors import RolesError, did_you_mean
 
-__all__ = ["ColumnType", "NullRule", "Role", "Roles", "case_collisions", "column_type_of"]
+__all__ = ["ColumnType", "NullRule", "Role", "Roles", "case_collisions", "column_type_of", "not_text"]
 
 Role = Literal["identifier", "quasi_identifier", "sensitive", "insensitive", "drop"]
 ColumnType = Literal["text", "integer", "number", "decimal", "date", "timestamp", "boolean"]
@@ -32,6 +32,23 @@ def case_collisions(names: Iterable[str]) -> list[tuple[str, ...]]:
     return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
+def not_text(names: Iterable[object]) -> str:
+    """Why one of some names can name no column, and what to do; or nothing. Labels of pandas may be of any type.
+
+    Examples
+    --------
+    >>> not_text(["age", "zip"]), not_text(["age", 0]).partition(";")[0]
+    ('', 'column names must be text and one is int')
+    """
+    kinds = [type(name).__name__ for name in names if not isinstance(name, str)]
+    if not kinds:
+        return ""
+    return (
+        f"column names must be text and one is {kinds[0]}; rename the columns, as in "
+        "frame.columns = [str(name) for name in frame.columns], and name them so"
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Roles:
     """The role of every column of a table.
@@ -46,7 +63,7 @@ class Roles:
     Raises
     ------
     RolesError
-        A column with two roles, or two names that differ by case alone.
+        A column with two roles, a name that is no text, or two names that differ by case alone.
 
     Examples
     --------
@@ -63,10 +80,14 @@ class Roles:
 
     def __post_init__(self) -> None:
         for field in FIELDS:
-            names = getattr(self, field)
-            if isinstance(names, str):
-                raise RolesError(f"{field} must be a list of column names, got the text {names!r}")
-            object.__setattr__(self, field, tuple(names))
+            given = getattr(self, field)
+            if isinstance(given, str) or not isinstance(given, Iterable):
+                what = f"the text {given!r}" if isinstance(given, str) else type(given).__name__
+                raise RolesError(f"{field} must be a list of column names, got {what}")
+            names = tuple(given)
+            if wrong := not_text(names):
+                raise RolesError(f"{field}: {wrong}")
+            object.__setattr__(self, field, names)
         twice = [name for name, times in Counter(self.columns).items() if times > 1]
         if twice:
             raise RolesError(f"a column has one role; {', '.join(map(repr, twice))} has several")

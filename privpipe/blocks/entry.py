@@ -107,6 +107,11 @@ class Entry:
         problems = cls.problems(parameters)
         if problems:
             raise UsageError(f"{cls.name()}: " + "; ".join(f"{key}: {text}" for key, text in problems.items()))
+        return cls.made_of(parameters)
+
+    @classmethod
+    def made_of(cls, parameters: Mapping[str, Any]) -> Self:
+        """The entry from parameters in which `problems` found none."""
         given = cls.unspelt(parameters)
         return _validator(cls).validate_json(_as_json(given), strict=True)  # type: ignore[no-any-return, arg-type]
 
@@ -141,7 +146,7 @@ class Entry:
         except UsageError as error:
             found[""] = str(error)
         if any(isinstance(value, Mapping | list) for value in parameters.values()):
-            found = unknown_keys(cls.json_schema(), parameters) | found
+            found = unknown_keys(_schema(cls), parameters) | found  # type: ignore[arg-type]
         return found
 
     def packages(self) -> dict[str, str]:
@@ -186,6 +191,12 @@ class Entry:
             if field.repr and value != default:
                 shown.append(f"{field.name}={value!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@functools.cache
+def _schema(cls: Any) -> Any:
+    """For looking at alone."""
+    return cls.json_schema()
 
 
 @functools.cache

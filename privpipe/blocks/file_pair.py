@@ -143,9 +143,13 @@ class FilePairMeasure(Guarantee):
         tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
     ] = None
 
-    def columns_read(self, roles: Roles) -> tuple[str, ...]:
-        """Columns of both files it looks at; default: its `columns`, else all quasi-identifiers."""
+    def compared_columns(self, roles: Roles) -> tuple[str, ...]:
+        """Its `columns`, else all quasi-identifiers."""
         return self.columns or self.quasi_identifiers or tuple(roles.quasi_identifiers)
+
+    def columns_read(self, roles: Roles) -> tuple[str, ...]:
+        """Columns of both files it looks at; default: those by which it compares records."""
+        return self.compared_columns(roles)
 
     @property
     def reads_values(self) -> bool:

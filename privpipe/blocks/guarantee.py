@@ -21,9 +21,9 @@ from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.severity import Severity
 from privpipe.blocks.tally import Tally, added
 from privpipe.blocks.verdict import Verdict
-from privpipe.blocks.way import CLASSES, Way
+from privpipe.blocks.way import CLASSES, PAIRS, Way
 from privpipe.errors import UsageError
-from privpipe.roles import Roles
+from privpipe.roles import Roles, not_text
 from privpipe.tolerance import at_least, at_most, below
 
 __all__ = [
@@ -88,7 +88,9 @@ class Guarantee(CheckFace, Entry):
         super().__post_init__()
         names = self.quasi_identifiers
         if names is not None:
-            if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            if not isinstance(names, str) and (wrong := not_text(names)):
+                raise UsageError(f"{self.name()}: quasi_identifiers: {wrong}")
+            if isinstance(names, str):
                 raise UsageError(f"{self.name()}: quasi_identifiers must be a list of column names")
             if len(set(names)) < len(names):
                 raise UsageError(f"{self.name()}: quasi_identifiers name a column twice")
@@ -125,6 +127,10 @@ class Guarantee(CheckFace, Entry):
     def own_columns(self) -> tuple[str, ...] | None:
         """The columns it is about, where it names them itself."""
         return self.columns_marked(Columns) or None
+
+    def compared_columns(self, roles: Roles) -> tuple[str, ...] | None:
+        """The columns by which it compares records; None: it compares none, or asks for its classes elsewhere."""
+        return (self.own_columns() or tuple(roles.quasi_identifiers)) if self.way is PAIRS else None
 
     def base_distribution(self) -> Any:
         """What classes are compared with: ``original``, ``released`` or what an entry makes of a table."""

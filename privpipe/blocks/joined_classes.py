@@ -66,7 +66,7 @@ class JoinedClassMeasure(Guarantee):
 
     columns: Annotated[tuple[str, ...] | None, Columns()] = None
 
-    def columns_read(self, roles: Roles) -> tuple[str, ...]:
+    def compared_columns(self, roles: Roles) -> tuple[str, ...]:
         """Columns of the key; default: its `columns`, else all quasi-identifiers."""
         return self.columns or tuple(roles.quasi_identifiers)
 

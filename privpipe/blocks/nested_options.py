@@ -31,6 +31,16 @@ def read_options(entry: Any) -> None:
         given = getattr(entry, name)
         if isinstance(given, Mapping):
             object.__setattr__(entry, name, _read(kind, given, f"{owner.__name__}: {name}"))
+    for name, kind in _kinds_of_values(owner).items():
+        given, place = getattr(entry, name), f"{owner.__name__}: {name}"
+        if not isinstance(given, Mapping):
+            raise UsageError(f"{place} must be a mapping of names to {kind.__name__}, not {type(given).__name__}")
+        read = {key: _read(kind, each, f"{place}.{key}") for key, each in given.items() if isinstance(each, Mapping)}
+        strange = [key for key, each in given.items() if key not in read and not isinstance(each, kind)]
+        if strange:
+            raise UsageError(f"{place}.{strange[0]} must be a mapping or a {kind.__name__}")
+        if read:
+            object.__setattr__(entry, name, {**given, **read})
 
 
 def read_floats(entry: Any) -> None:
@@ -69,6 +79,17 @@ def _kinds(owner: Any) -> Mapping[str, Any]:
         kinds = [each for each in _branches(hint_of(owner, field.name)) if each not in (None, types.NoneType)]
         if len(kinds) == 1 and isinstance(kinds[0], type) and dataclasses.is_dataclass(kinds[0]):
             found[field.name] = kinds[0]
+    return found
+
+
+@functools.cache
+def _kinds_of_values(owner: Any) -> Mapping[str, Any]:
+    """The fields that hold a mapping of names to one dataclass, with that class."""
+    found = {}
+    for field in dataclasses.fields(owner):
+        for each in _branches(hint_of(owner, field.name)):
+            if typing.get_origin(each) is dict and dataclasses.is_dataclass(kind := typing.get_args(each)[1]):
+                found[field.name] = kind
     return found
 
 

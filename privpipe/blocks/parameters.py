@@ -17,9 +17,10 @@ from typing import Annotated, Any, TypeVar
 
 from typing_extensions import Doc
 
-from privpipe.blocks.marks import ColumnName, Mark
+from privpipe.blocks.marks import ColumnName, ColumnNames, Mark
 from privpipe.blocks.value_shape import Shape, flat_metadata, shape_of
 from privpipe.errors import UsageError
+from privpipe.roles import not_text
 
 __all__ = ["Parameter", "check_parameters", "flat_names", "hint_of", "marked", "parameters_of"]
 
@@ -42,13 +43,15 @@ class Parameter:
         ------
         UsageError
         """
+        names = list(flat_names(value)) if self.shape.many else [value]
+        names_columns = any(isinstance(mark, ColumnName | ColumnNames) for mark in self.marks)
+        if names_columns and value is not None and (wrong := not_text(names)):
+            raise UsageError(f"{owner}: {name}: {wrong}")
         self.shape.check(owner, name, value)
         if value is None and self.shape.optional:
             return
-        if any(isinstance(mark, ColumnName) for mark in self.marks):
-            for column in flat_names(value) if self.shape.many else (value,):
-                if not isinstance(column, str) or not column:
-                    raise UsageError(f"{owner}: {name} must be a column name")
+        if any(isinstance(mark, ColumnName) for mark in self.marks) and not all(names):
+            raise UsageError(f"{owner}: {name} must be a column name")
 
     def marked(self, mark: type[M]) -> M:
         """Its mark of a kind that it carries."""
@@ -97,7 +100,9 @@ def flat_names(value: Any) -> Iterator[Any]:
     >>> list(flat_names((["age"], ["income", "hours"], {"zip": 2}, "sex")))
     ['age', 'income', 'hours', 'zip', 'sex']
     """
-    if isinstance(value, list | tuple | Mapping):
+    if isinstance(value, Mapping):
+        yield from value
+    elif isinstance(value, list | tuple):
         for part in value:
             yield from flat_names(part)
     else:

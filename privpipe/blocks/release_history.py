@@ -16,6 +16,7 @@ from privpipe.blocks.verdict import Verdict
 from privpipe.blocks.way import HISTORY, Way
 from privpipe.draws.secret import require_key_place
 from privpipe.errors import UsageError
+from privpipe.roles import Roles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,6 +188,10 @@ class HistoryMeasure(Guarantee):
             raise UsageError(f"{type(self).__name__}: normalise names a step twice")
         if self.normalise and self.key is None:
             raise UsageError(f"{type(self).__name__}: normalise is for persons, who are followed by a key")
+
+    def compared_columns(self, roles: Roles) -> tuple[str, ...] | None:
+        asks = self.forms_classes and self.quasi_identifiers is None
+        return tuple(roles.quasi_identifiers) if asks else None
 
     def earlier_tables(self) -> tuple[str, ...]:
         """Paths of earlier releases as published, where no ledger remembers them."""

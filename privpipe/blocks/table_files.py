@@ -61,9 +61,13 @@ class TableMeasure(Guarantee):
         Doc("table of records of the same population that the release was not made from"),
     ] = None
 
-    def columns_read(self, roles: Roles) -> tuple[str, ...]:
-        """Columns of all tables it looks at; default: those it names, else all quasi-identifiers."""
+    def compared_columns(self, roles: Roles) -> tuple[str, ...]:
+        """Those it names, else all quasi-identifiers."""
         return self.own_columns() or tuple(roles.quasi_identifiers)
+
+    def columns_read(self, roles: Roles) -> tuple[str, ...]:
+        """Columns of all tables it looks at; default: those by which it compares records."""
+        return self.compared_columns(roles)
 
     @property
     def reads_values(self) -> bool:

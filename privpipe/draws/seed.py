@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 
 from privpipe.errors import UsageError
 
-__all__ = ["Seed"]
+__all__ = ["MOST_INTEGER_BITS", "Seed"]
+
+MOST_INTEGER_BITS = 2048
+"""Of a seed that is an integer: its text is its decimal digits, which Python writes of so many in any setting."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,6 +68,10 @@ class Seed:
         """
         if isinstance(value, bool) or not isinstance(value, str | int | bytes):
             raise UsageError(f"a seed is a text or an integer, not {type(value).__name__}")
+        if isinstance(value, int) and value.bit_length() > MOST_INTEGER_BITS:
+            raise UsageError(
+                f"a seed that is an integer has at most {MOST_INTEGER_BITS:,} bits; give it as text or bytes"
+            )
         return cls(value if isinstance(value, bytes) else str(value).encode())
 
     @classmethod

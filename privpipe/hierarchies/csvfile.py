@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -11,6 +12,9 @@ from pathlib import Path
 from privpipe.errors import HierarchyError, UsageError
 
 __all__ = ["check_delimiter", "read_records", "write_records"]
+
+DELIMITERS = ",;\t|"
+"""Those that are tried where the one that was declared parts no line."""
 
 
 def check_delimiter(delimiter: object) -> str:
@@ -41,7 +45,8 @@ def read_records(path: str | PathLike[str], delimiter: str, name: str) -> tuple[
     Raises
     ------
     HierarchyError
-        ``unreadable`` when the file is missing, not UTF-8 or wrongly quoted; with the line.
+        ``unreadable`` when the file is missing, not UTF-8 or wrongly quoted; ``delimiter`` when lines have one field
+        and all come apart under another delimiter; with the line.
     """
     try:
         content = Path(path).read_bytes()
@@ -55,6 +60,28 @@ def read_records(path: str | PathLike[str], delimiter: str, name: str) -> tuple[
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise HierarchyError(f"{name}: line {line} is not UTF-8; save the file as UTF-8", kind="unreadable") from None
+    try:
+        records, lines = _records(text, delimiter)
+    except _NotQuoted as error:
+        if other := _other_delimiter(text, delimiter):
+            raise HierarchyError(f"{name}: line {error.line} {other}", kind="delimiter") from None
+        message = f"{name}: the record at line {error.line} is not well quoted ({error})"
+        raise HierarchyError(message, kind="unreadable") from None
+    single = next((line for record, line in zip(records, lines, strict=True) if len(record) == 1), None)
+    if single is not None and (other := _other_delimiter(text, delimiter)):
+        raise HierarchyError(f"{name}: line {single} {other}", kind="delimiter")
+    return records, lines
+
+
+class _NotQuoted(Exception):
+    """A record that no quote ends, or that goes on behind one."""
+
+    def __init__(self, message: str, line: int) -> None:
+        self.line = line
+        super().__init__(message)
+
+
+def _records(text: str, delimiter: str) -> tuple[list[list[str]], list[int]]:
     records, lines = [], []
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     start = 1
@@ -65,9 +92,24 @@ def read_records(path: str | PathLike[str], delimiter: str, name: str) -> tuple[
                 lines.append(start)
             start = reader.line_num + 1
     except csv.Error as error:
-        message = f"{name}: the record at line {start} is not well quoted ({error})"
-        raise HierarchyError(message, kind="unreadable") from None
+        raise _NotQuoted(str(error), start) from None
     return _without_blank_lines(records, lines)
+
+
+def _other_delimiter(text: str, delimiter: str) -> str:
+    """What to say where every record of a file has the same number of fields, two or more, under another delimiter."""
+    for sign in DELIMITERS.replace(delimiter, ""):
+        try:
+            widths = {len(record) for record in _records(text, sign)[0]}
+        except _NotQuoted:
+            continue
+        if len(widths) == 1 and (fields := widths.pop()) > 1:
+            return (
+                f"does not come apart under the delimiter {delimiter!r}, and every line has {fields} fields under "
+                f"{sign!r}: write `delimiter: {json.dumps(sign)}` next to `file:` (`--delimiter` of commands), or put "
+                "quotes around values that hold this character"
+            )
+    return ""
 
 
 def write_records(path: str | PathLike[str], records: Iterable[Sequence[str]], delimiter: str) -> None:

@@ -13,7 +13,7 @@ from privpipe.judging.composite import Composite, Judged
 from privpipe.judging.grouping import Group, groups_of, query_of
 from privpipe.judging.population import reduce_beside_population
 from privpipe.judging.row_columns import with_row_columns
-from privpipe.judging.verdicts import all_suppressed, resting_on
+from privpipe.judging.verdicts import all_suppressed, not_judged, resting_on
 from privpipe.judging.wildcards import alone_notes, reduce_matching
 
 if TYPE_CHECKING:
@@ -47,12 +47,17 @@ class CountedClasses:
 
 def count_classes(context: JudgingInputs) -> CountedClasses:
     """Judge every entry of the run that reads classes."""
-    counts = [_Count(context, group) for group in groups_of(context.entries, context.roles, context.rules)]
+    groups = groups_of(context.entries, context.roles, context.rules, context.weight_faults)
+    counts = [_Count(context, group) for group in groups]
     seen: list[Judged] = []
     notes: list[str] = []
     classes: int | None = None
     tallies: dict[int, list[Tally]] = {}
-    verdicts: dict[int, Verdict] = {}
+    verdicts: dict[int, Verdict] = {
+        at: not_judged(entry, context.weight_faults[str(entry.weight_column())])
+        for at, entry in enumerate(context.entries)
+        if entry.weight_column() in context.weight_faults
+    }
     for count in counts:
         judged, group = count.judged(), count.group
         if group.unit is None:

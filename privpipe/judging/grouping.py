@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -59,11 +59,16 @@ def keys_of(entry: Guarantee, roles: Roles) -> tuple[str, ...]:
     return tuple(roles.quasi_identifiers)
 
 
-def groups_of(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> list[Group]:
-    """Entries over classes, each with its place among all entries; the policy's own quasi-identifiers first."""
+def groups_of(
+    entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules, faulty_weights: Container[str | None] = ()
+) -> list[Group]:
+    """Entries over classes, each with its place among all entries; the policy's own quasi-identifiers first.
+
+    Entries whose weight is among the faulty ones are in no group.
+    """
     groups: dict[tuple[Any, ...], Group] = {}
     for at, entry in enumerate(entries):
-        if not entry.way.over_classes:
+        if not entry.way.over_classes or entry.weight_column() in faulty_weights:
             continue
         base = base_of(entry)
         unit = rules.unit(entry)

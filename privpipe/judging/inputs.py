@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from privpipe.blocks.weight_faults import weight_faults
 from privpipe.judging.suppressed import JudgedTable
 
 if TYPE_CHECKING:
@@ -67,6 +68,19 @@ class JudgingInputs:
             return self.judged_table
         # They hold the released columns and no others.
         return JudgedTable.of(self.engine, self.released, replace(self.rules, released=None))
+
+    @cached_property
+    def weight_faults(self) -> Mapping[str, str]:
+        """By weight column of an entry, why its sums would be wrong; columns that are sound are not in it."""
+        judged_table = self.judged_table
+        columns = dict.fromkeys(name for entry in self.entries if (name := entry.weight_column()) is not None)
+        found = {name: weight_faults(self.engine, judged_table.table, name) for name in columns}
+        # Suppressed records have no weight, and need none.
+        return {
+            name: why
+            for name, first in found.items()
+            if first and (why := weight_faults(self.engine, judged_table.left, name))
+        }
 
     @property
     def aligned(self) -> bool:

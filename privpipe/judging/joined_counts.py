@@ -36,7 +36,7 @@ def joined_tables(entry: JoinedClassMeasure, context: JudgingContext) -> JoinedT
     DataError
         A column that one of the tables lacks; a holdout that cannot be read.
     """
-    engine, keys, secret = context.engine, entry.columns_read(context.roles), entry.secret()
+    engine, keys, secret = context.engine, entry.compared_columns(context.roles), entry.secret()
     columns = [*keys, *((secret,) if secret is not None else ())]
     sides = {"original": context.original, "released table": context.with_ids.left}
     for side, table in sides.items():

@@ -21,7 +21,13 @@ from privpipe.judging.population import require_population
 from privpipe.judging.public_figures import rules_of_judging
 from privpipe.judging.required_columns import require_columns
 from privpipe.judging.rules import JudgingRules
-from privpipe.judging.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard, uncountable
+from privpipe.judging.served import (
+    nothing_compared,
+    refused_in_persons,
+    refused_under_wildcard,
+    refused_without_wildcard,
+    uncountable,
+)
 from privpipe.judging.suppressed import JudgedTable
 from privpipe.judging.table_notes import table_notes
 from privpipe.judging.unlooked import guarantee_notes
@@ -78,7 +84,7 @@ def assess(
     """
     rules = replace(rules or JudgingRules(), models=binding(guarantees))
     entries = tuple(entry.with_roles(roles).beside(population is not None) for entry in (*guarantees, *measures))
-    _require_served(entries, rules)
+    _require_served(entries, roles, rules)
     failed, held, noted = column_verdicts(rules.gate, table.schema.names, roles, guarantees, named_columns(entries))
     roles = rules.gate.completed(table.schema.names, roles)
     if rules.gate.notes:
@@ -138,7 +144,7 @@ def _once(*notes: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(note for some in notes for note in some))
 
 
-def _require_served(entries: Sequence[Guarantee], rules: JudgingRules) -> None:
+def _require_served(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> None:
     """What a way of counting does not serve is refused; passed over, it would make figures look safer than they are."""
     if not entries:
         raise UsageError("nothing to judge by: give at least one guarantee or measure")
@@ -150,7 +156,7 @@ def _require_served(entries: Sequence[Guarantee], rules: JudgingRules) -> None:
             raise UsageError(refused)
         if rules.person is not None and (refused := refused_in_persons(entry)):
             raise UnsupportedError(refused)
-        if refused := uncountable(entry, rules.person, rules.household):
+        if refused := uncountable(entry, rules.person, rules.household) or nothing_compared(entry, roles):
             raise UsageError(refused)
         if rules.nulls == "wildcard" and rules.unit(entry) is not None:
             raise UnsupportedError(f"nulls: wildcard counts records and cannot be had over {entry.counts_over()}")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import DistinctBlock, Guarantee
+from privpipe.blocks.weight_faults import weight_faults
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.judging.grouping import keys_of
@@ -57,6 +58,9 @@ def record_risks(
         if column not in table.schema.names:
             raise DataError(f"column {column!r} is not in the table{did_you_mean(column, list(table.schema.names))}")
     judged_table = JudgedTable.of(engine, table, rules)
+    for weight in dict.fromkeys(name for entry in telling if (name := entry.weight_column()) is not None):
+        if why := weight_faults(engine, judged_table.left, weight):
+            raise DataError(why)
     rows = engine.distinct(judged_table.left, columns)
     if (rows["__count"].to_numpy() > 1).any() or len(rows[record_id].unique()) < rows.num_rows:
         raise DataError(f"record_id {record_id!r} does not tell records apart")

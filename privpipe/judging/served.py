@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from privpipe.blocks import Guarantee
+from privpipe.blocks.marks import Columns
+from privpipe.blocks.parameters import marked
 from privpipe.judging.ways import way_of
+from privpipe.roles import Roles
 
-__all__ = ["refused_in_persons", "refused_under_wildcard", "refused_without_wildcard", "uncountable"]
+__all__ = [
+    "nothing_compared",
+    "refused_in_persons",
+    "refused_under_wildcard",
+    "refused_without_wildcard",
+    "uncountable",
+]
 
 
 def refused_under_wildcard(entry: Guarantee) -> str:
@@ -21,6 +30,18 @@ def refused_without_wildcard(entry: Guarantee) -> str:
     return (
         f"{entry.name()}: {what} has a meaning only with `nulls: wildcard`, where blanks of others hide a record; "
         "elsewhere sample_uniqueness bounds the records that equal no other"
+    )
+
+
+def nothing_compared(entry: Guarantee, roles: Roles) -> str:
+    """Why there is no column by which an entry could compare records, or nothing."""
+    columns = entry.compared_columns(roles)
+    if columns is None or columns:
+        return ""
+    own = "`columns: [...]` on it" if marked(type(entry), Columns) else "`quasi_identifiers: [...]` on it"
+    return (
+        f"{entry.name()} has no column to compare records by: write {own}, or declare the columns by which a person "
+        "could be recognised as quasi-identifiers"
     )
 
 

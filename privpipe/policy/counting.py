@@ -6,7 +6,13 @@ from typing import Any
 
 from privpipe.blocks import ClassModel, Guarantee, SizeModel
 from privpipe.blocks.counted_over import CountedOver
-from privpipe.judging.served import refused_in_persons, refused_under_wildcard, refused_without_wildcard, uncountable
+from privpipe.judging.served import (
+    nothing_compared,
+    refused_in_persons,
+    refused_under_wildcard,
+    refused_without_wildcard,
+    uncountable,
+)
 from privpipe.policy.draft import Draft
 from privpipe.policy.drawn_records import drawing_stage
 from privpipe.policy.entries import ReadEntry
@@ -33,7 +39,10 @@ def check_counting(draft: Draft, report: Report) -> None:
         report.wrong(("wildcard",), "has a meaning only with `nulls: wildcard`")
     if wildcard and persons:
         report.unsupported(("person_id",), "matching by `nulls: wildcard` counts records; leave one of the two out")
+    roles = draft.roles
     for read, entry in draft.judging():
+        if roles is not None and (refused := nothing_compared(entry, roles)):
+            report.wrong(read.place, refused)
         if refused := (refused_under_wildcard if wildcard else refused_without_wildcard)(entry):
             report.wrong(read.place, refused)
         elif drawn is not None and (refused := _counts_nobody(draft, entry)):

@@ -26,7 +26,7 @@ from privpipe.policy.page import policy_page
 from privpipe.policy.public_paths import PATH_KEYS, QUERIED, without_folders, without_paths, without_queries
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
-from privpipe.policy.specs import ColumnSpec, PlanSpec, ReportSpec, SinkSpec, SourceSpec, Utility
+from privpipe.policy.specs import ColumnSpec, PlanSpec, ReportSpec, SinkSpec, SourceSpec, Utility, roles_of
 from privpipe.policy.uses import Use
 from privpipe.roles import ColumnType, NullRule, Roles
 from privpipe.transforms.base import Transformer
@@ -256,16 +256,7 @@ class Policy:
     @property
     def roles(self) -> Roles:
         """The role of every column."""
-        names: dict[str, list[str]] = {}
-        for name, column in self.columns.items():
-            names.setdefault(column.role, []).append(name)
-        return Roles(
-            quasi_identifiers=names.get("quasi_identifier", ()),
-            sensitive=names.get("sensitive", ()),
-            identifiers=names.get("identifier", ()),
-            insensitive=names.get("insensitive", ()),
-            dropped=names.get("drop", ()),
-        )
+        return roles_of(self.columns)
 
     @property
     def pseudonyms(self) -> tuple[str, ...]:

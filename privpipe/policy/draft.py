@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.blocks import Guarantee
+from privpipe.errors import RolesError
 from privpipe.policy.entries import ReadEntry
-from privpipe.policy.specs import ColumnSpec
+from privpipe.policy.specs import ColumnSpec, roles_of
+from privpipe.roles import Roles
 from privpipe.transforms.base import Transformer
 
 __all__ = ["Draft"]
@@ -33,6 +35,14 @@ class Draft:
     def with_role(self, *roles: str) -> tuple[str, ...]:
         """Columns of these roles, in policy order."""
         return tuple(name for name, column in self.columns.items() if column.role in roles)
+
+    @property
+    def roles(self) -> Roles | None:
+        """The role of every column; None where some could not be read, or names differ by case alone."""
+        try:
+            return None if self.unreadable_columns else roles_of(self.columns)
+        except RolesError:
+            return None
 
     def judging(self) -> Iterable[tuple[ReadEntry, Guarantee]]:
         """Sound guarantees and measures."""

@@ -14,7 +14,7 @@ from privpipe.blocks.marks import Columns, FilePath
 from privpipe.blocks.parameters import marked, parameters_of
 from privpipe.errors import RolesError, UsageError, did_you_mean
 from privpipe.policy.places import Place, Report
-from privpipe.policy.specs import ColumnSpec, located
+from privpipe.policy.specs import ColumnSpec, located, roles_of
 from privpipe.roles import Roles
 from privpipe.transforms.base import Transformer
 
@@ -79,12 +79,8 @@ def filled_in(
     report: Report, items: Sequence[ReadEntry], columns: Mapping[str, ColumnSpec], *, population: bool
 ) -> list[ReadEntry]:
     """The items with what they leave to the roles of the columns, and to whether a population is given, filled in."""
-    named = {
-        role: tuple(name for name, column in columns.items() if column.role == role)
-        for role in ("quasi_identifier", "sensitive")
-    }
     try:
-        roles = Roles(quasi_identifiers=named["quasi_identifier"], sensitive=named["sensitive"])
+        roles = roles_of(columns)
     except RolesError:  # names that differ by case alone, noted already where they stand
         return list(items)
     return [_over(report, item, roles, population) for item in items]
@@ -189,7 +185,7 @@ def _build(report: Report, entry: type[Entry], parameters: Mapping[str, Any], pl
     if wrong or unknown or not sound:
         return None
     try:
-        return entry.build(given)
+        return entry.made_of(given)
     except UsageError as error:
         report.wrong(place, str(error))
         return None

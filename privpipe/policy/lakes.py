@@ -7,6 +7,7 @@ from typing import Any
 
 from privpipe.engines.base.lakes import IcebergName
 from privpipe.errors import UsageError
+from privpipe.policy.grammar import LAKES
 from privpipe.policy.places import Place, Report
 from privpipe.policy.specs import SourceSpec
 
@@ -34,9 +35,8 @@ def read_iceberg(report: Report, found: Mapping[str, Any], place: Place) -> Sour
 def check_delta(report: Report, found: dict[str, Any], place: Place) -> None:
     """Keys of table formats beside a path; a version says that it is a Delta table."""
     for name in OF_ICEBERG:
-        if name in found:
+        if found.pop(name, None) not in (None, LAKES[name].default):
             report.wrong((*place, name), "is for an Iceberg table, which `iceberg:` names in place of `path:`")
-            found.pop(name)
     said = [name for name in OF_DELTA if name in found]
     if not said:
         return

@@ -10,6 +10,7 @@ from privpipe.errors import PolicyError, Problem, UnsupportedError
 __all__ = ["Place", "Report", "shown"]
 
 Place = tuple[str | int, ...]
+MOST_PROBLEMS = 1_000
 
 
 def shown(place: Place) -> str:
@@ -45,7 +46,16 @@ class Report:
         self._unsupported = 0
 
     def wrong(self, place: Place, message: str) -> None:
-        """Note a problem."""
+        """Note a problem.
+
+        Raises
+        ------
+        PolicyError
+            It is one too many: nobody reads so long a list, and what is still to be checked may be as long.
+        """
+        if len(self._problems) == MOST_PROBLEMS:
+            last = Problem("", f"more than {MOST_PROBLEMS:,} problems; the rest is not checked", self.file)
+            raise PolicyError([*self._problems, last])
         self._problems.append(Problem(shown(place), message, self.file, self.line_of(place)))
 
     def unsupported(self, place: Place, message: str) -> None:

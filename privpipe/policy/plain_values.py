@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from privpipe.blocks import Entry
 from privpipe.blocks.verdict import plain
+from privpipe.draws.seed import MOST_INTEGER_BITS
 from privpipe.errors import PolicyError, Problem
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.policy.places import Place, Report
@@ -26,8 +28,11 @@ __all__ = ["decoded", "from_python", "from_yaml", "written"]
 
 CORE = "tag:yaml.org,2002:"
 MERGE = f"{CORE}merge"
+NUMBERS = (f"{CORE}int", f"{CORE}float")
+LONGEST_NUMBER = 2_100
 NULLS = ("", "~", "null", "Null", "NULL")
 MOST_VALUES = 100_000  # aliases of aliases grow a short text without bound
+MOST_NODES = 120_000  # keys and values as they are written; a larger hierarchy or list stands in a file
 _HALVES = re.compile("[\ud800-\udfff]")
 DEEPEST = 50  # what reads a document follows it down
 
@@ -65,8 +70,11 @@ def from_yaml(text: str, file: str | None) -> tuple[Any, Report]:
     ({'a': [1, 'x'], 'b': {'c': True}}, 2)
     """
     yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = _Counted
     try:
         node = yaml.compose(text)
+    except _TooLarge as error:
+        raise PolicyError([Problem("", TOO_LARGE, file, error.line)]) from None
     except YAMLError as error:
         raise PolicyError([_syntax(error, file, text)]) from None
     except RecursionError:
@@ -77,6 +85,27 @@ def from_yaml(text: str, file: str | None) -> tuple[Any, Report]:
     tree = _Tree(yaml, Report({}, file))
     document = tree.value(node, ()) if node is not None else None
     return document, tree.report
+
+
+TOO_LARGE = f"more than {MOST_NODES:,} keys and values; put large hierarchies into files"
+
+
+class _TooLarge(Exception):
+    def __init__(self, line: int) -> None:
+        self.line = line
+        super().__init__(TOO_LARGE)
+
+
+class _Counted(Composer):
+    """Gives up where a text holds too many nodes, before the rest of it is read."""
+
+    nodes = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self.nodes += 1
+        if self.nodes > MOST_NODES:
+            raise _TooLarge(int(self.parser.peek_event().start_mark.line) + 1)
+        return super().compose_node(parent, index)
 
 
 TOO_DEEP = f"nested too deeply: {DEEPEST} levels are read"
@@ -117,19 +146,20 @@ class _Tree:
         self.report = report
         self.lines: dict[Place, int] = {}
         report.lines = self.lines
+        self.merging = 0
         self.open: set[int] = set()
         self.values = 0
 
     def value(self, node: Node, place: Place, line: int | None = None) -> Any:
         """The value of a node; `line` is that of its key, where it has one."""
-        self.lines[place] = line or node.start_mark.line + 1
+        here = self.note(place, line or node.start_mark.line + 1)
         self.values += 1
         if id(node) in self.open or self.values > MOST_VALUES:
             raise PolicyError(
-                [Problem("", "aliases that refer to themselves or grow too large", self.report.file, self.lines[place])]
+                [Problem("", "aliases that refer to themselves or grow too large", self.report.file, here)]
             )
         if len(self.open) >= DEEPEST:
-            raise PolicyError([Problem("", TOO_DEEP, self.report.file, self.lines[place])])
+            raise PolicyError([Problem("", TOO_DEEP, self.report.file, here)])
         self.open.add(id(node))
         try:
             if not self.plainly_tagged(node):
@@ -142,6 +172,12 @@ class _Tree:
             return self.scalar(node, place)
         finally:
             self.open.discard(id(node))
+
+    def note(self, place: Place, line: int) -> int:
+        """Keep the line of a place; what is merged into a mapping does not move what is written in it."""
+        if not self.merging or place not in self.lines:
+            self.lines[place] = line
+        return line
 
     def plainly_tagged(self, node: Node) -> bool:
         """Whether a node is tagged as what it is, or not at all."""
@@ -157,11 +193,11 @@ class _Tree:
             if key.tag == MERGE:
                 continue
             if not isinstance(key, ScalarNode):
-                self.lines[place] = line
+                self.note(place, line)
                 self.report.wrong(place, "a key must be text, not a list or mapping")
                 continue
             name = str(key.value)  # as written, so that a column may be called 2020
-            self.lines[(*place, name)] = line
+            self.note((*place, name), line)
             if tagged := "" if str(key.tag).startswith(CORE) else _tag_problem(key.tag):
                 self.report.wrong((*place, name), tagged)
             if wrong := _text_problem(name):
@@ -187,13 +223,17 @@ class _Tree:
                 if not isinstance(part, MappingNode):
                     self.report.wrong(place, "`<<` takes a mapping or a list of mappings")
                     continue
-                kept = dict(self.lines)
+                self.merging += 1
                 for name, merged in self.value(part, place).items():
                     found.setdefault(name, merged)
-                self.lines.update(kept)
+                self.merging -= 1
         return found
 
     def scalar(self, node: Node, place: Place) -> Any:
+        if len(node.value) > LONGEST_NUMBER and str(node.tag) in NUMBERS:
+            # The parts of a sexagesimal, or decimal digits, cost the square of their number.
+            self.report.wrong(place, f"is a number of more than {LONGEST_NUMBER:,} characters; put a text in quotes")
+            return None
         try:
             value = self.yaml.constructor.construct_object(node)
         except (YAMLError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError):
@@ -277,9 +317,13 @@ def _scalar(value: Any, place: Place, report: Report) -> Any:
     if isinstance(value, str) and (wrong := _text_problem(value)):
         report.wrong(place, wrong)
         return None
-    if isinstance(value, int) and not -(2**63) <= value < 2**63 and place[:1] != ("seed",):
-        report.wrong(place, "is a whole number beyond 64 bits")
-        return None
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        if place[:1] != ("seed",):
+            report.wrong(place, "is a whole number beyond 64 bits")
+            return None
+        if value.bit_length() > MOST_INTEGER_BITS:
+            report.wrong(place, f"is a whole number beyond {MOST_INTEGER_BITS:,} bits; write it as text, in quotes")
+            return None
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, datetime.date | datetime.datetime):

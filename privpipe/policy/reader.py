@@ -29,9 +29,8 @@ from privpipe.policy.sections import (
     read_utility,
 )
 from privpipe.policy.sinks import read_sink
-from privpipe.policy.specs import ColumnSpec
+from privpipe.policy.specs import ColumnSpec, roles_of
 from privpipe.policy.tightening import HeldJob, require_tighter
-from privpipe.roles import Roles
 
 __all__ = ["held_job", "read_file", "read_mapping"]
 
@@ -120,19 +119,10 @@ def held_job(
     lines: Mapping[str, int],
 ) -> HeldJob:
     """What an officer's policy looks at, each with its place."""
-    named: dict[str, list[str]] = {}
-    for name, column in columns.items():
-        named.setdefault(column.role, []).append(name)
     return HeldJob(
         guarantees=[(item.place, item.entry) for item in read["guarantees"] if isinstance(item.entry, Guarantee)],
         stages=[(item.place, item.entry) for item in read["transform"]],
-        roles=Roles(
-            quasi_identifiers=named.get("quasi_identifier", ()),
-            sensitive=named.get("sensitive", ()),
-            identifiers=named.get("identifier", ()),
-            insensitive=named.get("insensitive", ()),
-            dropped=named.get("drop", ()),
-        ),
+        roles=roles_of(columns),
         values=values,
         file=file,
         lines=lines,

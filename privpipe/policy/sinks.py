@@ -24,6 +24,8 @@ ONE_PLACE = "a release has one place: leave one of them out"
 def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
     """`sink`."""
     found = read_keys(report, value, place, SINK)
+    # A default that is written out asks for nothing, also where the key is of another kind of sink.
+    found = {name: given for name, given in found.items() if SINK[name].default is None or given != SINK[name].default}
     if "iceberg" in found:
         return _iceberg_sink(report, found, place)
     if "database" in found:

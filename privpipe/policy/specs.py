@@ -17,7 +17,7 @@ from privpipe.engines.base.unpacking import MOST_BYTES
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
 from privpipe.reporting.officer.languages import Language
-from privpipe.roles import ColumnType, Role
+from privpipe.roles import ColumnType, Role, Roles
 
 __all__ = [
     "ColumnSpec",
@@ -31,6 +31,7 @@ __all__ = [
     "SourceSpec",
     "Utility",
     "located",
+    "roles_of",
 ]
 
 FormulaRule = Literal["keep", "escape", "refuse"]
@@ -210,3 +211,28 @@ class ColumnSpec:
     nulls: Literal["own_value", "refuse"] = "own_value"
     hierarchy: HierarchySpec | None = None
     reason: str = ""
+
+
+def roles_of(columns: Mapping[str, ColumnSpec]) -> Roles:
+    """The role of every column of a policy.
+
+    Raises
+    ------
+    RolesError
+        Two names that differ by case alone.
+
+    Examples
+    --------
+    >>> roles_of({"age": ColumnSpec(role="quasi_identifier")}).quasi_identifiers
+    ('age',)
+    """
+    names: dict[str, list[str]] = {}
+    for name, column in columns.items():
+        names.setdefault(column.role, []).append(name)
+    return Roles(
+        quasi_identifiers=names.get("quasi_identifier", ()),
+        sensitive=names.get("sensitive", ()),
+        identifiers=names.get("identifier", ()),
+        insensitive=names.get("insensitive", ()),
+        dropped=names.get("drop", ()),
+    )

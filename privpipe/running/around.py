@@ -13,10 +13,12 @@ from privpipe.errors import DataError, PolicyError, UnsupportedError, UsageError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.judging.gate import UndeclaredRule
 from privpipe.policy import ColumnSpec, Policy
-from privpipe.roles import Roles
+from privpipe.roles import Roles, not_text
 from privpipe.transforms.base import Transformer
 
 __all__ = ["hierarchy_specs", "policy_around"]
+
+KEYS = ("record_id", "person_id", "household_id")
 
 
 def policy_around(
@@ -45,8 +47,14 @@ def policy_around(
     ------
     DataError
         A column has a role (or a hierarchy) and is not in the frame.
+    UsageError
+        A key or a column with a hierarchy is named by a label that is no text; a key that is dropped.
     """
     roles, known = roles or Roles(), hierarchies or {}
+    keys = {key: [values[key]] for key in KEYS if values.get(key) is not None}
+    for option, labels in (("hierarchies", list(known)), *keys.items()):
+        if wrong := not_text(labels):
+            raise UsageError(f"{option}: {wrong}")
     dispensable = () if undeclared is None else (*roles.unreleased, *roles.insensitive)
     for name in (*roles.columns, *known):
         if name not in columns and name not in dispensable:

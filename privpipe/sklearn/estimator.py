@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from privpipe.blocks.marks import Columns
 from privpipe.blocks.parameters import marked
 from privpipe.draws import Seed
-from privpipe.errors import UsageError
+from privpipe.errors import DataError, UsageError
+from privpipe.roles import not_text
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.face import FittedStage
 
@@ -100,6 +101,8 @@ class StageEstimator(TransformerMixin, BaseEstimator):
     def _framed(self, X: Any, *, reset: bool) -> Any:
         """The table as a frame whose columns have names, its features counted as scikit-learn does."""
         if hasattr(X, "columns"):
+            if wrong := not_text(X.columns):
+                raise DataError(wrong)
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
         array = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from privpipe.draws import Seed
@@ -23,6 +25,11 @@ from privpipe.stages.frames import Held, laid_back
 from privpipe.transforms.base import Transformer
 
 __all__ = ["StageOver"]
+
+NOT_JUDGED = (
+    "transform: other rows than those fitted are recoded by the plan and not judged: none is suppressed, and the "
+    "guarantees of fit may not hold of them; judge the whole release by pp.check or a policy"
+)
 
 
 class StageOver:
@@ -69,6 +76,9 @@ class StageOver:
         if not records:
             raise DataError("the frame has no records: there is nothing to learn from or to run over")
         other = plan is not None and plan.source != source
+        if other and policy.guarantees and all(stage.recodes_other_rows for stage in self._stages):
+            warnings.warn(NOT_JUDGED, stacklevel=4)
+            self._context = context = replace(context, policy=policy.replaced(guarantees=()))
         return run_stages(context, original, source=source, records=records, plan=plan, frozen=other)
 
     @property

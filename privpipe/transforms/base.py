@@ -178,6 +178,8 @@ class Transformer(StageFace, Entry):
     taxon: ClassVar[Kind] = "perturbative"
     columns_rule: ClassVar[Literal["required", "optional", "none"]] = "required"
     searches: ClassVar[bool] = False
+    recodes_other_rows: ClassVar[bool] = False
+    """Whether its plan is a function of values by which rows that it was not learnt from are recoded, unjudged."""
     suppresses: ClassVar[bool] = False
     serves: ClassVar[tuple[str, ...]] = ()
     needs_draws: ClassVar[bool] = False

@@ -98,8 +98,9 @@ def test_a_file_alone_is_checked_and_shown(run: Any, tmp_path: Path) -> None:
     assert "nurse" not in shown
     wrong = run("hierarchy", "check", file)
     assert wrong.exit_code == 3
-    assert "is the delimiter right?" in wrong.stderr
-    assert run("hierarchy", "check", file, "--add-root").exit_code == 0
+    assert 'write `delimiter: ","`' in wrong.stderr
+    assert run("hierarchy", "check", file, "--add-root").exit_code == 3  # one column, of which no value is a job
+    assert run("hierarchy", "check", file, "--add-root", "--delimiter", ",").exit_code == 0
     assert run("hierarchy", "check", tmp_path / "none.csv").exit_code == 3
     assert run("hierarchy", "check", tmp_path / "none.yaml").exit_code == 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -95,9 +96,44 @@ def test_no_root_and_its_two_remedies(tmp_path: Path) -> None:
 
 
 def test_a_wrong_delimiter_is_hinted_at(tmp_path: Path) -> None:
-    error = refused(written(tmp_path, "a,x,*\nb,x,*\n"))
+    error = refused(written(tmp_path, "a:x:*\nb:x:*\n"))
     assert error.kind == "no_root"
     assert "is the delimiter right?" in str(error)
+
+
+@pytest.mark.parametrize("options", [{}, {"add_root": True}, {"root": "optional"}, {"unknown": "root"}])
+@pytest.mark.parametrize("right", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("wrong", [",", ";", "\t", "|", ":"])
+def test_the_delimiter_under_which_every_line_comes_apart_is_named(
+    tmp_path: Path, right: str, wrong: str, options: dict[str, object]
+) -> None:
+    """Read with the wrong one, a file is a single column, of which no value is in the data."""
+    path = written(tmp_path, f"\n{SECRET}{right}x{right}*\nb{right}x{right}*\n")
+    if right == wrong:
+        assert Hierarchy.read_csv(path, delimiter=right, **options).height >= 2  # type: ignore[arg-type]
+        return
+    error = refused(path, delimiter=wrong, **options)
+    assert error.kind == "delimiter"
+    assert f"line 2 does not come apart under the delimiter {wrong!r}, and every line has 3 fields" in str(error)
+    assert f"write `delimiter: {json.dumps(right)}`" in str(error)
+
+
+def test_quoted_fields_under_another_delimiter_are_no_fault_of_the_quotes(tmp_path: Path) -> None:
+    error = refused(written(tmp_path, '"a, b","x","*"\n"c","x","*"\n'))
+    assert (error.kind, "line 1 does not come apart under the delimiter ';'" in str(error)) == ("delimiter", True)
+    assert refused(written(tmp_path, 'a;"x;*\n')).kind == "unreadable"
+
+
+def test_labels_that_hold_another_delimiter_hide_nothing(tmp_path: Path) -> None:
+    path = written(tmp_path, "15;[10,20);*\n25;[20,30);*\n")
+    assert Hierarchy.read_csv(path).labels(1) == ("[10,20)", "[20,30)")
+    error = refused(written(tmp_path, "a;x, y;*\nb;z;*\n"), delimiter=",")
+    assert (error.kind, "line 2" in str(error), "3 fields under ';'" in str(error)) == ("delimiter", True, True)
+    # A line that lacks a label is ragged, whatever its labels hold.
+    assert refused(written(tmp_path, "15;[10,20);*\n16;[10,20)\n")).kind == "ragged"
+    # A single field a line is a hierarchy without levels, where no other delimiter parts all lines or quotes hold it.
+    for text in ("a\nb, c\n", '"a, b"\n"c, d"\n', "a\nb\n"):
+        assert Hierarchy.read_csv(written(tmp_path, text), root="optional").height == 0
 
 
 @pytest.mark.parametrize("text", ["10;20;*\n11;;*\n", "10;20;*\n11; ;*\n", '10;20;*\n11;"";*\n'])

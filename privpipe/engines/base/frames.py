@@ -216,16 +216,34 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
     arrays = []
     for at, name in enumerate(names):
         column = frame.iloc[:, at]
+        lists = None
         if column.dtype == object:
             found = pd.api.types.infer_dtype(column, skipna=True)
-            if found not in _KINDS_OF_ONE_TYPE:
+            if found not in _KINDS_OF_ONE_TYPE and (lists := _lists_of(column)) is None:
                 raise DataError(f"column {name!r} mixes types ({found}); make it one type, text say")
         try:
-            arrays.append(pa.array(column, from_pandas=True))
+            arrays.append(pa.array(column, from_pandas=True) if lists is None else pa.array(map(_listed, lists)))
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             # The text of the library's error quotes cells.
             raise DataError(f"column {name!r} ({column.dtype}) holds values of no one Arrow type") from None
     return pa.table(arrays, names=names)
+
+
+def _lists_of(column: Any) -> list[Any] | None:
+    """Values of an object column of lists, tuples, sets or one-dimensional arrays, None where missing; else None."""
+    held = column.where(column.notna(), None).tolist()
+    return held if all(value is None or _is_list(value) for value in held) else None
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple | set | frozenset) or getattr(value, "ndim", None) == 1
+
+
+def _listed(value: Any) -> list[Any] | None:
+    """A value as a list; a set in the order of its items, which no hash decides."""
+    if value is None:
+        return None
+    return sorted(value) if isinstance(value, set | frozenset) else list(value)
 
 
 def frame_like(table: pa.Table, like: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from privpipe.errors import DataError, did_you_mean
+from privpipe.roles import not_text
 
 __all__ = ["COUNT", "RESERVED", "check_declared", "check_names", "check_record_ids"]
 
@@ -32,10 +33,10 @@ def check_names(names: Sequence[str]) -> None:
     """
     if not names:
         raise DataError("the table has no columns")
+    if wrong := not_text(names):
+        raise DataError(wrong)
     seen: dict[str, str] = {}
     for name in names:
-        if not isinstance(name, str):
-            raise DataError(f"column names must be text; one is {type(name).__name__} (rename the columns)")
         if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
             raise DataError(
                 f"column {name!r}: a name holds NUL or half of a surrogate pair, which no file format carries"
@@ -46,13 +47,15 @@ def check_names(names: Sequence[str]) -> None:
             raise DataError(
                 f"column {name!r}: {COUNT!r} and names that start with {RESERVED!r} are reserved; rename the column"
             )
-        known = seen.setdefault(name.casefold(), name)
-        if known is not name and known != name:
+        folded = name.casefold()
+        known = seen.get(folded)
+        if known == name:
+            raise DataError(f"column {name!r} occurs {names.count(name)} times; names must be unique")
+        if known is not None:
             raise DataError(
                 f"columns {known!r} and {name!r} differ by case alone; not every engine tells them apart; rename one"
             )
-        if names.count(name) > 1:
-            raise DataError(f"column {name!r} occurs {names.count(name)} times; names must be unique")
+        seen[folded] = name
 
 
 def check_declared(names: Sequence[str], types: Mapping[str, str] | Iterable[str], *, hint: str = "") -> None:

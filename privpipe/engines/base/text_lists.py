@@ -14,7 +14,7 @@ ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)} | {
 
 
 def is_text_list(kind: pa.DataType) -> bool:
-    """Whether a source type is a list of texts.
+    """Whether a source type is a list of texts; lists that are all empty have items of no type.
 
     Examples
     --------
@@ -24,7 +24,7 @@ def is_text_list(kind: pa.DataType) -> bool:
     if not (pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)):
         return False
     held = kind.value_type
-    return bool(pt.is_string(held) or pt.is_large_string(held) or pt.is_string_view(held))
+    return bool(pt.is_null(held) or pt.is_string(held) or pt.is_large_string(held) or pt.is_string_view(held))
 
 
 def json_of_lists(lists: pa.Array) -> pa.Array:

@@ -10,7 +10,7 @@ from privpipe.blocks.way import DISTINCT
 from privpipe.errors import DataError
 from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.grouping import keys_of
-from privpipe.judging.verdicts import all_suppressed
+from privpipe.judging.verdicts import all_suppressed, not_judged
 from privpipe.judging.ways.base import WayOfJudging
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ class ByDistinct(WayOfJudging):
         verdicts = {}
         for at, entry in entries.items():
             keys, weight = keys_of(entry, context.roles), entry.weight_column()
+            if weight is not None and weight in context.weight_faults:
+                verdicts[at] = not_judged(entry, context.weight_faults[weight])
+                continue
             whole = tuple(dict.fromkeys((*keys, *context.roles.quasi_identifiers)))
             if (whole, weight) not in counted:
                 counted[whole, weight] = _counted(context, whole, weight)

@@ -3,7 +3,8 @@
 A value that enough records hold is a cell of its own and is released as it is. The rare ones form cells of consecutive
 values; within a cell, groups of at least five records are released as two points of their mean and deviation (mean less
 and plus deviation, unless the group is skewed), so that mean and variance of a tail stay, and no point is a value that
-only few records hold.
+only few records hold. Where all whole numbers near are taken, as in a running number, none is free, and the point is
+the nearest one within the range: it stands for its group, and reveals no more than that the numbers are dense.
 """
 
 from __future__ import annotations
@@ -219,21 +220,26 @@ class _Grid:
         return cls(None, 0, 0, float(low), float(high), forbidden)
 
     def free(self, value: float) -> Any:
-        """The nearest number to be released; None where there is none near."""
+        """The nearest number to be released; None where there is none near, and no whole number within the range."""
         if self.step is None:
             return None if self._is_taken(value) else value
-        # Where every whole number is somebody's, a float may lie between two; an integer may not.
-        for finer in (0,) if isinstance(self.step, int) else (0, 1, 2):
+        # Where all numbers of the grid are taken, one may lie between two of them.
+        finest = min(self.step - 1, 1) if isinstance(self.step, int) else 2
+        for finer in range(finest + 1):
             for k in range(FARTHEST + 1):
                 for away in (k, -k) if k else (0,):
                     at = self._at(value, away, finer)
                     if self.low < at < self.high and not self._is_taken(at):
                         return at
+        if isinstance(self.step, int):
+            dense = min(max(self._at(value, 0, 0), self.low + self.step), self.high - self.step)
+            return dense if self.low < dense < self.high else None
         return None
 
     def _at(self, value: float, away: int, finer: int) -> Any:
         if isinstance(self.step, int):
-            return self.origin + (round((value - self.origin) / self.step) + away) * self.step
+            first = self.origin + finer * (self.step // 2)
+            return first + (round((value - first) / self.step) + away) * self.step
         scale = 10.0 ** (self.decimals + finer)
         return float((np.rint(value * scale) + away) / scale)
 

@@ -189,10 +189,16 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
     def reads_values(self) -> bool:
         return self.measure in OF_LABELS
 
-    def columns_read(self, roles: Roles | tuple[str, ...]) -> tuple[str, ...]:
+    def compared_columns(self, roles: Roles | tuple[str, ...]) -> tuple[str, ...]:
         keys = tuple(roles.quasi_identifiers) if isinstance(roles, Roles) else roles
-        named = tuple(name for name in self.columns or self.quasi_identifiers or keys if name != self.target)
-        return tuple(dict.fromkeys((*named, *(name for name in (self.target, self.by) if name is not None))))
+        return tuple(name for name in self.columns or self.quasi_identifiers or keys if name != self.target)
+
+    def columns_read(self, roles: Roles | tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(
+            dict.fromkeys(
+                (*self.compared_columns(roles), *(name for name in (self.target, self.by) if name is not None))
+            )
+        )
 
     def original_moments(self, roles: Roles) -> tuple[str, ...]:
         return self.columns_read(roles) if self.measure in ("il1s", "sse_sst") else ()

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery
+from privpipe.blocks.weight_faults import weight_faults
 from privpipe.errors import DataError, NoSolutionError, UnsupportedError, UsageError, did_you_mean
-from privpipe.tolerance import at_least, at_most
+from privpipe.tolerance import at_most
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
 from privpipe.transforms.local_suppression.stage import ByRisk, Combination
@@ -42,12 +43,6 @@ class _Risky:
         if self.asked.weight is None:
             return ~np.asarray(at_most(1 / sample, self.asked.threshold), dtype=np.bool_)
         population = np.asarray(block.weights, dtype=np.float64)
-        light = ~(np.asarray(at_least(population, sample)) & np.isfinite(population))
-        if light.any():
-            raise DataError(
-                f"suppress_cells: {int(block.sizes[light].sum()):,} records lie in classes whose weights in "
-                f"{self.asked.weight!r} sum to less than their records; a weight is at least 1"
-            )
         return ~np.asarray(at_most(individual_risk(sample, population), self.asked.threshold), dtype=np.bool_)
 
 
@@ -65,6 +60,8 @@ def risky_places(engine: Any, table: Any, cells: CellTable, distinct: Any, asked
 
     if not len(cells):
         return np.zeros(0, np.int64)
+    if asked.weight is not None and (why := weight_faults(engine, table, asked.weight)):
+        raise DataError(why)
     query = ClassQuery(keys=cells.keys, weight=asked.weight)
     kept = engine.keep_classes(table, query, _Risky(asked))
     found = engine.distinct(kept, list(cells.keys))

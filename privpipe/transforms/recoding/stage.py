@@ -83,6 +83,7 @@ class GeneralizeStage(Transformer):
     columns_rule: ClassVar[Any] = "optional"
     searches: ClassVar[bool] = True
     suppresses: ClassVar[bool] = True
+    recodes_other_rows: ClassVar[bool] = True
     serves: ClassVar[tuple[str, ...]] = ("persons", "population", "wildcard", "labels")
     preserves: ClassVar[str] = "truth: every label covers the value it stands for"
     reveals: ClassVar[str] = "that a finer vector of levels did not meet the guarantees (minimality)"

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives
-from privpipe.blocks.require import require_number
 from privpipe.draws import Stream
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
@@ -110,7 +109,7 @@ def require_one_window(stage: Keeping) -> None:
     if len(wanted) > 1:
         raise UsageError(f"RankSwap: give one of p, keep_correlation and keep_mean, not {' and '.join(wanted)}")
     if not wanted and stage.kind != "buckets":
-        require_number("RankSwap", "p", None, above=0, most=1)
+        raise UsageError("RankSwap: give p, keep_correlation or keep_mean, one of the three")
 
 
 def refuse_dates(columns: tuple[str, ...], context: StageContext) -> None:

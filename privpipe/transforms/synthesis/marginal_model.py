@@ -48,6 +48,8 @@ class Domain:
     bins: Annotated[int, Ge(1)] = 20
 
     def __post_init__(self) -> None:
+        if isinstance(self.levels, str) or not all(isinstance(level, str) for level in self.levels):
+            raise UsageError("Synthesize: domains: levels must be a list of texts")
         object.__setattr__(self, "levels", tuple(self.levels))
         check_parameters(self, "Synthesize", "domains.")
         bounded = self.low is not None and self.high is not None

@@ -37,7 +37,7 @@ def _differs(stage: Any, name: str) -> bool:
 def _check_private(stage: Any) -> None:
     if stage.epsilon is None or stage.delta is None:
         raise UsageError("Synthesize: method: marginals needs epsilon and delta")
-    used = [name for name in ("by", "nulls") if getattr(stage, name)]
+    used = [*(["by"] if stage.by else []), *(["nulls"] if stage.nulls not in (None, "model") else [])]
     if used:
         raise UsageError(f"Synthesize: {', '.join(used)} does not go with `method: marginals`")
     if stage.unit == "record" and stage.most_records != 1:

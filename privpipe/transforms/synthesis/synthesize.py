@@ -104,8 +104,10 @@ class Synthesize(Transformer):
     bins : int
         Most cells of a histogram, or of rare values; a cell has five records or more.
     min_count : int
-        A category or a number of fewer records is rare; under copula a number of fewer than five always. Where the
-        policy distinguishes persons, of fewer persons, and a released mean is of so many.
+        A category or a number of fewer records is rare; under copula a number of fewer than five always. A number that
+        is released instead of rare ones stands for a group of at least so many, and of at least five; it is none of
+        them, unless every whole number near is one, as in a running number. Where the policy distinguishes persons,
+        all of these count persons.
     rare : {"other", "drop"}
         Rare categories of text become ``other`` (dropped where even together they are rare), or go.
     nulls : {"keep", "refuse", "model"}
@@ -191,7 +193,11 @@ class Synthesize(Transformer):
         named = None if self.columns in (None, "all") else checked_columns("Synthesize", self.columns)
         object.__setattr__(self, "columns", named)
         object.__setattr__(self, "by", checked_by("Synthesize", self.by, named or (), self.small_strata))
-        object.__setattr__(self, "rules", tuple(self.rules))
+        rules = (SynthesisRule(**rule) if isinstance(rule, Mapping) else rule for rule in self.rules)
+        try:
+            object.__setattr__(self, "rules", tuple(rules))
+        except (TypeError, AttributeError):
+            raise UsageError("Synthesize: rules are mappings of `when` and `then` to columns with values") from None
         for name in ("given", "order"):
             if not isinstance(getattr(self, name), str) and getattr(self, name):
                 object.__setattr__(self, name, checked_columns("Synthesize", getattr(self, name)))
@@ -292,8 +298,8 @@ class Synthesize(Transformer):
             books = [model["codebooks"] for model in models]
         warnings = ["synthetic records are not safe by that name: judge linkage and membership as well"]
         warnings += [
-            f"{name!r}: every value is held by too few records, and none between them is free; the column is released "
-            "as missing"
+            f"{name!r}: every value is held by too few records, and there is no number within their range that stands "
+            "for a group of them; the column is released as missing"
             for name in columns
             if any(strata.known[name]) and all(is_bare(book[name]) for book in books)
         ]

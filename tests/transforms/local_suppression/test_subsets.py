@@ -131,7 +131,7 @@ def test_records_at_risk_lose_the_cells_that_are_named() -> None:
 
 def test_a_weight_below_one_is_refused() -> None:
     rows = pa.table({**FRANCDAT, "w": [0.5] * 8})
-    with pytest.raises(DataError, match="8 records lie in classes whose weights"):
+    with pytest.raises(DataError, match="8 of 8 records have no usable weight in 'w'"):
         suppressed(rows, KEYS, "wildcard", by_risk={"threshold": 0.25, "columns": ["Key2"], "weight": "w"})
 
 

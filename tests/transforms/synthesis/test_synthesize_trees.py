@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import sys
 from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -71,7 +73,13 @@ def test_no_point_is_a_value_of_few_records(values: list[int], min_count: int, w
     cells = ValueCells.of(ranks, 10, min_count, parted=min_count % 2 == 0)
     rare = {value for value, count in held.items() if count < min_count}
     points = {point for each in cells.points for point in each}
-    assert not points & rare
+    within = np.array([value for value in range(min(values) + 1, max(values)) if value not in rare], np.int64)
+    # A whole number that few records hold is released only where every one within 64 steps is such a number.
+    step = int(np.gcd.reduce(np.sort(array.astype(np.int64)) - min(values))) or 1
+    for point in points & rare:
+        assert whole
+        assert step == 1
+        assert not (np.abs(within - point) <= 60).any()
     assert {value for value, count in held.items() if count >= min_count} <= points
     codes = cells.cells(array)
     assert ((codes >= 0) & (codes < len(cells))).all()
@@ -144,11 +152,39 @@ def test_unique_values_never_appear(run: Any) -> None:
                 assert not rare & set(found[name]), (name, min_count)
 
 
-def test_a_column_of_dense_rare_numbers_is_missing_and_said_so(run: Any) -> None:
-    found = run(Synthesize(), {"row": list(range(100)), "half": [at / 1 for at in range(100)]})
+DENSE: dict[str, list[Any]] = {
+    "running numbers": list(range(1, 101)),
+    "negative ones": [-at for at in range(100)],
+    "ages": [18 + at % 62 for at in range(100)],
+    "days": [datetime.date(2020, 1, 1) + datetime.timedelta(days=at) for at in range(100)],
+    "cents": [Decimal(at) / 100 for at in range(100)],
+    "noons": [datetime.datetime(2020, 1, 1, 12) + datetime.timedelta(days=at) for at in range(100)],
+    "tens": [10 * at for at in range(100)],
+    "floats": [at / 1 for at in range(100)],
+}
+BETWEEN = ("noons", "tens", "floats")
+"""Numbers between which there are others of their type."""
+
+
+@pytest.mark.parametrize("min_count", [3, 5, 20])
+@pytest.mark.parametrize("method", ["cart", "copula"])
+def test_dense_rare_numbers_are_drawn_from_groups_of_enough_records(run: Any, method: Any, min_count: int) -> None:
+    found = run(Synthesize(method=method, min_count=min_count, records=3000), DENSE)
+    assert not [warning for warning in found.plan.detail["warnings"] if "missing" in warning]
+    for name, values in DENSE.items():
+        made = found.rows[name].to_pylist()
+        assert None not in made, name
+        # Neither end is one person's figure, and a number stands for a group.
+        assert min(values) < min(made) <= max(made) < max(values), name
+        assert len(set(made)) <= len(values) // max(min_count, 5), name
+        if name in BETWEEN:
+            assert not set(made) & set(values), name
+
+
+def test_numbers_with_nothing_between_their_ends_are_missing_and_said_so(run: Any) -> None:
+    found = run(Synthesize(min_count=60), {"row": [0, 1] * 50, "half": [at / 1 for at in range(100)]})
     assert set(found["row"]) == {None}
     assert None not in found["half"]
-    assert not {*found["half"]} & set(range(100))
     told = [warning for warning in found.plan.detail["warnings"] if "missing" in warning]
     assert [warning.split(":")[0] for warning in told] == ["'row'"]
 

@@ -97,8 +97,8 @@ class CorrectAttribution(JoinedClassMeasure):
         if self.column in (self.columns or ()):
             raise UsageError(f"CorrectAttribution: {self.column!r} is the secret; take it out of columns")
 
-    def columns_read(self, roles: Roles) -> tuple[str, ...]:
-        return tuple(name for name in super().columns_read(roles) if name != self.column)
+    def compared_columns(self, roles: Roles) -> tuple[str, ...]:
+        return tuple(name for name in super().compared_columns(roles) if name != self.column)
 
     def secret(self) -> str | None:
         return self.column

@@ -125,8 +125,11 @@ class InferenceAttack(RecordAttack):
     def packages(self) -> dict[str, str]:
         return {"sklearn": "utility"} if self.guess != "nearest" and self.model == "tree" else {}
 
+    def compared_columns(self, roles: Roles) -> tuple[str, ...]:
+        return self.columns or tuple(name for name in roles.quasi_identifiers if name != self.column)
+
     def columns_read(self, roles: Roles) -> tuple[str, ...]:
-        return (*(self.columns or (name for name in roles.quasi_identifiers if name != self.column)), self.column)
+        return (*self.compared_columns(roles), self.column)
 
     def judge_tables(self, files: TableFiles) -> Verdict:
         reason = self.unjudgeable(files)

@@ -120,7 +120,7 @@ class SinglingOutAttack(ControlledAttack):
             if self.mode == "multivariate" and self.size > len(self.columns):
                 raise UsageError(f"{owner}: size {self.size} is more than the {len(self.columns)} columns")
 
-    def columns_read(self, roles: Roles) -> tuple[str, ...]:
+    def compared_columns(self, roles: Roles) -> tuple[str, ...]:
         return self.columns or tuple(name for name in roles.columns if name not in roles.unreleased)
 
     def judge_tables(self, files: TableFiles) -> Verdict:

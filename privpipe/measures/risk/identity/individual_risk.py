@@ -150,7 +150,7 @@ class IndividualRisk(Guarantee):
         patterns, owner = weighted_patterns(records, matching)
         sample, population = self.frequencies(patterns)
         if not at_least(population, sample).all():
-            raise DataError(f"individual_risk: weights in {self.weight!r} sum to less than a class's records")
+            raise DataError(f"individual_risk: weights in {self.weight!r} sum to fewer people than a class has records")
         risks = self.risks(patterns)[owner]
         return {"individual_risk": risks if households is None else shared_risk(households, risks)}
 
@@ -191,7 +191,8 @@ class IndividualRisk(Guarantee):
         if sums.light:
             return self._error(
                 f"{sums.light:,} of {observed.records:,} records lie in classes whose weights in {self.weight!r} sum "
-                "to less than their records; a weight is the number of people a record stands for, at least 1."
+                "to fewer people than they have records, or to no finite number; a weight is the number of people a "
+                "record stands for, at least 1."
             )
         spread = spread_of(sums, observed.records, self.threshold, self.threshold_for)
         figures: dict[str, Any] = {

@@ -136,10 +136,8 @@ class LoglinearRisk(Guarantee):
         codes, places = np.unique(block.codes, axis=0, return_inverse=True)
         counts = np.zeros(len(codes), np.int64)
         np.add.at(counts, places.ravel(), block.counts)
-        heavy = np.isfinite(block.weights) & (block.weights > 0)
-        light = int(block.counts[~heavy].sum())
-        if light or not len(codes):
-            return Tally(records=block.records, sums={"refused": self._not_positive(light)})
+        if not len(codes):
+            return Tally()
         # Levels in use, numbered from 0.
         levels = np.column_stack([np.unique(column, return_inverse=True)[1].ravel() for column in codes.T])
         terms = [tuple(variables_of(self.formula).index(name) for name in term) for term in terms_of(self.formula)]
@@ -179,9 +177,6 @@ class LoglinearRisk(Guarantee):
             if not counts.any():
                 raise NotSettled("every weighted count rounds to 0")
         return fitted_means(levels, counts, terms, self.max_cells)
-
-    def _not_positive(self, records: int) -> str:
-        return f"{records:,} records have a weight in {self.weight!r} that is not a positive number."
 
     def _too_many(self, cells: int) -> str:
         return (

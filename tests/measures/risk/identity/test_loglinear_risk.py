@@ -13,7 +13,7 @@ import pytest
 
 from privpipe.blocks import Verdict
 from privpipe.engines import Engine, Source
-from privpipe.errors import DataError, UsageError
+from privpipe.errors import UsageError
 from privpipe.judging import JudgingRules, assess
 from privpipe.measures import LoglinearRisk
 from privpipe.measures.risk.identity.loglinear_formula import terms_of
@@ -79,7 +79,7 @@ def test_equal_weights_change_nothing_but_the_offset_of_empty_cells(embedded: En
     assert full[0].observed["tau1"] == pytest.approx(full[1].observed["tau1"])
 
 
-ROWS = pa.table({"a": list("xxxyyz"), "b": list("ppqpqq"), "w": [2.0, 2.0, 4.0, 8.0, 1.0, 0.5]})
+ROWS = pa.table({"a": list("xxxyyz"), "b": list("ppqpqq"), "w": [2.0, 2.0, 4.0, 8.0, 1.0, 1.0]})
 
 
 def test_it_is_the_definition_on_a_small_table(embedded: Engine) -> None:
@@ -102,9 +102,7 @@ def test_undefined_figures_block(embedded: Engine) -> None:
     assert judged(embedded, twice, LoglinearRisk(weight="w", formula="a", at_most=0, if_no_uniques="pass")).passed
     wrong = ROWS.set_column(2, "w", pa.array([1.0, 1.0, 0.0, -1.0, 1.0, 1.0]))
     found = judged(embedded, wrong, gate)
-    assert (found.outcome, "2 records" in found.reason) == ("error", True)
-    with pytest.raises(DataError, match="1 missing"):
-        judged(embedded, ROWS.set_column(2, "w", pa.array([None, 1.0, 1.0, 1.0, 1.0, 1.0])), gate)
+    assert (found.outcome, "2 of 6 records" in found.reason) == ("error", True)
     ring = pa.table({name: ["p", "q", "r", "r"] for name in "abc"} | {"w": [2.0] * 4})
     found = judged(embedded, ring, LoglinearRisk(weight="w", formula="a*b + b*c + a*c", at_most=1.0, max_cells=26))
     assert (found.outcome, "27 cells" in found.reason) == ("error", True)
