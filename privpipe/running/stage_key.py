@@ -126,12 +126,14 @@ def _named(node: Any) -> Iterator[str]:
 
 
 def _content(policy: Policy, name: str) -> str:
-    """The digest of a file; a name that is no file at hand, such as an address, stands for itself."""
-    path = Path(policy.base_dir, name)
-    if not path.is_file():
-        return name
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """The digest of a file, or of the files of a folder; of what is neither, such as an address, the name."""
+    place = Path(policy.base_dir, name)
+    found = hashlib.sha256()
+    for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+        if path.is_file():
+            with path.open("rb") as file:
+                found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest() if place.exists() else name
 
 
 def _population(context: RunContext, original: Any, population: Any) -> str:

@@ -94,7 +94,7 @@ def test_a_set_is_written_in_the_order_of_its_items() -> None:
         [[1, 2], [1, 2]],
         [np.array([["a"]]), np.array([["b"]])],
     ],
-    ids=repr,
+    ids=["text", "number", "mapping", "mixed list", "mixed set", "list of lists", "numbers", "matrix"],
 )
 def test_what_is_no_list_of_texts_is_refused_by_the_name_of_its_column(values: list[Any]) -> None:
     with pytest.raises(DataError, match="column 'b'"):
