@@ -33,6 +33,7 @@ from privpipe.cli import (
 from privpipe.cli.collector import none_at_the_end, seldom
 from privpipe.cli.console import settle
 from privpipe.cli.endings import ended_by_signal, guarded, handle_signals, interrupted
+from privpipe.cli.streams import prepare_streams
 
 __all__ = ["app", "main"]
 
@@ -108,6 +109,7 @@ app.add_typer(expecting.commands, name="gx")
 
 def main() -> None:
     """Entry point of the ``privpipe`` script."""
+    prepare_streams()
     handle_signals()
     none_at_the_end()
     try:

@@ -14,6 +14,7 @@ from typing import ParamSpec, TypeVar
 import typer
 
 from privpipe.cli.console import SETTINGS, say
+from privpipe.cli.streams import give_up
 from privpipe.errors import EngineError, PrivpipeError
 
 __all__ = ["CRASH", "ended_by_signal", "guarded", "handle_signals", "interrupted"]
@@ -63,8 +64,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             _ended()
             raise typer.Exit(interrupted()) from None
         except BrokenPipeError:
-            # The reader of stdout left; the interpreter must not fail again on flushing it.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            give_up(sys.stdout)  # its reader left
             raise typer.Exit(EngineError.exit_code) from None
         except PrivpipeError as error:
             if _received and isinstance(error, EngineError):  # an engine that was interrupted may say that it failed
@@ -79,6 +79,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             if error.errno is None:
                 _crashed(error)
                 raise typer.Exit(CRASH) from None
+            give_up(sys.stdout)  # it may be what is full
             _faulty(error)
             raise typer.Exit(EngineError.exit_code) from None
         except Exception as error:  # noqa: BLE001 the last stop: texts of foreign errors may quote data values

@@ -9,6 +9,7 @@ import typer
 from privpipe.cli import completing
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, loaded
 from privpipe.cli.console import say
+from privpipe.cli.streams import outcome_stands
 from privpipe.cli.verdicts import passed_with, show_assessment, tell_where
 from privpipe.errors import Refused, UsageError
 
@@ -133,11 +134,14 @@ def _table_at(data: str, at: list[str], *, format: str | None, delimiter: str | 
 
 
 def _end(policy: Policy, assessment: Assessment, *, json: bool) -> None:
-    show_assessment(assessment, json=json)
+    outcome = "the verdict stands"
+    with outcome_stands(outcome):
+        show_assessment(assessment, json=json)
     if assessment.passed:
         say(f"{passed_with(assessment)}.")
         return
-    tell_where(policy, assessment)
+    with outcome_stands(outcome):
+        tell_where(policy, assessment)
     say("FAILED: a guarantee does not hold.")
     raise typer.Exit(Refused.exit_code)
 

@@ -10,6 +10,7 @@ import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, ProgressOption, loaded
 from privpipe.cli.console import print_json, progress, put, say
+from privpipe.cli.streams import outcome_stands
 from privpipe.cli.verdicts import passed_with, show_assessment, tell_where
 from privpipe.errors import ColumnsLost, Refused, SignOffMissing, UsageError
 
@@ -118,29 +119,39 @@ def released(
     except Refused as refusal:
         if refusal.assessment is None:
             raise
-        show_assessment(refusal.assessment, json=json)
+        outcome = "the release is refused and nothing was published"
+        with outcome_stands(outcome):
+            show_assessment(refusal.assessment, json=json)
         why = "a column lost too much" if isinstance(refusal, ColumnsLost) else "a guarantee does not hold"
-        tell_where(policy, refusal.assessment)
+        with outcome_stands(outcome):
+            tell_where(policy, refusal.assessment)
         say(f"REFUSED: {why}. Nothing was published.")
-        _kept(refusal.record)
+        with outcome_stands(outcome):
+            _kept(refusal.record)
         return refusal.exit_code
     except SignOffMissing as missing:
         if missing.assessment is None:
             raise
-        show_assessment(missing.assessment, json=json)
+        with outcome_stands("the release waits for its sign-off and nothing was published"):
+            show_assessment(missing.assessment, json=json)
         say(f"WAITING: {missing}")
         return missing.exit_code
-    if json and dry_run:
-        print_json(result.to_dict())
-    else:
-        show_assessment(result.assessment, json=json)
-    if result.assessment.warned or dry_run:
-        say(f"{passed_with(result.assessment)}.")
+    outcome = "this was a dry run, which passed" if dry_run else "the release is published"
+    with outcome_stands(outcome):
+        if json and dry_run:
+            print_json(result.to_dict())
+        else:
+            show_assessment(result.assessment, json=json)
+    with outcome_stands(outcome):
+        if result.assessment.warned or dry_run:
+            say(f"{passed_with(result.assessment)}.")
+        if dry_run:
+            _rehearsed(result, json=json)
     if dry_run:
-        _rehearsed(result, json=json)
         return 0
     say(f"PUBLISHED: {result.path} (run {result.run_id})")
-    _kept(result.record)
+    with outcome_stands(outcome):
+        _kept(result.record)
     return 0
 
 

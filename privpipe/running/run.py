@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.stamps import require_stamps, stamps_of
-from privpipe.errors import EngineError, SinkError
+from privpipe.errors import EngineError, PrivpipeError
 from privpipe.judging import Assessment
 from privpipe.progress import watched
 from privpipe.running.attaching import attach
@@ -313,5 +313,8 @@ class _Release:
         for step in steps:
             try:
                 step()
-            except SinkError as error:
-                log.warning("%sthe next run settles what could not be written: %s", outcome, error)
+            except Exception as error:  # noqa: BLE001 whatever it is, readers see what they saw before it
+                # Texts of foreign errors may quote data values.
+                told = error if isinstance(error, PrivpipeError) else type(error).__name__
+                with suppress(Exception):  # a handler of the host's may fail, and there is no further place to tell it
+                    log.warning("%sthe next run settles what could not be written: %s", outcome, told)

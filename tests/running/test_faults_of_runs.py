@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.errors import EngineError, PrivpipeError
+from privpipe.running.key_history import KeyHistory
 from privpipe.running.run import STEPS
 
 
@@ -89,3 +91,36 @@ def test_a_source_that_vanishes_is_a_typed_error(
         assert caught.value.exit_code in (3, 4)
         assert not os.path.lexists(document["sink"]["path"])
         source.write_bytes(content)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "canary-4711"), ValueError("canary-4711"), EngineError("the disk")])
+@pytest.mark.parametrize("logs", [True, False])
+def test_what_fails_after_publication_is_noted_and_the_release_stands(
+    document: Mapping[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    logs: bool,
+) -> None:
+    class Full(logging.Handler):
+        """A host's handler whose disk is full."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            raise OSError(28, "No space left on device")
+
+    def keep(*_: Any) -> None:
+        raise error
+
+    log, full = logging.getLogger("privpipe.release"), Full()
+    monkeypatch.setattr(KeyHistory, "keep", keep)
+    if not logs:
+        log.addHandler(full)
+    try:
+        result = pp.release(document)
+    finally:
+        log.removeHandler(full)
+    assert seen(Path(result.path))
+    if logs:
+        assert "the release is published; " in caplog.text
+        assert ("the disk" in caplog.text) == isinstance(error, PrivpipeError)
+    assert "canary" not in caplog.text
