@@ -123,7 +123,6 @@ def raised(ending: Ending) -> dict[str, Any]:
     """The ending as an XCom where it is good, else as the error that Airflow treats rightly."""
     if ending.good:
         return ending.to_dict()
-    message = f"{ending.word}: {ending.message}"
     if ending.worth_another_try or isinstance(ending.error(), EngineError):
-        raise AirflowException(message)
-    raise AirflowFailException(message)
+        raise AirflowException(ending.sentence)
+    raise AirflowFailException(ending.sentence)

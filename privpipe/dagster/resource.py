@@ -83,7 +83,7 @@ def _require_good(ending: Ending) -> Ending:
     if ending.good:
         return ending
     raise dg.Failure(
-        description=f"{ending.word}: {ending.message}",
+        description=ending.sentence,
         metadata=ending_metadata(ending),
         allow_retries=ending.worth_another_try,
     )

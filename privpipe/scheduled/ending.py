@@ -97,6 +97,18 @@ class Ending:
         """Whether the same job may end otherwise: only where an engine or the machine broke down."""
         return self.word == "engine"
 
+    @property
+    def sentence(self) -> str:
+        """The message behind its word, which it may begin with already.
+
+        Examples
+        --------
+        >>> Ending.of_code(5, "refused: k_anonymity").sentence, Ending.of_code(3, "no column 'age'").sentence
+        ('refused: k_anonymity', "data: no column 'age'")
+        """
+        start = f"{self.word}: "
+        return self.message if self.message.startswith(start) else start + self.message
+
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values, for where schedulers keep what tasks return."""
         return {**asdict(self), "figures": dict(self.figures)}
