@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from privpipe.cli.endings import CRASH
 from privpipe.errors import PrivpipeError
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -94,7 +95,7 @@ def test_the_seed_is_a_secret(pod: dict[str, Any]) -> None:
 
 
 def test_what_another_try_cannot_mend_fails_the_job(job: dict[str, Any]) -> None:
-    codes = {kind.exit_code for kind in kinds_of(PrivpipeError)}
+    codes = {CRASH, *(kind.exit_code for kind in kinds_of(PrivpipeError))}
     (rule,) = job["podFailurePolicy"]["rules"]
     assert rule["action"] == "FailJob"
     assert set(rule["onExitCodes"]["values"]) == codes - {4}
