@@ -103,6 +103,20 @@ class SecretSpec:
             return "from a file"
         return "held in memory" if self.held is not None else "within the policy"
 
+    def __deepcopy__(self, memo: object) -> SecretSpec:
+        return self  # nothing in it changes
+
+    def __copy__(self) -> SecretSpec:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.held is not None or self.literal is not None:
+            raise UsageError(
+                "a policy whose seed was handed over or stands in it is not pickled, for the seed would be in it; give "
+                'the seed by its place, as in {"from_env": NAME}'
+            )
+        return self.__dict__
+
     def __repr__(self) -> str:
         if self.from_env is not None:
             return f"SecretSpec(from_env={self.from_env!r})"
