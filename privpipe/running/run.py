@@ -215,10 +215,11 @@ class _Release:
             original,
             plan=frozen,
             frozen=frozen is not None,
-            waited=self.held is not None,
             salt=self.run_id,
             population=population,
         )
+        if self.held is not None and frozen is not None:  # its own plan: what it said of it when it was staged stays
+            staged = replace(staged, plan=replace(staged.plan, frozen=frozen.frozen))
         # Whether a key is the one of before depends on what was learnt from the source.
         staged = replace(staged, source_notes=self.keys.notes(policy.transform, staged.draws))
         if self.context.generalized_population:

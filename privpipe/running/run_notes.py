@@ -77,7 +77,7 @@ def value_notes(policy: Policy) -> tuple[str, ...]:
 def _linking(stage: Transformer, *, frozen: bool) -> str | None:
     """Under what the stage gives a record the same result again; None: it draws for each release."""
     if stage.links_releases:
-        return "" if getattr(stage, "key", None) is None else " under its key"
+        return "" if stage.key_place() is None else " under its key"
     return " under this plan" if frozen else None
 
 

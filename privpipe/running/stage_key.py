@@ -99,7 +99,7 @@ def inputs_digest(context: RunContext, original: Any, population: Any) -> str:
     policy = context.policy
     if not context.releases or not any(stage.needs_draws for stage in policy.transform):
         return ""
-    places = [getattr(stage, "key", None) for stage in policy.transform]
+    places = [stage.key_place() for stage in policy.transform]
     found = [
         [_content(policy, name) for name in _files(policy)],
         [key_id(read_key("transform", place)) for place in places if place is not None],

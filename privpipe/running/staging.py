@@ -102,7 +102,6 @@ def run_stages(
     records: int | None = None,
     plan: Plan | None = None,
     frozen: bool = False,
-    waited: bool = False,
     salt: str | None = None,
     population: Any = None,
 ) -> Staged:
@@ -116,8 +115,6 @@ def run_stages(
         Its number of records, likewise.
     frozen : bool
         Whether the plan given may be of another source: then its stages are carried over to this one.
-    waited : bool
-        Whether the plan given is that of a run which waited for its sign-off.
     salt : str, optional
         Of the plan's commitment to the seed: the id of the run; outside a run, one is drawn.
 
@@ -152,7 +149,7 @@ def run_stages(
     table, counted = state.released_columns()
     made = _plan_made(state, secrets.token_hex(16) if salt is None else salt, drawn)
     if plan is not None:
-        made = replace(made, version=plan.version, frozen=plan.frozen or not waited)
+        made = replace(made, version=plan.version, frozen=True)
     return Staged(
         table=table,
         original=original,

@@ -203,6 +203,10 @@ class Transformer(StageFace, Entry):
         """
         return not self.needs_draws
 
+    def key_place(self) -> Mapping[str, str] | None:
+        """Where the key is kept under which it gives a person the same result in every release; None: it has none."""
+        return None
+
     def noise_ratio(self) -> float | None:
         """Variance of the noise that the stage adds over that of the column; None where it adds none of a ratio."""
         return None

@@ -122,7 +122,7 @@ def test_what_a_module_lists_as_public_is_there_and_sorted(name: str) -> None:
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_file_stays_readable(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= 400
+    assert text.count("\n") <= 600
     assert ast.get_docstring(ast.parse(text)), "a module says in its docstring what it defines"
 
 

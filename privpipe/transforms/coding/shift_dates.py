@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -75,6 +76,9 @@ class ShiftDates(Transformer):
         super().__post_init__()
         object.__setattr__(self, "columns", checked_columns("ShiftDates", self.columns))
         require_key_place("ShiftDates", self.key)
+
+    def key_place(self) -> Mapping[str, str] | None:
+        return self.key
 
     def request(self, context: StageContext) -> FactsRequest:
         require_numeric(self.columns, context)

@@ -94,6 +94,9 @@ class Pseudonymise(Transformer):
         if not isinstance(self.domain, str) or not self.domain or not self.domain.isprintable():
             raise UsageError("Pseudonymise: domain must be a text without control characters, not empty")
 
+    def key_place(self) -> Mapping[str, str] | None:
+        return self.key
+
     def request(self, context: StageContext) -> FactsRequest:
         for column in self.columns:
             if column not in context.schema.names:
