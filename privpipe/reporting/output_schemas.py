@@ -140,7 +140,13 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
             "records": COUNT,
             "stages": _listed(_object({"name": TEXT, "parameters": MAPPING, "detail": MAPPING})),
         },
-        {**LOSSES, **dict.fromkeys(("seed_commitment", "seed_salt", "source", "hash_key", "checksum"), TEXT)},
+        {
+            **LOSSES,
+            "drawn": MAPPING,
+            "columns": MAPPING,
+            "frozen": {"type": "boolean"},
+            **dict.fromkeys(("seed_commitment", "seed_salt", "source", "hash_key", "checksum"), TEXT),
+        },
         "plan: the plan, with what columns lose unless --no-losses is given",
     ),
     "plan_cost": _object(

@@ -152,13 +152,13 @@ def joined_by_value(a: Published, b: Published, columns: Iterable[str], key: str
     """
     both = [name for name in columns if name in a.rows and name in b.rows]
     found = []
-    for names in (*([name] for name in both), both):
+    for names in [*([name] for name in both), *([both] if len(both) > 1 else [])]:
         one, other = (each.rows[~each.rows.duplicated(names, keep=False)].dropna(subset=names) for each in (a, b))
-        joined = one.merge(other, on=names, suffixes=("", "_other")) if names else one[:0]
-        share = float((joined[key] == joined[f"{key}_other"]).sum() / min(len(a.rows), len(b.rows))) if names else 0.0
+        joined = one.merge(other, on=names, suffixes=("", "_other"))
+        share = float((joined[key] == joined[f"{key}_other"]).sum() / min(len(a.rows), len(b.rows)))
         if share > SHARE:
             found.append(Finding("value", " + ".join(names), share, SHARE))
-    return found[:1] if len(both) == 1 else found
+    return found
 
 
 def aligned_by_order(a: Published, b: Published) -> list[Finding]:

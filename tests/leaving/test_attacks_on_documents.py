@@ -152,6 +152,9 @@ def test_differential_privacy_counts_nothing_but_released_rows(engine: Engine, t
     for result, document in found:
         assert document.keys() == found[0][1].keys()
         differing = {place for place in set(document) - OF_DOCUMENTS if document[place] != found[0][1][place]}
+        compared = {place for place in differing if ".compared." in place}  # the released records, which were judged
+        assert all(document[place] == document[".verdict.records"] for place in compared)
+        differing -= compared
         assert {place for place in differing if place.rsplit(".", 1)[-1] not in bound} <= rows
         assert document[".verdict.records"] == result.assessment.records
         counts = {result.plan.records, result.plan.suppressed_records, result.assessment.suppressed_records}

@@ -147,7 +147,7 @@ class TestSpelling:
         said = [note for note in found if note.startswith("`who` tells")]
         assert said == [
             "`who` tells 6 persons apart, 5 of them apart from spelling; after folding k_anonymity observed 2, "
-            "distinct_l_diversity observed 3"
+            "distinct_l_diversity observed 2"
         ]
 
     def test_a_missing_value_of_a_person_is_none(self, engine: Engine) -> None:

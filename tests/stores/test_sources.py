@@ -50,7 +50,7 @@ def test_a_folder_a_file_and_every_format_are_read(
         judged = pp.assess(path, rules, engine=engine)
         assert (judged.records, judged.passed) == (records, True), path
     noted = pp.assess(RAW, rules, engine=engine).notes
-    assert any("'_left.parquet'" in note for note in noted)
+    assert any("1 file with the table that were not judged: 1 hidden" in note for note in noted)
 
 
 def test_a_release_of_a_store_is_a_source_by_its_pointer(

@@ -105,7 +105,7 @@ def released(
         context = StageContext(
             roles=Roles(insensitive=tuple(table.schema.names)),
             schema=table.schema,
-            person="name",
+            person="name" if isinstance(stage, ShiftDates) else None,
             place=f"transform[{at}]",
         )
         plan = stage.learn(engine, table, context)

@@ -14,7 +14,7 @@ from privpipe.kernels.swapping.window import Partner, segment_length, swap_permu
 
 STREAM = Draws(Seed.insecure(42), stage=0, transformer="rank_swap").of("income")
 PARTNERS: tuple[Partner, ...] = ("unswapped", "content", "skip")
-FIXED = [2, 4, 0, 7, 1, 6, 5, 3, 11, 13, 12, 8, 10, 9, 15, 14, 19, 18, 17, 16]
+FIXED = [3, 2, 1, 0, 8, 9, 10, 11, 4, 5, 6, 7, 15, 17, 18, 12, 19, 13, 14, 16]
 
 
 def below(stream: Stream, rank: int, word: int, bound: int) -> int:

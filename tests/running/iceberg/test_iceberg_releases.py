@@ -251,7 +251,7 @@ def test_nobody_else_reads_the_work_area(release: Callable[..., Any], tmp_path: 
     [
         ({"iceberg": "db.t", "path": "out"}, "stands beside `path:`"),
         ({"iceberg": "db.t", "table": "db.t"}, "stands beside `table:`"),
-        ({"iceberg": "db.t", "format": "parquet"}, "is for files"),
+        ({"iceberg": "db.t", "format": "csv"}, "is for files"),
         ({"iceberg": "db.t", "mode": "merge"}, "must be one of replace, append"),
         ({"iceberg": "db.t", "schema": "any"}, "must be one of same, evolve"),
         ({"iceberg": "db.t", "tag": "x"}, "unknown key"),

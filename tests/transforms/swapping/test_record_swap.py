@@ -139,7 +139,8 @@ def test_profiles_are_tried_in_their_order(embedded: Any) -> None:
     loose = RecordSwap(areas=AREAS, rate=0.6, similar=[["htype", "hincome"], []], risk_variables=["gender"], k=1)
     one, two = (swapped(embedded, stage, rows)[0]["swapped"] for stage in (strict, loose))
     assert one["swaps_missing"] > 0
-    assert (two["swaps_missing"], two["households"]) == (0, 600)
+    assert two["swaps_missing"] <= 1  # whoever finds no free household left
+    assert two["households"] == 600 - 2 * two["swaps_missing"]
 
 
 def test_without_a_donor_the_household_stays_or_the_stage_refuses(embedded: Any) -> None:
