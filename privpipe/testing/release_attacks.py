@@ -38,9 +38,6 @@ STANDARD_ERRORS = 6.0
 """How far above chance a finding must be: one in 10^9 for each comparison."""
 SHARE = 0.05
 """A share of the records whose values come back exactly that no chance explains."""
-JOINED = 0.25
-"""A share of the records that a masked figure joins to themselves: a shared draw joins nearly all of them, and two
-independent swaps within windows of six ranks, which are chance too, a tenth."""
 DIGITS = re.compile(r"[0-9a-f]{16,}")
 CONSTANT_KEYS = (
     b"",
@@ -138,6 +135,9 @@ def joined_by_position(a: Published, b: Published) -> list[Finding]:
 def joined_by_value(a: Published, b: Published, columns: Iterable[str], key: str) -> list[Finding]:
     """Whether rows of two releases join one to one by a column, or by all, and are of the same record.
 
+    Chance is the same join to the row whose value is the next one up or down: figures that two releases moved a little,
+    each by draws of its own, join neighbours as often.
+
     Parameters
     ----------
     columns : iterable of str
@@ -157,11 +157,20 @@ def joined_by_value(a: Published, b: Published, columns: Iterable[str], key: str
     found = []
     for names in [*([name] for name in both), *([both] if len(both) > 1 else [])]:
         one, other = (each.rows[~each.rows.duplicated(names, keep=False)].dropna(subset=names) for each in (a, b))
-        joined = one.merge(other, on=names, suffixes=("", "_other"))
-        share = float((joined[key] == joined[f"{key}_other"]).sum() / min(len(a.rows), len(b.rows)))
-        if share > JOINED:
-            found.append(Finding("value", " + ".join(names), share, JOINED))
+        other = other.sort_values(names)
+        share, *near = (
+            float((one.merge(_moved(other, key, by), on=names)[[f"{key}_x", f"{key}_y"]].nunique(axis=1) == 1).sum())
+            / min(len(a.rows), len(b.rows))
+            for by in (0, 1, -1)
+        )
+        if share > max(near) + SHARE:
+            found.append(Finding("value", " + ".join(names), share, max(near)))
     return found
+
+
+def _moved(rows: pd.DataFrame, key: str, by: int) -> pd.DataFrame:
+    """The rows with the key of the one that many places on."""
+    return rows.assign(**{key: np.roll(rows[key].to_numpy(), by)})
 
 
 def aligned_by_order(a: Published, b: Published) -> list[Finding]:

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from privpipe.engines import Engine
+from privpipe.running.stage_key import DrawRoot
 from privpipe.testing.two_releases import two_releases
 
 STRONG = {"from_env": "PRIVPIPE_TEST_SEED"}
@@ -147,3 +148,35 @@ def test_two_releases_tell_no_more_than_their_cells(tmp_path: Path, embedded: En
 @pytest.mark.parametrize("pairs", [range(3)])
 def test_nor_do_they_on_every_engine(tmp_path: Path, engine: Engine, pairs: range) -> None:
     assert sum(attack_pairs(pairs, tmp_path, engine).values()) == len(pairs)
+
+
+@pytest.mark.parametrize("stage", [{"rank_swap": {"p": 0.05}}, {"shuffle": {}}, {"add_noise": {"variance_ratio": 0.5}}])
+def test_draws_that_two_policies_share_are_found(
+    tmp_path: Path, embedded: Engine, stage: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: keys of stages that hang on the seed alone."""
+    ((name, parameters),) = stage.items()
+    source = draw_source(48)
+    shown = {"tag": {"role": "insensitive"}, "income": {"role": "insensitive", "type": "number"}}
+
+    def found(folder: str, *keys: str) -> set[str]:
+        policies = [
+            {
+                "columns": {column: {"role": "drop"} for column in source}
+                | shown
+                | {key: {"role": "quasi_identifier"}},
+                "transform": [{name: {"columns": ["income"], **parameters}}],
+                "guarantees": [{"k_anonymity": {"k": 1}}],
+                "seed": STRONG,
+            }
+            for key in keys
+        ]
+        home = tmp_path / folder
+        home.mkdir()
+        outcome = two_releases(*policies, source, source, folder=home, engine=embedded, key="tag")
+        assert not outcome.refused
+        return {each.attack for each in outcome.findings}
+
+    assert "value" not in found("apart", "age", "town")
+    monkeypatch.setattr(DrawRoot, "of", classmethod(lambda cls, context, drawn, plan: cls(context.seed)))
+    assert "value" in found("shared", "age", "town")
