@@ -126,7 +126,7 @@ def _named(node: Any) -> Iterator[str]:
 
 
 def _content(policy: Policy, name: str) -> str:
-    """The digest of a file, or of the files of a folder; of what is neither, such as an address, the name."""
+    """The digest of a file, or of the files of a folder; for anything else, such as an address, the name."""
     place = Path(policy.base_dir, name)
     found = hashlib.sha256()
     for path in sorted(place.rglob("*")) if place.is_dir() else [place]:

@@ -136,7 +136,7 @@ def joined_by_value(a: Published, b: Published, columns: Iterable[str], key: str
     """Whether rows of two releases join one to one by a column, or by all, and are of the same record.
 
     Chance is the same join to the row whose value is the next one up or down: figures that two releases moved a little,
-    each by draws of its own, join neighbours as often.
+    each by separate draws, join neighbours as often.
 
     Parameters
     ----------
