@@ -58,5 +58,53 @@ def protect(context: Context) -> None:
     say(f"PROTECTED: {context}" if changed else f"PROTECTED before, nothing changed: {context}")
 
 
-for name, command in (("check", check), ("protect", protect)):
+def init(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A policy file, or the name of a template.", show_default=False)
+    ],
+    context: Annotated[
+        Path, typer.Argument(metavar="PROJECT", help="The folder of the project; made where there is none.")
+    ] = Path(),
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A parameter; columns with commas between them.", show_default=False
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Of the suite.", show_default=False)
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a suite of that name.")] = False,
+) -> None:
+    """Write a suite into a project of Great Expectations.
+
+    From a policy or from a template: k_anonymity, research_file or safe_harbor. Protects the project as
+    `privpipe gx protect` does.
+    """
+    room = _room()
+    made = room.init(source, context, name=name, replace=replace, **_parameters(given or []))
+    for entry, reason in made.left_out.items():
+        say(f"LEFT OUT: {entry} is not available as an expectation: {reason}")
+    say(f"WROTE: suite {made.suite!r} with {made.expectations} expectation(s) into {made.root}")
+    if made.awaited:
+        say(f"GIVE with each run, as expectation_parameters: {', '.join(made.awaited)}")
+    say('NEXT: a checkpoint of the suite with actions=[privpipe.gx.RaiseOnFailure(name="gate")]')
+
+
+def _parameters(given: list[str]) -> dict[str, Any]:
+    """Values of ``--set``: lists of columns, whole numbers, and texts."""
+    lists = importlib.import_module("privpipe.gx.templates").COLUMN_PARAMETERS
+    found: dict[str, Any] = {}
+    for each in given:
+        name, equals, text = each.partition("=")
+        if not equals or name in found:
+            raise UsageError(f"--set {name}: must be NAME=VALUE, once for each name")
+        if name in lists:
+            found[name] = [column for column in text.split(",") if column]
+        else:
+            found[name] = int(text) if text.isdecimal() and name != "column" else text
+    return found
+
+
+for name, command in (("check", check), ("protect", protect), ("init", init)):
     commands.command(name)(guarded(command))

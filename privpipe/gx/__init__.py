@@ -30,23 +30,30 @@ from privpipe.gx.action import RaiseOnFailure
 from privpipe.gx.checking import ContextFinding, check
 from privpipe.gx.expectations import EXPECTATIONS, REFUSED, PrivacyExpectation
 from privpipe.gx.handle import handle, hold, let_go
+from privpipe.gx.safe_harbor import ExpectSafeHarbor
 from privpipe.gx.store import protect
 from privpipe.gx.suites import load_suite, save_suite, suite_of
+from privpipe.gx.templates import TEMPLATES, Initialised, init, template
 
 __all__ = [
     "EXPECTATIONS",
     "REFUSED",
+    "TEMPLATES",
     "ContextFinding",
+    "ExpectSafeHarbor",
+    "Initialised",
     "PrivacyExpectation",
     "RaiseOnFailure",
     "check",
     "handle",
     "hold",
+    "init",
     "let_go",
     "load_suite",
     "protect",
     "save_suite",
     "suite_of",
+    "template",
 ]
 
 

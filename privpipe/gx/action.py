@@ -18,7 +18,7 @@ DECLARED = "privacy_expectations"
 """Under ``privpipe`` of a suite's meta: how many privacy expectations it was saved with.
 
 Great Expectations drops an expectation that it does not know from a suite, with a line in a log."""
-_TYPES = frozenset(f"expect_{name}" for name in EXPECTATIONS)
+_TYPES = frozenset(f"expect_{name}" for name in (*EXPECTATIONS, "safe_harbor"))
 
 
 def is_privacy_type(name: str) -> bool:
@@ -65,16 +65,31 @@ class RaiseOnFailure(ValidationAction):
             return {"failed": 0, "warned": 0}
         results = [outcome for run in checkpoint_result.run_results.values() for outcome in run.results]
         missed = [outcome for outcome in results if not outcome.success]
-        failed = [_type(outcome) for outcome in missed if not _only_warns(outcome)]
+        failed = sorted(_told(outcome) for outcome in missed if not _only_warns(outcome))
         if failed or not missed:
-            raise Refused(f"refused: {len(failed)} expectation(s) failed: {', '.join(sorted(failed))}")
-        types = ", ".join(sorted(map(_type, missed)))
+            raise Refused(f"refused: {len(failed)} of {len(results)} expectation(s) failed: {'; '.join(failed)}")
+        types = "; ".join(sorted(map(_told, missed)))
         warnings.warn(f"{len(missed)} expectation(s) that only warn failed: {types}", stacklevel=2)
         return {"failed": 0, "warned": len(missed)}
 
 
 def _type(outcome: Any) -> str:
     return "unknown" if outcome.expectation_config is None else str(outcome.expectation_config.type)
+
+
+def _told(outcome: Any) -> str:
+    """The type of an expectation that failed; of ours also what was observed and required, or why it was not judged."""
+    name, result = _type(outcome), outcome.result or {}
+    if not is_privacy_type(name):
+        return name  # what others observed may be a value of the table
+    if details := result.get("details"):
+        return f"{name} ({details['reason']})"
+    info = outcome.exception_info or {}
+    for raised in (info, *info.values()):
+        # Only what this package raised is known to quote no value.
+        if isinstance(raised, Mapping) and "privpipe.errors." in str(raised.get("exception_traceback")):
+            return f"{name} (not judged: {raised['exception_message']})"
+    return f"{name} (not judged)"
 
 
 def _only_warns(outcome: Any) -> bool:

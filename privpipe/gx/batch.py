@@ -31,8 +31,10 @@ from privpipe.gx.handle import held
 from privpipe.gx.other_tables import OtherTable, read_seed, read_stages
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import Assessment, Gate, JudgingRules, assess
+from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.gate import metadata_notes
 from privpipe.judging.persons import person_histograms
+from privpipe.reporting.safe_harbor import Finding, kinds_in_table
 from privpipe.roles import NullRule, Roles, column_type_of
 
 __all__ = ["METRIC", "Asked", "OpenBatch", "PrivpipeBatch", "require_whole"]
@@ -91,6 +93,29 @@ class OpenBatch:
             raise
         except Exception as error:  # noqa: BLE001  # its text may quote the data, and GX prints what it is given
             raise EngineError(f"judging the batch failed: {type(error).__name__}") from None
+
+    def safe_harbor(self) -> list[Finding]:
+        """What the batch holds of the kinds of identifiers that HIPAA Safe Harbor removes.
+
+        Raises
+        ------
+        DataError
+            The batch has no records.
+        EngineError
+            It cannot be counted.
+        """
+        try:
+            found: list[Finding] = self._counts.once("safe harbor", self._identifiers)
+        except PrivpipeError:
+            raise
+        except Exception as error:  # noqa: BLE001  # its text may quote the data, and GX prints what it is given
+            raise EngineError(f"counting the batch failed: {type(error).__name__}") from None
+        return found
+
+    def _identifiers(self) -> list[Finding]:
+        if not self._engine.count(self.table):
+            raise DataError(NO_RECORDS)
+        return kinds_in_table(self._engine, self.table)
 
     def _judged(self, guarantee: Guarantee, asked: Asked) -> Assessment:
         self._require((*asked.roles.quasi_identifiers, *asked.counted))

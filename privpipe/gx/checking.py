@@ -44,13 +44,13 @@ class ContextFinding:
         return f"{self.where}: {self.text}"
 
 
-def check(context: str | Path) -> list[ContextFinding]:
+def check(context: Any) -> list[ContextFinding]:
     """Look through the files of a data context, without opening it.
 
     Parameters
     ----------
-    context : str or Path
-        Folder of the context, or of its project.
+    context : str, Path or FileDataContext
+        Folder of the context, or of its project; or the context itself.
 
     Returns
     -------

@@ -28,7 +28,7 @@ from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
 from privpipe.roles import Roles
 
-__all__ = ["EXPECTATIONS", "REFUSED", "SETTINGS", "Expectations", "PrivacyExpectation"]
+__all__ = ["COLUMNS", "EXPECTATIONS", "REFUSED", "SETTINGS", "Expectations", "PrivacyExpectation"]
 
 SETTINGS = (
     *("quasi_identifiers", "sensitive", "nulls", "suppression_mark", "original_source", "align", "record_id"),
@@ -36,6 +36,12 @@ SETTINGS = (
     *("judge", "person_id", "household_id"),
 )
 """What every expectation takes besides its guarantee's own parameters."""
+COLUMNS = ("quasi_identifiers", "sensitive", "identifiers", "insensitive", "declared")
+"""Settings that are lists of columns."""
+
+
+Columns = list[str] | dict[str, str]
+"""Names of columns, or ``{"$PARAMETER": name}`` where each run gives them."""
 
 
 class PrivacyExpectation(Rendered, BatchExpectation):
@@ -51,18 +57,18 @@ class PrivacyExpectation(Rendered, BatchExpectation):
     reason.
 
     `identifiers` and `insensitive` are the roles of the batch's other columns, and `declared` lists those that have a
-    role and are none of its own. An identifier in the batch fails every expectation that is told of it. Where one of
-    the three is given, and for `expect_no_identifiers`, a column (or a named index level) without a role is an error,
-    unless ``undeclared: note`` is said; else it is named in the result's notes, and ``undeclared: refuse`` makes it an
-    error.
+    role and are none of its own. A list of columns may be a parameter of the run, as a threshold may. An identifier in
+    the batch fails every expectation that is told of it. Where one of the three is given, and for
+    `expect_no_identifiers`, a column (or a named index level) without a role is an error, unless ``undeclared: note``
+    is said; else it is named in the result's notes, and ``undeclared: refuse`` makes it an error.
 
     A batch is judged by itself. Where the batches of an asset are published together, ``judge: whole`` fails one that
     is only a part of it: k records in each of two months say nothing of a person in both, and a class of k that is
     spread over them fails in each.
     """
 
-    quasi_identifiers: list[str]
-    sensitive: list[str] = []
+    quasi_identifiers: Columns
+    sensitive: Columns = []
     nulls: Literal["own_value", "refuse"] = "own_value"
     suppression_mark: str = "*"
     original_source: Any = None
@@ -72,9 +78,9 @@ class PrivacyExpectation(Rendered, BatchExpectation):
     hierarchies: Any = None
     plan: str | None = None
     seed: Any = None
-    identifiers: list[str] = []
-    insensitive: list[str] = []
-    declared: list[str] = []
+    identifiers: Columns = []
+    insensitive: Columns = []
+    declared: Columns = []
     undeclared: Literal["refuse", "note"] | None = None
     judge: Literal["batch", "whole"] = "batch"
     person_id: str | None = None
@@ -89,6 +95,12 @@ class PrivacyExpectation(Rendered, BatchExpectation):
     def is_abstract(cls) -> bool:
         """Whether this is the base."""
         return "entry" not in vars(cls)
+
+    @property
+    def awaited(self) -> list[str]:
+        """Names of the parameters that each run must give."""
+        given = [value for value in vars(self).values() if is_suite_parameter(value)]
+        return sorted({str(value["$PARAMETER"]) for value in given})
 
     def guarantee(self) -> Guarantee:
         """The guarantee with this expectation's parameters.
@@ -109,11 +121,17 @@ class PrivacyExpectation(Rendered, BatchExpectation):
             made = dataclasses.replace(made, quasi_identifiers=keys)
         return made
 
-    def asked(self) -> Asked:
-        """How the batch is read, and what lies beside it."""
-        own = self.guarantee().with_roles(self._roles())
-        household = own.household_column()
-        counted = {*self.sensitive, *own.sensitive_columns(), *([household] if household else [])}
+    def require_places(self) -> None:
+        """Refuse a table where the place of one is wanted.
+
+        Raises
+        ------
+        UsageError
+            `original_source` or `population_source` is a table, which a saved suite would hold with all its records.
+        """
+        self._other_tables()
+
+    def _other_tables(self) -> tuple[OtherTable | None, OtherTable | None]:
         original, population = (
             None if given is None else OtherTable.read(name, given)
             for name, given in (
@@ -121,6 +139,14 @@ class PrivacyExpectation(Rendered, BatchExpectation):
                 ("population_source", self.population_source),
             )
         )
+        return original, population
+
+    def asked(self) -> Asked:
+        """How the batch is read, and what lies beside it."""
+        own = self.guarantee().with_roles(self._roles())
+        household = own.household_column()
+        counted = {*self.sensitive, *own.sensitive_columns(), *([household] if household else [])}
+        original, population = self._other_tables()
         whole = own.way.of_columns or bool(self.identifiers or self.insensitive or self.declared)
         undeclared = undeclared_rule(self.undeclared, whole=whole)
         return Asked(
@@ -143,12 +169,7 @@ class PrivacyExpectation(Rendered, BatchExpectation):
         )
 
     def _roles(self) -> Roles:
-        return Roles(
-            quasi_identifiers=self.quasi_identifiers,
-            sensitive=self.sensitive,
-            identifiers=self.identifiers,
-            insensitive=self.insensitive,
-        )
+        return Roles(**{name: getattr(self, name) for name in COLUMNS if name != "declared"})
 
     def get_validation_dependencies(
         self, execution_engine: Any = None, runtime_configuration: dict[str, Any] | None = None
@@ -244,6 +265,9 @@ def _expectation(entry: type[Guarantee]) -> type[PrivacyExpectation]:
 def _problems_of_settings(values: Mapping[str, Any]) -> dict[str, str]:
     """What is wrong with what an expectation says besides its guarantee; no value of a table is shown."""
     found: dict[str, str] = {}
+    for name in COLUMNS:
+        if isinstance(values.get(name), Mapping) and not is_suite_parameter(values[name]):
+            found[name] = 'must be a list of columns, or {"$PARAMETER": name}'
     for name in ("original_source", "population_source"):
         try:
             if values.get(name) is not None:

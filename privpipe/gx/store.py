@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from great_expectations.core.expectation_suite import ExpectationSuite
+from great_expectations.data_context import AbstractDataContext, FileDataContext
 from great_expectations.data_context.store.expectations_store import ExpectationsStore as PlainStore
 from great_expectations.exceptions import ExpectationNotFoundError
 from great_expectations.expectations.registry import get_expectation_impl
@@ -77,14 +78,21 @@ def _require_whole(suite: Mapping[str, Any]) -> None:
         )
 
 
-def root_of(context: str | Path) -> Path:
-    """The folder of a data context's configuration: the one given, or ``gx`` in it.
+def root_of(context: Any) -> Path:
+    """The folder of a data context's configuration: the one given, or ``gx`` in it, or that of an open context.
 
     Raises
     ------
     UsageError
         There is no configuration.
     """
+    if isinstance(context, AbstractDataContext):
+        if not isinstance(context, FileDataContext):
+            raise UsageError(
+                f"a {type(context).__name__} keeps no files; open one that does with "
+                '`gx.get_context(mode="file", project_root_dir=...)`'
+            )
+        context = context.root_directory
     for folder in _FOLDERS:
         if (Path(context) / folder / CONFIGURATION).is_file():
             return Path(context) / folder
@@ -94,15 +102,17 @@ def root_of(context: str | Path) -> Path:
     )
 
 
-def protect(context: str | Path) -> bool:
+def protect(context: Any) -> bool:
     """Have every process that opens a data context load the privacy expectations.
 
     Names the module of `ExpectationsStore` in the context's configuration; all else in it stays as it is.
 
     Parameters
     ----------
-    context : str or Path
-        Folder of the context, or of its project.
+    context : str, Path or FileDataContext
+        Folder of the context, or of its project; or the open context, whose own copy of the configuration is changed
+        too. A context that is open elsewhere writes the copy it has read, without the line, when it next saves a data
+        source: `check` finds that.
 
     Returns
     -------
@@ -118,13 +128,15 @@ def protect(context: str | Path) -> bool:
     yaml = YAML()
     document = _read(path, yaml)
     store = store_of(document, path)
-    if store.get("module_name") == __name__:
-        return False
-    if store["class_name"] != ExpectationsStore.__name__ or store.get("module_name"):
+    if store["class_name"] != ExpectationsStore.__name__ or store.get("module_name", __name__) != __name__:
         raise UsageError(
             f"{str(path)!r} keeps suites in a store of class {store['class_name']!r}; make that a subclass of "
             f"{__name__}.{ExpectationsStore.__name__}"
         )
+    if isinstance(context, FileDataContext):
+        context.config.stores[document["expectations_store_name"]]["module_name"] = __name__
+    if "module_name" in store:
+        return False
     store.insert(1, "module_name", __name__)
     text = io.StringIO()
     yaml.dump(document, text)

@@ -124,7 +124,7 @@ def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:
     """
     for expectation in suite.expectations:
         if isinstance(expectation, PrivacyExpectation):
-            expectation.asked()
+            expectation.require_places()
     document = suite.to_json_dict()
     document.pop("id", None)
     for expectation in document["expectations"]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from privpipe.blocks import Histogram
     from privpipe.engines import Engine
 
-__all__ = ["Finding", "kinds_in_column", "safe_harbor"]
+__all__ = ["Finding", "kinds_in_column", "kinds_in_table", "safe_harbor"]
 
 NEARLY_ALL = 0.95
 FEW_RECORDS = 20
@@ -95,16 +95,22 @@ def safe_harbor(data: Any, *, engine: str | Engine = "embedded") -> list[Finding
     age date value 0.5
     city geographic name 0.0
     """
-    from privpipe.blocks import FactsRequest
     from privpipe.engines import Source, open_engine
     from privpipe.engines.base.frames import at_hand
 
-    found, data = [], at_hand(data, "safe_harbor")
+    data = at_hand(data, "safe_harbor")
     with open_engine(engine) if isinstance(engine, str) else nullcontext(engine) as running:
-        table = running.scan(data if isinstance(data, Source) else Source(data=data))
-        for name in table.schema.names:
-            histogram = running.facts(table, FactsRequest(histograms=(name,))).histograms[name]
-            found += kinds_in_column(name, histogram)
+        return kinds_in_table(running, running.scan(data if isinstance(data, Source) else Source(data=data)))
+
+
+def kinds_in_table(engine: Engine, table: Any) -> list[Finding]:
+    """What the columns of an engine's table seem to hold, in their order."""
+    from privpipe.blocks import FactsRequest
+
+    found: list[Finding] = []
+    for name in table.schema.names:
+        histogram = engine.facts(table, FactsRequest(histograms=(name,))).histograms[name]
+        found += kinds_in_column(name, histogram)
     return found
 
 
