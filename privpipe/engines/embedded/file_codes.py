@@ -53,7 +53,12 @@ class Piece:
 
     def read(self, names: Sequence[str], dictionaries: Sequence[str] = ()) -> pa.Table:
         """Some columns, texts among them as dictionaries where so asked."""
-        file = pq.ParquetFile(self.file, metadata=self.metadata, read_dictionary=list(dictionaries))
+        file = pq.ParquetFile(
+            self.file,
+            metadata=self.metadata,
+            read_dictionary=list(dictionaries),
+            coerce_int96_timestamp_unit="us",  # as the database reads them
+        )
         return file.read_row_groups(list(self.groups), columns=list(names), use_threads=False)
 
     def read_again(self, names: Sequence[str], dictionaries: Sequence[str] = ()) -> pa.Table:
