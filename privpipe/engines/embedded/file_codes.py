@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.base.parallel import in_order
+from privpipe.engines.base.unpacking import reading
 from privpipe.engines.embedded.digits import Digits
-from privpipe.engines.embedded.session import HeldRows, Session, guarded
+from privpipe.engines.embedded.session import HeldRows, Session
 from privpipe.errors import EngineError
 from privpipe.kernels.columns.dictionary_codes import append_digits, placed, renumbered
 
@@ -68,7 +69,7 @@ class Piece:
         ------
         DataError, EngineError
         """
-        with guarded("reading of files"):
+        with reading(self.file, "Parquet"):
             return self.read(names, dictionaries)
 
 
