@@ -126,7 +126,7 @@ def test_blocks_are_read_from_the_file_they_were_cut_from(tmp_path: Path) -> Non
     with pytest.raises(EngineError, match=r"rows\.csv changed while it was read"):
         read_csv_block(block, dialect)
     path.unlink()
-    with pytest.raises(EngineError, match=r"cannot read rows\.csv: No such file"):
+    with pytest.raises(DataError, match=r"cannot read rows\.csv: No such file"):
         read_csv_block(block, dialect)
 
 

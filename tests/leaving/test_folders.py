@@ -12,7 +12,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.engines import Engine, Source
-from privpipe.errors import DataError, EngineError
+from privpipe.errors import DataError
 
 POLICY: dict[str, Any] = {
     "columns": {"n": {"role": "quasi_identifier"}},
@@ -105,5 +105,5 @@ def test_a_folder_that_cannot_be_listed_is_an_error(
         return scandir(path)
 
     monkeypatch.setattr("privpipe.engines.base.folders.os.scandir", denied)
-    with pytest.raises(EngineError, match="locked.*cannot be listed: Permission denied"):
+    with pytest.raises(DataError, match="locked.*cannot be listed: Permission denied"):
         numbers(engine, tmp_path)

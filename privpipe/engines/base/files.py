@@ -9,20 +9,17 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-import pyarrow.types as pt
 
 from privpipe.engines.base.csv_text import csv_header
 from privpipe.engines.base.folders import FolderFiles, folder_files
 from privpipe.engines.base.formulas import restored_cells
-from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.objects import copied_names, is_reached
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.base.table_formats import refuse_table_format
-from privpipe.engines.base.unpacking import MOST_BYTES, PACKED, Unpacking, is_packed, reading
+from privpipe.engines.base.unpacking import MOST_BYTES, PACKED, Unpacking, is_packed
 from privpipe.errors import DataError, EngineError
 from privpipe.private_files import scratch_folder
 
@@ -35,9 +32,6 @@ __all__ = [
     "local_path",
     "names_there",
     "open_text",
-    "parquet_head",
-    "parquet_instants_fit",
-    "parquet_schema",
     "wrong_delimiter_hint",
 ]
 
@@ -59,7 +53,6 @@ _ENDINGS: dict[Format, tuple[str, ...]] = {
 }
 TEXT: tuple[Format, ...] = ("csv", "json")
 """Formats that are read packed."""
-LAST_MILLISECOND = (2**63 - 1) // 1000
 
 
 def list_files(source: Source) -> list[str]:
@@ -191,60 +184,6 @@ def _is_of(name: str, kind: Format) -> bool:
         name = name.removesuffix(packed)
     others = {ending for other, endings in _ENDINGS.items() if other != kind for ending in endings}
     return not name.endswith((*others, ".crc", ".md", ".yaml", ".yml"))
-
-
-def parquet_schema(files: list[str]) -> pa.Schema:
-    """The Arrow schema of Parquet files that must agree in names and logical types.
-
-    Raises
-    ------
-    DataError
-        A file is unreadable (truncated, say) or of another schema than the first.
-    """
-    first: pa.Schema | None = None
-    for name in files:
-        with reading(name, "Parquet"):
-            found = pq.read_schema(name)
-        if first is None:
-            first = found
-        elif found.names != first.names or logical_schema(found) != logical_schema(first):
-            raise DataError(
-                f"{Path(name).name}: its columns or types differ from those of {Path(files[0]).name}; "
-                "the files of a source must agree"
-            )
-    if first is None:
-        raise DataError("no Parquet file")
-    return first.remove_metadata()
-
-
-def parquet_head(name: str) -> pq.FileMetaData:
-    """The footer of a Parquet file; raises as `parquet_schema` does."""
-    with reading(name, "Parquet"):
-        return pq.read_metadata(name)
-
-
-def parquet_instants_fit(files: list[str], schema: pa.Schema) -> bool:
-    """Whether the statistics of the files prove that no timestamp overflows in microseconds.
-
-    Engines that read Parquet themselves break down on one that does, in the middle of a query.
-    """
-    coarse = {field.name for field in schema if pt.is_timestamp(field.type) and field.type.unit == "ms"}
-    if not coarse:
-        return True
-    for name in files:
-        head = parquet_head(name)
-        for group in map(head.row_group, range(head.num_row_groups)):
-            for column in map(group.column, range(group.num_columns)):
-                if column.path_in_schema in coarse and not _fits(column):
-                    return False
-    return True
-
-
-def _fits(column: Any) -> bool:
-    known = column.statistics
-    if known is None or not known.has_min_max:
-        return bool(column.num_values == 0 or (known is not None and known.null_count == column.num_values))
-    return bool(known.min_raw >= -LAST_MILLISECOND and known.max_raw <= LAST_MILLISECOND)
 
 
 def csv_columns(source: Source, files: list[str]) -> list[str]:

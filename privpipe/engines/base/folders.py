@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from privpipe.engines.base.table_formats import refuse_table_format, table_format_error, table_format_of
-from privpipe.errors import DataError, EngineError
+from privpipe.engines.base.unpacking import unreached
+from privpipe.errors import DataError
 
 __all__ = ["FolderFiles", "folder_files"]
 
@@ -43,9 +44,9 @@ def folder_files(folder: str, is_data: Callable[[str], bool], *, partitioned: bo
     ------
     DataError
         Hive partitions, whose columns would go missing; a table format's folder; a link that leads nowhere or in
-        circles; what is neither file nor folder.
+        circles; what is neither file nor folder; a folder that may not be listed.
     EngineError
-        A folder that cannot be listed.
+        The device or the network gave way.
     """
     found = FolderFiles()
     _look(folder, folder, (), is_data, found, partitioned)
@@ -95,7 +96,7 @@ def _entries(top: str, folder: str) -> list[tuple[str, bool]]:
         with os.scandir(folder) as entries:
             listed = [(entry.name, entry.is_dir(), entry.is_file()) for entry in entries]
     except OSError as error:
-        raise EngineError(f"the folder {folder!r} cannot be listed: {error.strerror}") from None
+        raise unreached(f"the folder {folder!r} cannot be listed", error) from None
     for name, is_folder, is_file in listed:
         if not (is_folder or is_file or name.startswith((".", "_"))):
             below = os.path.relpath(os.path.join(folder, name), top)

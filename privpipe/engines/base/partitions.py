@@ -10,7 +10,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from privpipe.engines.base.files import list_files, local_path, parquet_schema
+from privpipe.engines.base.files import local_path
+from privpipe.engines.base.parquet_files import ParquetFiles
 from privpipe.engines.base.source import Source
 from privpipe.errors import DataError
 
@@ -44,21 +45,22 @@ def partition_values(source: Source, files: Sequence[str]) -> dict[str, dict[str
     return found
 
 
-def partitioned_schema(source: Source, files: Sequence[str]) -> pa.Schema:
+def partitioned_schema(source: Source, found: ParquetFiles) -> pa.Schema:
     """The schema of the files with the partition columns behind, which are text until typed.
 
     Raises
     ------
     DataError
-        As `parquet_schema`; a partition column is also in the files.
+        As `partition_values`; a partition column is also in the files.
     """
-    found = parquet_schema(list(files))
-    partition_values(source, files)
+    schema = found.schema
+    if source.partitions:
+        partition_values(source, found.files)
     for name in source.partitions:
-        if name in found.names:
+        if name in schema.names:
             raise DataError(f"the partition column {name!r} is also a column of the files; write it once")
-        found = found.append(pa.field(name, pa.string()))
-    return found
+        schema = schema.append(pa.field(name, pa.string()))
+    return schema
 
 
 def with_partitions(batch: pa.RecordBatch, values: Mapping[str, str | None]) -> pa.RecordBatch:
@@ -73,12 +75,11 @@ def with_partitions(batch: pa.RecordBatch, values: Mapping[str, str | None]) -> 
     return pa.RecordBatch.from_arrays([*batch.columns, *added], names=[*batch.schema.names, *values])
 
 
-def partitioned_dataset(source: Source) -> ds.Dataset:
-    """The rows of a partitioned folder, read when they are scanned; raises as `partitioned_schema`."""
-    files = list_files(source)
-    schema = partitioned_schema(source, files)
+def partitioned_dataset(source: Source, found: ParquetFiles) -> ds.Dataset:
+    """The rows of a partitioned folder, whose files have one type for each column, read when they are scanned."""
+    schema = partitioned_schema(source, found)
     keys = pa.schema([schema.field(name) for name in source.partitions])
     partitioning = ds.partitioning(keys, flavor="hive")
     return ds.dataset(
-        files, schema=schema, format="parquet", partitioning=partitioning, partition_base_dir=local_path(source)
+        found.files, schema=schema, format="parquet", partitioning=partitioning, partition_base_dir=local_path(source)
     )

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines.base.csv_blocks import CsvDialect, csv_blocks, ragged_error, read_csv_block
@@ -16,8 +15,8 @@ from privpipe.engines.base.files import csv_columns, elsewhere, list_files
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.lakes import IcebergName, LakeView
 from privpipe.engines.base.objects import copied_files, is_reached
+from privpipe.engines.base.parquet_files import parquet_table
 from privpipe.engines.base.source import Source
-from privpipe.engines.base.unpacking import reading
 from privpipe.engines.base.whole_files import opened
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.private_files import scratch_folder
@@ -72,12 +71,6 @@ def _whole(found: Any) -> pa.Table:
     return table
 
 
-def _parquet(name: str) -> pa.Table:
-    # No reader of folders, which would make columns of the names above the file.
-    with reading(name, "Parquet"), pq.ParquetFile(name) as file:
-        return file.read()
-
-
 def _files(source: Source) -> pa.Table:
     kind = source.resolved_format
     if elsewhere(os.fspath(source.data)) and is_reached(os.fspath(source.data)) and kind != "delta":
@@ -91,7 +84,7 @@ def _files(source: Source) -> pa.Table:
     if kind == "delta":
         raise UnsupportedError("a Delta table has no order, so nothing can be aligned by position; use a record_id")
     if kind == "parquet":
-        return pa.concat_tables(map(_parquet, list_files(source)))
+        return parquet_table(list_files(source))
     if kind != "csv":
         raise UnsupportedError(f"{kind} files are not aligned by position; use a record_id, or CSV or Parquet files")
     names = tuple(csv_columns(source, list_files(source)))

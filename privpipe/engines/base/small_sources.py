@@ -6,8 +6,9 @@ import os
 
 import pyarrow as pa
 
-from privpipe.engines.base.files import elsewhere, list_files, parquet_head
+from privpipe.engines.base.files import elsewhere, list_files
 from privpipe.engines.base.frames import is_local_frame
+from privpipe.engines.base.parquet_files import parquet_head
 from privpipe.engines.base.source import Source
 
 __all__ = ["MOST_ROWS", "SMALL_BYTES", "is_small"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import lzma
 import os
@@ -14,12 +15,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from privpipe.errors import DataError, EngineError
+from privpipe.errors import DataError, EngineError, PrivpipeError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["MOST_BYTES", "PACKED", "Compression", "Unpacking", "is_packed", "packing_of", "reading", "unpacked"]
+__all__ = [
+    "MOST_BYTES",
+    "PACKED",
+    "Compression",
+    "Unpacking",
+    "is_packed",
+    "packing_of",
+    "reading",
+    "unpacked",
+    "unreached",
+]
 
 Compression = Literal["none", "gz", "zst", "bz2", "xz", "zip"]
 PACKED = (".gz", ".bz2", ".zst", ".xz", ".zip")
@@ -27,6 +38,10 @@ CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 MOST_BYTES = 4 * 2**30
 """What a packed file may unpack to unless `max_bytes` says otherwise: it is read whole."""
 CHUNK = 2**24
+LIES_THERE = frozenset(
+    (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG)
+)
+"""What the place of the file says, and no device, network or process: another try meets the same."""
 
 
 def is_packed(path: str) -> bool:
@@ -65,9 +80,9 @@ def reading(path: str, what: str) -> Iterator[None]:
     Raises
     ------
     DataError
-        The file's content is damaged.
+        The file's content is damaged; there is no such file, or it may not be read.
     EngineError
-        The file cannot be reached, or memory ran out.
+        The device, the network or the memory gave way.
     """
     name = Path(path).name
     try:
@@ -77,11 +92,26 @@ def reading(path: str, what: str) -> Iterator[None]:
             f"memory ran out while {name} was read; cut it into smaller files, or give the process more"
         ) from None
     except OSError as error:
-        if error.errno is not None:
-            raise EngineError(f"cannot read {name}: {os.strerror(error.errno)}") from None
-        raise _damaged(name, what) from None
+        raise (_damaged(name, what) if error.errno is None else unreached(f"cannot read {name}", error)) from None
+    except pa.ArrowNotImplementedError:
+        raise DataError(
+            f"{name}: the {what} file is written in a way that is not read here (its codec, encoding or types); write "
+            "it with its writer's defaults"
+        ) from None
     except (pa.ArrowException, EOFError, lzma.LZMAError, zipfile.BadZipFile, zlib.error):
         raise _damaged(name, what) from None
+
+
+def unreached(what: str, error: OSError) -> PrivpipeError:
+    """What a failed call of the file system is to a run: the data's fault, or a breakdown that may pass.
+
+    Examples
+    --------
+    >>> [unreached("cannot read a.csv", OSError(number, "")) for number in (errno.ENOENT, errno.EIO)]
+    [DataError('cannot read a.csv: No such file or directory'), EngineError('cannot read a.csv: Input/output error')]
+    """
+    kind = DataError if error.errno in LIES_THERE else EngineError
+    return kind(f"{what}: {os.strerror(error.errno or 0)}")
 
 
 def _damaged(name: str, what: str) -> DataError:

@@ -6,7 +6,7 @@ import datetime
 import importlib
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import islice
@@ -21,8 +21,10 @@ from privpipe.engines.base.avro import read_avro
 from privpipe.engines.base.cell_forms import trimmed_cells
 from privpipe.engines.base.files import list_files
 from privpipe.engines.base.names import check_names
+from privpipe.engines.base.parquet_files import refuse_other_columns
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.unpacking import reading
+from privpipe.engines.base.widest_type import holds_values, widened, widest_type
 from privpipe.errors import DataError, UsageError
 
 __all__ = ["WHOLE", "opened"]
@@ -51,15 +53,31 @@ def opened(source: Source) -> Source:
         return source
     files = list_files(source)
     tables = [_read(name, source) for name in files]
-    first = tables[0].schema
     for name, table in zip(files, tables, strict=True):
         check_names(table.column_names)
-        if not table.schema.equals(first):
-            raise DataError(
-                f"{Path(name).name}: its columns or types differ from those of {Path(files[0]).name}; "
-                "the files of a source must agree"
-            )
-    return replace(source, data=pa.concat_tables(tables), format=None)
+        refuse_other_columns(table.schema, name, tables[0].schema, files[0])
+    schema = pa.schema([(name, _type_of(name, tables, files)) for name in tables[0].column_names])
+    fitting = [_fitted(table, schema, Path(name).name) for name, table in zip(files, tables, strict=True)]
+    return replace(source, data=pa.concat_tables(fitting), format=None)
+
+
+def _type_of(column: str, tables: Sequence[pa.Table], files: Sequence[str]) -> pa.DataType:
+    found = {table.schema.field(column).type for table in tables}
+    if len(found) == 1:
+        return found.pop()
+    places: dict[pa.DataType, str] = {}
+    for name, table in zip(files, tables, strict=True):
+        if holds_values(table.column(column)):
+            places.setdefault(table.schema.field(column).type, Path(name).name)
+    return widest_type(column, places)
+
+
+def _fitted(table: pa.Table, schema: pa.Schema, place: str) -> pa.Table:
+    columns = [
+        column if column.type == wanted.type else widened(column, wanted.type, wanted.name, place)
+        for wanted, column in zip(schema, table.columns, strict=True)
+    ]
+    return pa.table(columns, names=schema.names)
 
 
 def _read(name: str, source: Source) -> pa.Table:

@@ -32,8 +32,19 @@ class Read:
         return self.bad, self.ragged
 
 
-def typed_table(runtime: Runtime, raw: Sequence[Node], schema: pa.Schema, types: Mapping[str, str]) -> DaskTable:
+def typed_table(
+    runtime: Runtime,
+    raw: Sequence[Node],
+    schema: pa.Schema,
+    types: Mapping[str, str],
+    unsure: frozenset[str] = frozenset(),
+) -> DaskTable:
     """A table of tasks that yield Arrow tables or batches of `schema`.
+
+    Parameters
+    ----------
+    unsure : frozenset of str
+        Columns of which a task may find that they cannot be read as the schema says.
 
     Raises
     ------
@@ -41,7 +52,11 @@ def typed_table(runtime: Runtime, raw: Sequence[Node], schema: pa.Schema, types:
         Cells that do not convert (counted over all partitions), columns and types as `typing_of` refuses them.
     """
     typing = typing_of(schema, types, scales_of(runtime, raw, text_decimals(schema, types)))
-    unreadable_columns = [field.name for field in schema if may_fail(field.type, typing.schema.field(field.name).type)]
+    unreadable_columns = [
+        field.name
+        for field in schema
+        if field.name in unsure or may_fail(field.type, typing.schema.field(field.name).type)
+    ]
     if unreadable_columns:
         checks = [
             runtime.task("check types", bad_cells, part, typing=narrowed(typing, unreadable_columns)) for part in raw

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.base.parallel import in_order
+from privpipe.engines.base.unpacking import reading
 from privpipe.engines.embedded.digits import Digits
-from privpipe.engines.embedded.session import HeldRows, Session, guarded
+from privpipe.engines.embedded.session import HeldRows, Session
 from privpipe.errors import EngineError
 from privpipe.kernels.columns.dictionary_codes import append_digits, placed, renumbered
 
@@ -53,7 +54,12 @@ class Piece:
 
     def read(self, names: Sequence[str], dictionaries: Sequence[str] = ()) -> pa.Table:
         """Some columns, texts among them as dictionaries where so asked."""
-        file = pq.ParquetFile(self.file, metadata=self.metadata, read_dictionary=list(dictionaries))
+        file = pq.ParquetFile(
+            self.file,
+            metadata=self.metadata,
+            read_dictionary=list(dictionaries),
+            coerce_int96_timestamp_unit="us",  # as the database reads them
+        )
         return file.read_row_groups(list(self.groups), columns=list(names), use_threads=False)
 
     def read_again(self, names: Sequence[str], dictionaries: Sequence[str] = ()) -> pa.Table:
@@ -63,7 +69,7 @@ class Piece:
         ------
         DataError, EngineError
         """
-        with guarded("reading of files"):
+        with reading(self.file, "Parquet"):
             return self.read(names, dictionaries)
 
 

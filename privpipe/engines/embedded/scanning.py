@@ -10,12 +10,18 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.types as pt
 
-from privpipe.engines.base.files import list_files, parquet_instants_fit, parquet_schema
+from privpipe.engines.base.files import list_files
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.lakes import lake_of
 from privpipe.engines.base.logical import inexact_error, kind_of, logical_type
 from privpipe.engines.base.names import check_names
-from privpipe.engines.base.partitions import partitioned_dataset
+from privpipe.engines.base.parquet_files import ParquetFiles, parquet_files, read_groups, refuse_finer_instants
+from privpipe.engines.base.partitions import (
+    partition_values,
+    partitioned_dataset,
+    partitioned_schema,
+    with_partitions,
+)
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import Typing, normalised, typing_of
@@ -36,22 +42,41 @@ def scan(session: Session, source: Source) -> EmbeddedTable:
         return _scan_frame(session, replace(source, data=lake.frame(), format=None))
     if not source.is_path:
         return _scan_frame(session, source)
-    kind = source.resolved_format
-    if source.partitions:
-        return _scan_frame(session, replace(source, data=partitioned_dataset(source)))
     files = list_files(source)
-    if kind == "parquet":
-        found = parquet_schema(files)
-        if not parquet_instants_fit(files, found):
-            dataset = _readable(ds.dataset(files, schema=found, format="parquet", partitioning=None))
-            return _typed(session, converted_rows(session, dataset, typing_of(found, {})), source)
-        raw = (
-            _escaped(session, files, found)
-            if any("\\" in name for name in files)
-            else EmbeddedTable(f"SELECT * FROM {parquet_scan(files)}", found)
-        )
-        return _typed(session, replace(raw, files=FileCodes(tuple(files), found)), source)
-    return scan_text(session, source, files)
+    return (
+        _scan_parquet(session, source, files)
+        if source.resolved_format == "parquet"
+        else scan_text(session, source, files)
+    )
+
+
+def _scan_parquet(session: Session, source: Source, files: list[str]) -> EmbeddedTable:
+    """Files read by the database where it gets every value right, else file by file in the types of the source."""
+    found = parquet_files(files)
+    if not found.native or (found.int96 and (source.partitions or _is_escaped(files))):
+        return _typed(session, _converted_files(session, source, found), source)
+    refuse_finer_instants(found, session.threads)
+    if source.partitions:
+        return _scan_frame(session, replace(source, data=partitioned_dataset(source, found)))
+    if _is_escaped(files):
+        raw = _escaped(session, files, found.schema)
+    else:
+        raw = EmbeddedTable(f"SELECT * FROM {parquet_scan(files)}", found.schema)
+    return _typed(session, replace(raw, files=FileCodes(tuple(files), found.schema)), source)
+
+
+def _converted_files(session: Session, source: Source, found: ParquetFiles) -> EmbeddedTable:
+    """The rows of files in the one schema of the source, read once and stored."""
+    schema = partitioned_schema(source, found)
+    values = partition_values(source, found.files) if source.partitions else {}
+
+    def read(piece: tuple[str, int]) -> pa.RecordBatch:
+        rows = read_groups(piece[0], [piece[1]], found.schema).combine_chunks()
+        batch = rows.to_batches()[0] if rows.num_rows else pa.RecordBatch.from_pylist([], rows.schema)
+        return with_partitions(batch, values.get(piece[0], {}))
+
+    pieces = [(name, at) for name, groups in found.groups.items() for at in range(len(groups))]
+    return converted_rows(session, pieces, typing_of(schema, {}), read)
 
 
 def _escaped(session: Session, files: list[str], schema: pa.Schema) -> EmbeddedTable:
@@ -60,6 +85,10 @@ def _escaped(session: Session, files: list[str], schema: pa.Schema) -> EmbeddedT
     return EmbeddedTable(
         f"SELECT * FROM {view}", schema, False, {view: ds.dataset(files, schema, format="parquet", partitioning=None)}
     )
+
+
+def _is_escaped(files: list[str]) -> bool:
+    return any("\\" in name for name in files)
 
 
 def _scan_frame(session: Session, source: Source) -> EmbeddedTable:

@@ -12,11 +12,14 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from privpipe.engines.base.unpacking import reading
 from privpipe.engines.embedded.memory import database_share, offered_memory
 from privpipe.errors import DataError, EngineError, PrivpipeError, UsageError, did_you_mean
 from privpipe.private_files import new_folder, remove_folder
@@ -32,6 +35,9 @@ DAMAGED = re.compile(
     "Failed to read file|in Parquet file|[Dd]ecompress|Out of buffer|TProtocol|[Cc]orrupted|what type: "
 )
 """What DuckDB says of Parquet files; its texts quote values and are never passed on."""
+FILE = re.compile(r"""(?:file|pattern) (["'])(/.+?)\1""")
+OTHER_TYPES = re.compile("failed to cast column|schema mismatch")
+UNPATTERNED = re.compile(r"\[([*?[])\]")
 SMALL_ROWS = 10_000
 """Rows in memory that no query is asked about."""
 CODED_ROWS = 200_000
@@ -327,10 +333,31 @@ def guarded(step: str) -> Iterator[None]:
         kind = type(error).__name__
         if "Out of Memory" in str(error):  # Arrow readers hand DuckDB's errors on as their own
             raise _out_of_memory(step) from None
-        if not isinstance(error, duckdb.IOException) and DAMAGED.search(str(error)):
-            raise DataError("a Parquet file of the source is not readable (truncated or damaged)") from None
+        fault = _fault_of_file(error)
+        if fault is not None:
+            raise fault from None
         log.debug("%s failed: %s", step, kind)
         raise EngineError(f"embedded engine: {step} failed ({kind})") from None
+
+
+def _fault_of_file(error: Exception) -> PrivpipeError | None:
+    """What is wrong with the file of the source that an error names; None where it speaks of none."""
+    text = str(error)
+    named = FILE.search(text)
+    if named is None:
+        damaged = not isinstance(error, duckdb.IOException) and DAMAGED.search(text)
+        return DataError("a Parquet file of the source is not readable (truncated or damaged)") if damaged else None
+    path = UNPATTERNED.sub(r"\1", named[2])
+    try:
+        with reading(path, "Parquet"):
+            pq.read_metadata(path)
+    except PrivpipeError as fault:
+        return fault
+    if OTHER_TYPES.search(text):
+        return EngineError(
+            f"{Path(path).name} changed while it was read; run again once its writer is done, or give the run a copy"
+        )
+    return DataError(f"{Path(path).name}: not a readable Parquet file (truncated or damaged)")
 
 
 def _out_of_memory(step: str) -> OutOfMemory:

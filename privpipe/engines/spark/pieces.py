@@ -9,21 +9,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from privpipe.engines.base.csv_blocks import CsvBlock, CsvDialect, csv_blocks, ragged_error, read_csv_block
-from privpipe.engines.base.files import csv_columns, parquet_head, wrong_delimiter_hint
+from privpipe.engines.base.files import csv_columns, wrong_delimiter_hint
 from privpipe.engines.base.json_rows import json_batches, json_columns
 from privpipe.engines.base.lakes import LakeTable
 from privpipe.engines.base.logical import logical_type
 from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.parallel import in_order
+from privpipe.engines.base.parquet_files import ParquetFiles, read_groups
 from privpipe.engines.base.partitions import partition_values, with_partitions
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.stamps import stamp_of
 from privpipe.engines.base.typing import Typing, typing_of
-from privpipe.engines.base.unpacking import reading
 from privpipe.engines.spark.layout import Layout
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.typed import Check, larger, scales_in
@@ -78,19 +77,17 @@ def json_frame(session: SparkSession, source: Source, files: list[str]) -> Spark
     return _text_table(session, files, read, names, source)
 
 
-def parquet_frame(session: SparkSession, source: Source, files: list[str], schema: pa.Schema) -> SparkTable:
-    """The table of Parquet files, a task a row group."""
-    pieces = [(name, group) for name in files for group in range(parquet_head(name).num_row_groups)]
-    values = partition_values(source, files) if source.partitions else {}
+def parquet_frame(session: SparkSession, source: Source, found: ParquetFiles, schema: pa.Schema) -> SparkTable:
+    """The table of Parquet files, a task a row group; `schema` has the partition columns behind those of the files."""
+    pieces = [(name, at) for name, groups in found.groups.items() for at in range(len(groups))]
+    values = partition_values(source, found.files) if source.partitions else {}
+    columns = found.schema
 
     def read(piece: tuple[str, int]) -> Iterator[tuple[pa.RecordBatch, int]]:
-        with reading(piece[0], "Parquet"), pq.ParquetFile(piece[0]) as file:
-            batches = file.read_row_group(piece[1]).to_batches()
-        for batch in batches:
+        for batch in read_groups(piece[0], [piece[1]], columns).to_batches():
             yield with_partitions(batch, values.get(piece[0], {})), 0
 
-    typing = typing_of(schema, source.types)
-    return _table(session, pieces, read, typing)
+    return _typed_table(session, pieces, read, schema, source)
 
 
 def lake_frame(session: SparkSession, source: Source, lake: LakeTable) -> SparkTable:
@@ -101,10 +98,15 @@ def lake_frame(session: SparkSession, source: Source, lake: LakeTable) -> SparkT
         for batch in piece.batches():
             yield batch, 0
 
-    wanted = [name for name, kind in source.types.items() if kind == "decimal" and name in lake.schema.names]
-    texts = [name for name in wanted if pt.is_string(logical_type(lake.schema.field(name).type, name))]
-    scales = _scales(session, lake.pieces, read, texts)
-    return _table(session, lake.pieces, read, typing_of(lake.schema, source.types, scales))
+    return _typed_table(session, lake.pieces, read, lake.schema, source)
+
+
+def _typed_table(
+    session: SparkSession, pieces: Sequence[Any], read: Reader, schema: pa.Schema, source: Source
+) -> SparkTable:
+    wanted = [name for name, kind in source.types.items() if kind == "decimal" and name in schema.names]
+    texts = [name for name in wanted if pt.is_string(logical_type(schema.field(name).type, name))]
+    return _table(session, pieces, read, typing_of(schema, source.types, _scales(session, pieces, read, texts)))
 
 
 def _text_table(

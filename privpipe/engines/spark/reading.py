@@ -13,12 +13,13 @@ import pyarrow.dataset
 import pyarrow.types as pt
 
 from privpipe.blocks.table_name import TableName
-from privpipe.engines.base.files import elsewhere, list_files, parquet_head, parquet_instants_fit, parquet_schema
+from privpipe.engines.base.files import elsewhere, list_files
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.lakes import is_lake
 from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.names import check_names
 from privpipe.engines.base.objects import is_reached
+from privpipe.engines.base.parquet_files import parquet_files
 from privpipe.engines.base.partitions import partitioned_schema
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.table_formats import table_format_error
@@ -62,19 +63,17 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
         return csv_frame(session, source, files), True
     if kind == "json":
         return json_frame(session, source, files), True
-    found = partitioned_schema(source, files) if source.partitions else parquet_schema(files)
-    check_names(found.names)  # before Spark folds their case and fails
-    logical_schema(found)  # what no release can carry; Spark would read some of it as something else
-    native = (
-        not source.partitions and all(_is_native(field.type) for field in found) and all(map(_is_found_by_spark, files))
-    )
-    if not (native and parquet_instants_fit(files, found)):
-        return parquet_frame(session, source, files, found), True
+    found = parquet_files(files)
+    schema = partitioned_schema(source, found)
+    check_names(schema.names)  # before Spark folds their case and fails
+    logical_schema(schema)  # what no release can carry; Spark would read some of it as something else
+    native = found.native and not found.int96 and not source.partitions
+    if not (native and all(_is_native(field.type) for field in schema) and all(map(_is_found_by_spark, files))):
+        return parquet_frame(session, source, found, schema), True
     with reported("open the Parquet files"):
         # Without a mark, Spark takes a scan for an earlier one of the same paths, whose rows it may still hold.
         frame = session.read.option("privpipe.scan", secrets.token_hex(8)).parquet(*(_uri(name) for name in files))
-    records = sum(parquet_head(name).num_rows for name in files)
-    return replace(typed_table(raw_frame(frame), source.types), remembered={"records": records}), False
+    return replace(typed_table(raw_frame(frame), source.types), remembered={"records": found.records}), False
 
 
 def is_native(session: SparkSession, source: Source) -> bool:

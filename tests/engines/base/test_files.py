@@ -6,10 +6,9 @@ import gzip
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from privpipe.engines.base.files import csv_columns, list_files, parquet_schema
+from privpipe.engines.base.files import csv_columns, list_files
 from privpipe.engines.base.json_rows import json_batches, json_columns
 from privpipe.engines.base.names import check_names
 from privpipe.engines.base.source import Source
@@ -31,20 +30,6 @@ def test_a_folder_and_a_file(tmp_path: Path) -> None:
     (tmp_path / "year=2024").mkdir()
     with pytest.raises(DataError, match="Hive"):
         list_files(Source(data=tmp_path, format="csv"))
-
-
-def test_parquet_files_must_agree(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"a": pa.array([1], pa.int32())}), tmp_path / "1.parquet")
-    pq.write_table(pa.table({"a": pa.array([1], pa.int64())}), tmp_path / "2.parquet")
-    files = [str(tmp_path / f"{at}.parquet") for at in (1, 2, 3)]
-    assert parquet_schema(files[:2]).names == ["a"]
-    pq.write_table(pa.table({"a": ["x"]}), tmp_path / "3.parquet")
-    with pytest.raises(DataError, match=r"3\.parquet: its columns or types differ"):
-        parquet_schema(files)
-    whole = (tmp_path / "1.parquet").read_bytes()
-    (tmp_path / "1.parquet").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"1\.parquet: not a readable Parquet"):
-        parquet_schema(files)
 
 
 def test_csv_headers_must_agree(tmp_path: Path) -> None:

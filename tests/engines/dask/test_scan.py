@@ -18,7 +18,7 @@ import pytest
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.engines.base import Source
 from privpipe.engines.dask import DaskEngine
-from privpipe.errors import DataError, EngineError, UsageError
+from privpipe.errors import DataError, UsageError
 
 from .conftest import hostile, rows_of
 
@@ -225,11 +225,11 @@ def test_a_truncated_parquet_file_is_a_data_error(threads, tmp_path):
         threads.scan(Source(data=str(tmp_path / "a.parquet")))
 
 
-def test_a_file_that_vanishes_is_an_engine_error(threads, tmp_path):
+def test_a_file_that_vanishes_is_a_data_error(threads, tmp_path):
     pq.write_table(hostile(), tmp_path / "a.parquet")
     table = threads.scan(Source(data=str(tmp_path / "a.parquet")))
     Path(tmp_path / "a.parquet").unlink()
-    with pytest.raises(EngineError, match=r"cannot read a\.parquet: No such file"):
+    with pytest.raises(DataError, match=r"cannot read a\.parquet: No such file"):
         threads.count(table)
 
 

@@ -14,8 +14,9 @@ from privpipe.engines.base.databases.file_kinds import database_kind
 from privpipe.engines.base.databases.named import Database
 from privpipe.engines.base.databases.servers import server_rows
 from privpipe.engines.base.databases.sqlite_files import sqlite_rows
-from privpipe.engines.base.files import elsewhere, list_files, parquet_schema
+from privpipe.engines.base.files import elsewhere, list_files
 from privpipe.engines.base.objects import CopiedFiles, copied_files, is_reached
+from privpipe.engines.base.parquet_files import parquet_table
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.whole_files import opened
 from privpipe.errors import DataError, EngineError, UnsupportedError
@@ -109,8 +110,7 @@ class Staging:
         if self._shared:
             return opened(local)
         if local.resolved_format == "parquet" and not local.partitions:
-            files = list_files(local)
-            return replace(local, data=ds.dataset(files, schema=parquet_schema(files), format="parquet"), format=None)
+            return replace(local, data=parquet_table(list_files(local)), format=None)
         whole = opened(local)
         if whole.is_path:
             raise UnsupportedError(
