@@ -13,7 +13,7 @@ from privpipe.airflow.folders import folders_of_airflow
 from privpipe.airflow.link import REPORT, ReportLink
 from privpipe.errors import EngineError, PrivpipeError
 from privpipe.scheduled import Ending, Job, run_apart
-from privpipe.scheduled.apart import stop
+from privpipe.scheduled.apart import end
 
 __all__ = ["VERDICT", "PrivpipeReleaseOperator", "raised"]
 
@@ -32,13 +32,16 @@ class PrivpipeReleaseOperator(BaseOperator):
     Parameters
     ----------
     policy : str
-        The policy file; a template, as the next five are. None of them goes through a shell.
+        The policy file; a template, as the next six are. None of them goes through a shell.
     target, plan, engine : str, optional
         As `privpipe.release` takes them.
     report : str, optional
         Where the report of the public edition is written, as HTML.
     report_url : str, optional
         Where people read that file; the task's link leads there.
+    batch : str, optional
+        The key under which the release is published once, ``{{ ds }}`` of a daily run: a try after one that published
+        ends well and changes nothing.
     python : str, optional
         The interpreter of another environment that has privpipe; Airflow's pins and an engine's often contradict.
 
@@ -48,7 +51,7 @@ class PrivpipeReleaseOperator(BaseOperator):
         As XCom: word, run id, path, report and public figures. A refused task leaves the same under `privpipe_verdict`.
     """
 
-    template_fields: Sequence[str] = ("policy", "target", "plan", "engine", "report", "report_url")
+    template_fields: Sequence[str] = ("policy", "target", "plan", "engine", "report", "report_url", "batch")
     template_ext: Sequence[str] = ()
     template_fields_renderers: ClassVar[dict[str, str]] = {}
     operator_extra_links = (ReportLink(),)
@@ -63,6 +66,7 @@ class PrivpipeReleaseOperator(BaseOperator):
         engine: str | None = None,
         report: str | None = None,
         report_url: str | None = None,
+        batch: str | None = None,
         python: str | None = None,
         **settings: Any,
     ) -> None:
@@ -73,6 +77,7 @@ class PrivpipeReleaseOperator(BaseOperator):
         self.engine = engine
         self.report = report
         self.report_url = report_url
+        self.batch = batch
         self.python = python
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -93,6 +98,7 @@ class PrivpipeReleaseOperator(BaseOperator):
                 plan=self.plan,
                 engine=self.engine,
                 report=self.report,
+                batch=self.batch,
                 keep_out=folders_of_airflow(context),
             )
             ending = run_apart(job, python=self.python, tell=self.log.info, started=self._hold)
@@ -111,9 +117,9 @@ class PrivpipeReleaseOperator(BaseOperator):
             self.log.warning("the verdict could not be kept as XCom: %s", type(error).__name__)
 
     def on_kill(self) -> None:
-        """End the release: it withdraws and cleans up, and nothing is published by it."""
+        """End the release, which withdraws. Airflow calls this in a signal handler, while `execute` reads."""
         if self._process is not None:
-            stop(self._process)
+            end(self._process)
 
     def _hold(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process

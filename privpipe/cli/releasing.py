@@ -51,6 +51,15 @@ def release(
         list[Path] | None,
         typer.Option("--signature", metavar="FILE", help="With --continue: a signature that was handed back."),
     ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            "--batch",
+            metavar="KEY",
+            help="Publish what has this key once, as 2026-01-31: a repeated run changes nothing and ends with 0.",
+            show_default=False,
+        ),
+    ] = None,
     lines: ProgressOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -76,6 +85,7 @@ def release(
         plan=plan,
         dry_run=dry_run,
         resume=resume,
+        batch=batch,
         lines=lines,
         json=json,
     )
@@ -98,6 +108,7 @@ def released(
     plan: Path | None = None,
     dry_run: bool = False,
     resume: str | None = None,
+    batch: str | None = None,
     lines: bool = False,
     json: bool,
 ) -> int:
@@ -115,6 +126,7 @@ def released(
                 progress=tell,
                 dry_run=dry_run,
                 resume=resume,
+                batch=batch,
             )
     except Refused as refusal:
         if refusal.assessment is None:
@@ -136,6 +148,12 @@ def released(
             show_assessment(missing.assessment, json=json)
         say(f"WAITING: {missing}")
         return missing.exit_code
+    if result.repeated:
+        with outcome_stands("the batch was published before"):
+            if json:
+                print_json(result.to_dict())
+        say(f"ALREADY PUBLISHED: batch {batch} at {result.target} (run {result.run_id}). Nothing was changed.")
+        return 0
     outcome = "this was a dry run, which passed" if dry_run else "the release is published"
     with outcome_stands(outcome):
         if json and dry_run:

@@ -18,6 +18,7 @@ def privpipe_asset(
     policy: str,
     target: str | None = None,
     report: str | None = None,
+    batches: bool = False,
     resource: PrivpipeResource | None = None,
     retry_policy: dg.RetryPolicy | None = AGAIN,
     **settings: Any,
@@ -29,6 +30,9 @@ def privpipe_asset(
     name : str
     policy, target, report : str
         See `PrivpipeResource.release`.
+    batches : bool
+        Of a partitioned asset (`partitions_def=`): whether the key of the partition is the release's `batch`, so that a
+        partition is published once however often it is materialized.
     resource : PrivpipeResource, optional
     retry_policy : dagster.RetryPolicy, optional
         For breakdowns alone; a refusal is never tried again.
@@ -39,7 +43,8 @@ def privpipe_asset(
 
     @dg.asset(name=name, retry_policy=retry_policy, **settings)
     def release(context: dg.AssetExecutionContext) -> Any:
-        ending = running.release(policy, target=target, report=report, context=context)
+        batch = context.partition_key if batches else None
+        ending = running.release(policy, target=target, report=report, batch=batch, context=context)
         return dg.MaterializeResult(metadata=ending_metadata(ending))
 
     return release

@@ -35,6 +35,7 @@ class PrivpipeResource(dg.ConfigurableResource[Any]):
         target: str | None = None,
         plan: str | None = None,
         report: str | None = None,
+        batch: str | None = None,
         context: Any = None,
     ) -> Ending:
         """Release; what comes back is a published release.
@@ -45,6 +46,8 @@ class PrivpipeResource(dg.ConfigurableResource[Any]):
             As `privpipe.release` takes them.
         report : str, optional
             Where the report of the public edition is written, as HTML.
+        batch : str, optional
+            The key under which the release is published once, as the key of a partition.
         context : AssetExecutionContext or OpExecutionContext, optional
             Its log is told the steps.
 
@@ -54,7 +57,14 @@ class PrivpipeResource(dg.ConfigurableResource[Any]):
             Without retries where the same run would end the same way.
         """
         return self._good(
-            context, policy=policy, target=target, plan=plan, report=report, engine=self.engine, action="release"
+            context,
+            policy=policy,
+            target=target,
+            plan=plan,
+            report=report,
+            batch=batch,
+            engine=self.engine,
+            action="release",
         )
 
     def judge(self, data: str, policy: str, *, context: Any = None) -> Ending:

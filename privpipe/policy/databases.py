@@ -66,6 +66,11 @@ def read_database_sink(report: Report, found: Mapping[str, Any], place: Place) -
     for name in found:
         if name == "path":
             report.wrong((*place, "database"), "stands beside `path:`; a release has one place: leave one of them out")
+        elif name == "partition" or found[name] == "replace_partition":
+            report.unsupported(
+                (*place, name),
+                "a table of a database is replaced as a whole; publish a folder, a Delta or an Iceberg table",
+            )
         elif name not in ("database", "table"):
             report.wrong((*place, name), "is for other sinks; a table of a database is always replaced as a whole")
         wrong = wrong or name not in ("database", "table")

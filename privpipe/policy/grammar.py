@@ -181,10 +181,15 @@ SINK: Mapping[str, Key] = {
     ),
     "mode": Key(
         "text",
-        "of a Delta or Iceberg table: whether a release takes the place of the rows that are there or joins them; what "
-        "joins is judged alone and with them",
+        "whether a release takes the place of the rows that are there, joins them (Delta and Iceberg tables) or takes "
+        "the place of the partitions that it has rows of; rows that stay are judged with those that come",
         get_args(PublishMode),
         default="replace",
+    ),
+    "partition": Key(
+        "texts",
+        "released columns whose values make a partition: each file holds rows of one, so that `mode: "
+        "replace_partition` can replace it",
     ),
     "schema": Key(
         "text",

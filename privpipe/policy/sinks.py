@@ -18,6 +18,8 @@ from privpipe.policy.specs import SinkSpec
 __all__ = ["read_sink"]
 
 OF_LAKES = ("mode", "schema")
+BY_PARTITION = "replace_partition"
+WHOLE = "is replaced as a whole; publish a folder, a Delta or an Iceberg table"
 ONE_PLACE = "a release has one place: leave one of them out"
 
 
@@ -26,6 +28,13 @@ def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
     found = read_keys(report, value, place, SINK)
     # A default that is written out asks for nothing, also where the key is of another kind of sink.
     found = {name: given for name, given in found.items() if SINK[name].default is None or given != SINK[name].default}
+    if "partition" in found:
+        found["partition"] = tuple(found["partition"])
+    if found.get("mode") == BY_PARTITION and not found.get("partition"):
+        report.wrong(
+            (*place, "mode"), "replace_partition needs `partition:`, the columns whose values make a partition"
+        )
+        return None
     if "iceberg" in found:
         return _iceberg_sink(report, found, place)
     if "database" in found:
@@ -38,9 +47,14 @@ def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
     kind = found.get("format", "parquet")
     if "formula_cells" in found and kind != "csv":
         report.wrong((*place, "formula_cells"), "is for `format: csv`; other formats say what is text")
+    if "partition" in found and kind not in ("parquet", "delta"):
+        report.unsupported(
+            (*place, "partition"), "partitions are kept in Parquet files: use `format: parquet` or `delta`"
+        )
+        return None
     if kind != "delta":
         for name in OF_LAKES:
-            if name in found:
+            if name in found and found[name] != BY_PARTITION:
                 report.wrong((*place, name), "is for `format: delta` and `iceberg:`; files are replaced as a whole")
                 return None
     if "path" in found:
@@ -55,7 +69,7 @@ def _iceberg_sink(report: Report, found: Mapping[str, Any], place: Place) -> Sin
         if name in ("path", "table"):
             report.wrong((*place, "iceberg"), f"stands beside `{name}:`; {ONE_PLACE}")
             wrong = True
-        elif name not in ("iceberg", "catalog", *OF_LAKES):
+        elif name not in ("iceberg", "catalog", "partition", *OF_LAKES):
             report.wrong((*place, name), "is for files; an Iceberg table has its own format")
             wrong = True
     try:
@@ -63,7 +77,11 @@ def _iceberg_sink(report: Report, found: Mapping[str, Any], place: Place) -> Sin
     except UsageError as error:
         report.wrong((*place, "iceberg"), str(error))
         return None
-    return None if wrong else SinkSpec(iceberg=table, **{key: found[key] for key in OF_LAKES if key in found})
+    return (
+        None
+        if wrong
+        else SinkSpec(iceberg=table, **{key: found[key] for key in ("partition", *OF_LAKES) if key in found})
+    )
 
 
 def _named_sink(report: Report, found: Mapping[str, Any], place: Place) -> SinkSpec | None:
@@ -71,6 +89,9 @@ def _named_sink(report: Report, found: Mapping[str, Any], place: Place) -> SinkS
     for name in found:
         if name == "path":
             report.wrong((*place, "table"), f"stands beside `path:`; {ONE_PLACE}")
+        elif name == "partition" or found[name] == BY_PARTITION:
+            report.unsupported((*place, name), f"a view of a catalogue {WHOLE}")
+            return None
         elif name in OF_LAKES:
             report.wrong((*place, name), "is for tables of a table format; a view shows one release")
         elif name != "table":

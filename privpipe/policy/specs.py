@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 FormulaRule = Literal["keep", "escape", "refuse"]
-PublishMode = Literal["replace", "append"]
+PublishMode = Literal["replace", "append", "replace_partition"]
 SchemaRule = Literal["same", "evolve"]
 
 
@@ -128,8 +128,9 @@ class FrameSpec(SourceSpec):
 class SinkSpec:
     """Where a release is published: a folder of files, a table of a table format, or one of a catalogue or database.
 
-    `mode` and `schema` are of tables of a table format: whether a release replaces or follows the ones before it, and
-    whether it may bring columns that the table lacks.
+    `mode` says whether a release replaces the ones before it, joins them or replaces its own partitions of them;
+    `partition` names the released columns whose values make a partition. `schema` is of tables of a table format:
+    whether a release may bring columns that the table lacks.
     """
 
     path: str = ""
@@ -138,6 +139,7 @@ class SinkSpec:
     database: Database | None = None
     format: Format = "parquet"
     mode: PublishMode = "replace"
+    partition: tuple[str, ...] = ()
     schema: SchemaRule = "same"
     formula_cells: FormulaRule = "keep"
 
@@ -150,6 +152,17 @@ class SinkSpec:
     def escapes_formulas(self) -> bool:
         """Whether texts that would be formulas are written behind an apostrophe."""
         return self.formula_cells == "escape"
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows of earlier releases stay next to those of a release.
+
+        Examples
+        --------
+        >>> SinkSpec(path="published", mode="append").keeps_rows, SinkSpec(path="published").keeps_rows
+        (True, False)
+        """
+        return self.mode != "replace"
 
     @property
     def is_folder(self) -> bool:

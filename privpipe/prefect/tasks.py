@@ -34,6 +34,7 @@ def privpipe_release(
     plan: str | None = None,
     engine: str | None = None,
     report: str | None = None,
+    batch: str | None = None,
     python: str | None = None,
 ) -> dict[str, Any]:
     """Release; the word, run id, path and public figures come back.
@@ -46,6 +47,8 @@ def privpipe_release(
         As `privpipe.release` takes them.
     report : str, optional
         Where the report of the public edition is written, as HTML.
+    batch : str, optional
+        The key under which the release is published once, as the day of a scheduled run.
     python : str, optional
         The interpreter of another environment that has privpipe.
 
@@ -56,7 +59,7 @@ def privpipe_release(
     EngineError
         The task is tried again.
     """
-    job = Job(policy=policy, target=target, plan=plan, engine=engine, report=report, keep_out=_folders())
+    job = Job(policy=policy, target=target, plan=plan, engine=engine, report=report, batch=batch, keep_out=_folders())
     return _done(job, python)
 
 

@@ -209,13 +209,13 @@ EARLIER = document(
         "records": count,
         "signed_by": listed(text),
     },
-    {},
+    {"batch": text},
 )
 SIGNATURE = document(dict.fromkeys(("name", "decision", "signed_at", "signature"), text), {})
 MANIFEST = document(
     {"plan": PLAN},
     {
-        **dict.fromkeys(("run_id", "created", "name", "edition"), text),
+        **dict.fromkeys(("run_id", "created", "name", "edition", "batch"), text),
         "policy": mapping(anything),
         "officer_policy": optional(document({"hash": text}, {})),
         "sign_off": optional(document({}, {"signatures": listed(SIGNATURE)})),

@@ -17,7 +17,7 @@ VERSIONS = {"type": "object", "additionalProperties": TEXT}
 
 
 def _object(properties: Mapping[str, Any], *, open_: bool = False, needs: tuple[str, ...] | None = None) -> Any:
-    required = list(properties) if needs is None else list(needs)
+    required = [name for name in properties if name != "batch"] if needs is None else list(needs)
     return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": open_}
 
 
@@ -51,6 +51,7 @@ RELEASE_BEFORE = _object(
         "records": COUNT,
         "signed_by": _listed(TEXT),
         "manifest_sha256": SHA256,
+        "batch": TEXT,
         "before": SHA256,
         "link": SHA256,
     }
@@ -101,6 +102,7 @@ COMMON: Mapping[str, Any] = {
         "description": "oldest first; each holds the link of the one before",
     },
     "sign_off": _or_null(SIGN_OFF),
+    "batch": {**TEXT, "description": "what the caller named it by; the same one is published once. Only where one did"},
     "checksum": {**SHA256, "description": "of the manifest as canonical JSON, without it"},
     "seal": {**_or_null(KEYED), "description": "of all but checksum and seal, under the seed; null: none was declared"},
 }

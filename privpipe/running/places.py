@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source, Written
+from privpipe.engines.base.partition_files import split_parts
 from privpipe.errors import SinkError, UsageError
 from privpipe.private_files import scratch_folder
 from privpipe.roles import column_type_of
@@ -21,7 +22,8 @@ from privpipe.sinks.databases import DatabaseTarget
 from privpipe.sinks.delta import DeltaTarget
 from privpipe.sinks.formula_cells import escapes_formulas
 from privpipe.sinks.iceberg import IcebergTarget
-from privpipe.sinks.local import LocalTarget
+from privpipe.sinks.local import LocalTarget, sink_faults
+from privpipe.sinks.partitioned import PartitionedFolder, PartitionedRemote
 from privpipe.sinks.remote import RemoteTarget, is_remote
 from privpipe.sinks.remote_delta import RemoteDeltaTarget
 from privpipe.sinks.table import TableTarget
@@ -79,13 +81,16 @@ def folder_of(policy: Policy, target: str | None) -> LocalTarget | RemoteTarget:
         raise UsageError("nowhere to publish to: give a `sink:` in the policy, or --target")
     sink = policy.sink
     is_delta = sink is not None and sink.format == "delta"
+    by_partition = sink is not None and sink.mode == "replace_partition"
     if is_remote(path):
         if sink is not None and is_delta:
             return RemoteDeltaTarget(path, sink.mode, sink.schema)
-        return RemoteTarget(path)
+        return PartitionedRemote(path) if by_partition else RemoteTarget(path)
     # A path of the policy starts at the policy file, one of the command line where the user stands.
     home = Path(path) if target else policy.base_dir / path
-    return DeltaTarget(home, sink.mode, sink.schema) if sink is not None and is_delta else LocalTarget(home)
+    if sink is not None and is_delta:
+        return DeltaTarget(home, sink.mode, sink.schema)
+    return PartitionedFolder(home) if by_partition else LocalTarget(home)
 
 
 @contextmanager
@@ -135,8 +140,12 @@ def write_rows(context: RunContext, staged: Staged, place: Rows, marks: Mapping[
     """
     if isinstance(place, TableName):
         return Written(context.engine.catalogue().write(staged.table, place, staged.order, marks))
-    escape = escapes_formulas(context.policy)
-    return context.engine.write(staged.table, str(place), sink_format(context.policy), staged.order, escape=escape)
+    escape, sink = escapes_formulas(context.policy), context.policy.sink
+    written = context.engine.write(staged.table, str(place), sink_format(context.policy), staged.order, escape=escape)
+    if sink is None or not sink.partition or not isinstance(place, Path):
+        return written
+    with sink_faults(place):
+        return replace(written, files=split_parts(place, sink.partition))
 
 
 def written_source(policy: Policy, staged: Staged, place: Rows) -> Source:

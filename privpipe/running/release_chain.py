@@ -36,6 +36,17 @@ class Chain:
     previous: Mapping[str, Any] | None = None
     releases: tuple[Mapping[str, Any], ...] = ()
 
+    def run_of(self, batch: str | None) -> str | None:
+        """The run that published a batch; None: there is none.
+
+        Examples
+        --------
+        >>> Chain(releases=({"run_id": "r", "batch": "2026-01-31"},)).run_of("2026-01-31")
+        'r'
+        """
+        found = (str(entry["run_id"]) for entry in self.releases if batch is not None and entry.get("batch") == batch)
+        return next(found, None)
+
     def to_dict(self) -> dict[str, Any]:
         """The keys of a manifest that tell it."""
         return {
@@ -97,6 +108,7 @@ def chain_entry(manifest: Mapping[str, Any], text: bytes) -> dict[str, Any]:
         "records": int(manifest["output"]["records"]),
         "signed_by": [] if signed is None else [str(each["name"]) for each in signed["signatures"]],
         "manifest_sha256": _sha256(text),
+        **({"batch": str(manifest["batch"])} if manifest.get("batch") is not None else {}),
         "before": str(before[-1][OWN_LINK]) if before else CHAIN_START,
     }
     return {**entry, OWN_LINK: link_of(entry)}

@@ -35,6 +35,9 @@ class ReleaseResult:
         What it is published to: a path, a URL, a table.
     published : bool
         False after a dry run: there is no path and no record, and `target` is where it would have gone.
+    repeated : bool
+        The batch was published before, by the run `run_id`: nothing was judged, so `assessment` has no verdict, and
+        plan and manifest are empty.
     """
 
     path: str
@@ -46,6 +49,7 @@ class ReleaseResult:
     public: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     target: str = ""
     published: bool = True
+    repeated: bool = False
 
     @property
     def verdict_document(self) -> dict[str, Any]:
@@ -54,6 +58,8 @@ class ReleaseResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The document of the run for machines: the whole verdict, with where the release is, or would be."""
+        if self.repeated:
+            return {"run_id": self.run_id, "published": False, "already_published": True, "target": self.target}
         output = self.manifest["output"]
         return {
             **self.verdict_document,
@@ -65,9 +71,13 @@ class ReleaseResult:
 
     def __repr__(self) -> str:
         judged = self.assessment
+        if self.repeated:
+            return f"ReleaseResult({cut(self.run_id, 40)}, published before, at {cut(self.target, 90)!r})"
         where = f"at {cut(self.path, 90)!r}" if self.published else f"not published, meant for {cut(self.target, 90)!r}"
         return f"ReleaseResult({cut(self.run_id, 40)}, {judged.records:,} records {where})"
 
     def _repr_html_(self) -> str:
+        if self.repeated:
+            return html_tables("Published before", Table(rows=[("path", cut(self.target)), ("run", self.run_id)]))
         about = [("path", cut(self.path)), ("run", self.run_id), ("plan", repr(self.plan))]
         return html_tables("Published", Table(rows=about)) + self.assessment._repr_html_()

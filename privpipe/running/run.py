@@ -17,6 +17,7 @@ from privpipe.errors import EngineError, PrivpipeError
 from privpipe.judging import Assessment
 from privpipe.progress import watched
 from privpipe.running.attaching import attach
+from privpipe.running.batches import already_published, require_batch, require_own_partitions
 from privpipe.running.bytes_columns import require_file_of_bytes
 from privpipe.running.counting_ahead import counted_ahead
 from privpipe.running.frozen import frozen_plan, require_fitting
@@ -75,11 +76,12 @@ def release_with(
     progress: Callable[[str], None] | None = None,
     dry_run: bool = False,
     resume: str | None = None,
+    batch: str | None = None,
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source on an engine, by a frozen plan where one is given or named.
 
     A dry run does all of it up to publishing, in a place that is gone afterwards. `resume` publishes a run that waited
-    for its sign-off, byte for byte.
+    for its sign-off, byte for byte. A `batch` that the sink's chain of releases has is not published again.
 
     Raises
     ------
@@ -91,6 +93,7 @@ def release_with(
         Nothing was published, and what was published before is untouched.
     """
     policy, target = under_officer(policy), None if target is None else str(target)
+    require_batch(batch)
     require_publishable_seed(policy)
     seed = seed_of(policy)
     frozen = frozen_plan(policy, plan)
@@ -105,14 +108,19 @@ def release_with(
         if dry_run:
             reading = Remembering(policy, sink, reading=True)
             with _seen(policy, sink), workplace(policy, DRY_RUN, target) as bench, reading as memory:
+                if (before := chain_of(sink).run_of(batch) if batch is not None else None) is not None:
+                    return already_published(batch, before, "", sink.name)
                 return _Release(context, run_id, bench, memory, keys, sink).rehearse(frozen)
         with sink as place, Remembering(policy, place) as memory:
             records = PrivateRecords.of(policy, place)
             records.open(place.current())
             chain = chain_of(place)
+            if (before := chain.run_of(batch)) is not None:
+                return already_published(batch, before, place.name, place.name)
             require_waitable(policy, place)
             if resume is None:
-                return _Release(context, run_id, place, memory, keys, place, records, chain).publish(frozen)
+                run = _Release(context, run_id, place, memory, keys, place, records, chain, batch=batch)
+                return run.publish(frozen)
             held = held_run(records.home, resume, policy, place, chain.previous)
             run = _Release(context, held.run_id, place, memory, keys, place, records, chain, held)
             return run.publish(held.plan(policy))
@@ -143,6 +151,7 @@ class _Release:
     records: PrivateRecords | None = None
     chain: Chain = field(default_factory=Chain)
     held: HeldRun | None = None
+    batch: str | None = None
 
     def publish(self, frozen: Plan | None) -> ReleaseResult:
         """All steps; the release is read by others from the moment its link is switched."""
@@ -174,6 +183,7 @@ class _Release:
         self.context.progress("write")
         self.sink.fits(staged.table.schema)
         require_judged_whole(policy, staged)
+        require_own_partitions(self.context.engine, policy, staged)
         folder = self.place.stage(self.run_id)
         formulas = formula_notes(self.context.engine, policy, staged.table)
         rows = self.place.rows(self.run_id)
@@ -187,6 +197,7 @@ class _Release:
         staged = self._with_memory(staged, formulas)
         judged, report = self._judged(staged, landed, written)
         require_stamps(stamps)
+        self.place.completed(self.run_id)
         with sink_faults(folder):
             private, public = self._documents(staged, judged, folder, written)
             write_public(folder, public, report.public_page(public))
@@ -201,7 +212,7 @@ class _Release:
         files = [path for path in folder.iterdir() if path.is_file()]
         output = output_of(staged, files, written)
         output.update(self.place.described(self.run_id))
-        return run_documents(self.context, staged, judged, output=output, chain=self.chain)
+        return run_documents(self.context, staged, judged, output=output, chain=self.chain, batch=self.batch)
 
     def _staged(self, source: Source, frozen: Plan | None) -> Staged:
         """The released table, with what the run says of the keys it was drawn by."""
@@ -253,7 +264,7 @@ class _Release:
             judged = judged.noting(source=notes_of_source(self.context.engine, staged, sample))
             judged = replace(judged, lost=lost_columns(self.context, seen, sample))
             report = report.gathered(seen, sample)
-        kept = self.sink.kept()
+        kept = self.sink.kept(rows)
         if kept is not None:
             judged = replace(judged, whole=judge_whole(self.context, staged, appended(kept, rows)))
         if not judged.passed:

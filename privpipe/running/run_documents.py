@@ -114,8 +114,12 @@ def run_documents(
     *,
     output: Mapping[str, Any],
     chain: Chain = NO_CHAIN,
+    batch: str | None = None,
 ) -> tuple[Documents, Documents]:
-    """The private and the public verdict, manifest and plan of a run that passed; `chain`: releases before."""
+    """The private and the public verdict, manifest and plan of a run that passed; `chain`: releases before.
+
+    `batch` names what is published, where the caller does: the manifest has it, and the chain of later ones.
+    """
     policy, seed = context.policy, context.seed
     rules = public_rules(policy, output["columns"])
     plan, public_plan = staged.plan.to_dict(), staged.plan.public_dict()
@@ -135,6 +139,7 @@ def run_documents(
         "solver": solver_at_work(policy),
         "officer_policy": None if policy.officer is None else policy.officer.to_dict(),
         "sign_off": None,
+        **({} if batch is None else {"batch": batch}),
         **chain.to_dict(),
     }
     public_hash = document_digest(public_plan)

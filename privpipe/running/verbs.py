@@ -251,6 +251,7 @@ def release(
     dry_run: bool = False,
     report: bool = True,
     resume: str | None = None,
+    batch: str | None = None,
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source.
 
@@ -276,6 +277,10 @@ def release(
         False: no report is written, whatever the policy's `report:` says.
     resume : str, optional
         The id of a run that waits for its sign-off, or its folder: it is judged again and published as it was approved.
+    batch : str, optional
+        A key of what is published, as the date of a scheduled run: 1 to 64 letters, digits and ``-_:.+``. It is public.
+        What the sink published under a key is not published again, whatever the source, policy or seed is now: the
+        result is `repeated`, and nothing was read or changed. A correction takes a new key.
 
     Raises
     ------
@@ -284,15 +289,22 @@ def release(
     SignOffMissing
         An officer's policy asks for a sign-off. The run is staged and waits in the folder that the error carries.
     """
-    if resume is not None and (plan is not None or dry_run):
-        raise UsageError("a run that waited is published as it was staged: give neither a plan nor a dry run with it")
+    if resume is not None and (plan is not None or dry_run or batch is not None):
+        raise UsageError("a run that waited is published as it was staged: give no plan, batch or dry run with it")
     policy = _policy(policy)
     if not report:
         policy = policy.replaced(report=replace(policy.report, write=False))
     with _opened(engine, None, policy) as running:
         frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
         return release_with(
-            running, policy, target=target, plan=frozen, progress=progress, dry_run=dry_run, resume=resume
+            running,
+            policy,
+            target=target,
+            plan=frozen,
+            progress=progress,
+            dry_run=dry_run,
+            resume=resume,
+            batch=batch,
         )
 
 

@@ -31,13 +31,13 @@ def require_judged_whole(policy: Policy, staged: Staged) -> None:
     ------
     UnsupportedError
     """
-    if policy.sink is None or policy.sink.mode != "append" or staged.counted is None:
+    if policy.sink is None or not policy.sink.keeps_rows or staged.counted is None:
         return
     held = [name for name in staged.counted.schema.names if name not in staged.table.schema.names]
     raise UnsupportedError(
         f"guarantees count by {', '.join(map(repr, held))}, and rows that were released before are without it, so the "
-        "whole table cannot be judged after `mode: append`; publish with `mode: replace`, or release a pseudonym "
-        "(`pseudonymise`)"
+        f"whole table cannot be judged after `mode: {policy.sink.mode}`; publish with `mode: replace`, or release a "
+        "pseudonym (`pseudonymise`)"
     )
 
 

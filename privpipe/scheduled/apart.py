@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from privpipe.errors import EngineError, UsageError
 from privpipe.scheduled.ending import Ending
 from privpipe.scheduled.job import Job
 
-__all__ = ["PATIENCE", "run_apart"]
+__all__ = ["PATIENCE", "end", "run_apart", "stop"]
 
 PATIENCE = 60.0
 """Seconds that a process has to withdraw and clean up when it is told to stop."""
+PAUSE = 0.5
 
 
 def run_apart(
@@ -48,7 +52,12 @@ def run_apart(
     command = [python or sys.executable, "-P", "-m", "privpipe.scheduled"]
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, close_fds=True
+            command,
+            bufsize=0,  # a buffer has a lock, which a signal handler must not wait for
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            close_fds=True,
         )
     except OSError as error:
         if error.errno is not None and python is not None:
@@ -58,7 +67,7 @@ def run_apart(
         if started is not None:
             started(process)
         found = _talk(process, job, tell or _nothing)
-        code = process.wait()
+        code = _awaited(process)
     finally:
         stop(process)
     if found is not None and found.code == code:
@@ -67,8 +76,33 @@ def run_apart(
     return Ending.of_code(code) if code else Ending.of_code(1, "the process of the release told nothing of its end")
 
 
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Tell a process to end, by force after `PATIENCE`, and wait for nothing: for the handler of a signal.
+
+    The handler runs in the middle of whatever `run_apart` is at, perhaps a read or a wait, and takes no lock of these.
+    `run_apart` then goes on to the end that the process tells.
+    """
+    _send(process, signal.SIGTERM)
+    force = threading.Timer(PATIENCE, _send, (process, signal.SIGKILL))
+    force.daemon = True
+    force.start()
+
+
+def _send(process: subprocess.Popen[bytes], number: int) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def _awaited(process: subprocess.Popen[bytes]) -> int:
+    """The exit code, asked for without holding the lock that a handler's `poll` needs."""
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(PAUSE)
+
+
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process as Ctrl-C would, by force where that does not help."""
+    """End a process as Ctrl-C would, by force where that does not help, and wait for it; never in a signal handler."""
     with contextlib.suppress(OSError):
         _stdin(process).close()
     if process.poll() is None:
@@ -85,16 +119,25 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 def _talk(process: subprocess.Popen[bytes], job: Job, tell: Callable[[str], None]) -> Ending | None:
     """Hand the job over and listen to the end; stdin stays open, for its end tells the process to stop."""
     with contextlib.suppress(OSError):  # it ended at once; its exit code says more
-        _stdin(process).write(job.to_json().encode() + b"\n")
-        _stdin(process).flush()
+        left = job.to_json().encode() + b"\n"
+        while left:
+            left = left[os.write(_stdin(process).fileno(), left) :]
     found = None
-    for line in process.stdout or ():
+    for line in _lines(process):
         said = _read(line)
         if "line" in said:
             tell(str(said["line"]))
         if "ending" in said:
             found = Ending.from_dict(said["ending"])
     return found
+
+
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    assert process.stdout is not None
+    left = b""
+    while more := os.read(process.stdout.fileno(), 1 << 16):
+        *lines, left = (left + more).split(b"\n")
+        yield from lines
 
 
 def _read(line: bytes) -> dict[str, Any]:

@@ -29,6 +29,8 @@ class Job:
         As `privpipe.release` takes them.
     report : str, optional
         Where the report of the public edition is written, as HTML.
+    batch : str, optional
+        The key under which the release is published once; a repeated job ends well and changes nothing.
     keep_out : tuple of (str, str)
         What a folder is called, and its path: neither release nor record nor report may lie in it.
 
@@ -53,12 +55,13 @@ class Job:
     plan: str | None = None
     engine: str | None = None
     report: str | None = None
+    batch: str | None = None
     keep_out: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.action not in get_args(Action):
             raise UsageError(f"action must be one of {', '.join(get_args(Action))}, not {self.action!r}")
-        for name in ("policy", "data", "target", "plan", "engine", "report"):
+        for name in ("policy", "data", "target", "plan", "engine", "report", "batch"):
             given: Any = getattr(self, name)
             if given is None and (name != "policy"):
                 continue

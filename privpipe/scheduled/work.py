@@ -42,11 +42,22 @@ def released(job: Job, tell: Tell) -> Ending:
             tell(steps[step])
 
     try:
-        result = release(policy, engine=job.engine, target=job.target, plan=job.plan, progress=progress)
+        result = release(
+            policy, engine=job.engine, target=job.target, plan=job.plan, progress=progress, batch=job.batch
+        )
     except Refused as refused:
         if refused.assessment is None or refused.assessment.holds:
             raise
         return _refused(policy, refused.assessment, "Nothing was published.")
+    if result.repeated:
+        return Ending(
+            code=0,
+            word="published",
+            message=f"already published: batch {job.batch} at {_shown(result.path)} (run {result.run_id})",
+            run_id=result.run_id,
+            name=policy.name,
+            path=_shown(result.path),
+        )
     return Ending(
         code=0,
         word="published",

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from privpipe.engines import Source
 from privpipe.errors import SinkError
@@ -35,7 +35,7 @@ from privpipe.sinks.delta_log import (
     snapshot,
     write_aside,
 )
-from privpipe.sinks.delta_releases import DeltaReleases, require_takes_releases, staged_files
+from privpipe.sinks.delta_releases import DeltaReleases, Evolution, Mode, require_takes_releases, staged_files
 from privpipe.sinks.local import METADATA, LocalTarget, flush_below, sink_faults
 from privpipe.sinks.public_properties import public_properties
 from privpipe.sinks.target import Rows
@@ -61,8 +61,8 @@ class DeltaTarget(LocalTarget):
     ----------
     path : Path
         The table's folder. It may be absent, empty, or a table that an earlier run made.
-    mode : {"replace", "append"}
-        Whether a release takes the place of the rows that are there.
+    mode : {"replace", "append", "replace_partition"}
+        See `DeltaReleases`.
     schema : {"same", "evolve"}
         Whether a release may bring columns that the table lacks.
 
@@ -74,9 +74,7 @@ class DeltaTarget(LocalTarget):
         deltalake is not installed.
     """
 
-    def __init__(
-        self, path: Path, mode: Literal["replace", "append"] = "replace", schema: Literal["same", "evolve"] = "same"
-    ) -> None:
+    def __init__(self, path: Path, mode: Mode = "replace", schema: Evolution = "same") -> None:
         super().__init__(path)
         self.changes = DeltaReleases(
             str(self.path), str(self.path), mode, schema, self._found, lambda: commits(self.path)
@@ -102,9 +100,9 @@ class DeltaTarget(LocalTarget):
         """See `DeltaReleases.fits`."""
         self.changes.fits(schema)
 
-    def kept(self) -> Source | None:
-        """The table's rows at the version that it has, where a release joins them."""
-        return self.changes.kept()
+    def kept(self, rows: Rows) -> Source | None:
+        """See `DeltaReleases.kept`."""
+        return self.changes.kept(rows)
 
     def whole(self, run_id: str) -> Source | None:
         """The table at the version of this run."""

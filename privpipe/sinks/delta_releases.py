@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from privpipe.engines import Source
 from privpipe.engines.base.lakes import DeltaFolder
+from privpipe.engines.base.partition_files import partitions_among, replaced_among
 from privpipe.errors import DataError, SinkError
 from privpipe.sinks.delta_log import Added, Commit, Snapshot, fields_of
+from privpipe.sinks.target import OTHER_PARTITIONS, Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["DeltaReleases", "Evolution", "Mode", "require_takes_releases", "staged_files"]
 
-Mode = Literal["replace", "append"]
+Mode = Literal["replace", "append", "replace_partition"]
 Evolution = Literal["same", "evolve"]
 KEEPS_VERSIONS = (
     "releases before this one can still be read from the Delta table by their version, until its files are vacuumed"
@@ -39,8 +41,8 @@ class DeltaReleases:
         For people.
     address : str
         As deltalake takes it.
-    mode : {"replace", "append"}
-        Whether a release takes the place of the rows that are there.
+    mode : {"replace", "append", "replace_partition"}
+        Whether a release takes the place of the rows that are there, joins them or takes the place of its partitions.
     schema : {"same", "evolve"}
         Whether a release may bring columns that the table lacks.
     found : callable
@@ -58,6 +60,7 @@ class DeltaReleases:
     fields: tuple[Mapping[str, Any], ...] = ()
     _table: Snapshot | None = None
     _seen: bool = False
+    _batch: frozenset[str] = frozenset()
 
     def begin(self) -> None:
         """A run begins: the table is as it finds it now."""
@@ -106,15 +109,31 @@ class DeltaReleases:
             raise DataError(f"{said}: it lacks {_listed(added)}; write `schema: evolve` in the sink to add them")
         self.fields = (*table.fields, *(field for field in fields if field["name"] in added))
 
-    def kept(self) -> Source | None:
-        """The table's rows at the version that it has, where a release joins them."""
+    def kept(self, rows: Rows) -> Source | None:
+        """The rows of the table at the version that it has that stay next to those of a release."""
+        if self.mode == "replace_partition" and isinstance(rows, Path):
+            self._batch = partitions_among(rows)
         table = self.now()
-        return None if table is None or self.mode == "replace" else self.at(table.version)
+        if table is None or len(self._removed(table)) == len(table.files):
+            return None
+        if self.mode == "append":
+            return self.at(table.version)
+        return Source(data=DeltaFolder(self.address, table.version, without=self._batch))
 
     def whole(self) -> Source | None:
-        """The table at the version of this run, where a release joins rows."""
+        """The table at the version of this run, where rows stay next to those of a release."""
         table = self.now()
-        return None if table is None or self.mode == "replace" else self.at(table.version + 1)
+        stays = table is not None and len(self._removed(table)) < len(table.files)
+        return self.at(self.next_version) if stays else None
+
+    def _removed(self, table: Snapshot) -> tuple[Added, ...]:
+        """The files whose place this release takes."""
+        if self.mode == "append":
+            return ()
+        if self.mode == "replace":
+            return table.files
+        gone = replaced_among((file.path for file in table.files), self._batch, self.name)
+        return tuple(file for file in table.files if file.path in gone)
 
     def notes(self) -> Sequence[str]:
         """That earlier rows stay readable, and that somebody else changed the table."""
@@ -123,7 +142,12 @@ class DeltaReleases:
             return ()
         last: Mapping[str, Any] = next(iter(self.commits()), {})
         foreign = [] if last.get("privpipe.run_id") == table.run_id else [CHANGED]
-        return (KEEPS_VERSIONS if self.mode == "replace" else JOINS, *foreign)
+        said = {
+            "replace": (KEEPS_VERSIONS,),
+            "append": (JOINS,),
+            "replace_partition": (KEEPS_VERSIONS, OTHER_PARTITIONS),
+        }
+        return (*said[self.mode], *foreign)
 
     def published(self, run_id: str) -> Source:
         """The rows of this run as the log has them: the whole version, or its part of it."""
@@ -143,7 +167,7 @@ class DeltaReleases:
             fields=self.fields,
             said=said,
             added=tuple(files),
-            removed=() if table is None or self.mode == "append" else table.files,
+            removed=() if table is None else self._removed(table),
             mode="Append" if self.mode == "append" else "Overwrite",
         )
 
@@ -171,7 +195,7 @@ class DeltaReleases:
         before, back = self.now(), self.without(run_id, now)
         if before is None or now is None or now.version != before.version + 1 or self.mode == "append":
             return back
-        return replace(back, fields=before.fields, added=before.files)
+        return replace(back, fields=before.fields, added=self._removed(before))
 
     def committed(self, run_id: str) -> bool:
         """Whether the log says that this run published, and nothing later that it was withdrawn."""
@@ -211,7 +235,7 @@ def staged_files(run_id: str, staged: Path) -> Sequence[Added]:
 
 def _said(table: Snapshot) -> dict[str, str]:
     """What the table says of the release before."""
-    names = ("run_id", "verdict", "policy_hash")
+    names = ("run_id", "verdict", "policy_hash", "batch")
     return {name: found for name in names if (found := table.configuration.get(f"privpipe.{name}")) is not None}
 
 

@@ -28,14 +28,15 @@ from urllib.parse import quote
 
 from privpipe.engines import Source
 from privpipe.engines.base.lakes import IcebergFolder, IcebergName, iceberg_catalogue
+from privpipe.engines.base.partition_files import partition_in, partitions_among, replaced_among
 from privpipe.errors import PrivpipeError, SinkError, UsageError
 from privpipe.private_files import flush_new, private_folder
 from privpipe.sinks.iceberg_columns import arrow_type, ids_of, require_fitting, written_under
-from privpipe.sinks.iceberg_commit import MARK, RUN, Commit, Withdrawal, released_run, said_of
+from privpipe.sinks.iceberg_commit import MARK, RUN, Commit, Withdrawal, data_files, released_run, said_of
 from privpipe.sinks.iceberg_files import Leftovers, copied, local_place
 from privpipe.sinks.local import METADATA
 from privpipe.sinks.public_properties import public_properties
-from privpipe.sinks.target import Rows, WholeReleases
+from privpipe.sinks.target import OTHER_PARTITIONS, Rows, WholeReleases
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,8 +66,8 @@ class IcebergTarget(WholeReleases):
         Nothing has the name, or a table that an earlier run made.
     home : Path
         The folder in which the work area lies.
-    mode : {"replace", "append"}
-        Whether a release takes the place of the rows that are there.
+    mode : {"replace", "append", "replace_partition"}
+        Whether a release takes the place of the rows that are there, joins them or takes the place of its partitions.
     schema : {"same", "evolve"}
         Whether a release may bring columns that the table lacks.
 
@@ -82,7 +83,7 @@ class IcebergTarget(WholeReleases):
         self,
         table: IcebergName,
         home: Path,
-        mode: Literal["replace", "append"] = "replace",
+        mode: Literal["replace", "append", "replace_partition"] = "replace",
         schema: Literal["same", "evolve"] = "same",
     ) -> None:
         if unfit := [sign for sign in UNFIT if sign in table.name]:
@@ -96,6 +97,8 @@ class IcebergTarget(WholeReleases):
         self._before: Any = None
         self._seen = False
         self._columns: dict[str, pa.DataType] = {}
+        self._batch: frozenset[str] = frozenset()
+        self._stays = False
         self._snapshot: int | None = None
         self._location = ""
         self._committed: str | None = None
@@ -172,17 +175,26 @@ class IcebergTarget(WholeReleases):
             written_under(self.rows(run_id), ids, self.name)
         return self.rows(run_id)
 
-    def kept(self) -> Source | None:
-        """The table's rows at the snapshot that it has, where a release joins them."""
+    def kept(self, rows: Rows) -> Source | None:
+        """The rows of the table at the snapshot that it has that stay next to those of a release."""
+        if self.mode == "replace_partition" and isinstance(rows, Path):
+            self._batch = partitions_among(rows)
         table = self._now()
         before = None if table is None else table.current_snapshot()
-        if before is None or self.mode == "replace":
+        with self._told():
+            files = [file.file_path for file in data_files(table)]
+        self._stays = before is not None and self.mode != "replace"
+        if self.mode == "replace_partition":
+            self._stays = len(replaced_among(files, self._batch, self.name)) < len(files)
+        if before is None or not self._stays:
             return None
-        return self._at(before.snapshot_id)
+        if self.mode == "append":
+            return self._at(before.snapshot_id)
+        return Source(data=IcebergFolder(self._named(before.snapshot_id), without=self._batch))
 
     def whole(self, run_id: str) -> Source | None:
         """The table at the snapshot of this run."""
-        return None if self.kept() is None or self._snapshot is None else self._at(self._snapshot)
+        return self._at(self._snapshot) if self._stays and self._snapshot is not None else None
 
     def notes(self) -> Sequence[str]:
         """That earlier rows stay readable, and that somebody else changed the table."""
@@ -191,7 +203,12 @@ class IcebergTarget(WholeReleases):
             return ()
         now = table.current_snapshot()
         foreign = [] if now is not None and said_of(now).get(RUN) == released_run(table) else [CHANGED]
-        return (KEEPS_SNAPSHOTS if self.mode == "replace" else JOINS, *foreign)
+        said = {
+            "replace": (KEEPS_SNAPSHOTS,),
+            "append": (JOINS,),
+            "replace_partition": (KEEPS_SNAPSHOTS, OTHER_PARTITIONS),
+        }
+        return (*said[self.mode], *foreign)
 
     def described(self, run_id: str) -> Mapping[str, Any]:
         """The table, and how the release stands to earlier ones."""
@@ -240,7 +257,7 @@ class IcebergTarget(WholeReleases):
             documents = f"{self._location}/{METADATA}/{run_id}"
             for path in sorted((staged / METADATA).iterdir()):
                 copied(commit.io, path, f"{documents}/{path.name}")
-            self._snapshot = commit.prepare({**said, "privpipe.documents": documents}, files, replace=self._replaces)
+            self._snapshot = commit.prepare({**said, "privpipe.documents": documents}, files, replaces=self._replaces)
             done = commit.done()
         if not done:
             raise SinkError(
@@ -254,7 +271,7 @@ class IcebergTarget(WholeReleases):
         """The rows of this run as the catalogue has them: the whole snapshot, or its part of it."""
         if self._snapshot is None:
             raise SinkError(f"nothing of this run was published into {self.name!r}")
-        if self.kept() is None:
+        if not self._stays:
             return self._at(self._snapshot)
         return Source(data=IcebergFolder(self._named(self._snapshot), self._folder(run_id)))
 
@@ -262,7 +279,7 @@ class IcebergTarget(WholeReleases):
         """Bring back the snapshot before in one commit, or drop a table that holds nothing else."""
         self._committed = None
         with self._told("the release could not be withdrawn; set the table back to the snapshot before it by hand"):
-            Withdrawal(self._catalogue(), self.table.name, self._now(), run_id, replace=self._replaces).done()
+            Withdrawal(self._catalogue(), self.table.name, self._now(), run_id, replaces=self._replaces).done()
             self._forget(run_id)
 
     def refuse(self, run_id: str) -> None:
@@ -290,9 +307,9 @@ class IcebergTarget(WholeReleases):
     def remember(self, data: bytes) -> None:
         raise SinkError("a table keeps no record of a ledger")
 
-    @property
-    def _replaces(self) -> bool:
-        return self.mode == "replace"
+    def _replaces(self, place: str) -> bool:
+        """Whether a release takes the place of a file."""
+        return self.mode == "replace" or partition_in(place) in self._batch
 
     @contextmanager
     def _told(self, outcome: str = "nothing was published") -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from privpipe.errors import SinkError
@@ -12,11 +12,12 @@ from privpipe.sinks.iceberg_columns import add_columns, pa_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MARK", "RUN", "Commit", "Withdrawal", "released_run", "said_of"]
+__all__ = ["MARK", "RUN", "Commit", "Withdrawal", "data_files", "released_run", "said_of"]
 
 MARK = "privpipe.sink"
 RUN = "privpipe.run_id"
 OURS = (RUN, "privpipe.verdict", "privpipe.policy_hash", "privpipe.documents")
+BATCH = "privpipe.batch"
 MAIN = "main"
 ATTEMPTS = 5
 
@@ -68,15 +69,16 @@ class Commit:
         """The folder of the table."""
         return str(self._transaction.table_metadata.location).rstrip("/")
 
-    def prepare(self, said: Mapping[str, str], files: Sequence[str], *, replace: bool) -> int:
-        """Write the manifests of a snapshot of these files; gives back its number."""
+    def prepare(self, said: Mapping[str, str], files: Sequence[str], *, replaces: Callable[[str], bool]) -> int:
+        """Write the manifests of a snapshot of these files without those they replace; gives back its number."""
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
-        self._transaction.set_properties(dict(said))
+        self._transaction.set_properties({name: word for name, word in said.items() if name != BATCH})
         update = self._transaction.update_snapshot(snapshot_properties=dict(said))
-        producer = update.overwrite(commit_uuid=self.uuid) if replace else update.fast_append()
+        gone = [file for file in data_files(self.before) if replaces(file.file_path)]
+        producer = update.overwrite(commit_uuid=self.uuid) if gone else update.fast_append()
         producer.commit_uuid = self.uuid
-        for file in _data_files(self.before) if replace else ():
+        for file in gone:
             producer.delete_data_file(file)
         metadata = self._transaction.table_metadata
         for place in files:
@@ -110,12 +112,13 @@ class Withdrawal:
     before : Table, optional
         The table as it was when the run began.
     run_id : str
-    replace : bool
-        Whether the release took the place of earlier rows.
+    replaces : callable
+        Whether the release took the place of a file.
     """
 
-    def __init__(self, catalogue: Any, name: str, before: Any, run_id: str, *, replace: bool) -> None:
-        self.catalogue, self.name, self.before, self.run_id, self.replace = catalogue, name, before, run_id, replace
+    def __init__(self, catalogue: Any, name: str, before: Any, run_id: str, *, replaces: Callable[[str], bool]) -> None:
+        self.catalogue, self.name, self.before, self.run_id = catalogue, name, before, run_id
+        self.replaces = replaces
 
     def done(self) -> None:
         """Take it back, where it was committed, also while others write.
@@ -196,13 +199,13 @@ class Withdrawal:
 
         before = None if self.before is None else self.before.current_snapshot()
         folder = f"/data/{self.run_id}/"
-        brought = list(_data_files(self.before)) if self.replace and before is not None else []
+        brought = [file for file in data_files(self.before) if self.replaces(file.file_path)]
         if brought and before is not None and any(each.content != 0 for each in before.manifests(self.before.io)):
             raise SinkError(
                 f"others changed the Iceberg table {self.name!r} before and after the release; set it right by hand"
             )
         transaction = table.transaction()
-        there = list(_data_files(table))
+        there = list(data_files(table))
         mine = [file for file in there if folder in file.file_path]
         if mine or brought:
             producer = transaction.update_snapshot().overwrite()
@@ -217,8 +220,8 @@ class Withdrawal:
         self.catalogue.commit_table(table, requirements, updates)
 
 
-def _data_files(table: Any) -> list[Any]:
-    """The data files of a table's current snapshot."""
+def data_files(table: Any) -> list[Any]:
+    """The data files of a table's current snapshot; none of no table."""
     now = None if table is None else table.current_snapshot()
     if now is None:
         return []

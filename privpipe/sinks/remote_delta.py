@@ -67,8 +67,8 @@ class RemoteDeltaTarget(RemoteTarget):
     ----------
     url : str
         The table's own folder. It may be absent, or a table that an earlier run made.
-    mode : {"replace", "append"}
-        Whether a release takes the place of the rows that are there.
+    mode : {"replace", "append", "replace_partition"}
+        See `DeltaReleases`.
     schema : {"same", "evolve"}
         Whether a release may bring columns that the table lacks.
 
@@ -118,9 +118,9 @@ class RemoteDeltaTarget(RemoteTarget):
         """See `DeltaReleases.fits`."""
         self.changes.fits(schema)
 
-    def kept(self) -> Source | None:
-        """The table's rows at the version that it has, where a release joins them."""
-        return self.changes.kept()
+    def kept(self, rows: Rows) -> Source | None:
+        """See `DeltaReleases.kept`."""
+        return self.changes.kept(rows)
 
     def whole(self, run_id: str) -> Source | None:
         """The table at the version of this run."""

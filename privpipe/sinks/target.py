@@ -14,7 +14,12 @@ from privpipe.engines.base.databases import Database
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Rows", "Target", "WholeReleases"]
+__all__ = ["OTHER_PARTITIONS", "Rows", "Target", "WholeReleases"]
+
+OTHER_PARTITIONS = (
+    "the rows join those of other partitions in one table: who is in several of them has several rows there, and "
+    "unless a ledger follows persons nothing judges what these tell together"
+)
 
 Rows = Path | TableName | Database | Source
 """Where rows of a release are read: a folder, a table of a catalogue or of a database, or any other source."""
@@ -60,8 +65,11 @@ class Target(Protocol):
     def fits(self, schema: pa.Schema) -> None:
         """Refuse rows of a schema that cannot be published here, before they are written."""
 
-    def kept(self) -> Source | None:
-        """Rows that stay beside those of this run, as they are now; None: a release takes the place of all."""
+    def kept(self, rows: Rows) -> Source | None:
+        """Rows that stay next to those that a release stages at `rows`, as they are now; None: there are none."""
+
+    def completed(self, run_id: str) -> None:
+        """Lay what stays next to the staged files, once both were judged, where readers read one folder."""
 
     def whole(self, run_id: str) -> Source | None:
         """All rows that readers see since this run published, where some were kept."""
@@ -116,9 +124,12 @@ class WholeReleases:
     def fits(self, schema: pa.Schema) -> None:
         """Any schema."""
 
-    def kept(self) -> Source | None:
+    def kept(self, rows: Rows) -> Source | None:
         """Nothing."""
         return None
+
+    def completed(self, run_id: str) -> None:
+        """Nothing stays."""
 
     def whole(self, run_id: str) -> Source | None:
         """Nothing more than the release."""

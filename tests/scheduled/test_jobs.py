@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from privpipe import errors
-from privpipe.scheduled import Ending, Job, published_at, run_apart
+from privpipe.scheduled import Ending, Job, apart, published_at, run_apart
 from privpipe.scheduled.ending import ERRORS, WORDS
 
 from .conftest import CANARY
@@ -220,3 +220,70 @@ def test_an_error_in_the_task_ends_the_process_before_it_goes_on(tmp_path: Path,
         run_apart(Job(policy=written()), tell=late, started=processes.append)
     assert processes[0].poll() in (143, -signal.SIGTERM)
     assert published_at(str(tmp_path / "policies" / "published" / "visits")) is None
+
+
+TERMINATED = """
+import json, os, signal, sys, time
+from privpipe.scheduled import Job, run_apart
+from privpipe.scheduled.apart import end
+held = []
+def handler(number, frame):
+    end(held[0])
+    if sys.argv[2] == "raises":
+        raise RuntimeError("the task was told to stop")
+signal.signal(signal.SIGTERM, handler)
+said = lambda line: print(line, flush=True)
+try:
+    ending = run_apart(Job(policy=sys.argv[1]), tell=said, started=held.append)
+    print(json.dumps(ending.to_dict()), flush=True)
+except RuntimeError as error:
+    print(f"{type(error).__name__}: {error}, {held[0].returncode}", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("step", "kind"), [("judge", "returns"), ("stage", "raises")])
+def test_a_task_that_is_told_to_stop_while_it_reads_ends_its_process_and_keeps_the_outcome(
+    tmp_path: Path, written: Written, step: str, kind: str
+) -> None:
+    command = [sys.executable, "-c", TERMINATED, written(), kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as task:
+        assert task.stdout is not None
+        assert task.stderr is not None
+        lines = iter(task.stdout)
+        assert any(line.strip().endswith(f": {step}") for line in lines)
+        for _ in range(3):  # a scheduler may repeat it
+            task.send_signal(signal.SIGTERM)
+            time.sleep(0.05)
+        last = list(lines)[-1]
+        told = task.stderr.read()
+    assert "reentrant" not in told
+    published = published_at(str(tmp_path / "policies" / "published" / "visits"))
+    if kind == "raises":
+        assert last.startswith("RuntimeError: the task was told to stop") or not last.strip()
+        assert published is None
+        return
+    ending = Ending.from_dict(json.loads(last))
+    assert ending.code in (143, -signal.SIGTERM)
+    assert (ending.word, ending.worth_another_try) == ("engine", True)
+    assert published is None
+
+
+def test_a_process_that_does_not_end_is_ended_by_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "PATIENCE", 0.3)
+    command = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); print(); time.sleep(60)"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        apart.end(process)
+        assert process.wait(20) == -signal.SIGKILL
+
+
+def test_a_repeated_job_of_a_batch_ends_well_and_changes_nothing(tmp_path: Path, written: Written) -> None:
+    policy, told = written(), []
+    first = run_apart(Job(policy=policy, batch="2026-01-31"))
+    link = os.readlink(tmp_path / "policies" / "published" / "visits")
+    again = run_apart(Job(policy=policy, batch="2026-01-31"), tell=told.append)
+    assert (first.good, again.good) == (True, True)
+    assert again.message.startswith("already published: batch 2026-01-31")
+    assert (again.run_id, os.readlink(tmp_path / "policies" / "published" / "visits")) == (first.run_id, link)
+    assert not [line for line in told if "judge" in line]

@@ -9,7 +9,7 @@ from privpipe.engines.base.lakes.opening import delta_place, is_lake, lake_of, p
 from privpipe.engines.base.lakes.said import lake_said
 from privpipe.engines.base.lakes.table import LakeTable, LakeView, rows_of_piece
 from privpipe.engines.base.lakes.table_properties import delta_said
-from privpipe.engines.base.lakes.views import DeltaFolder, IcebergFolder
+from privpipe.engines.base.lakes.views import DeltaFolder, IcebergFolder, PartFiles
 
 __all__ = [
     "Appended",
@@ -19,6 +19,7 @@ __all__ = [
     "IcebergName",
     "LakeTable",
     "LakeView",
+    "PartFiles",
     "delta_place",
     "delta_said",
     "delta_table",
