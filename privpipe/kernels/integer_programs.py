@@ -18,12 +18,45 @@ from numpy.typing import NDArray
 from privpipe.errors import EngineError
 from privpipe.kernels.microaggregation.quiet_solver import quiet
 
-__all__ = ["NAME", "PACKAGE", "Solved", "broken", "minimum", "solve"]
+__all__ = ["NAME", "PACKAGE", "Limits", "Solved", "broken", "minimum", "solve"]
 
 NAME, PACKAGE = "highs", "scipy"
 """The solver, and the distribution that brings it."""
 _OPTIMAL, _INFEASIBLE = 0, 2
 _INTEGER = "Integer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When the search ends, and how exact it is.
+
+    Parameters
+    ----------
+    seconds : float, default inf
+        The clock, as a last resort: what it ends differs from machine to machine.
+    nodes : int, optional
+        Nodes of the search.
+    gap : float, default 0
+        Relative distance to the bound at which the search may stop.
+    tolerance : float, optional
+        By how much rows and whole numbers may be missed. Default: that of the solver, 1e-6.
+    """
+
+    seconds: float = math.inf
+    nodes: int | None = None
+    gap: float = 0.0
+    tolerance: float | None = None
+
+    def options(self) -> Any:
+        """As `milp` takes them, with what its stubs know nothing of and it hands on."""
+        given = {
+            "mip_rel_gap": self.gap,
+            "node_limit": self.nodes,
+            "time_limit": self.seconds if math.isfinite(self.seconds) else None,
+            "mip_feasibility_tolerance": self.tolerance,
+            "primal_feasibility_tolerance": self.tolerance,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -35,7 +68,7 @@ class Solved:
     values : ndarray of float64, optional
         The best feasible solution that was found; None: none was.
     proved : bool
-        Whether it is proved to be the best; without `values`: that there is no solution.
+        Whether it is proved to be the best, within the gap asked for; without `values`: that there is no solution.
     bound : float
         No solution costs less, as far as was proved.
     by_clock : bool
@@ -59,11 +92,7 @@ def minimum(
     between: tuple[NDArray[np.float64] | float, NDArray[np.float64] | float],
     bounds: tuple[NDArray[np.float64] | float, NDArray[np.float64] | float],
     integral: NDArray[np.bool_],
-    *,
-    seconds: float = math.inf,
-    nodes: int | None = None,
-    gap: float = 0.0,
-    tolerance: float | None = None,
+    limits: Limits,
 ) -> Solved:
     """The least `costs @ x` such that `rows @ x` and `x` lie within their bounds and `x[integral]` is whole.
 
@@ -74,14 +103,7 @@ def minimum(
     between, bounds : tuple
         Lowest and highest values of the rows, and of `x`.
     integral : ndarray of bool, shape (n,)
-    seconds : float, default inf
-        The clock, as a last resort: what it ends differs from machine to machine.
-    nodes : int, optional
-        Nodes of the search.
-    gap : float, default 0
-        Relative distance to the bound at which the search may stop.
-    tolerance : float, optional
-        By how much rows and whole numbers may be missed. Default: that of the solver, 1e-6.
+    limits : Limits
 
     Raises
     ------
@@ -90,20 +112,14 @@ def minimum(
 
     Examples
     --------
-    >>> found = minimum(np.array([1.0, 1.0]), np.array([[2.0, 2.0]]), (3.0, np.inf), (0.0, 5.0), np.array([True, True]))
+    >>> rows, whole = np.array([[2.0, 2.0]]), np.array([True, True])
+    >>> found = minimum(np.array([1.0, 1.0]), rows, (3.0, np.inf), (0.0, 5.0), whole, Limits())
     >>> float(found.values.sum()), found.proved, found.bound
     (2.0, True, 2.0)
     """
     if not len(costs):
         settled = bool((np.asarray(between[0]) <= 0).all() and (np.asarray(between[1]) >= 0).all())
         return Solved(costs if settled else None, True, 0.0 if settled else math.inf, False)
-    options: Any = {"mip_rel_gap": gap}  # the stubs know nothing of what is handed on
-    if nodes is not None:
-        options["node_limit"] = nodes
-    if math.isfinite(seconds):
-        options["time_limit"] = seconds
-    if tolerance is not None:
-        options |= {"mip_feasibility_tolerance": tolerance, "primal_feasibility_tolerance": tolerance}
     start = time.monotonic()
     try:
         from scipy.optimize import Bounds, LinearConstraint, milp
@@ -115,19 +131,18 @@ def minimum(
                 constraints=LinearConstraint(rows, *between),
                 bounds=Bounds(*bounds),
                 integrality=integral.astype(np.int64),
-                options=options,
+                options=limits.options(),
             )
     except Exception as error:  # noqa: BLE001 whatever breaks in a foreign library is an error of ours
         raise broken(PACKAGE, error) from None
     values = None if ended.x is None else np.asarray(ended.x, dtype=np.float64)
     proved = ended.status == (_INFEASIBLE if values is None else _OPTIMAL)
-    told = ended.fun if proved else ended.mip_dual_bound
-    if told is None or not math.isfinite(told):
-        told = math.inf if proved else -math.inf
-    return Solved(values, proved, float(told), not proved and time.monotonic() - start >= 0.95 * seconds)
+    told = [each for each in (ended.fun if proved else None, ended.mip_dual_bound) if each is not None]
+    bound = min(map(float, told), default=math.inf if proved else -math.inf)
+    return Solved(values, proved, bound, not proved and time.monotonic() - start >= 0.95 * limits.seconds)
 
 
-def solve(problem: Any, *, seconds: float, nodes: int | None = None, tolerance: float | None = None) -> Solved:
+def solve(problem: Any, limits: Limits) -> Solved:
     """Solve a pulp problem that is to be made small; its variables hold the solution, or None where none was found.
 
     Variables are taken in the order of their names, which is the same for every version of pulp.
@@ -139,7 +154,7 @@ def solve(problem: Any, *, seconds: float, nodes: int | None = None, tolerance: 
     >>> x = getattr(problem, "add_variable", pulp.LpVariable)("x", 0, 9, cat="Integer")
     >>> problem += x + 1
     >>> problem += 2 * x >= 3
-    >>> solve(problem, seconds=10).bound, x.value()
+    >>> solve(problem, Limits()).bound, x.value()
     (3.0, 2.0)
     """
     variables = sorted(problem.variables(), key=lambda each: str(each.name))
@@ -156,9 +171,7 @@ def solve(problem: Any, *, seconds: float, nodes: int | None = None, tolerance: 
             np.array([_or(each.upBound, math.inf) for each in variables]),
         ),
         np.array([each.cat == _INTEGER for each in variables]),
-        seconds=seconds,
-        nodes=nodes,
-        tolerance=tolerance,
+        limits,
     )
     values = [None] * len(variables) if found.values is None else found.values.tolist()
     for each, value in zip(variables, values, strict=True):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.errors import EngineError
-from privpipe.kernels.integer_programs import broken, minimum, solve
+from privpipe.kernels.integer_programs import Limits, broken, minimum, solve
 from privpipe.kernels.microaggregation.quiet_solver import quiet
 
 MOST = 3
@@ -56,7 +56,7 @@ def test_the_optimum_is_that_of_enumeration(
         for point in itertools.product(range(MOST + 1), repeat=3)
         if all(holds(float(np.dot(factors, point)), sense, right) for factors, sense, right in rows)
     ]
-    found = solve(problem, seconds=60)
+    found = solve(problem, Limits(seconds=60))
     assert found.proved
     assert found.found == bool(feasible)
     values = [each.value() for each in variables]
@@ -72,9 +72,9 @@ def test_the_optimum_is_that_of_enumeration(
 
 def test_a_limit_of_nodes_is_no_proof_and_its_bound_holds() -> None:
     program, whole = hard(3, 100), np.ones(100, bool)
-    best = minimum(*program, whole)
+    best = minimum(*program, whole, Limits())
     assert best.proved
-    cut = minimum(*program, whole, nodes=1)
+    cut = minimum(*program, whole, Limits(nodes=1))
     assert not cut.proved
     assert not cut.by_clock
     assert cut.values is not None
@@ -82,30 +82,29 @@ def test_a_limit_of_nodes_is_no_proof_and_its_bound_holds() -> None:
 
 
 def test_the_clock_is_no_proof() -> None:
-    ended = minimum(*hard(2, 400), np.ones(400, bool), seconds=0.01)
+    ended = minimum(*hard(2, 400), np.ones(400, bool), Limits(seconds=0.01))
     assert (ended.proved, ended.by_clock) == (False, True)
 
 
 def test_an_optimum_is_proved_without_a_gap() -> None:
-    """Two solutions that differ by a part in a million: the cheaper one, at the gap of the solver either would do."""
-    found = minimum(
-        np.array([1_000_001.0, 1_000_000.0]), np.array([[1.0, 1.0]]), (1.0, 1.0), (0.0, 1.0), np.ones(2, bool)
-    )
-    assert found.values is not None
-    assert found.values.tolist() == [0.0, 1.0]
-    assert found.bound == 1_000_000.0
+    program, whole = hard(6, 60), np.ones(60, bool)
+    exact, loose = (minimum(*program, whole, limits) for limits in (Limits(), Limits(gap=0.01)))
+    assert exact.values is not None
+    assert loose.values is not None
+    assert float(program[0] @ exact.values) == pytest.approx(exact.bound, abs=1e-5)
+    assert loose.bound <= exact.bound < float(program[0] @ loose.values) - 0.5
 
 
 def test_rows_are_kept_to_the_tolerance_that_is_asked_for() -> None:
     """One margin of 1e-7 that must be met: with the solver's own tolerance it need not be."""
     program = (np.array([1.0]), np.array([[1.0]]), (1e-7, np.inf), (0.0, 1.0), np.array([True]))
-    found = minimum(*program, tolerance=1e-9)
+    found = minimum(*program, Limits(tolerance=1e-9))
     assert found.values is not None
     assert found.values.tolist() == [1.0]
 
 
 def test_nothing_is_written_while_it_solves(capfd: pytest.CaptureFixture[str]) -> None:
-    assert minimum(*hard(1), np.ones(40, bool), tolerance=1e-9).proved
+    assert minimum(*hard(1), np.ones(40, bool), Limits(tolerance=1e-9)).proved
     assert tuple(capfd.readouterr()) == ("", "")
 
 
@@ -120,4 +119,4 @@ def test_what_is_missing_or_broken_is_named() -> None:
     assert "numpy " in str(broken("numpy", ImportError("x")))
     assert str(broken("privpipe-nowhere", ImportError("x"))).startswith("integer programs need privpipe-nowhere, which")
     with pytest.raises(EngineError, match="broke down"):
-        minimum(np.array([math.nan]), np.array([[1.0, 1.0]]), (0.0, 1.0), (0.0, 1.0), np.array([True]))
+        minimum(np.array([math.nan]), np.array([[1.0, 1.0]]), (0.0, 1.0), (0.0, 1.0), np.array([True]), Limits())

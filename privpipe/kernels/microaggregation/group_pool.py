@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csc_matrix, vstack
 
-from privpipe.kernels.integer_programs import minimum
+from privpipe.kernels.integer_programs import Limits, minimum
 from privpipe.kernels.microaggregation.group_numbers import by_first_member
 from privpipe.kernels.microaggregation.group_pricing import Cuts
 
@@ -245,7 +245,7 @@ class Pool:
             rows = vstack([rows, cutting])
             low = np.append(low, np.full(cutting.shape[0], -np.inf))
         whole = np.ones(len(some), bool)
-        found = minimum(self._costs[some], rows, (low, 1.0), (0.0, 1.0), whole, nodes=NODES, gap=GAP)
+        found = minimum(self._costs[some], rows, (low, 1.0), (0.0, 1.0), whole, Limits(nodes=NODES, gap=GAP))
         if found.values is None:
             return False
         chosen = some[found.values > 0.5]

@@ -18,9 +18,9 @@ _SOLVER = b"Highs"
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Drop what the solver prints meanwhile (on Linux); what else is printed goes to standard error. One thread at a time.
+    """Drop what the solver prints meanwhile, and send to standard error what else is printed; one thread at a time.
 
-    Where there are no file descriptors, nothing is done.
+    Only Linux distinguishes the two. Where there are no file descriptors, nothing is done.
 
     Examples
     --------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from privpipe.kernels.integer_programs import Solved, broken
+from privpipe.kernels.integer_programs import Limits, Solved, broken
 from privpipe.kernels.integer_programs import solve as solve_problem
 
 __all__ = ["new_program", "new_variable", "solve"]
@@ -31,4 +31,4 @@ def new_variable(program: Any, name: str, most: float, *, integer: bool = True) 
 
 def solve(program: Any, seconds: float) -> Solved:
     """Solve a pulp problem, by number of nodes first, by the clock as a last resort."""
-    return solve_problem(program, seconds=seconds, nodes=MOST_NODES)
+    return solve_problem(program, Limits(seconds=seconds, nodes=MOST_NODES))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.kernels.integer_programs import broken
+from privpipe.kernels.integer_programs import Limits, broken
 from privpipe.kernels.integer_programs import solve as solve_problem
 from privpipe.kernels.linkage.learned_distances import EPSILON, Rivals, subset_sums
 
@@ -175,11 +175,12 @@ class _Program:
         forced = len(self._forced)
         free = [lost for record, lost in self._lost.items() if record not in self._forced]
         self.problem.setObjective(_sum(free))
-        ended = solve_problem(self.problem, seconds=seconds, tolerance=TOLERANCE)
+        ended = solve_problem(self.problem, Limits(seconds=seconds, tolerance=TOLERANCE))
         self.solved += 1
         values = [term.value() for term in self._terms] if ended.found else []
         self.parameters = np.array(values, dtype=np.float64) if ended.found else None
-        return ended.proved and ended.found, forced + max(math.ceil(max(ended.bound, 0.0) - 1e-6), 0)
+        bound = ended.bound if math.isfinite(ended.bound) else 0.0
+        return ended.proved and ended.found, forced + max(math.ceil(bound - 1e-6), 0)
 
     def feasible_parameters(self) -> Floats:
         """The parameters found, moved inside by what the solver's tolerance or missing cuts left."""
