@@ -186,8 +186,8 @@ def broken(package: str, error: BaseException) -> EngineError:
     except ModuleNotFoundError:
         return EngineError(f"integer programs need {package}, which is not installed; pip install {package}")
     return EngineError(
-        f"{told}, which integer programs need, broke down ({type(error).__name__}); `privpipe doctor` tries it, and "
-        f"pip install --upgrade --force-reinstall {package} mends a damaged installation"
+        f"{told}, which integer programs need, broke down ({type(error).__name__}); `privpipe doctor` says "
+        "what to install"
     )
 
 
