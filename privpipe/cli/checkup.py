@@ -11,11 +11,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from privpipe.cli.finding import Finding
+from privpipe.cli.package_checks import check_packages, check_solver
 from privpipe.errors import PrivpipeError, UsageError
 
 __all__ = ["Finding", "examine"]
@@ -24,31 +25,6 @@ LEAST_PYTHON = (3, 11)
 LEAST_JAVA = 17
 EXTRAS = {"dask": "dask", "spark": "pyspark", "gx": "great_expectations"}
 PARQUET_ENDINGS = (".parquet", ".pq")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The outcome of one check.
-
-    Parameters
-    ----------
-    name : str
-    state : {"ok", "warning", "failed"}
-        A warning is about something that nobody asked for.
-    found : str
-        What was seen.
-    remedy : str
-        What to do.
-    """
-
-    name: str
-    state: Literal["ok", "warning", "failed"]
-    found: str
-    remedy: str = ""
-
-    def to_dict(self) -> dict[str, str]:
-        """Plain values."""
-        return asdict(self)
 
 
 def examine(
@@ -73,7 +49,7 @@ def examine(
             raise UsageError(wrong)
     asked = set(engines) or {"embedded"}
     left = check_leftovers(temp, clean)  # before an engine opens, which removes them
-    findings = [check_python(), check_packages(), check_java("spark" in asked)]
+    findings = [check_python(), check_packages(), check_solver(), check_java("spark" in asked)]
     others = sorted(asked - set(ENGINES))
     findings += [check_engine(name, name in asked) for name in (*ENGINES, *others) if name in asked or _installed(name)]
     findings.append(check_plugins())
@@ -91,28 +67,6 @@ def check_python() -> Finding:
     if sys.version_info >= LEAST_PYTHON:
         return Finding("python", "ok", version)
     return Finding("python", "failed", version, f"privpipe needs {'.'.join(map(str, LEAST_PYTHON))} or newer")
-
-
-def check_packages() -> Finding:
-    """Every package the core needs, by its metadata alone: importing them all takes seconds."""
-    missing, found = [], []
-    try:
-        requirements = metadata.requires("privpipe") or []
-    except metadata.PackageNotFoundError:
-        return Finding("packages", "warning", "privpipe runs from a folder, not installed", "pip install privpipe")
-    for requirement in requirements:
-        if "extra ==" in requirement:
-            continue
-        name = re.match(r"[\w.-]+", requirement)
-        if name is None:
-            continue
-        try:
-            found.append(f"{name[0]} {metadata.version(name[0])}")
-        except metadata.PackageNotFoundError:
-            missing.append(name[0])
-    if missing:
-        return Finding("packages", "failed", f"missing: {', '.join(missing)}", "pip install privpipe")
-    return Finding("packages", "ok", ", ".join(found) or "all")
 
 
 def check_java(required: bool) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privpipe.cli import checkup
+from tests.packages.asked import project
 
 
 def found(run: Any, *arguments: Any) -> dict[str, Any]:
@@ -42,6 +44,44 @@ def test_the_embedded_engine_opens(run: Any) -> None:
     check = found(run)["engine embedded"]
     assert check["state"] == "ok", check
     assert "duckdb" in check["found"].lower()
+
+
+@pytest.mark.usefixtures("no_engines")
+@pytest.mark.parametrize(
+    ("name", "version", "told"),
+    [
+        ("numpy", "1.26.4", "numpy 1.26.4 is installed and >=2.0 is needed"),
+        ("duckdb", "2.0.0", "duckdb 2.0.0 is installed and "),
+    ],
+)
+def test_a_package_of_a_version_that_does_not_fit_is_named(
+    run: Any, name: str, version: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda each: version if each == name else true(each))
+    monkeypatch.setattr(metadata, "requires", lambda _: project()["dependencies"])
+    done = run("doctor")
+    assert done.exit_code == 4
+    assert told in done.stdout
+    assert "pip install --upgrade privpipe" in done.stdout
+
+
+@pytest.mark.usefixtures("no_engines")
+def test_a_solver_that_is_missing_or_broken_is_named(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = found(run)["integer programs"]
+    assert check["state"] == "ok"
+    assert check["found"].startswith("highs in scipy ")
+    monkeypatch.setattr("scipy.optimize.milp", lambda *_, **__: 1 / 0)
+    done = run("doctor")
+    assert done.exit_code == 4
+    assert (
+        f"integer programs: scipy {metadata.version('scipy')}, which integer programs need, broke down" in done.stdout
+    )
+    monkeypatch.setitem(sys.modules, "pulp", None)
+    check = found(run)["integer programs"]
+    assert check["state"] == "failed"
+    assert check["found"].startswith("pulp ")
+    assert "pulp scipy" in check["remedy"]
 
 
 @pytest.mark.usefixtures("no_engines")

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import csc_matrix
+from scipy.optimize import linprog
+from scipy.sparse import csc_matrix, vstack
 
+from privpipe.kernels.integer_programs import Limits, minimum
 from privpipe.kernels.microaggregation.group_numbers import by_first_member
 from privpipe.kernels.microaggregation.group_pricing import Cuts
-from privpipe.kernels.microaggregation.quiet_solver import quiet
 
 __all__ = ["GAP", "Pool", "Prices", "squared_distances"]
 
@@ -239,20 +239,16 @@ class Pool:
     def _chosen_from(self, some: NDArray[np.int64]) -> bool:
         """Whether a partition of some of the groups is better than the best so far; then it is kept."""
         n = len(self.apart)
-        limits = [LinearConstraint(self._holding(some), 1.0, 1.0)]
+        rows, low = self._holding(some), np.ones(n)
         if len(self._triples):
-            limits.append(LinearConstraint(self._cutting(some), -np.inf, 1.0))
-        with quiet():
-            found = milp(
-                self._costs[some],
-                constraints=limits,
-                integrality=np.ones(len(some), np.int64),
-                bounds=Bounds(0.0, 1.0),
-                options={"node_limit": NODES, "mip_rel_gap": GAP},
-            )
-        if found.x is None:
+            cutting = self._cutting(some)
+            rows = vstack([rows, cutting])
+            low = np.append(low, np.full(cutting.shape[0], -np.inf))
+        whole = np.ones(len(some), bool)
+        found = minimum(self._costs[some], rows, (low, 1.0), (0.0, 1.0), whole, Limits(nodes=NODES, gap=GAP))
+        if found.values is None:
             return False
-        chosen = some[np.asarray(found.x) > 0.5]
+        chosen = some[found.values > 0.5]
         members = self._members[chosen]
         once = np.sort(members[members >= 0])
         cost = float(self._costs[chosen].sum())

@@ -36,11 +36,11 @@ class _WildcardProgram:
     """Minimise the cost of the free combinations' blanks, such that every combination matches k records."""
 
     def __init__(self, table: CellTable, free: list[int], blanks: NDArray[np.int64]) -> None:
+        self.program = new_program()
         import pulp
 
         self.table, self.free, self.blanks = table, free, blanks
         self.before = sum(self._price(at, int(blanks[at])) for at in free)
-        self.program = new_program()
         self.chosen = {
             at: {
                 blank: new_variable(self.program, f"y_{at}_{blank}", 1)
@@ -210,6 +210,7 @@ class _StrictProgram:
     """Minimise the cost of where the free combinations' records go, such that no class holds fewer than k."""
 
     def __init__(self, table: CellTable, free: list[int], blank_groups: Sequence[BlankGroup]) -> None:
+        self.program = new_program()
         import pulp
 
         self.table, self.free, self.blank_groups = table, free, list(blank_groups)
@@ -220,7 +221,6 @@ class _StrictProgram:
         self.before = table.cost([blank_group for blank_group in blank_groups if blank_group[0] in freed])
         base = self._others(freed)
         options = self._options(base)
-        self.program = new_program()
         self.moved = {
             (at, blank): new_variable(self.program, f"x_{at}_{blank}", self.records[at])
             for at in free

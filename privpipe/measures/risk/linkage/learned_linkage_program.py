@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.integer_solver import solver_name
+from privpipe.kernels.integer_programs import Limits, broken
+from privpipe.kernels.integer_programs import solve as solve_problem
 from privpipe.kernels.linkage.learned_distances import EPSILON, Rivals, subset_sums
-from privpipe.private_files import scratch_folder
 
 __all__ = ["Learned", "worst_case"]
 
@@ -24,6 +22,8 @@ WHOLE = 40_000
 """Rows up to which the program is given all of them at once."""
 ADDED = 3
 DEFINITE = 1e-8
+TOLERANCE = 1e-9
+"""A row's margin is 1e-6, so that the solver's own tolerance must lie well below."""
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -55,9 +55,7 @@ class Learned:
         return self.linked == self.bound
 
 
-def worst_case(
-    rivals: Rivals, places: Sequence[Integers] | None, incumbent: int, seconds: float, *, solver: str | None = None
-) -> Learned:
+def worst_case(rivals: Rivals, places: Sequence[Integers] | None, incumbent: int, seconds: float) -> Learned:
     """Minimise the records that are not linked, rows added as they are found violated.
 
     Parameters
@@ -68,10 +66,8 @@ def worst_case(
         Records that some distance of the kind is known to link.
     seconds : float
         For all programs together.
-    solver : {"highs", "cbc"}, optional
-        Default: HiGHS where it is silent, else CBC.
     """
-    program = _Program(rivals, solver or solver_name())
+    program = _Program(rivals)
     few = places is not None and sum(map(len, places)) <= WHOLE
     even = np.full(rivals.attacked.shape[1], 1.0)
     for record in range(len(rivals)):
@@ -97,7 +93,6 @@ class _Program:
     """A program that grows: parameters of the distance, a 0/1 variable for each record that may be lost."""
 
     rivals: Rivals
-    solver: str
     rows: int = 0
     solved: int = 0
     parameters: Floats | None = None
@@ -106,8 +101,10 @@ class _Program:
     _given: dict[int, set[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        import pulp
-
+        try:
+            import pulp
+        except ImportError as error:
+            raise broken("pulp", error) from None
         self.problem = pulp.LpProblem("linkage", pulp.LpMinimize)
         self._make = getattr(self.problem, "add_variable", pulp.LpVariable)
         self._terms = self._parameters()
@@ -178,12 +175,12 @@ class _Program:
         forced = len(self._forced)
         free = [lost for record, lost in self._lost.items() if record not in self._forced]
         self.problem.setObjective(_sum(free))
-        proved, bound = _solved(self.problem, self.solver, seconds)
+        ended = solve_problem(self.problem, Limits(seconds=seconds, tolerance=TOLERANCE))
         self.solved += 1
-        values = [term.value() for term in self._terms]
-        known = all(value is not None for value in values)
-        self.parameters = np.array(values, dtype=np.float64) if known else None
-        return proved, forced + max(math.ceil(bound - 1e-6), 0)
+        values = [term.value() for term in self._terms] if ended.found else []
+        self.parameters = np.array(values, dtype=np.float64) if ended.found else None
+        bound = ended.bound if math.isfinite(ended.bound) else 0.0
+        return ended.proved and ended.found, forced + max(math.ceil(bound - 1e-6), 0)
 
     def feasible_parameters(self) -> Floats:
         """The parameters found, moved inside by what the solver's tolerance or missing cuts left."""
@@ -247,45 +244,3 @@ def _sum(terms: Sequence[Any]) -> Any:
     import pulp
 
     return pulp.lpSum(terms)
-
-
-def _solved(problem: Any, solver: str, seconds: float) -> tuple[bool, float]:
-    """Whether pulp proved the optimum, and a lower bound of the objective in any case.
-
-    At a limit pulp calls the status "Optimal" with a mere incumbent: `sol_status` distinguishes the two.
-    """
-    import pulp
-
-    if solver == "highs":
-        # A row's margin is 1e-6, so that the solver's own tolerance must lie well below.
-        exact = {"mip_feasibility_tolerance": 1e-9, "primal_feasibility_tolerance": 1e-9}
-        problem.solve(pulp.HiGHS(msg=False, threads=1, timeLimit=seconds, mip_rel_gap=0.0, **exact))
-        bound = float(problem.solverModel.getInfo().mip_dual_bound)
-    else:
-        bound = _with_cbc(problem, max(seconds, 1.0))
-    proved = problem.status == pulp.LpStatusOptimal and problem.sol_status == pulp.LpSolutionOptimal
-    if proved:
-        bound = float(problem.objective.value() or 0.0)
-    return proved, bound if math.isfinite(bound) else 0.0
-
-
-def _with_cbc(problem: Any, seconds: float) -> float:
-    """Solve with the CBC that comes with pulp; the lower bound that its log tells."""
-    import pulp
-
-    options = ["primalTolerance 1e-9", "integerTolerance 1e-9"]
-    with scratch_folder("program") as folder, warnings.catch_warnings():
-        # pulp 3 announces that its next version ships CBC apart.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        log = folder / "log"
-        solver = pulp.PULP_CBC_CMD(msg=False, threads=1, timeLimit=seconds, logPath=str(log), options=options)
-        solver.tmpDir = str(folder)
-        problem.solve(solver)
-        return _logged_bound(log)
-
-
-def _logged_bound(log: Path) -> float:
-    """The lower bound that CBC's summary tells, 0 where it tells none."""
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    found = [line.partition(":")[2].strip() for line in lines if line.startswith("Lower bound:")]
-    return float(found[-1]) if found else 0.0

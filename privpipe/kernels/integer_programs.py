@@ -1,0 +1,216 @@
+"""Integer programs: solved by HiGHS in scipy, with a status that says what was proved.
+
+A program is given by its matrices, or modelled in pulp: the solvers that pulp brings differ from version to version.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.errors import EngineError
+from privpipe.kernels.microaggregation.quiet_solver import quiet
+
+__all__ = ["NAME", "PACKAGE", "Limits", "Solved", "broken", "minimum", "solve"]
+
+NAME, PACKAGE = "highs", "scipy"
+"""The solver, and the distribution that brings it."""
+_OPTIMAL, _INFEASIBLE = 0, 2
+_INTEGER = "Integer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When the search ends, and how exact it is.
+
+    Parameters
+    ----------
+    seconds : float, default inf
+        The clock, as a last resort: what it ends differs from machine to machine.
+    nodes : int, optional
+        Nodes of the search.
+    gap : float, default 0
+        Relative distance to the bound at which the search may stop.
+    tolerance : float, optional
+        By how much rows and whole numbers may be missed. Default: that of the solver, 1e-6.
+    """
+
+    seconds: float = math.inf
+    nodes: int | None = None
+    gap: float = 0.0
+    tolerance: float | None = None
+
+    def options(self) -> Any:
+        """As `milp` takes them, with what its stubs know nothing of and it hands on."""
+        given = {
+            "mip_rel_gap": self.gap,
+            "node_limit": self.nodes,
+            "time_limit": self.seconds if math.isfinite(self.seconds) else None,
+            "mip_feasibility_tolerance": self.tolerance,
+            "primal_feasibility_tolerance": self.tolerance,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Solved:
+    """How a program ended.
+
+    Parameters
+    ----------
+    values : ndarray of float64, optional
+        The best feasible solution that was found; None: none was.
+    proved : bool
+        Whether it is proved to be the best, within the gap asked for; without `values`: that there is no solution.
+    bound : float
+        No solution costs less, as far as was proved.
+    by_clock : bool
+        Whether the clock ended it, so that it cannot be repeated exactly.
+    """
+
+    values: NDArray[np.float64] | None
+    proved: bool
+    bound: float
+    by_clock: bool
+
+    @property
+    def found(self) -> bool:
+        """Whether there is a feasible solution."""
+        return self.values is not None
+
+
+def minimum(
+    costs: NDArray[np.float64],
+    rows: Any,
+    between: tuple[NDArray[np.float64] | float, NDArray[np.float64] | float],
+    bounds: tuple[NDArray[np.float64] | float, NDArray[np.float64] | float],
+    integral: NDArray[np.bool_],
+    limits: Limits,
+) -> Solved:
+    """The least `costs @ x` such that `rows @ x` and `x` lie within their bounds and `x[integral]` is whole.
+
+    Parameters
+    ----------
+    costs : ndarray of float64, shape (n,)
+    rows : sparse matrix or ndarray, shape (m, n)
+    between, bounds : tuple
+        Lowest and highest values of the rows, and of `x`.
+    integral : ndarray of bool, shape (n,)
+    limits : Limits
+
+    Raises
+    ------
+    EngineError
+        The solver cannot be loaded or breaks down.
+
+    Examples
+    --------
+    >>> rows, whole = np.array([[2.0, 2.0]]), np.array([True, True])
+    >>> found = minimum(np.array([1.0, 1.0]), rows, (3.0, np.inf), (0.0, 5.0), whole, Limits())
+    >>> float(found.values.sum()), found.proved, found.bound
+    (2.0, True, 2.0)
+    """
+    if not len(costs):
+        settled = bool((np.asarray(between[0]) <= 0).all() and (np.asarray(between[1]) >= 0).all())
+        return Solved(costs if settled else None, True, 0.0 if settled else math.inf, False)
+    start = time.monotonic()
+    try:
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        with quiet(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # it says that it hands the tolerances on
+            ended = milp(
+                costs,
+                constraints=LinearConstraint(rows, *between),
+                bounds=Bounds(*bounds),
+                integrality=integral.astype(np.int64),
+                options=limits.options(),
+            )
+    except Exception as error:  # noqa: BLE001 whatever breaks in a foreign library is an error of ours
+        raise broken(PACKAGE, error) from None
+    values = None if ended.x is None else np.asarray(ended.x, dtype=np.float64)
+    proved = ended.status == (_INFEASIBLE if values is None else _OPTIMAL)
+    told = [each for each in (ended.fun if proved else None, ended.mip_dual_bound) if each is not None]
+    bound = min(map(float, told), default=math.inf if proved else -math.inf)
+    return Solved(values, proved, bound, not proved and time.monotonic() - start >= 0.95 * limits.seconds)
+
+
+def solve(problem: Any, limits: Limits) -> Solved:
+    """Solve a pulp problem that is to be made small; its variables hold the solution, or None where none was found.
+
+    Variables are taken in the order of their names, which is the same for every version of pulp.
+
+    Examples
+    --------
+    >>> import pulp
+    >>> problem = pulp.LpProblem("fewest", pulp.LpMinimize)
+    >>> x = getattr(problem, "add_variable", pulp.LpVariable)("x", 0, 9, cat="Integer")
+    >>> problem += x + 1
+    >>> problem += 2 * x >= 3
+    >>> solve(problem, Limits()).bound, x.value()
+    (3.0, 2.0)
+    """
+    variables = sorted(problem.variables(), key=lambda each: str(each.name))
+    place = {each.name: at for at, each in enumerate(variables)}
+    costs = np.zeros(len(variables))
+    for each, price in problem.objective.items():
+        costs[place[each.name]] = price
+    constant = float(problem.objective.constant)
+    found = minimum(
+        costs,
+        *_rows(problem, place),
+        (
+            np.array([_or(each.lowBound, -math.inf) for each in variables]),
+            np.array([_or(each.upBound, math.inf) for each in variables]),
+        ),
+        np.array([each.cat == _INTEGER for each in variables]),
+        limits,
+    )
+    values = [None] * len(variables) if found.values is None else found.values.tolist()
+    for each, value in zip(variables, values, strict=True):
+        each.varValue = value
+    return Solved(found.values, found.proved, found.bound + constant, found.by_clock)
+
+
+def broken(package: str, error: BaseException) -> EngineError:
+    """What to say where a package that integer programs need does not load or breaks down."""
+    try:
+        told = f"{package} {version(package)}"
+    except ModuleNotFoundError:
+        return EngineError(f"integer programs need {package}, which is not installed; pip install {package}")
+    return EngineError(
+        f"{told}, which integer programs need, broke down ({type(error).__name__}); `privpipe doctor` says "
+        "what to install"
+    )
+
+
+def _rows(problem: Any, place: dict[str, int]) -> tuple[Any, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """The constraints as a sparse matrix, and the bounds of its rows."""
+    from scipy.sparse import csr_array
+
+    held = problem.constraints
+    held = held() if callable(held) else held  # a mapping by name, a method or both, as versions of pulp have it
+    constraints = list(held.values() if hasattr(held, "values") else held)
+    starts, columns, factors = [0], list[int](), list[float]()
+    low, high = np.full(len(constraints), -math.inf), np.full(len(constraints), math.inf)
+    for row, each in enumerate(constraints):
+        for variable, factor in each.items():
+            columns.append(place[variable.name])
+            factors.append(float(factor))
+        starts.append(len(columns))
+        if each.sense >= 0:
+            low[row] = -float(each.constant)
+        if each.sense <= 0:
+            high[row] = -float(each.constant)
+    return csr_array((factors, columns, starts), shape=(len(constraints), len(place))), (low, high)
+
+
+def _or(bound: float | None, unbounded: float) -> float:
+    return unbounded if bound is None else float(bound)
