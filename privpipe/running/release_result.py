@@ -35,6 +35,9 @@ class ReleaseResult:
         What it is published to: a path, a URL, a table.
     published : bool
         False after a dry run: there is no path and no record, and `target` is where it would have gone.
+    unfinished : tuple of str
+        What could not be done once the release was published, each with what is to be done about it. The release
+        stands; the private record has the same lines in `afterwards.txt`.
     """
 
     path: str
@@ -46,6 +49,7 @@ class ReleaseResult:
     public: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     target: str = ""
     published: bool = True
+    unfinished: tuple[str, ...] = ()
 
     @property
     def verdict_document(self) -> dict[str, Any]:

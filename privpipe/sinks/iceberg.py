@@ -116,16 +116,19 @@ class IcebergTarget(WholeReleases):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self.area / "staging", ignore_errors=True)
-        if self._committed is not None:  # by it a release that is taken back is removed, until nothing takes it back
-            self._pending(self._committed).unlink(missing_ok=True)
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
-        if self._opened is not None:
-            with suppress(Exception):
-                self._opened.close()
-            self._opened = None
+        try:
+            shutil.rmtree(self.area / "staging", ignore_errors=True)
+            if self._committed is not None:  # by it a release that is taken back is removed
+                with suppress(OSError):  # the next run finds that it is in the table
+                    self._pending(self._committed).unlink(missing_ok=True)
+        finally:
+            if self._held is not None:
+                os.close(self._held)
+                self._held = None
+            if self._opened is not None:
+                with suppress(Exception):
+                    self._opened.close()
+                self._opened = None
 
     @property
     def folders(self) -> Sequence[tuple[str, Path]]:

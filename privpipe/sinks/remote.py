@@ -111,10 +111,12 @@ class RemoteTarget(WholeReleases):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        remove_folder(self._local)
         lease, self._lease = self._lease, None
-        if lease is not None:
-            lease.release()
+        try:
+            remove_folder(self._local)
+        finally:
+            if lease is not None:
+                lease.release()
 
     def _begin(self) -> None:
         """The lock is held: look at what is published, and clean up behind runs that ended early."""
