@@ -49,7 +49,6 @@ from privpipe.running.whole_table import appended, judge_whole, require_judged_w
 from privpipe.sinks.formula_cells import formula_notes
 from privpipe.sinks.local import sink_faults
 from privpipe.sinks.records import PrivateRecords
-from privpipe.sinks.remote import RemoteTarget
 from privpipe.sinks.target import Rows, Target
 
 if TYPE_CHECKING:
@@ -138,8 +137,7 @@ def _seen(policy: Policy, sink: Target) -> Iterator[None]:
         sink.require_free()
         yield
     finally:
-        if isinstance(sink, RemoteTarget):  # it has a local folder from its birth
-            sink.__exit__(None, None, None)
+        sink.close()
 
 
 @dataclass

@@ -125,10 +125,14 @@ class IcebergTarget(WholeReleases):
             if self._held is not None:
                 os.close(self._held)
                 self._held = None
-            if self._opened is not None:
-                with suppress(Exception):
-                    self._opened.close()
-                self._opened = None
+            self.close()
+
+    def close(self) -> None:
+        """Close the catalogue."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            with suppress(Exception):  # of its own classes, with texts that may hold credentials
+                opened.close()
 
     @property
     def folders(self) -> Sequence[tuple[str, Path]]:
@@ -284,7 +288,10 @@ class IcebergTarget(WholeReleases):
             if table is None or run_id is None:
                 return None
             file = table.io.new_input(f"{table.location()}/{METADATA}/{run_id}/{name}.json")
-            return bytes(file.open().read()) if file.exists() else None
+            if not file.exists():
+                return None
+            with file.open() as stream:
+                return bytes(stream.read())
 
     def recall(self) -> bytes | None:
         """Nothing: a ledger and a table do not go together."""

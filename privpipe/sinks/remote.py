@@ -113,10 +113,14 @@ class RemoteTarget(WholeReleases):
     ) -> None:
         lease, self._lease = self._lease, None
         try:
-            remove_folder(self._local)
+            self.close()
         finally:
             if lease is not None:
                 lease.release()
+
+    def close(self) -> None:
+        """Remove the local folder, which is there from its birth."""
+        remove_folder(self._local)
 
     def _begin(self) -> None:
         """The lock is held: look at what is published, and clean up behind runs that ended early."""
