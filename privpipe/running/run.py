@@ -27,6 +27,7 @@ from privpipe.running.judging_rows import (
     source_of,
     without_notes,
 )
+from privpipe.running.kept_records import in_order, of_sink, prune_records, published_rows, refused_runs
 from privpipe.running.key_history import KeyHistory
 from privpipe.running.losing import lost_columns, sample_of
 from privpipe.running.officers import under_officer
@@ -35,7 +36,7 @@ from privpipe.running.places import clear_workplace, sink_format, target_of, wor
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
 from privpipe.running.ready import Ready
-from privpipe.running.release_chain import Chain, chain_of
+from privpipe.running.release_chain import Chain, chain_entry, chain_of
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
 from privpipe.running.rerun import Rerun
@@ -70,6 +71,7 @@ LEDGER_OPEN = (
 )
 RECORD_OPEN = "its private record is written and still marked as pending: the next run to this sink removes the mark"
 KEYS_OPEN = "its draws are written and pending: the next run to this sink counts them"
+RECORDS_LEFT = "private records that `retention:` does not keep were not removed: the next release does it"
 WAITING_LEFT = "runs that wait for a sign-off and can no longer follow it were not removed: the next release does it"
 
 
@@ -358,6 +360,17 @@ class _Release:
         outcome.settled(lambda: records.settle(self.run_id), RECORD_OPEN)
         outcome.settled(self._settle_keys, KEYS_OPEN)
         outcome.settled(lambda: drop_stale(records.home, self.context.seed, self.place.name, self.run_id), WAITING_LEFT)
+        outcome.settled(lambda: self._prune(records, outcome.result.manifest), RECORDS_LEFT)
+
+    def _prune(self, records: PrivateRecords, manifest: Mapping[str, Any]) -> None:
+        """Remove the records that the policy does not keep."""
+        policy = self.context.policy
+        if policy.retention is None:
+            return
+        published = published_rows(self.chain.releases, chain_entry(manifest, b""))
+        rows = in_order(published, refused_runs(records.home))
+        rows = of_sink(rows, shared=policy.records is not None, digest=policy.digest())
+        prune_records(records.home, rows, policy.retention, self.run_id, policy)
 
     def _settle_keys(self) -> None:
         self.keys.settle(self.place.current)
