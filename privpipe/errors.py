@@ -14,7 +14,8 @@
     ├── Refused                       5  a guarantee does not hold; carries the assessment
     │   └── ColumnsLost                  every guarantee holds, and a column lost more than the policy allows
     ├── NoSolutionError               6  nothing within the limits meets the guarantees
-    └── SignOffMissing                7  a release that needs a signature has none
+    ├── SignOffMissing                7  a release that needs a signature has none
+    └── NotWithdrawn                  8  a release that went wrong could not be taken back; a person has to see to it
 
 No message ever holds a cell value of the data: a log is a release too.
 """
@@ -32,6 +33,7 @@ __all__ = [
     "EngineError",
     "HierarchyError",
     "NoSolutionError",
+    "NotWithdrawn",
     "PolicyError",
     "PrivpipeError",
     "Problem",
@@ -169,6 +171,15 @@ class Refused(PrivpipeError):
 
 class ColumnsLost(Refused):
     """A column lost all that it told, or more than `utility:` of the policy allows; nothing was published."""
+
+
+class NotWithdrawn(PrivpipeError):
+    """What readers see, or may see, is a release that was not judged as published and could not be taken back.
+
+    Another run changes nothing for the better, and one that appends would publish the same rows again.
+    """
+
+    exit_code: ClassVar[int] = 8
 
 
 class NoSolutionError(PrivpipeError):

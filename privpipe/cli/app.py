@@ -32,7 +32,7 @@ from privpipe.cli import (
 )
 from privpipe.cli.collector import none_at_the_end, seldom
 from privpipe.cli.console import settle
-from privpipe.cli.endings import ended_by_signal, guarded, handle_signals, interrupted
+from privpipe.cli.endings import ended_by_signal, guarded, handle_signals, ignore_signals, interrupted
 from privpipe.cli.streams import prepare_streams
 
 __all__ = ["app", "main"]
@@ -118,6 +118,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(interrupted())
     except SystemExit as ending:
+        ignore_signals()  # the command has ended, with a code that no signal changes now
         if ended_by_signal(ending.code):
             sys.exit(interrupted())
         raise

@@ -17,7 +17,7 @@ from privpipe.cli.console import SETTINGS, say
 from privpipe.cli.streams import give_up
 from privpipe.errors import EngineError, PrivpipeError
 
-__all__ = ["CRASH", "ended_by_signal", "guarded", "handle_signals", "interrupted"]
+__all__ = ["CRASH", "ended_by_signal", "guarded", "handle_signals", "ignore_signals", "interrupted"]
 
 CRASH = 1
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -33,6 +33,12 @@ def handle_signals() -> None:
     for number in ENDING:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end)
+
+
+def ignore_signals() -> None:
+    """Let no signal end a process whose command has ended: it would end with another code than its outcome's."""
+    for number in (signal.SIGINT, *ENDING):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _end(number: int, frame: object) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from privpipe.cli.arguments import JsonOption, loaded
 from privpipe.cli.console import plain_cell, print_json, print_table, put, say
-from privpipe.errors import DataError
+from privpipe.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,14 +81,29 @@ def verify(
 def history(
     target: Annotated[str, typer.Argument(metavar="TARGET", help=PLACE)],
     records: RecordsOption = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove private records that `retention:` of the policy does not keep.")
+    ] = False,
+    keep: Annotated[
+        int | None, typer.Option("--keep", metavar="N", help="With --prune: keep the newest N.", show_default=False)
+    ] = None,
+    days: Annotated[
+        int | None,
+        typer.Option("--days", metavar="N", help="With --prune: keep those of the last N days.", show_default=False),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """List a target's releases: verdicts, policies, who signed.
 
-    Runs that were refused are listed where the private records can be read. Exit code 3 when the chain is broken.
+    They stand in the order of publication; the last one is the one that readers read. Runs that were refused are
+    listed where the private records can be read. Exit code 3 when the chain is broken.
     """
     from privpipe.record import history as listed
 
+    if prune:
+        _prune(target, records, keep, days)
+    elif keep is not None or days is not None:
+        raise UsageError("--keep and --days go with --prune")
     found = listed(target, records)
     if json:
         print_json(found.to_dict())
@@ -98,13 +113,24 @@ def history(
         raise DataError("the chain of releases is broken: " + "; ".join(found.problems))
 
 
+def _prune(target: str, records: Path | None, keep: int | None, days: int | None) -> None:
+    from privpipe.policy.specs import RetentionSpec
+    from privpipe.record import prune
+
+    try:
+        retention = None if keep is None and days is None else RetentionSpec(keep=keep, days=days)
+    except UsageError as error:
+        raise UsageError(f"--prune {error}") from None
+    say(f"{len(prune(target, retention, records)):,} private records were removed")
+
+
 def _table(rows: Iterable[Mapping[str, Any]]) -> Table:
     from rich.table import Table
 
     table = Table("run", "created", "verdict", "records", "policy", "officer's policy", "signed by")
     for row in rows:
         cells = (
-            row["run_id"],
+            f"{row['run_id']}{' (current)' if row['current'] else ''}",
             row["created"],
             row["verdict"],
             f"{row['records']:,}",

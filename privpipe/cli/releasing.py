@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,6 +117,7 @@ def released(
     from privpipe.running.run import STEPS
     from privpipe.running.verbs import release as run
 
+    result: ReleaseResult | None = None
     try:
         with progress(len(STEPS), lines=lines) as tell:
             result = run(
@@ -148,29 +150,40 @@ def released(
             show_assessment(missing.assessment, json=json)
         say(f"WAITING: {missing}")
         return missing.exit_code
+    except (Exception, KeyboardInterrupt):
+        if result is None or dry_run:
+            raise  # else it is the progress that failed, or a signal that came when all was done
     if result.repeated:
         with outcome_stands("the batch was published before"):
             if json:
                 print_json(result.to_dict())
-        say(f"ALREADY PUBLISHED: batch {batch} at {result.target} (run {result.run_id}). Nothing was changed.")
+        with outcome_stands("the batch was published before"):
+            say(f"ALREADY PUBLISHED: batch {batch} at {result.target} (run {result.run_id}). Nothing was changed.")
         return 0
-    outcome = "this was a dry run, which passed" if dry_run else "the release is published"
-    with outcome_stands(outcome):
-        if json and dry_run:
-            print_json(result.to_dict())
-        else:
-            show_assessment(result.assessment, json=json)
-    with outcome_stands(outcome):
-        if result.assessment.warned or dry_run:
-            say(f"{passed_with(result.assessment)}.")
-        if dry_run:
-            _rehearsed(result, json=json)
-    if dry_run:
-        return 0
-    say(f"PUBLISHED: {result.path} (run {result.run_id})")
-    with outcome_stands(outcome):
-        _kept(result.record)
+    _show_passed(result, dry_run=dry_run, json=json)
     return 0
+
+
+def _show_passed(result: ReleaseResult, *, dry_run: bool, json: bool) -> None:
+    """What is said of a release that is published, or was rehearsed; nothing of it changes how the command ends."""
+    outcome = "this was a dry run, which passed" if dry_run else "the release is published"
+    stands = partial(outcome_stands, outcome, result.record)
+    with stands():
+        with stands():
+            if json and dry_run:
+                print_json(result.to_dict())
+            else:
+                show_assessment(result.assessment, json=json)
+        with stands():
+            if result.assessment.warned or dry_run:
+                say(f"{passed_with(result.assessment)}.")
+            if dry_run:
+                _rehearsed(result, json=json)
+        if not dry_run:
+            with stands():
+                say(f"PUBLISHED: {result.path} (run {result.run_id})")
+            with stands():
+                _kept(result.record)
 
 
 def _kept(record: str) -> None:

@@ -64,13 +64,15 @@ def give_up(stream: TextIO) -> None:
 
 
 @contextmanager
-def outcome_stands(outcome: str) -> Iterator[None]:
+def outcome_stands(outcome: str, record: str = "") -> Iterator[None]:
     """Show how a run ended; whatever stops that is noted on stderr, and the exit code is the one of the outcome.
 
     Parameters
     ----------
     outcome : str
         What is the case, as in ``the release is published``.
+    record : str, optional
+        The folder of the run's private record, in which it is noted too.
     """
     try:
         yield
@@ -79,4 +81,10 @@ def outcome_stands(outcome: str) -> Iterator[None]:
         if isinstance(error, OSError | KeyboardInterrupt):
             give_up(sys.stdout)
         known = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else type(error).__name__
-        say(f"warning: {outcome}; not all that is said about it could be written ({known})")
+        said = f"not all that is said about it could be written ({known})"
+        say(f"warning: {outcome}; {said}")
+        if record:
+            from privpipe.sinks.records import note_afterwards
+
+            with suppress(OSError):  # the record may lie where nothing can be written either
+                note_afterwards(record, said)

@@ -55,6 +55,7 @@ Kind = Literal[
     "plan",
     "utility",
     "report",
+    "retention",
     "column_loss",
     "columns",
     "hierarchy",
@@ -227,6 +228,11 @@ REPORT: Mapping[str, Key] = {
     "lang": Key("text", "language of the report", get_args(Language), default="en"),
 }
 
+RETENTION: Mapping[str, Key] = {
+    "keep": Key("integer", "how many of the newest private records are kept"),
+    "days": Key("integer", "for how many days private records are kept; in place of `keep`"),
+}
+
 UTILITY: Mapping[str, Key] = {
     "column_loss": Key("column_loss", "what each column may lose"),
 }
@@ -271,6 +277,7 @@ TOP: Mapping[str, Key] = {
     "measures": Key("entries", "what is reported and never judged"),
     "sink": Key("sink", "where the release is published"),
     "records": Key("text", "folder of the private records of runs; left out, one in the sink's work area"),
+    "retention": Key("retention", "which private records are kept; left out, all of them"),
     "plan": Key("plan", "a plan of an earlier run: its stages are taken from there and not learnt anew"),
     "utility": Key("utility", "what the release must be good for"),
     "report": Key("report", "the report that each run writes for people"),

@@ -36,6 +36,7 @@ class PolicyOptions(TypedDict, total=False):
     population: str | os.PathLike[str] | Mapping[str, Any] | None
     sink: str | os.PathLike[str] | Mapping[str, Any] | None
     records: str | None
+    retention: Mapping[str, int] | None
     engine: str | None
     engines: Mapping[str, Mapping[str, Any]] | None
     record_id: str | None

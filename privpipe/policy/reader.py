@@ -23,6 +23,7 @@ from privpipe.policy.sections import (
     read_keys,
     read_plan,
     read_report,
+    read_retention,
     read_secret,
     read_source,
     read_uses,
@@ -139,6 +140,7 @@ def _read_sections(report: Report, found: Mapping[str, Any], base_dir: Path) -> 
         "plan": read_plan,
         "utility": read_utility,
         "report": read_report,
+        "retention": read_retention,
         "seed": partial(read_secret, base_dir=base_dir),
         "engines": read_engines,
     }

@@ -21,6 +21,7 @@ from privpipe.policy.grammar import (
     OFFICER_COLUMN,
     PLAN,
     REPORT,
+    RETENTION,
     SIGN_OFF,
     SIGNER,
     SINK,
@@ -97,6 +98,7 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "plan": {"$ref": "#/$defs/plan"},
     "utility": {"$ref": "#/$defs/utility"},
     "report": {"$ref": "#/$defs/report"},
+    "retention": {"$ref": "#/$defs/retention"},
     "column_loss": {"$ref": "#/$defs/column_loss"},
     "columns": {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/column"}},
 }
@@ -118,6 +120,7 @@ def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
         "plan": _section(PLAN),
         "utility": _section(UTILITY),
         "report": _section(REPORT),
+        "retention": _section(RETENTION),
         "column_loss": _section(COLUMN_LOSS),
         "hierarchy": _hierarchy(),
         **{name: _section(source_keys(name)) for name in ("source", "population")},

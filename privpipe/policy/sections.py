@@ -15,11 +15,21 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
 from privpipe.policy.databases import database_fault, read_database, table_name
 from privpipe.policy.forms import read_form
-from privpipe.policy.grammar import COLUMN, COLUMN_LOSS, LONGEST_REASON, PLAN, REPORT, UTILITY, Key, source_keys
+from privpipe.policy.grammar import (
+    COLUMN,
+    COLUMN_LOSS,
+    LONGEST_REASON,
+    PLAN,
+    REPORT,
+    RETENTION,
+    UTILITY,
+    Key,
+    source_keys,
+)
 from privpipe.policy.lakes import check_delta, read_iceberg
 from privpipe.policy.places import Place, Report
 from privpipe.policy.secret import SecretSpec
-from privpipe.policy.specs import ColumnSpec, PlanSpec, ReportSpec, SourceSpec, Utility
+from privpipe.policy.specs import ColumnSpec, PlanSpec, ReportSpec, RetentionSpec, SourceSpec, Utility
 from privpipe.policy.uses import Use, read_use
 from privpipe.roles import case_collisions
 
@@ -30,6 +40,7 @@ __all__ = [
     "read_keys",
     "read_plan",
     "read_report",
+    "read_retention",
     "read_secret",
     "read_source",
     "read_uses",
@@ -172,6 +183,15 @@ def read_report(report: Report, value: Any, place: Place) -> ReportSpec:
     if found.get("threshold", 1) < 1:
         report.wrong((*place, "threshold"), f"must be at least 1, got {found['threshold']}")
     return ReportSpec(**found)
+
+
+def read_retention(report: Report, value: Any, place: Place) -> RetentionSpec | None:
+    """`retention`."""
+    try:
+        return RetentionSpec(**read_keys(report, value, place, RETENTION))
+    except UsageError as error:
+        report.wrong(place, str(error))
+        return None
 
 
 def read_uses(report: Report, value: Sequence[str], columns: Mapping[str, ColumnSpec]) -> tuple[Use, ...]:

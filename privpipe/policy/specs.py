@@ -14,6 +14,7 @@ from privpipe.engines.base.databases import Database
 from privpipe.engines.base.lakes import IcebergName
 from privpipe.engines.base.text_form import TextForm
 from privpipe.engines.base.unpacking import MOST_BYTES
+from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
 from privpipe.reporting.officer.languages import Language
@@ -26,6 +27,7 @@ __all__ = [
     "PlanSpec",
     "PublishMode",
     "ReportSpec",
+    "RetentionSpec",
     "SchemaRule",
     "SinkSpec",
     "SourceSpec",
@@ -213,6 +215,33 @@ class ReportSpec:
     write: bool = True
     threshold: int | None = None
     lang: Language = "en"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetentionSpec:
+    """Which private records of a sink's runs are kept.
+
+    Parameters
+    ----------
+    keep : int or None
+        The newest so many.
+    days : int or None
+        Those that are no older.
+
+    Raises
+    ------
+    UsageError
+        Neither, both, or less than 1.
+    """
+
+    keep: int | None = None
+    days: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.keep is None) == (self.days is None):
+            raise UsageError("says how long records are kept by one of `keep` and `days`")
+        if (self.keep or self.days or 0) < 1:
+            raise UsageError(f"keeps at least 1, got {self.keep if self.days is None else self.days}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from privpipe.record.checks import Check, Verification
-from privpipe.record.history import History, history
+from privpipe.record.history import History, history, prune
 from privpipe.record.verify import verify
 
-__all__ = ["Check", "History", "Verification", "history", "verify"]
+__all__ = ["Check", "History", "Verification", "history", "prune", "verify"]

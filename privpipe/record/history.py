@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from privpipe.errors import UsageError
+from privpipe.policy import Policy
+from privpipe.policy.specs import RetentionSpec
 from privpipe.record.public_checks import chain_problems, manifest_fault
 from privpipe.record.released import Released, opened_release
+from privpipe.running.kept_records import in_order, of_sink, prune_records, published_rows, refused_runs
 from privpipe.running.release_chain import chain_entry
 
-__all__ = ["History", "history"]
-
-TOLD = ("run_id", "created", "name", "verdict", "records", "policy_hash", "officer_policy_hash", "signed_by")
+__all__ = ["History", "history", "prune"]
 
 
 @dataclass(frozen=True)
 class History:
-    """What was released to a target, oldest first.
+    """What was released to a target, in the order of publication.
 
     Parameters
     ----------
     target : str
     releases : tuple of mapping
-        Each with `policy_changed` and `officer_policy_changed`, which compare it with the one before.
+        Each with `policy_changed` and `officer_policy_changed`, which compare it with the one before, and `current`:
+        the one that stands.
     problems : tuple of str
         What of the chain does not fit.
     """
@@ -55,61 +57,59 @@ def history(target: str, records: Path | None = None) -> History:
         Nothing is published there.
     """
     with opened_release(target, records) as found:
-        manifest = found.parsed("manifest")
-        fault = manifest_fault(manifest)
-        if manifest is None or fault:
-            return History(target, tuple(_compared(_refused(found))), (fault,))
-        rows = [_published(entry) for entry in manifest["releases_before"]]
-        rows.append(_published(chain_entry(manifest, found.texts["manifest"])))
-        # Within a second the chain's own order stands.
-        every = sorted([*rows, *_refused(found)], key=lambda row: str(row["created"]))
-        return History(target, tuple(_compared(every)), tuple(chain_problems(manifest)))
+        return _listed(target, found)
 
 
-def _published(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {**{name: entry[name] for name in TOLD}, "published": True}
+def prune(target: str, retention: RetentionSpec | None = None, records: Path | None = None) -> list[str]:
+    """Remove private records that are not to be kept; the runs. See `prune_records` for what stays in any case.
 
+    Parameters
+    ----------
+    target : str
+        The path or URL of a sink, or the policy file that names it.
+    retention : RetentionSpec, optional
+        Default: `retention:` of the policy file.
+    records : Path, optional
+        Folder of the private records; left out, the one in the sink's work area.
 
-def _refused(found: Released) -> Iterator[dict[str, Any]]:
-    """Runs whose private record is a verdict alone."""
-    home = found.records
-    for path in sorted(home.glob("*/verdict.json")) if home is not None else ():
-        if (path.parent / "manifest.json").exists():
-            continue
-        try:
-            verdict = json.loads(path.read_bytes())
-            yield {
-                "run_id": str(verdict["run_id"]),
-                "created": _began(str(verdict["run_id"])),
-                "name": str(verdict["name"]),
-                "verdict": "refused",
-                "records": int(verdict["records"]),
-                "policy_hash": str(verdict["policy_hash"]),
-                "officer_policy_hash": verdict.get("officer_policy_hash"),
-                "signed_by": [],
-                "published": False,
-            }
-        except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
-            continue  # not of a run
-
-
-def _began(run_id: str) -> str:
-    """When a run began, by its id.
-
-    Examples
-    --------
-    >>> _began("20260102T030405Z-1a2b3c4d")
-    '2026-01-02T03:04:05+00:00'
+    Raises
+    ------
+    UsageError
+        Nothing says what to keep, or where the records are, or the chain of releases is broken.
     """
-    return f"{run_id[:4]}-{run_id[4:6]}-{run_id[6:8]}T{run_id[9:11]}:{run_id[11:13]}:{run_id[13:15]}+00:00"
+    policy = Policy.load(target) if Path(target).is_file() else None
+    retention = retention or (None if policy is None else policy.retention)
+    if retention is None:
+        raise UsageError("nothing says what to keep: give a policy file with `retention:`, or --keep, or --days")
+    with opened_release(target, records) as found:
+        listed = _listed(target, found)
+        if listed.problems:
+            raise UsageError(f"nothing was removed: the chain of releases is broken: {'; '.join(listed.problems)}")
+        if found.records is None:
+            raise UsageError("the private records are not where the sink has them; say where (--records)")
+        shared = records is not None or (policy is not None and policy.records is not None)
+        rows = of_sink(listed.releases, shared=shared, digest=None if policy is None else policy.digest())
+        [current] = [str(row["run_id"]) for row in listed.releases if row["current"]]
+        return prune_records(found.records, rows, retention, current, policy)
 
 
-def _compared(rows: Any) -> Iterator[dict[str, Any]]:
+def _listed(target: str, found: Released) -> History:
+    manifest = found.parsed("manifest")
+    fault = manifest_fault(manifest)
+    if manifest is None or fault:
+        return History(target, tuple(_compared(refused_runs(found.records), "")), (fault,))
+    rows = published_rows(manifest["releases_before"], chain_entry(manifest, found.texts["manifest"]))
+    refused = (row for row in refused_runs(found.records) if row["run_id"] not in {each["run_id"] for each in rows})
+    every = in_order(rows, refused)
+    return History(target, tuple(_compared(every, str(rows[-1]["run_id"]))), tuple(chain_problems(manifest)))
+
+
+def _compared(rows: Any, current: str) -> Iterator[dict[str, Any]]:
     before: Mapping[str, Any] | None = None
     for row in rows:
         changed = {
             f"{name}_changed": before is not None and row[f"{name}_hash"] != before[f"{name}_hash"]
             for name in ("policy", "officer_policy")
         }
-        yield {**row, **changed}
+        yield {**row, **changed, "current": row["run_id"] == current}
         before = row

@@ -18,7 +18,7 @@ from privpipe.sinks.delta import DeltaTarget
 from privpipe.sinks.iceberg import IcebergTarget
 from privpipe.sinks.local import METADATA, LocalTarget
 from privpipe.sinks.records import PrivateRecords
-from privpipe.sinks.remote import RemoteTarget, is_remote
+from privpipe.sinks.remote import is_remote
 from privpipe.sinks.remote_delta import RemoteDeltaTarget, remote_target
 
 __all__ = ["Released", "file_hash", "opened_release"]
@@ -148,16 +148,16 @@ def _of_policy(name: str, records: Path | None) -> Iterator[Released]:
             "in the catalogue as the table named after the view"
         )
     place = place_of(policy, None)
-    if records is None:
-        kept = PrivateRecords.of(policy, place).home
-        records = kept if kept.is_dir() else None
-    if isinstance(place, IcebergTarget | DatabaseTarget | DeltaTarget):
-        yield _of_target(name, place, records)
-        return
-    where = place.name
-    if isinstance(place, RemoteTarget):
-        place.__exit__(None, None, None)
-    with opened_release(where, records) as found:
+    try:
+        if records is None:
+            kept = PrivateRecords.of(policy, place).home
+            records = kept if kept.is_dir() else None
+        if isinstance(place, IcebergTarget | DatabaseTarget | DeltaTarget):
+            yield _of_target(name, place, records)
+            return
+    finally:
+        place.close()
+    with opened_release(place.name, records) as found:
         yield found
 
 

@@ -212,6 +212,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
                         "name": TEXT,
                         "verdict": {"enum": ["passed", "passed_with_warnings", "refused"]},
                         "published": FLAG,
+                        "current": FLAG,
                         "records": COUNT_OR_NULL,
                         "policy_hash": TEXT,
                         "policy_changed": FLAG,
@@ -224,7 +225,7 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
             "problems": TEXTS,
         },
         {},
-        "history: the releases of a target, oldest first",
+        "history: the releases of a target, in the order of publication",
     ),
 }
 """By what `privpipe schema --output` calls them. Documents may have more keys than a schema names."""

@@ -19,6 +19,7 @@ from privpipe.running.attaching import attach
 from privpipe.running.judging_rows import judge_staged
 from privpipe.running.losing import lost_columns
 from privpipe.running.opened import OpenedEngine, is_path
+from privpipe.running.outcome import Outcome
 from privpipe.running.pinning import pinned_tables
 from privpipe.running.population import population_beside
 from privpipe.running.reading import read_as_source
@@ -69,8 +70,10 @@ def release_frame(
     """See `Policy.release`."""
     frame = at_hand(frame, "Policy.release")
     own = pinned_tables(policy if frame is None else about(policy, frame))
-    with OpenedEngine(engine, policy if frame is None else frame, policy) as running:
-        return release_with(running, own, target=target, plan=plan, progress=progress, dry_run=dry_run)
+    data = policy if frame is None else frame
+    with Outcome() as outcome, OpenedEngine(engine, data, policy) as running:
+        return release_with(running, own, target=target, plan=plan, progress=progress, dry_run=dry_run, outcome=outcome)
+    return outcome.result  # what failed after it was published is noted in it
 
 
 def about(policy: Policy, frame: Any) -> Policy:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.errors import DataError
+from privpipe.ledger.sink import counts
+from privpipe.private_files import flush_new
+from privpipe.sinks.local import sink_faults
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws, Seed
@@ -18,16 +19,48 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyHistory", "left_of", "repeated_note"]
 
-log = logging.getLogger("privpipe.release")
-VERSION = 2
+VERSION = 3
 FILE = "keys.json"
 Releases = dict[str, float | None]
 """Ratio of the noise's variance to the column's, by the name of the draws; None where they are no noise of a ratio."""
 
 
 @dataclass(frozen=True)
+class _Known:
+    """Draws of releases by keyed column, and those of a run that was about to publish."""
+
+    keys: Mapping[str, Releases]
+    pending: Mapping[str, Releases] = field(default_factory=dict)
+    run_id: str = ""
+    before: str | None = None
+
+    def settled(self, now: str | None) -> Mapping[str, Releases]:
+        """What was published, by what the sink points at now."""
+        if not counts(now, self.run_id, self.before):
+            return self.keys
+        return {tag: {**self.keys.get(tag, {}), **self.pending.get(tag, {})} for tag in {*self.keys, *self.pending}}
+
+    def document(self) -> dict[str, Any]:
+        """The file."""
+        pending = {"keys": self.pending, "run_id": self.run_id, "before": self.before} if self.pending else None
+        return {"version": VERSION, "keys": self.keys, "pending": pending}
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> _Known:
+        keys = {str(tag): _releases(given) for tag, given in document["keys"].items()}
+        pending = document.get("pending")
+        if pending is None:
+            return cls(keys)
+        own = {str(tag): _releases(given) for tag, given in pending["keys"].items()}
+        before = pending["before"]
+        return cls(keys, own, str(pending["run_id"]), None if before is None else str(before))
+
+
+@dataclass(frozen=True)
 class KeyHistory:
     """The draws of a sink's published releases, by column, in a private file of its work area.
+
+    They are written before the step that publishes and count by what the sink points at, as entries of a ledger do.
 
     Columns and keys are in it under names that are keyed by the seed: another seed finds nothing in it, and neither
     does a reader.
@@ -42,8 +75,15 @@ class KeyHistory:
     folder: Path | None
     seed: Seed
 
-    def notes(self, stages: tuple[Transformer, ...], draws: tuple[Draws, ...]) -> tuple[str, ...]:
+    def notes(
+        self, stages: tuple[Transformer, ...], draws: tuple[Draws, ...], current: Callable[[], str | None]
+    ) -> tuple[str, ...]:
         """A note for each column that this sink has published before with other draws.
+
+        Parameters
+        ----------
+        current : callable
+            Gives what the sink points at now.
 
         Raises
         ------
@@ -51,42 +91,62 @@ class KeyHistory:
             The file is not one of ours.
         """
         before = self._read()
+        known = before.settled(current()) if before.pending else before.keys
         found = []
         for what, (name, ratio) in _drawn(stages, draws).items():
-            ratios = [*({**before.get(self._tag(what), {}), name: ratio}).values()]
+            ratios = [*({**known.get(self._tag(what), {}), name: ratio}).values()]
             if len(ratios) > 1:
                 found.append(repeated_note(what, len(ratios), ratio, left_of(ratios)))
         return tuple(found)
 
-    def keep(self, stages: tuple[Transformer, ...], draws: tuple[Draws, ...]) -> None:
-        """Remember the draws of a release that was published."""
+    def prepare(
+        self,
+        stages: tuple[Transformer, ...],
+        draws: tuple[Draws, ...],
+        run_id: str,
+        current: Callable[[], str | None],
+    ) -> None:
+        """Note the draws of a run that is about to publish; they count unless the sink still points where it does now.
+
+        Raises
+        ------
+        SinkError
+            They cannot be written.
+        """
         drawn = _drawn(stages, draws)
         if self.folder is None or not drawn:
             return
-        known = {tag: dict(releases) for tag, releases in self._read().items()}
-        for what, (name, ratio) in drawn.items():
-            known.setdefault(self._tag(what), {})[name] = ratio
-        document = {"version": VERSION, "keys": known}
-        new = self.folder / f"{FILE}.new"
-        try:
-            new.unlink(missing_ok=True)
-            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(document, file, sort_keys=True)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(new, self.folder / FILE)
-        except OSError as error:  # the release is published and judged; only a later note is lost
-            log.warning("the draws of this release could not be remembered next to the sink: %s", error.strerror)
+        found, before = self._read(), current()
+        known = found.settled(before) if found.pending else found.keys
+        own = {self._tag(what): {name: ratio} for what, (name, ratio) in drawn.items()}
+        self._write(_Known(known, own, run_id, before), "nothing was published")
 
-    def _read(self) -> Mapping[str, Releases]:
+    def settle(self, current: Callable[[], str | None]) -> None:
+        """Keep the draws of a run if it was published, forget them if not.
+
+        Raises
+        ------
+        SinkError
+            They cannot be written.
+        """
+        found = self._read()
+        if found.pending:
+            self._write(_Known(found.settled(current())), "they stay pending")
+
+    def _write(self, known: _Known, otherwise: str) -> None:
+        if self.folder is None:
+            return
+        with sink_faults(self.folder / FILE, otherwise):
+            flush_new(self.folder / FILE, json.dumps(known.document(), sort_keys=True).encode())
+
+    def _read(self) -> _Known:
         if self.folder is None or not (self.folder / FILE).exists():
-            return {}
+            return _Known({})
         try:
             document = json.loads((self.folder / FILE).read_text(encoding="utf-8"))
-            if document["version"] not in (1, VERSION):
+            if document["version"] not in (1, 2, VERSION):
                 raise ValueError("another version")
-            return {str(tag): _releases(given) for tag, given in document["keys"].items()}
+            return _Known.read(document)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise DataError(
                 f"{str(self.folder / FILE)!r} is damaged; move it away, and earlier releases are not compared with"

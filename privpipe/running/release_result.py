@@ -38,6 +38,9 @@ class ReleaseResult:
     repeated : bool
         The batch was published before, by the run `run_id`: nothing was judged, so `assessment` has no verdict, and
         plan and manifest are empty.
+    unfinished : tuple of str
+        What could not be done once the release was published, each with what is to be done about it. The release
+        stands; the private record has the same lines in `afterwards.txt`.
     """
 
     path: str
@@ -50,6 +53,7 @@ class ReleaseResult:
     target: str = ""
     published: bool = True
     repeated: bool = False
+    unfinished: tuple[str, ...] = ()
 
     @property
     def verdict_document(self) -> dict[str, Any]:

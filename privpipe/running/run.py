@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.stamps import require_stamps, stamps_of
-from privpipe.errors import EngineError, PrivpipeError
+from privpipe.errors import EngineError, NotWithdrawn
 from privpipe.judging import Assessment
 from privpipe.progress import watched
 from privpipe.running.attaching import attach
@@ -28,14 +28,16 @@ from privpipe.running.judging_rows import (
     source_of,
     without_notes,
 )
+from privpipe.running.kept_records import in_order, of_sink, prune_records, published_rows, refused_runs
 from privpipe.running.key_history import KeyHistory
 from privpipe.running.losing import lost_columns, sample_of
 from privpipe.running.officers import under_officer
+from privpipe.running.outcome import Outcome, reason_of
 from privpipe.running.places import clear_workplace, sink_format, target_of, workplace, write_rows
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
 from privpipe.running.ready import Ready
-from privpipe.running.release_chain import Chain, chain_of
+from privpipe.running.release_chain import Chain, chain_entry, chain_of
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
 from privpipe.running.rerun import Rerun
@@ -49,7 +51,6 @@ from privpipe.running.whole_table import appended, judge_whole, require_judged_w
 from privpipe.sinks.formula_cells import formula_notes
 from privpipe.sinks.local import sink_faults
 from privpipe.sinks.records import PrivateRecords
-from privpipe.sinks.remote import RemoteTarget
 from privpipe.sinks.target import Rows, Target
 
 if TYPE_CHECKING:
@@ -65,6 +66,14 @@ Documents = Mapping[str, Mapping[str, Any]]
 DRY_RUN = "dry-run"
 STEPS = ("scan", "stage", "write", "judge", "publish", "judge again", "done")
 """What `progress` is called with, in this order (before each step)."""
+LEDGER_OPEN = (
+    "its ledger entry is written and pending: the next run that uses the ledger counts it, and "
+    "`privpipe ledger repair` does so now"
+)
+RECORD_OPEN = "its private record is written and still marked as pending: the next run to this sink removes the mark"
+KEYS_OPEN = "its draws are written and pending: the next run to this sink counts them"
+RECORDS_LEFT = "private records that `retention:` does not keep were not removed: the next release does it"
+WAITING_LEFT = "runs that wait for a sign-off and can no longer follow it were not removed: the next release does it"
 
 
 def release_with(
@@ -77,11 +86,13 @@ def release_with(
     dry_run: bool = False,
     resume: str | None = None,
     batch: str | None = None,
+    outcome: Outcome | None = None,
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source on an engine, by a frozen plan where one is given or named.
 
     A dry run does all of it up to publishing, in a place that is gone afterwards. `resume` publishes a run that waited
-    for its sign-off, byte for byte. A `batch` that the sink's chain of releases has is not published again.
+    for its sign-off, byte for byte. A `batch` that the sink's chain of releases has is not published again. `outcome` is
+    told as soon as the release stands.
 
     Raises
     ------
@@ -91,6 +102,8 @@ def release_with(
         The run is staged and waits, or what waited is not approved.
     NoSolutionError, DataError, UsageError, EngineError
         Nothing was published, and what was published before is untouched.
+    NotWithdrawn
+        What was published went wrong, and could not be taken back.
     """
     policy, target = under_officer(policy), None if target is None else str(target)
     require_batch(batch)
@@ -120,10 +133,10 @@ def release_with(
             require_waitable(policy, place)
             if resume is None:
                 run = _Release(context, run_id, place, memory, keys, place, records, chain, batch=batch)
-                return run.publish(frozen)
+                return run.publish(outcome or Outcome(), frozen)
             held = held_run(records.home, resume, policy, place, chain.previous)
             run = _Release(context, held.run_id, place, memory, keys, place, records, chain, held)
-            return run.publish(held.plan(policy))
+            return run.publish(outcome or Outcome(), held.plan(policy))
 
 
 @contextmanager
@@ -134,8 +147,7 @@ def _seen(policy: Policy, sink: Target) -> Iterator[None]:
         sink.require_free()
         yield
     finally:
-        if isinstance(sink, RemoteTarget):  # it has a local folder from its birth
-            sink.__exit__(None, None, None)
+        sink.close()
 
 
 @dataclass
@@ -153,7 +165,7 @@ class _Release:
     held: HeldRun | None = None
     batch: str | None = None
 
-    def publish(self, frozen: Plan | None) -> ReleaseResult:
+    def publish(self, outcome: Outcome, frozen: Plan | None) -> ReleaseResult:
         """All steps; the release is read by others from the moment its link is switched."""
         ready = self._ready(frozen)
         if self.records is None:
@@ -162,9 +174,9 @@ class _Release:
             wait_if_asked(self.records.home, self.context.policy, self.place, ready)
         page = ready.report.private_page(ready.private)
         record = self.records.keep(self.run_id, ready.private, pending=True, report=page)
-        path, again = self._switched(ready.staged, ready.judged, ready.written, self.records)
-        self._settle(ready.staged, self.records)
-        return replace(ready.result(self.place), path=path, assessment=again, record=str(record))
+        self._switch(outcome, ready, str(record), self.records)
+        self._settle(outcome, self.records)
+        return outcome.result
 
     def rehearse(self, frozen: Plan | None) -> ReleaseResult:
         """The steps up to publishing; what was written goes."""
@@ -232,7 +244,8 @@ class _Release:
         if self.held is not None and frozen is not None:  # its own plan: what it said of it when it was staged stays
             staged = replace(staged, plan=replace(staged.plan, frozen=frozen.frozen))
         # Whether a key is the one of before depends on what was learnt from the source.
-        staged = replace(staged, source_notes=self.keys.notes(policy.transform, staged.draws))
+        notes = self.keys.notes(policy.transform, staged.draws, self.sink.current)
+        staged = replace(staged, source_notes=notes)
         if self.context.generalized_population:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
         return staged
@@ -280,53 +293,95 @@ class _Release:
     def _header(self, staged: Staged) -> dict[str, Any]:
         return run_header(self.context.engine, self.context.policy, staged.plan, self.run_id)
 
-    def _switched(
-        self, staged: Staged, judged: Assessment, written: Written, records: PrivateRecords
-    ) -> tuple[str, Assessment]:
-        """Where the release is read, and what it was judged there; withdrawn where anything went wrong."""
+    def _switch(self, outcome: Outcome, ready: Ready, record: str, records: PrivateRecords) -> None:
+        """Publish, and judge what readers read then; withdrawn where anything goes wrong before it stands."""
         self.context.progress("publish")
-        self.memory.prepare(self.run_id)
         try:
+            self.memory.prepare(self.run_id)
+            self.keys.prepare(self.context.policy.transform, ready.staged.draws, self.run_id, self.place.current)
             path = self.place.publish(self.run_id)
             self.context.progress("judge again")
-            if self.held is not None:
-                self.held.require_published(self.place.published(self.run_id))
-            again = judge_written(self.context, without_notes(staged), self.place.published(self.run_id), written)
-            if set(again.notes) <= set(judged.notes):  # what was noted of the same rows before still holds
-                again = replace(again, notes=judged.notes, source_notes=judged.source_notes)
-            whole = self.place.whole(self.run_id)
-            if whole is not None:
-                again = replace(again, whole=judge_whole(self.context, staged, whole))
-            again = replace(again, lost=judged.lost)
-            again = again.within(**self._header(staged))
-            if again.to_dict() != judged.to_dict():
-                raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
+            again = self._judged_again(ready)
             self.context.progress("done")
-        except BaseException:  # whatever stopped it, nobody judged what readers now see, if they see it
-            try:
-                self.place.withdraw(self.run_id)
-            finally:  # by what the sink points at
-                self._told_if_not(self.memory.settle, lambda: records.settle(self.place.current()))
+            outcome.stands(replace(ready.result(self.place), path=path, assessment=again, record=record))
+        except BaseException as error:  # whatever stopped it, nobody judged what readers now see, if they see it
+            if not outcome.published:
+                self._withdraw(error, records)
             raise
-        return path, again
 
-    def _settle(self, staged: Staged, records: PrivateRecords) -> None:
-        """Settle what was noted before the release was published; what fails now does not make it unpublished."""
-        self._told_if_not(
-            self.memory.settle,
-            lambda: records.settle(self.run_id),
-            lambda: self.keys.keep(self.context.policy.transform, staged.draws),
-            lambda: drop_stale(records.home, self.context.seed, self.place.name, self.run_id),
-            outcome="the release is published; ",
-        )
+    def _judged_again(self, ready: Ready) -> Assessment:
+        """The verdict on what readers read, which is the one on what was staged.
 
-    def _told_if_not(self, *steps: Callable[[], object], outcome: str = "") -> None:
-        """Take each step; what fails is told in the log, and hides no error that matters more."""
-        for step in steps:
+        Raises
+        ------
+        EngineError
+            It is another.
+        """
+        staged, judged = ready.staged, ready.judged
+        if self.held is not None:
+            self.held.require_published(self.place.published(self.run_id))
+        again = judge_written(self.context, without_notes(staged), self.place.published(self.run_id), ready.written)
+        if set(again.notes) <= set(judged.notes):  # what was noted of the same rows before still holds
+            again = replace(again, notes=judged.notes, source_notes=judged.source_notes)
+        whole = self.place.whole(self.run_id)
+        if whole is not None:
+            again = replace(again, whole=judge_whole(self.context, staged, whole))
+        again = replace(again, lost=judged.lost)
+        again = again.within(**self._header(staged))
+        if again.to_dict() != judged.to_dict():
+            raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
+        return again
+
+    def _withdraw(self, cause: BaseException, records: PrivateRecords) -> None:
+        """Put back what was published before, and settle by what the sink points at then.
+
+        Raises
+        ------
+        NotWithdrawn
+            It may still point at this run.
+        """
+        failed: BaseException | None = None
+        try:
+            self.place.withdraw(self.run_id)
+        except BaseException as error:  # noqa: BLE001 an interruption too: what readers see is looked at below
+            failed = error
+        for step in (self.memory.settle, lambda: records.settle(self.place.current()), self._settle_keys):
             try:
                 step()
-            except Exception as error:  # noqa: BLE001 whatever it is, readers see what they saw before it
-                # Texts of foreign errors may quote data values.
-                told = error if isinstance(error, PrivpipeError) else type(error).__name__
-                with suppress(Exception):  # a handler of the host's may fail, and there is no further place to tell it
-                    log.warning("%sthe next run settles what could not be written: %s", outcome, told)
+            except Exception as error:  # noqa: BLE001 it hides no error that matters more
+                with suppress(Exception):  # a handler of the host's may fail, and there is no further place for it
+                    log.warning("the next run settles what could not be written: %s", reason_of(error))
+        if failed is not None and self._may_be_read():
+            raise NotWithdrawn(
+                f"run {self.run_id} failed after its release was published ({reason_of(cause)}), and the release could "
+                f"not be withdrawn ({reason_of(failed)}). Readers may see it, though it was not judged as published: "
+                f"look at the sink {self.place.name!r} before another run"
+            ) from None
+
+    def _may_be_read(self) -> bool:
+        try:
+            now = self.place.current()
+        except Exception:  # noqa: BLE001 nobody knows
+            return True
+        return now is not None and now.rstrip("/").rsplit("/", 1)[-1] == self.run_id
+
+    def _settle(self, outcome: Outcome, records: PrivateRecords) -> None:
+        """Settle what was noted before the release was published."""
+        outcome.settled(self.memory.settle, LEDGER_OPEN)
+        outcome.settled(lambda: records.settle(self.run_id), RECORD_OPEN)
+        outcome.settled(self._settle_keys, KEYS_OPEN)
+        outcome.settled(lambda: drop_stale(records.home, self.context.seed, self.place.name, self.run_id), WAITING_LEFT)
+        outcome.settled(lambda: self._prune(records, outcome.result.manifest), RECORDS_LEFT)
+
+    def _prune(self, records: PrivateRecords, manifest: Mapping[str, Any]) -> None:
+        """Remove the records that the policy does not keep."""
+        policy = self.context.policy
+        if policy.retention is None:
+            return
+        published = published_rows(self.chain.releases, chain_entry(manifest, b""))
+        rows = in_order(published, refused_runs(records.home))
+        rows = of_sink(rows, shared=policy.records is not None, digest=policy.digest())
+        prune_records(records.home, rows, policy.retention, self.run_id, policy)
+
+    def _settle_keys(self) -> None:
+        self.keys.settle(self.place.current)

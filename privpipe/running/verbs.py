@@ -33,6 +33,7 @@ from privpipe.running.judging_rows import source_of
 from privpipe.running.losing import lost_columns
 from privpipe.running.noting import notes_beside_original
 from privpipe.running.opened import OpenedEngine, is_path
+from privpipe.running.outcome import Outcome
 from privpipe.running.pinning import pinned_tables
 from privpipe.running.plan import Plan
 from privpipe.running.population import finished_population, raw_population
@@ -288,13 +289,21 @@ def release(
         A guarantee does not hold; it carries the assessment. Nothing was published.
     SignOffMissing
         An officer's policy asks for a sign-off. The run is staged and waits in the folder that the error carries.
+    NotWithdrawn
+        What was published went wrong and could not be taken back: look at the sink before another run.
+
+    Notes
+    -----
+    Once the last step of `progress` has returned, the release stands and this function returns: what fails later (the
+    ledger, the private record, the sink's lock), and an interruption, is in `unfinished` of the result, in the log and
+    in the private record.
     """
     if resume is not None and (plan is not None or dry_run or batch is not None):
         raise UsageError("a run that waited is published as it was staged: give no plan, batch or dry run with it")
     policy = _policy(policy)
     if not report:
         policy = policy.replaced(report=replace(policy.report, write=False))
-    with _opened(engine, None, policy) as running:
+    with Outcome() as outcome, _opened(engine, None, policy) as running:
         frozen = plan if plan is None or isinstance(plan, Plan) else str(plan)
         return release_with(
             running,
@@ -305,7 +314,9 @@ def release(
             dry_run=dry_run,
             resume=resume,
             batch=batch,
+            outcome=outcome,
         )
+    return outcome.result  # what failed after it was published is noted in it
 
 
 @contextmanager

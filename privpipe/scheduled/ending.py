@@ -10,6 +10,7 @@ from privpipe.errors import (
     DataError,
     EngineError,
     NoSolutionError,
+    NotWithdrawn,
     PrivpipeError,
     Refused,
     SignOffMissing,
@@ -18,7 +19,9 @@ from privpipe.errors import (
 
 __all__ = ["KILLED", "Ending", "Word"]
 
-Word = Literal["published", "passed", "crash", "usage", "data", "engine", "refused", "no_solution", "unsigned"]
+Word = Literal[
+    "published", "passed", "crash", "usage", "data", "engine", "refused", "no_solution", "unsigned", "not_withdrawn"
+]
 WORDS: Mapping[int, Word] = {
     1: "crash",
     UsageError.exit_code: "usage",
@@ -27,6 +30,7 @@ WORDS: Mapping[int, Word] = {
     Refused.exit_code: "refused",
     NoSolutionError.exit_code: "no_solution",
     SignOffMissing.exit_code: "unsigned",
+    NotWithdrawn.exit_code: "not_withdrawn",
 }
 ERRORS: Mapping[str, type[PrivpipeError]] = {
     "usage": UsageError,
@@ -35,6 +39,7 @@ ERRORS: Mapping[str, type[PrivpipeError]] = {
     "refused": Refused,
     "no_solution": NoSolutionError,
     "unsigned": SignOffMissing,
+    "not_withdrawn": NotWithdrawn,
 }
 KILLED = 143
 """The exit code of a process that SIGTERM ended."""
@@ -61,8 +66,8 @@ class Ending:
     --------
     >>> Ending.of_code(5).word, Ending.of_code(5).worth_another_try
     ('refused', False)
-    >>> [Ending.of_code(code).worth_another_try for code in (1, 2, 3, 4, 6, 7, -9, 137, 143)]
-    [False, False, False, True, False, False, True, True, True]
+    >>> [Ending.of_code(code).worth_another_try for code in (1, 2, 3, 4, 6, 7, 8, -9, 137, 143)]
+    [False, False, False, True, False, False, False, True, True, True]
     """
 
     code: int

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from privpipe.errors import UsageError
 from privpipe.ledger import named_ledger
 from privpipe.running.places import place_of
-from privpipe.sinks.remote import RemoteTarget
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
@@ -49,9 +48,10 @@ def _places(job: Job, policy: Policy) -> Iterator[tuple[str, Path]]:
     if job.target is not None or policy.sink is None or policy.sink.table is None:
         place = place_of(policy, job.target)
         area = place.area
-        yield from place.folders
-        if isinstance(place, RemoteTarget):
-            place.__exit__(None, None, None)  # it has a local folder from its birth
+        try:
+            yield from place.folders
+        finally:
+            place.close()
     if policy.records is not None:
         yield "the folder of private records", base / policy.records
     elif area is None:

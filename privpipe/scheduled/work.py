@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,16 +60,23 @@ def released(job: Job, tell: Tell) -> Ending:
             name=policy.name,
             path=_shown(result.path),
         )
-    return Ending(
+    ending = Ending(
         code=0,
         word="published",
         message=f"published: {_shown(result.path)} (run {result.run_id})",
         run_id=result.run_id,
         name=policy.name,
         path=_shown(result.path),
-        report=_report(job, result.public, tell),
-        figures=public_figures(result.assessment, policy),
     )
+    try:
+        for line in result.unfinished:
+            tell(f"warning: the release is published; {line}")
+        ending = replace(ending, report=_report(job, result.public, tell))
+        return replace(ending, figures=public_figures(result.assessment, policy))
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 nothing undoes what has happened
+        with suppress(Exception):
+            tell(f"warning: the release is published; not all is told of it ({type(error).__name__})")
+        return ending
 
 
 def judged(job: Job, tell: Tell) -> Ending:

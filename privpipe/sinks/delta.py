@@ -91,10 +91,12 @@ class DeltaTarget(LocalTarget):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._done is not None:
-            with suppress(OSError):  # the next run finds that it is in the log
-                self._tidy(self._done)
-        super().__exit__(kind, error, trace)
+        try:
+            if self._done is not None:
+                with suppress(OSError):  # the next run finds that it is in the log
+                    self._tidy(self._done)
+        finally:
+            super().__exit__(kind, error, trace)
 
     def fits(self, schema: pa.Schema) -> None:
         """See `DeltaReleases.fits`."""

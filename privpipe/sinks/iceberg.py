@@ -119,16 +119,23 @@ class IcebergTarget(WholeReleases):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self.area / "staging", ignore_errors=True)
-        if self._committed is not None:  # by it a release that is taken back is removed, until nothing takes it back
-            self._pending(self._committed).unlink(missing_ok=True)
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
-        if self._opened is not None:
-            with suppress(Exception):
-                self._opened.close()
-            self._opened = None
+        try:
+            shutil.rmtree(self.area / "staging", ignore_errors=True)
+            if self._committed is not None:  # by it a release that is taken back is removed
+                with suppress(OSError):  # the next run finds that it is in the table
+                    self._pending(self._committed).unlink(missing_ok=True)
+        finally:
+            if self._held is not None:
+                os.close(self._held)
+                self._held = None
+            self.close()
+
+    def close(self) -> None:
+        """Close the catalogue."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            with suppress(Exception):  # of its own classes, with texts that may hold credentials
+                opened.close()
 
     @property
     def folders(self) -> Sequence[tuple[str, Path]]:
@@ -298,7 +305,10 @@ class IcebergTarget(WholeReleases):
             if table is None or run_id is None:
                 return None
             file = table.io.new_input(f"{table.location()}/{METADATA}/{run_id}/{name}.json")
-            return bytes(file.open().read()) if file.exists() else None
+            if not file.exists():
+                return None
+            with file.open() as stream:
+                return bytes(stream.read())
 
     def recall(self) -> bytes | None:
         """Nothing: a ledger and a table do not go together."""

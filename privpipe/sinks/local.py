@@ -89,12 +89,14 @@ class LocalTarget(WholeReleases):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for folder in (self.state / "staging").glob("*"):  # what a run that ended early wrote and nobody judged
-            shutil.rmtree(folder, ignore_errors=True)
-        for pointer in self.state.glob("pointer-*"):
-            with suppress(OSError):  # the next run removes what cannot be removed now
-                pointer.unlink()
-        self._unlock()
+        try:
+            for folder in (self.state / "staging").glob("*"):  # what a run that ended early wrote and nobody judged
+                shutil.rmtree(folder, ignore_errors=True)
+            for pointer in self.state.glob("pointer-*"):
+                with suppress(OSError):  # the next run removes what cannot be removed now
+                    pointer.unlink()
+        finally:
+            self._unlock()
 
     def require_free(self) -> None:
         """Refuse a path that could not be published to now, without making or locking anything.

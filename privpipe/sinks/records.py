@@ -4,6 +4,7 @@ The home is a folder of mode 0700, files in it have mode 0600::
 
     records/<run>/{verdict,manifest,plan}.json    a run that published; of one that was refused the verdict alone
     records/<run>/report.{json,html}              what its report shows, and the report itself
+    records/<run>/afterwards.txt                  what could not be done once it was published, a line each
     records/<run>.<sink>.pending                  the run is about to publish
 
 A record is written before the rename that publishes, and its mark goes after it. A run killed in between leaves the
@@ -31,9 +32,10 @@ from privpipe.sinks.target import Target
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["DOCUMENTS", "PrivateRecords", "document_text"]
+__all__ = ["AFTERWARDS", "DOCUMENTS", "PrivateRecords", "document_text", "note_afterwards"]
 
 DOCUMENTS = ("verdict", "manifest", "plan")
+AFTERWARDS = "afterwards.txt"
 HOME = "records"
 
 
@@ -139,6 +141,21 @@ class PrivateRecords:
 
     def _mark(self, run_id: str) -> Path:
         return self.home / f"{run_id}.{self._tag}.pending"
+
+
+def note_afterwards(record: str, line: str) -> None:
+    """Add a line to what the record of a run that published says of the time after; nothing without a record.
+
+    Parameters
+    ----------
+    record : str
+        The folder of the record.
+    """
+    if not record:
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    with os.fdopen(os.open(Path(record, AFTERWARDS), flags, 0o600), "w", encoding="utf-8") as file:
+        file.write(f"{line}\n")
 
 
 def _seen(place: Target) -> Iterator[Path]:

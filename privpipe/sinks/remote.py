@@ -111,10 +111,16 @@ class RemoteTarget(WholeReleases):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        remove_folder(self._local)
         lease, self._lease = self._lease, None
-        if lease is not None:
-            lease.release()
+        try:
+            self.close()
+        finally:
+            if lease is not None:
+                lease.release()
+
+    def close(self) -> None:
+        """Remove the local folder, which is there from its birth."""
+        remove_folder(self._local)
 
     def _begin(self) -> None:
         """The lock is held: look at what is published, and clean up behind runs that ended early."""

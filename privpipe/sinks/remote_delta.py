@@ -99,10 +99,12 @@ class RemoteDeltaTarget(RemoteTarget):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._done:
-            with suppress(Exception):  # the next run finds what is in the log
-                self._settle()
-        super().__exit__(kind, error, trace)
+        try:
+            if self._done:
+                with suppress(Exception):  # the next run finds what is in the log
+                    self._settle()
+        finally:
+            super().__exit__(kind, error, trace)
 
     def is_there(self) -> bool:
         """Whether a table stands at the URL."""

@@ -87,14 +87,16 @@ class TableTarget(WholeReleases):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self.area / "staging", ignore_errors=True)
-        left = [*self._made, *([self._beside("__lock")] if self._locked else [])]
-        self._made, self._locked = [], False
-        for table in left:
-            self._let_go(table)
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
+        try:
+            shutil.rmtree(self.area / "staging", ignore_errors=True)
+            left = [*self._made, *([self._beside("__lock")] if self._locked else [])]
+            self._made, self._locked = [], False
+            for table in left:
+                self._let_go(table)
+        finally:
+            if self._held is not None:
+                os.close(self._held)
+                self._held = None
 
     @property
     def folders(self) -> Sequence[tuple[str, Path]]:

@@ -83,6 +83,9 @@ class Target(Protocol):
     def require_free(self) -> None:
         """Refuse a place that could not be published to now, as far as looking tells."""
 
+    def close(self) -> None:
+        """Let go of what looking at a place opened that was never entered."""
+
     def publish(self, run_id: str) -> str:
         """Make what is staged the published release, in one step; returns where it is read."""
 
@@ -145,3 +148,6 @@ class WholeReleases:
 
     def require_free(self) -> None:
         """Known when it is opened."""
+
+    def close(self) -> None:
+        """Nothing is open."""

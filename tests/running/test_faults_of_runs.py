@@ -112,7 +112,7 @@ def test_what_fails_after_publication_is_noted_and_the_release_stands(
         raise error
 
     log, full = logging.getLogger("privpipe.release"), Full()
-    monkeypatch.setattr(KeyHistory, "keep", keep)
+    monkeypatch.setattr(KeyHistory, "settle", keep)
     if not logs:
         log.addHandler(full)
     try:

@@ -111,11 +111,13 @@ class FileStore(Store):
                 )
 
     def leave(self) -> None:
-        if self._settled and self._held is not None:
-            (self.area / UNSETTLED).unlink(missing_ok=True)
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
+        try:
+            if self._settled and self._held is not None:
+                (self.area / UNSETTLED).unlink(missing_ok=True)
+        finally:
+            if self._held is not None:
+                os.close(self._held)
+                self._held = None
 
     def load(self, rows: StagedRows, folder: Path) -> Database:
         self._work = folder

@@ -120,7 +120,8 @@ class PostgresqlStore(Store):
                 self.drop_loaded()
         except SinkError as problem:  # what the run ends with is told first; the next run tries again
             log.warning("what was staged could not be dropped (%s); the next run does it", problem)
-        self._close()
+        finally:
+            self._close()
 
     def load(self, rows: StagedRows, folder: Path) -> Database:
         schema = rows.schema

@@ -78,6 +78,10 @@ class DatabaseTarget(WholeReleases):
         self._store.leave()
         shutil.rmtree(self.area / "staging", ignore_errors=True)
 
+    def close(self) -> None:
+        """End the session of a server."""
+        self._store.leave()
+
     def require_free(self) -> None:
         """Refuse what could not be published to now, without making or locking anything.
 

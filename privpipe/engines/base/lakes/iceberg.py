@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,7 +88,8 @@ class IcebergPiece:
 
 def pinned_name(name: IcebergName) -> IcebergName:
     """The name with the snapshot that it means now; a table without one has no rows. Raises as `iceberg_table`."""
-    found = _snapshot(_loaded(name), name)
+    with _loaded(name) as table:
+        found = _snapshot(table, name)
     return name if found is None else replace(name, snapshot=found, branch=None, tag=None)
 
 
@@ -105,9 +107,8 @@ def iceberg_table(name: IcebergName) -> LakeTable:
     EngineError
         The catalogue or a file cannot be reached.
     """
-    table = _loaded(name)
-    snapshot = _snapshot(table, name)
-    with _reported(f"the Iceberg table {name.name!r}"):
+    with _loaded(name) as table, _reported(f"the Iceberg table {name.name!r}"):
+        snapshot = _snapshot(table, name)
         from pyiceberg.io.pyarrow import schema_to_pyarrow
 
         scan = table.scan(snapshot_id=snapshot)
@@ -119,8 +120,7 @@ def iceberg_table(name: IcebergName) -> LakeTable:
 
 def iceberg_said(name: IcebergName) -> list[str]:
     """Keys of the table's properties and columns that are not the format's own; never values. As `iceberg_table`."""
-    table = _loaded(name)
-    with _reported(f"the properties of the Iceberg table {name.name!r}"):
+    with _loaded(name) as table, _reported(f"the properties of the Iceberg table {name.name!r}"):
         found = [key for key in table.properties if not key.startswith(OWN)]
         return found + [f"{each.name}: doc" for each in table.schema().fields if each.doc]
 
@@ -130,9 +130,8 @@ def iceberg_files(name: IcebergName) -> tuple[str, list[str], list[str], int]:
 
     Raises as `iceberg_table`.
     """
-    table = _loaded(name)
-    snapshot = _snapshot(table, name)
-    with _reported(f"the files of the Iceberg table {name.name!r}"):
+    with _loaded(name) as table, _reported(f"the files of the Iceberg table {name.name!r}"):
+        snapshot = _snapshot(table, name)
         tasks = [] if snapshot is None else list(table.scan(snapshot_id=snapshot).plan_files())
         named = {
             str(task.file.file_path)
@@ -164,15 +163,26 @@ def iceberg_catalogue(name: str) -> Any:
         ) from None
 
 
-def _loaded(name: IcebergName) -> Any:
+@contextmanager
+def _loaded(name: IcebergName) -> Iterator[Any]:
+    """The table, by a catalogue that is closed at the end: its files are read without it."""
     catalogue = iceberg_catalogue(name.catalog)
-    with _reported(f"the Iceberg table {name.name!r}"):
-        from pyiceberg.exceptions import NoSuchTableError
+    try:
+        with _reported(f"the Iceberg table {name.name!r}"):
+            table = _found(catalogue, name)
+        yield table
+    finally:
+        with suppress(Exception):  # the table was read; texts of its errors may hold credentials
+            catalogue.close()
 
-        try:
-            return catalogue.load_table(name.name)
-        except NoSuchTableError:
-            problem = DataError(f"there is no Iceberg table {name.name!r} in the catalogue {name.catalog!r}")
+
+def _found(catalogue: Any, name: IcebergName) -> Any:
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        return catalogue.load_table(name.name)
+    except NoSuchTableError:
+        problem = DataError(f"there is no Iceberg table {name.name!r} in the catalogue {name.catalog!r}")
     raise problem
 
 
