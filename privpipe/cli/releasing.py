@@ -59,6 +59,7 @@ def release(
     Publishes the policy's source when every guarantee holds over the written files. Exit code 5 when one does not, or
     when a column lost more than `utility:` allows: nothing is published then, and what was published before is
     untouched.
+    A source without records ends with exit code 0 and publishes nothing where the policy says `empty: pass`.
     Exit code 7 when the officer's policy asks for a sign-off: the run is staged and waits (`privpipe sign`).
     What is printed is the private edition of the verdict; beside the data lies the public one.
     """
@@ -136,6 +137,11 @@ def released(
             show_assessment(missing.assessment, json=json)
         say(f"WAITING: {missing}")
         return missing.exit_code
+    if result.nothing_to_publish:
+        with outcome_stands("the source has no records and nothing was published"):
+            show_assessment(result.assessment, json=json)
+        say("NOTHING TO PUBLISH: the source has no records, which the policy allows (`empty: pass`).")
+        return 0
     outcome = "this was a dry run, which passed" if dry_run else "the release is published"
     with outcome_stands(outcome):
         if json and dry_run:

@@ -33,7 +33,7 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import Assessment, Gate, JudgingRules, assess
 from privpipe.judging.gate import metadata_notes
 from privpipe.judging.persons import person_histograms
-from privpipe.roles import NullRule, Roles, column_type_of
+from privpipe.roles import EmptyRule, NullRule, Roles, column_type_of
 
 __all__ = ["METRIC", "Asked", "OpenBatch", "PrivpipeBatch", "require_whole"]
 
@@ -49,6 +49,7 @@ class Asked:
     counted: tuple[str, ...] = ()
     nulls: NullRule = "own_value"
     mark: str = "*"
+    empty: EmptyRule = "refuse"
     original: OtherTable | None = None
     align: str = "record_id"
     record_id: str | None = None
@@ -108,6 +109,7 @@ class OpenBatch:
         rules = JudgingRules(
             nulls=asked.nulls,
             mark=asked.mark,
+            empty=asked.empty,
             person=asked.person,
             household=asked.household,
             gate=asked.gate,

@@ -28,7 +28,7 @@ from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import ColumnSpec, PlanSpec, ReportSpec, SinkSpec, SourceSpec, Utility, roles_of
 from privpipe.policy.uses import Use
-from privpipe.roles import ColumnType, NullRule, Roles
+from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
 from privpipe.transforms.base import Transformer
 from privpipe.wired import room_above
 
@@ -39,7 +39,7 @@ DIGEST_SIGNS = 12
 LONGEST_NAME = 40
 UNTOLD = ("engines", "records")
 WHERE = ("engine", "sink", "source")
-WARNINGS = ("utility", "report", "uses")
+WARNINGS = ("utility", "report", "uses", "empty")
 ABOVE = ("policy",)
 REPORTED = ("measures",)
 
@@ -111,6 +111,7 @@ class Policy:
     wildcard: str | None = None
     undeclared: UndeclaredRule = "refuse"
     metadata: UndeclaredRule = "refuse"
+    empty: EmptyRule = "refuse"
     suppression_mark: str = "*"
     plan: PlanSpec | None = None
     utility: Utility = field(default_factory=Utility)

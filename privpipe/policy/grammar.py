@@ -15,7 +15,7 @@ from privpipe.engines.base.unpacking import MOST_BYTES, Compression
 from privpipe.judging.column_loss import AlarmAction, ColumnLossRule
 from privpipe.policy.specs import FormulaRule, PublishMode, SchemaRule
 from privpipe.reporting.officer.languages import Language
-from privpipe.roles import ColumnType, NullRule, Role
+from privpipe.roles import ColumnType, EmptyRule, NullRule, Role
 
 __all__ = [
     "COLUMN",
@@ -257,6 +257,12 @@ TOP: Mapping[str, Key] = {
         "text",
         "whether metadata of judged files, other than their writers' own, is an error or a note",
         UNDECLARED,
+        default="refuse",
+    ),
+    "empty": Key(
+        "text",
+        "whether a table without a record is an error, or passes with a note: a release of it publishes nothing",
+        get_args(EmptyRule),
         default="refuse",
     ),
     "wildcard": Key("text", "text that matches anything; only with `nulls: wildcard`"),

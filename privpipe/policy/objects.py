@@ -13,7 +13,7 @@ from privpipe.judging.gate import UndeclaredRule
 from privpipe.policy.plain_values import written
 from privpipe.policy.reader import read_mapping
 from privpipe.policy.secret import secret_given
-from privpipe.roles import ColumnType, NullRule, Roles
+from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
 from privpipe.transforms.base import Transformer
 
 __all__ = ["PolicyOptions", "read_objects", "to_yaml", "without_secret"]
@@ -45,6 +45,7 @@ class PolicyOptions(TypedDict, total=False):
     wildcard: str | None
     undeclared: UndeclaredRule | None
     metadata: UndeclaredRule | None
+    empty: EmptyRule | None
     suppression_mark: str | None
     plan: Mapping[str, Any] | None
     utility: Mapping[str, Any] | None

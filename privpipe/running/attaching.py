@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["attach", "require_declared", "require_no_refused_null"]
 
 
-def attach(context: RunContext, source: Any) -> Any:
+def attach(context: RunContext, source: Any, *, planned: bool = False) -> Any:
     """The source as a table of the engine, checked against the policy's columns, with record ids.
 
     Raises
     ------
     DataError
-        A column that the policy does not declare, or declares and the data lacks; an empty table; a missing value
-        where the policy refuses them.
+        A column that the policy does not declare, or declares and the data lacks; an empty table, unless the policy
+        lets one pass or a `planned` one is at hand; a missing value where the policy refuses them.
     EngineError
         A column with more values than memory has room for their labels.
     """
@@ -33,8 +33,10 @@ def attach(context: RunContext, source: Any) -> Any:
     table = _scanned(engine, source, policy)
     require_declared(table, policy)
     require_bytes_unjudged(table, policy)
-    if engine.count(table) == 0:
-        raise DataError("the source has no records: there is nothing to judge")
+    if policy.empty != "pass" and not planned and engine.count(table) == 0:
+        raise DataError(
+            "the source has no records: there is nothing to judge; where a batch may be empty, write `empty: pass`"
+        )
     require_no_refused_null(engine, table, policy)
     require_room_for_hierarchies(engine, table, policy)
     return engine.with_record_ids(table, policy.record_id, context.seed)

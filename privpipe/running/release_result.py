@@ -34,7 +34,8 @@ class ReleaseResult:
     target : str
         What it is published to: a path, a URL, a table.
     published : bool
-        False after a dry run: there is no path and no record, and `target` is where it would have gone.
+        False after a dry run, and where the source had no records (`nothing_to_publish`): there is no path and no
+        record, and `target` is where it would have gone.
     """
 
     path: str
@@ -46,6 +47,11 @@ class ReleaseResult:
     public: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     target: str = ""
     published: bool = True
+
+    @property
+    def nothing_to_publish(self) -> bool:
+        """Whether the source had no records, which the policy's `empty: pass` allows."""
+        return not self.published and not self.manifest["output"]["files"]
 
     @property
     def verdict_document(self) -> dict[str, Any]:

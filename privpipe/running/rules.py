@@ -32,5 +32,6 @@ def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> J
         base=base or {},
         hierarchies=policy.hierarchies,
         versions=policy.versions,
+        empty=policy.empty,
         gate=Gate(undeclared=policy.undeclared, metadata=policy.metadata, notes=True, pseudonyms=policy.pseudonyms),
     )

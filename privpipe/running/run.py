@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Engine, Source, Written
-from privpipe.engines.base.stamps import require_stamps, stamps_of
+from privpipe.engines.base.stamps import Stamp, require_stamps, stamps_of
 from privpipe.errors import EngineError, PrivpipeError
 from privpipe.judging import Assessment
 from privpipe.progress import watched
@@ -21,6 +21,7 @@ from privpipe.running.bytes_columns import require_file_of_bytes
 from privpipe.running.counting_ahead import counted_ahead
 from privpipe.running.frozen import frozen_plan, require_fitting
 from privpipe.running.judging_rows import (
+    judge_staged,
     judge_written,
     notes_of_source,
     read_back,
@@ -61,7 +62,9 @@ __all__ = [
 
 log = logging.getLogger("privpipe.release")
 Documents = Mapping[str, Mapping[str, Any]]
+Stamps = Mapping[str, Stamp]
 DRY_RUN = "dry-run"
+NOTHING_TO_PUBLISH = "nothing was published, and what was published before stays as it is."
 STEPS = ("scan", "stage", "write", "judge", "publish", "judge again", "done")
 """What `progress` is called with, in this order (before each step)."""
 
@@ -146,7 +149,10 @@ class _Release:
 
     def publish(self, frozen: Plan | None) -> ReleaseResult:
         """All steps; the release is read by others from the moment its link is switched."""
-        ready = self._ready(frozen)
+        staged, stamps = self._begun(frozen)
+        if staged.empty and self.held is None:
+            return self._nothing(staged, stamps)
+        ready = self._ready(staged, stamps)
         if self.records is None:
             raise TypeError("a dry run publishes nothing")
         if self.held is None:
@@ -159,18 +165,44 @@ class _Release:
 
     def rehearse(self, frozen: Plan | None) -> ReleaseResult:
         """The steps up to publishing; what was written goes."""
-        ready = self._ready(frozen)
+        staged, stamps = self._begun(frozen)
+        if staged.empty:
+            return self._nothing(staged, stamps)
+        ready = self._ready(staged, stamps)
         self.place.refuse(self.run_id)
         self.context.progress("done")
         return replace(ready.result(self.sink), published=False)
 
-    def _ready(self, frozen: Plan | None) -> Ready:
-        """What is staged, written, and judged as it was written."""
-        policy = self.context.policy
-        source = source_of(policy)
+    def _begun(self, frozen: Plan | None) -> tuple[Staged, Stamps]:
+        """What is staged of the source, and the stamps of its files."""
+        source = source_of(self.context.policy)
         self.context.progress("scan")
         stamps = stamps_of(source)
-        staged = self._staged(source, frozen)
+        return self._staged(source, frozen), stamps
+
+    def _nothing(self, staged: Staged, stamps: Stamps) -> ReleaseResult:
+        """The end of a run over a source without records: what was published before stays as it is.
+
+        No verdict over nothing is published, under append and replace alike.
+        """
+        judged = judge_staged(self.context, staged, staged.table).within(**self._header(staged))
+        require_stamps(stamps)
+        judged.raise_if_failed()
+        self.context.progress("done")
+        output = {"records": 0, "suppressed_records": 0, "columns": list(staged.table.schema.names), "files": []}
+        return ReleaseResult(
+            path="",
+            run_id=self.run_id,
+            assessment=judged.noting(NOTHING_TO_PUBLISH),
+            plan=staged.plan,
+            manifest={"output": output},
+            target=self.sink.name,
+            published=False,
+        )
+
+    def _ready(self, staged: Staged, stamps: Stamps) -> Ready:
+        """What is staged, written, and judged as it was written."""
+        policy = self.context.policy
         self.context.progress("write")
         self.sink.fits(staged.table.schema)
         require_judged_whole(policy, staged)
@@ -220,6 +252,8 @@ class _Release:
         )
         if self.held is not None and frozen is not None:  # its own plan: what it said of it when it was staged stays
             staged = replace(staged, plan=replace(staged.plan, frozen=frozen.frozen))
+        if staged.empty:
+            return staged
         # Whether a key is the one of before depends on what was learnt from the source.
         staged = replace(staged, source_notes=self.keys.notes(policy.transform, staged.draws))
         if self.context.generalized_population:

@@ -52,7 +52,7 @@ from privpipe.running.rules import judging_rules
 from privpipe.running.run import release_with
 from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.run_documents import versions_at_work
-from privpipe.running.staging import run_stages
+from privpipe.running.staging import require_learnt, run_stages
 
 __all__ = ["assess", "plan", "release", "transform"]
 
@@ -188,6 +188,7 @@ def plan(
         original = attach(context, source)
         population = raw_population(running, policy, original)
         staged = run_stages(context, original, population=population)
+        require_learnt(staged)
         lost = lost_columns(context, staged) if losses else None
         require_stamps(stamps)
         return replace(staged.plan, lost=lost)
@@ -231,7 +232,7 @@ def transform(
         source = _raw(data, policy)
         stamps = stamps_of(source)
         context = RunContext(running, policy, seed, step)
-        original = attach(context, source)
+        original = attach(context, source, planned=True)
         population = raw_population(running, policy, original)
         staged = run_stages(context, original, plan=plan, population=population)
         released = running.collect(staged.table, like=None if is_path(data) else made_like(data, handed))

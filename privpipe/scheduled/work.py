@@ -47,6 +47,15 @@ def released(job: Job, tell: Tell) -> Ending:
         if refused.assessment is None or refused.assessment.holds:
             raise
         return _refused(policy, refused.assessment, "Nothing was published.")
+    if result.nothing_to_publish:
+        return Ending(
+            code=0,
+            word="passed",
+            message="passed: the source has no records, so there is nothing to publish",
+            run_id=result.run_id,
+            name=policy.name,
+            figures=public_figures(result.assessment, policy),
+        )
     return Ending(
         code=0,
         word="published",
