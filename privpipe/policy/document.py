@@ -18,7 +18,7 @@ from privpipe.blocks.severity import binding
 from privpipe.draws import Seed
 from privpipe.hierarchies import HierarchySpec
 from privpipe.html_tables import cut
-from privpipe.judging.gate import UndeclaredRule
+from privpipe.judging.gate import OthersRule, UndeclaredRule
 from privpipe.policy.drawn_records import drawing_stage
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
 from privpipe.policy.officer import OfficerPolicy
@@ -26,7 +26,7 @@ from privpipe.policy.page import policy_page
 from privpipe.policy.public_paths import PATH_KEYS, QUERIED, without_folders, without_paths, without_queries
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
-from privpipe.policy.specs import ColumnSpec, PlanSpec, ReportSpec, SinkSpec, SourceSpec, Utility, roles_of
+from privpipe.policy.specs import ColumnSpec, DriftSpec, PlanSpec, ReportSpec, SinkSpec, SourceSpec, Utility, roles_of
 from privpipe.policy.uses import Use
 from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
 from privpipe.transforms.base import Transformer
@@ -39,7 +39,7 @@ DIGEST_SIGNS = 12
 LONGEST_NAME = 40
 UNTOLD = ("engines", "records")
 WHERE = ("engine", "sink", "source")
-WARNINGS = ("utility", "report", "uses", "empty")
+WARNINGS = ("utility", "report", "uses", "empty", "drift")
 ABOVE = ("policy",)
 REPORTED = ("measures",)
 
@@ -109,7 +109,8 @@ class Policy:
     household_id: str | None = None
     nulls: NullRule = "own_value"
     wildcard: str | None = None
-    undeclared: UndeclaredRule = "refuse"
+    undeclared: OthersRule = "refuse"
+    drift: DriftSpec = field(default_factory=DriftSpec)
     metadata: UndeclaredRule = "refuse"
     empty: EmptyRule = "refuse"
     suppression_mark: str = "*"
@@ -354,7 +355,10 @@ class Policy:
         held to and where its files are: what rows are, and in which order, depends on none of these.
         """
         without = (*WHERE, *REPORTED, *WARNINGS, *ABOVE)
-        own = {name: value for name, value in self._told().items() if name not in without}
+        told = self._told()
+        if self.undeclared == "drop":  # what is dropped before it is looked at shapes no row
+            told.pop("undeclared", None)
+        own = {name: value for name, value in told.items() if name not in without}
         return _sha256(without_paths(own, self._path_keys()))
 
     def _path_keys(self) -> set[str]:

@@ -20,10 +20,12 @@ from privpipe.roles import ColumnType, EmptyRule, NullRule, Role
 __all__ = [
     "COLUMN",
     "COLUMN_LOSS",
+    "DRIFT",
     "LAKES",
     "LONGEST_REASON",
     "OFFICER",
     "OFFICER_COLUMN",
+    "OTHERS",
     "PLAN",
     "REPORT",
     "SIGNER",
@@ -39,6 +41,7 @@ __all__ = [
 
 VERSION = 1
 UNDECLARED = ("refuse", "note")
+OTHERS = ("refuse", "drop", "note")
 Kind = Literal[
     "text",
     "integer",
@@ -57,6 +60,7 @@ Kind = Literal[
     "report",
     "column_loss",
     "columns",
+    "drift",
     "hierarchy",
     "engine",
 ]
@@ -222,6 +226,21 @@ REPORT: Mapping[str, Key] = {
     "lang": Key("text", "language of the report", get_args(Language), default="en"),
 }
 
+DRIFT: Mapping[str, Key] = {
+    "new": Key(
+        "text",
+        'a column that the last run did not read and `columns:` does not name; left out, as `"*"` says there',
+        ("refuse", "drop"),
+    ),
+    "missing": Key("text", "a column that `columns:` names and the source lacks", ("refuse",), default="refuse"),
+    "widened": Key(
+        "text",
+        "a type that holds every value of the one in the last run, as int64 of int32; any other change is refused",
+        ("accept", "refuse"),
+        default="accept",
+    ),
+}
+
 UTILITY: Mapping[str, Key] = {
     "column_loss": Key("column_loss", "what each column may lose"),
 }
@@ -251,8 +270,13 @@ TOP: Mapping[str, Key] = {
     "household_id": Key("text", "identifier column that names the household, whose members share draws and removal"),
     "nulls": Key("text", "how a missing quasi-identifier matches", get_args(NullRule), default="own_value"),
     "undeclared": Key(
-        "text", "whether a column without a role in a judged table is an error or a note", UNDECLARED, default="refuse"
+        "text",
+        'what becomes of columns that `columns:` does not name, there written `"*": drop`: an error, dropped from the '
+        "source, or (in a table that is judged) noted",
+        OTHERS,
+        default="refuse",
     ),
+    "drift": Key("drift", "what a run does where the columns of the source are not those of the last run"),
     "metadata": Key(
         "text",
         "whether metadata of judged files, other than their writers' own, is an error or a note",

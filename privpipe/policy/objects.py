@@ -9,7 +9,7 @@ from typing import Any, TypedDict, get_type_hints
 
 from privpipe.blocks import Entry, Guarantee
 from privpipe.errors import PolicyError, Problem, did_you_mean
-from privpipe.judging.gate import UndeclaredRule
+from privpipe.judging.gate import OthersRule, UndeclaredRule
 from privpipe.policy.plain_values import written
 from privpipe.policy.reader import read_mapping
 from privpipe.policy.secret import secret_given
@@ -43,7 +43,8 @@ class PolicyOptions(TypedDict, total=False):
     household_id: str | None
     nulls: NullRule | None
     wildcard: str | None
-    undeclared: UndeclaredRule | None
+    undeclared: OthersRule | None
+    drift: Mapping[str, str] | None
     metadata: UndeclaredRule | None
     empty: EmptyRule | None
     suppression_mark: str | None

@@ -19,8 +19,10 @@ from privpipe.policy.plain_values import decoded, from_python, from_yaml
 from privpipe.policy.rules import check
 from privpipe.policy.sections import (
     read_columns,
+    read_drift,
     read_engines,
     read_keys,
+    read_others,
     read_plan,
     read_report,
     read_secret,
@@ -73,6 +75,7 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     found = read_keys(report, document, (), TOP)
     if found.get("version", VERSION) != VERSION:
         report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")
+    document = read_others(report, document, found)
     columns = read_columns(report, found.get("columns", {}), ("columns",), base_dir) if "columns" in found else {}
     found |= _read_sections(report, found, base_dir)
     if "uses" in found:
@@ -136,6 +139,7 @@ def _read_sections(report: Report, found: Mapping[str, Any], base_dir: Path) -> 
         "original": read_source,
         "population": read_source,
         "sink": read_sink,
+        "drift": read_drift,
         "plan": read_plan,
         "utility": read_utility,
         "report": read_report,

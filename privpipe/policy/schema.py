@@ -16,9 +16,11 @@ from privpipe.policy.entries import Catalogues
 from privpipe.policy.grammar import (
     COLUMN,
     COLUMN_LOSS,
+    DRIFT,
     LONGEST_REASON,
     OFFICER,
     OFFICER_COLUMN,
+    OTHERS,
     PLAN,
     REPORT,
     SIGN_OFF,
@@ -98,7 +100,13 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "utility": {"$ref": "#/$defs/utility"},
     "report": {"$ref": "#/$defs/report"},
     "column_loss": {"$ref": "#/$defs/column_loss"},
-    "columns": {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/column"}},
+    "columns": {
+        "type": "object",
+        "minProperties": 1,
+        "properties": {"*": {"anyOf": [{"enum": list(OTHERS)}, {"$ref": "#/$defs/column"}]}},
+        "additionalProperties": {"$ref": "#/$defs/column"},
+    },
+    "drift": {"$ref": "#/$defs/drift"},
 }
 
 
@@ -115,6 +123,7 @@ def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
     definitions: dict[str, Any] = {
         "column": _section(COLUMN),
         "sink": _section(SINK),
+        "drift": _section(DRIFT),
         "plan": _section(PLAN),
         "utility": _section(UTILITY),
         "report": _section(REPORT),

@@ -25,7 +25,8 @@ class History:
     ----------
     target : str
     releases : tuple of mapping
-        Each with `policy_changed` and `officer_policy_changed`, which compare it with the one before.
+        Each with `policy_changed` and `officer_policy_changed`, which compare it with the one before, and
+        `source_changes`: columns of its source that are new, missing, widened or changed since then.
     problems : tuple of str
         What of the chain does not fit.
     """
@@ -61,6 +62,7 @@ def history(target: str, records: Path | None = None) -> History:
             return History(target, tuple(_compared(_refused(found))), (fault,))
         rows = [_published(entry) for entry in manifest["releases_before"]]
         rows.append(_published(chain_entry(manifest, found.texts["manifest"])))
+        rows = [{**row, "source_changes": _changes(found, row["run_id"])} for row in rows]
         # Within a second the chain's own order stands.
         every = sorted([*rows, *_refused(found)], key=lambda row: str(row["created"]))
         return History(target, tuple(_compared(every)), tuple(chain_problems(manifest)))
@@ -68,6 +70,12 @@ def history(target: str, records: Path | None = None) -> History:
 
 def _published(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: entry[name] for name in TOLD}, "published": True}
+
+
+def _changes(found: Released, run_id: str) -> dict[str, Any] | None:
+    """How the columns of a run's source differ from those before; None where its private record does not say."""
+    said = ((found.private(run_id) or {}).get("input") or {}).get("changes")
+    return {name: each for name, each in said.items() if name != "since"} if isinstance(said, dict) else None
 
 
 def _refused(found: Released) -> Iterator[dict[str, Any]]:
@@ -88,6 +96,7 @@ def _refused(found: Released) -> Iterator[dict[str, Any]]:
                 "officer_policy_hash": verdict.get("officer_policy_hash"),
                 "signed_by": [],
                 "published": False,
+                "source_changes": None,
             }
         except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             continue  # not of a run

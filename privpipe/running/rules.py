@@ -33,5 +33,10 @@ def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> J
         hierarchies=policy.hierarchies,
         versions=policy.versions,
         empty=policy.empty,
-        gate=Gate(undeclared=policy.undeclared, metadata=policy.metadata, notes=True, pseudonyms=policy.pseudonyms),
+        gate=Gate(
+            undeclared="note" if policy.undeclared == "note" else "refuse",
+            metadata=policy.metadata,
+            notes=True,
+            pseudonyms=policy.pseudonyms,
+        ),
     )

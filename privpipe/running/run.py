@@ -19,6 +19,7 @@ from privpipe.progress import watched
 from privpipe.running.attaching import attach
 from privpipe.running.bytes_columns import require_file_of_bytes
 from privpipe.running.counting_ahead import counted_ahead
+from privpipe.running.drift import SourceDrift
 from privpipe.running.frozen import frozen_plan, require_fitting
 from privpipe.running.judging_rows import (
     judge_staged,
@@ -108,14 +109,17 @@ def release_with(
         if dry_run:
             reading = Remembering(policy, sink, reading=True)
             with _seen(policy, sink), workplace(policy, DRY_RUN, target) as bench, reading as memory:
-                return _Release(context, run_id, bench, memory, keys, sink).rehearse(frozen)
+                drift = SourceDrift.since(PrivateRecords.of(policy, sink).home, sink.current())
+                return _Release(context, run_id, bench, memory, keys, sink, drift=drift).rehearse(frozen)
         with sink as place, Remembering(policy, place) as memory:
             records = PrivateRecords.of(policy, place)
             records.open(place.current())
             chain = chain_of(place)
             require_waitable(policy, place)
             if resume is None:
-                return _Release(context, run_id, place, memory, keys, place, records, chain).publish(frozen)
+                drift = SourceDrift.since(records.home, place.current())
+                run = _Release(context, run_id, place, memory, keys, place, records, chain, drift=drift)
+                return run.publish(frozen)
             held = held_run(records.home, resume, policy, place, chain.previous)
             run = _Release(context, held.run_id, place, memory, keys, place, records, chain, held)
             return run.publish(held.plan(policy))
@@ -146,6 +150,7 @@ class _Release:
     records: PrivateRecords | None = None
     chain: Chain = field(default_factory=Chain)
     held: HeldRun | None = None
+    drift: SourceDrift = field(default_factory=SourceDrift)
 
     def publish(self, frozen: Plan | None) -> ReleaseResult:
         """All steps; the release is read by others from the moment its link is switched."""
@@ -233,12 +238,13 @@ class _Release:
         files = [path for path in folder.iterdir() if path.is_file()]
         output = output_of(staged, files, written)
         output.update(self.place.described(self.run_id))
-        return run_documents(self.context, staged, judged, output=output, chain=self.chain)
+        source = self.drift.to_dict()
+        return run_documents(self.context, staged, judged, output=output, chain=self.chain, source=source)
 
     def _staged(self, source: Source, frozen: Plan | None) -> Staged:
         """The released table, with what the run says of the keys it was drawn by."""
         engine, policy = self.context.engine, self.context.policy
-        original = attach(self.context, source)
+        original = attach(self.context, source, drift=None if self.held else self.drift)
         require_file_of_bytes(original, policy, sink_format(policy))
         population = None if self.context.generalized_population else population_beside(engine, policy, original)
         self.context.progress("stage")
@@ -255,7 +261,8 @@ class _Release:
         if staged.empty:
             return staged
         # Whether a key is the one of before depends on what was learnt from the source.
-        staged = replace(staged, source_notes=self.keys.notes(policy.transform, staged.draws))
+        notes = (*self.keys.notes(policy.transform, staged.draws), *self.drift.notes)
+        staged = replace(staged, source_notes=notes)
         if self.context.generalized_population:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
         return staged

@@ -45,6 +45,7 @@ from privpipe.running.reading import (
     scanned,
     unjudged_notes,
     untyped_columns,
+    without_others,
 )
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
@@ -342,6 +343,8 @@ def _tables(engine: Engine, data: Any, policy: Policy, original: Any, align: Ali
     else:
         table = scanned(engine, finished)
         first = None if original is None else scanned(engine, read_as_source(original, policy))
+    if data is None:
+        table = without_others(engine, table, policy)
     return _Tables(
         finished=finished,
         table=table,
