@@ -158,6 +158,8 @@ def released(
     say(f"PUBLISHED: {result.path} (run {result.run_id})")
     with outcome_stands(outcome):
         _kept(result.record)
+        if result.quarantine:
+            say(f"quarantine: {result.quarantine} ({result.quarantined:,} records left out, as they came in)")
     return 0
 
 

@@ -26,7 +26,17 @@ from privpipe.policy.page import policy_page
 from privpipe.policy.public_paths import PATH_KEYS, QUERIED, without_folders, without_paths, without_queries
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
-from privpipe.policy.specs import ColumnSpec, DriftSpec, PlanSpec, ReportSpec, SinkSpec, SourceSpec, Utility, roles_of
+from privpipe.policy.specs import (
+    ColumnSpec,
+    DriftSpec,
+    FailingSpec,
+    PlanSpec,
+    ReportSpec,
+    SinkSpec,
+    SourceSpec,
+    Utility,
+    roles_of,
+)
 from privpipe.policy.uses import Use
 from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
 from privpipe.transforms.base import Transformer
@@ -37,7 +47,7 @@ __all__ = ["Policy"]
 F = TypeVar("F")
 DIGEST_SIGNS = 12
 LONGEST_NAME = 40
-UNTOLD = ("engines", "records")
+UNTOLD = ("engines", "records", "failing")
 WHERE = ("engine", "sink", "source")
 WARNINGS = ("utility", "report", "uses", "empty", "drift")
 ABOVE = ("policy",)
@@ -102,6 +112,7 @@ class Policy:
     original: SourceSpec | None = None
     sink: SinkSpec | None = None
     records: str | None = None
+    failing: FailingSpec | None = None
     engine: str = "embedded"
     engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     record_id: str | None = None
@@ -320,7 +331,7 @@ class Policy:
     def public_document(self) -> dict[str, Any]:
         """The document as a manifest may carry it.
 
-        Of a seed that stands in the document only that it does. Options of engines and the place of private records
+        Of a seed that stands in the document only that it does. Options of engines and the places of private records
         are left out: they may name machines or hold credentials, and no result depends on them. So are the reasons of
         columns, which are free text, the folders of absolute paths, and of a query all but that there is one.
         """

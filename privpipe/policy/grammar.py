@@ -21,6 +21,8 @@ __all__ = [
     "COLUMN",
     "COLUMN_LOSS",
     "DRIFT",
+    "FAILING",
+    "FAILING_SINK",
     "LAKES",
     "LONGEST_REASON",
     "OFFICER",
@@ -61,6 +63,8 @@ Kind = Literal[
     "column_loss",
     "columns",
     "drift",
+    "failing",
+    "failing_sink",
     "hierarchy",
     "engine",
 ]
@@ -241,6 +245,19 @@ DRIFT: Mapping[str, Key] = {
     ),
 }
 
+FAILING: Mapping[str, Key] = {
+    "sink": Key("failing_sink", "where they are kept, readable by their owner alone", required=True),
+}
+
+FAILING_SINK: Mapping[str, Key] = {
+    "path": Key(
+        "text",
+        "a folder of this machine apart from source, sink and records; relative to the policy file; each run has a "
+        "folder of Parquet files there",
+        required=True,
+    ),
+}
+
 UTILITY: Mapping[str, Key] = {
     "column_loss": Key("column_loss", "what each column may lose"),
 }
@@ -295,6 +312,7 @@ TOP: Mapping[str, Key] = {
     "guarantees": Key("entries", "what the release must meet; all are judged", required=True),
     "measures": Key("entries", "what is reported and never judged"),
     "sink": Key("sink", "where the release is published"),
+    "failing": Key("failing", "the records that stages suppress, as they came in: kept for who corrects them"),
     "records": Key("text", "folder of the private records of runs; left out, one in the sink's work area"),
     "plan": Key("plan", "a plan of an earlier run: its stages are taken from there and not learnt anew"),
     "utility": Key("utility", "what the release must be good for"),

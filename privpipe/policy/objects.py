@@ -45,6 +45,7 @@ class PolicyOptions(TypedDict, total=False):
     wildcard: str | None
     undeclared: OthersRule | None
     drift: Mapping[str, str] | None
+    failing: Mapping[str, Any] | None
     metadata: UndeclaredRule | None
     empty: EmptyRule | None
     suppression_mark: str | None

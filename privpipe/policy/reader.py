@@ -12,6 +12,7 @@ from privpipe.blocks import Guarantee
 from privpipe.errors import PolicyError, Problem
 from privpipe.policy.draft import Draft
 from privpipe.policy.entries import Catalogues, ReadEntry, filled_in, read_entries
+from privpipe.policy.failing import read_failing
 from privpipe.policy.grammar import COLUMN, TOP, VERSION
 from privpipe.policy.officer import read_officer
 from privpipe.policy.places import Report, shown
@@ -140,6 +141,7 @@ def _read_sections(report: Report, found: Mapping[str, Any], base_dir: Path) -> 
         "population": read_source,
         "sink": read_sink,
         "drift": read_drift,
+        "failing": read_failing,
         "plan": read_plan,
         "utility": read_utility,
         "report": read_report,

@@ -17,6 +17,8 @@ from privpipe.policy.grammar import (
     COLUMN,
     COLUMN_LOSS,
     DRIFT,
+    FAILING,
+    FAILING_SINK,
     LONGEST_REASON,
     OFFICER,
     OFFICER_COLUMN,
@@ -107,6 +109,8 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
         "additionalProperties": {"$ref": "#/$defs/column"},
     },
     "drift": {"$ref": "#/$defs/drift"},
+    "failing": {"$ref": "#/$defs/failing"},
+    "failing_sink": {"$ref": "#/$defs/failing_sink"},
 }
 
 
@@ -124,6 +128,8 @@ def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
         "column": _section(COLUMN),
         "sink": _section(SINK),
         "drift": _section(DRIFT),
+        "failing": _section(FAILING),
+        "failing_sink": _section(FAILING_SINK),
         "plan": _section(PLAN),
         "utility": _section(UTILITY),
         "report": _section(REPORT),

@@ -22,6 +22,7 @@ from privpipe.roles import ColumnType, Role, Roles
 __all__ = [
     "ColumnSpec",
     "DriftSpec",
+    "FailingSpec",
     "FormulaRule",
     "FrameSpec",
     "PlanSpec",
@@ -178,6 +179,13 @@ class DriftSpec:
     new: Literal["refuse", "drop"] | None = None
     missing: Literal["refuse"] = "refuse"
     widened: Literal["accept", "refuse"] = "accept"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailingSpec:
+    """Where the records of failing classes are kept that a run leaves out."""
+
+    path: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,10 @@ class ReleaseResult:
         The public documents by name, as published: verdict, manifest, plan.
     target : str
         What it is published to: a path, a URL, a table.
+    quarantine : str
+        Folder of the records that were left out, where the policy has `failing:`; nothing where none was.
+    quarantined : int
+        Their number.
     published : bool
         False after a dry run, and where the source had no records (`nothing_to_publish`): there is no path and no
         record, and `target` is where it would have gone.
@@ -46,6 +50,8 @@ class ReleaseResult:
     record: str = ""
     public: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     target: str = ""
+    quarantine: str = ""
+    quarantined: int = 0
     published: bool = True
 
     @property

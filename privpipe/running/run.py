@@ -30,6 +30,7 @@ from privpipe.running.judging_rows import (
     without_notes,
 )
 from privpipe.running.key_history import KeyHistory
+from privpipe.running.left_out import keep_left_out
 from privpipe.running.losing import lost_columns, sample_of
 from privpipe.running.officers import under_officer
 from privpipe.running.places import clear_workplace, sink_format, target_of, workplace, write_rows
@@ -49,6 +50,7 @@ from privpipe.running.waiting import HeldRun, drop_stale, held_run, require_wait
 from privpipe.running.whole_table import appended, judge_whole, require_judged_whole
 from privpipe.sinks.formula_cells import formula_notes
 from privpipe.sinks.local import sink_faults
+from privpipe.sinks.quarantine import Quarantine
 from privpipe.sinks.records import PrivateRecords
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.sinks.target import Rows, Target
@@ -114,14 +116,17 @@ def release_with(
         with sink as place, Remembering(policy, place) as memory:
             records = PrivateRecords.of(policy, place)
             records.open(place.current())
+            quarantine = Quarantine.of(policy, place)
+            if quarantine is not None:
+                quarantine.open(place.current())
             chain = chain_of(place)
             require_waitable(policy, place)
             if resume is None:
                 drift = SourceDrift.since(records.home, place.current())
-                run = _Release(context, run_id, place, memory, keys, place, records, chain, drift=drift)
+                run = _Release(context, run_id, place, memory, keys, place, records, chain, None, quarantine, drift)
                 return run.publish(frozen)
             held = held_run(records.home, resume, policy, place, chain.previous)
-            run = _Release(context, held.run_id, place, memory, keys, place, records, chain, held)
+            run = _Release(context, held.run_id, place, memory, keys, place, records, chain, held, quarantine)
             return run.publish(held.plan(policy))
 
 
@@ -130,6 +135,7 @@ def _seen(policy: Policy, sink: Target) -> Iterator[None]:
     """A sink that is looked at and not opened; refused where a release would be, as far as looking tells."""
     try:
         PrivateRecords.of(policy, sink)
+        Quarantine.of(policy, sink)
         sink.require_free()
         yield
     finally:
@@ -150,6 +156,7 @@ class _Release:
     records: PrivateRecords | None = None
     chain: Chain = field(default_factory=Chain)
     held: HeldRun | None = None
+    quarantine: Quarantine | None = None
     drift: SourceDrift = field(default_factory=SourceDrift)
 
     def publish(self, frozen: Plan | None) -> ReleaseResult:
@@ -162,11 +169,24 @@ class _Release:
             raise TypeError("a dry run publishes nothing")
         if self.held is None:
             wait_if_asked(self.records.home, self.context.policy, self.place, ready)
-        page = ready.report.private_page(ready.private)
-        record = self.records.keep(self.run_id, ready.private, pending=True, report=page)
+        try:
+            quarantined = self._left_out(ready)
+            page = ready.report.private_page(ready.private)
+            record = self.records.keep(self.run_id, ready.private, pending=True, report=page)
+        except BaseException:
+            self._told_if_not(lambda: self._settle_quarantine(self.place.current()))
+            raise
         path, again = self._switched(ready.staged, ready.judged, ready.written, self.records)
         self._settle(ready.staged, self.records)
-        return replace(ready.result(self.place), path=path, assessment=again, record=str(record))
+        result = replace(ready.result(self.place), path=path, assessment=again, record=str(record))
+        return replace(result, quarantine=quarantined[0], quarantined=quarantined[1])
+
+    def _left_out(self, ready: Ready) -> tuple[str, int]:
+        """Where the records that the release leaves out will lie, and their number; none where it leaves none out."""
+        none = not ready.judged.suppressed_records and ready.staged.plan.records == ready.written.records
+        if self.quarantine is None or none:
+            return "", 0
+        return keep_left_out(self.context, ready.staged, self.quarantine, self.run_id)
 
     def rehearse(self, frozen: Plan | None) -> ReleaseResult:
         """The steps up to publishing; what was written goes."""
@@ -336,7 +356,11 @@ class _Release:
             try:
                 self.place.withdraw(self.run_id)
             finally:  # by what the sink points at
-                self._told_if_not(self.memory.settle, lambda: records.settle(self.place.current()))
+                self._told_if_not(
+                    self.memory.settle,
+                    lambda: records.settle(self.place.current()),
+                    lambda: self._settle_quarantine(self.place.current()),
+                )
             raise
         return path, again
 
@@ -345,10 +369,15 @@ class _Release:
         self._told_if_not(
             self.memory.settle,
             lambda: records.settle(self.run_id),
+            lambda: self._settle_quarantine(self.run_id),
             lambda: self.keys.keep(self.context.policy.transform, staged.draws),
             lambda: drop_stale(records.home, self.context.seed, self.place.name, self.run_id),
             outcome="the release is published; ",
         )
+
+    def _settle_quarantine(self, current: str | None) -> None:
+        if self.quarantine is not None:
+            self.quarantine.settle(current)
 
     def _told_if_not(self, *steps: Callable[[], object], outcome: str = "") -> None:
         """Take each step; what fails is told in the log, and hides no error that matters more."""

@@ -31,7 +31,7 @@ from privpipe.sinks.target import Target
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["DOCUMENTS", "PrivateRecords", "document_text"]
+__all__ = ["DOCUMENTS", "PrivateRecords", "document_text", "seen_by_readers"]
 
 DOCUMENTS = ("verdict", "manifest", "plan")
 HOME = "records"
@@ -74,7 +74,7 @@ class PrivateRecords:
         else:
             home = place.area / HOME
         real = Path(os.path.realpath(home))
-        for seen in _seen(place):
+        for seen in seen_by_readers(place):
             if seen == real or seen in real.parents:
                 raise UsageError(
                     f"records: {str(home)!r} lies where readers of the release look; name a folder that they do not see"
@@ -141,7 +141,7 @@ class PrivateRecords:
         return self.home / f"{run_id}.{self._tag}.pending"
 
 
-def _seen(place: Target) -> Iterator[Path]:
+def seen_by_readers(place: Target) -> Iterator[Path]:
     """Folders that readers look into, and those whose content a run throws away."""
     if isinstance(place, LocalTarget):
         for folder in (place.path, *(place.state / name for name in ("releases", "staging"))):
