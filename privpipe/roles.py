@@ -7,13 +7,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from privpipe.errors import RolesError, did_you_mean
+from privpipe.errors import RolesError, UsageError, did_you_mean
 
-__all__ = ["ColumnType", "NullRule", "Role", "Roles", "case_collisions", "column_type_of", "not_text"]
+__all__ = [
+    "ColumnType",
+    "EmptyRule",
+    "NullRule",
+    "Role",
+    "Roles",
+    "case_collisions",
+    "column_type_of",
+    "not_text",
+    "require_empty_rule",
+]
 
 Role = Literal["identifier", "quasi_identifier", "sensitive", "insensitive", "drop"]
 ColumnType = Literal["text", "integer", "number", "decimal", "date", "timestamp", "boolean"]
 NullRule = Literal["own_value", "wildcard", "refuse"]
+EmptyRule = Literal["refuse", "pass"]
+"""What a table without a record is: an error, or nothing that could disclose anything."""
 FIELDS = ("identifiers", "quasi_identifiers", "sensitive", "insensitive", "dropped")
 """Where `Roles` keeps the columns of each `Role`."""
 
@@ -132,3 +144,15 @@ def column_type_of(arrow_type: object) -> ColumnType:
         ("bool", "boolean"),
     )
     return next((kind for prefix, kind in prefixes if name.startswith(prefix)), "text")
+
+
+def require_empty_rule(said: object) -> None:
+    """Refuse what is no rule for a table without records; None says nothing.
+
+    Raises
+    ------
+    UsageError
+    """
+    if said is not None and said not in get_args(EmptyRule):
+        near = did_you_mean(said, get_args(EmptyRule)) if isinstance(said, str) else ""
+        raise UsageError(f"empty must be one of {', '.join(get_args(EmptyRule))}, not {said!r}{near}")

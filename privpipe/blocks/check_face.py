@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from privpipe.draws import Seed
-from privpipe.roles import NullRule, Roles
+from privpipe.roles import EmptyRule, NullRule, Roles
 from privpipe.wired import room_above
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ class CheckOptions(TypedDict, total=False):
     nulls : {"own_value", "wildcard", "refuse"}
     mark : str
         The suppression mark; default ``*``.
+    empty : {"refuse", "pass"}
+        Whether a frame without records is an error, or passes with a note, as an empty batch of a stream may; what it
+        observes is None.
     hierarchies : mapping of column to Hierarchy, builder mapping or path of a CSV file
     seed : Seed, text or bytes of at least 128 bits, or ``{"from_env": NAME}``
         Fixes which records an attack samples.
@@ -55,6 +58,7 @@ class CheckOptions(TypedDict, total=False):
     household_id: str | None
     nulls: NullRule | None
     mark: str | None
+    empty: EmptyRule | None
     hierarchies: Mapping[str, Any] | None
     seed: Seed | str | bytes | Mapping[str, Any] | None
     engine: Any

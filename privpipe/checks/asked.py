@@ -15,7 +15,7 @@ from privpipe.judging.gate import UndeclaredRule, undeclared_rule
 from privpipe.policy import Policy
 from privpipe.policy.secret import secret_given
 from privpipe.policy.specs import FrameSpec, SourceSpec
-from privpipe.roles import NullRule, Roles
+from privpipe.roles import NullRule, Roles, require_empty_rule
 from privpipe.running.around import hierarchy_specs, policy_around
 
 __all__ = ["Check"]
@@ -62,6 +62,7 @@ class Check:
         given = {name: value for name, value in options.items() if value is not None}
         if given.get("nulls", "own_value") not in get_args(NullRule):
             raise UsageError(f"nulls must be one of {', '.join(get_args(NullRule))}")
+        require_empty_rule(given.get("empty"))
         roles = _with_own(_roles(given), asked)
         _require_keys(asked, roles)
         _require_population(asked, given)
@@ -87,7 +88,9 @@ class Check:
                 if name not in columns:
                     raise DataError(f"{entry.name()}: column {name!r} is not in the frame{did_you_mean(name, columns)}")
         values = {
-            name: self.given[name] for name in ("record_id", "person_id", "household_id", "nulls") if name in self.given
+            name: self.given[name]
+            for name in ("record_id", "person_id", "household_id", "nulls", "empty")
+            if name in self.given
         }
         return policy_around(
             columns,

@@ -95,8 +95,9 @@ def history(
 ) -> None:
     """List a target's releases: verdicts, policies, who signed.
 
-    They stand in the order of publication; the last one is the one that readers read. Runs that were refused are
-    listed where the private records can be read. Exit code 3 when the chain is broken.
+    They stand in the order of publication; the last one is the one that readers read. Runs that were refused, and
+    how columns of the source changed, are listed where the private records can be read. Exit code 3 when the chain is
+    broken.
     """
     from privpipe.record import history as listed
 
@@ -127,7 +128,7 @@ def _prune(target: str, records: Path | None, keep: int | None, days: int | None
 def _table(rows: Iterable[Mapping[str, Any]]) -> Table:
     from rich.table import Table
 
-    table = Table("run", "created", "verdict", "records", "policy", "officer's policy", "signed by")
+    table = Table("run", "created", "verdict", "records", "policy", "officer's policy", "signed by", "source")
     for row in rows:
         cells = (
             f"{row['run_id']}{' (current)' if row['current'] else ''}",
@@ -137,6 +138,7 @@ def _table(rows: Iterable[Mapping[str, Any]]) -> Table:
             _hash(row["policy_hash"], row["policy_changed"]),
             _hash(row["officer_policy_hash"], row["officer_policy_changed"]),
             ", ".join(row["signed_by"]),
+            "; ".join(f"{what}: {', '.join(names)}" for what, names in (row["source_changes"] or {}).items()),
         )
         table.add_row(*map(plain_cell, cells))
     return table

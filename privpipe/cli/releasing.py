@@ -69,6 +69,7 @@ def release(
     Publishes the policy's source when every guarantee holds over the written files. Exit code 5 when one does not, or
     when a column lost more than `utility:` allows: nothing is published then, and what was published before is
     untouched.
+    A source without records ends with exit code 0 and publishes nothing where the policy says `empty: pass`.
     Exit code 7 when the officer's policy asks for a sign-off: the run is staged and waits (`privpipe sign`).
     What is printed is the private edition of the verdict; beside the data lies the public one.
     """
@@ -160,6 +161,11 @@ def released(
         with outcome_stands("the batch was published before"):
             say(f"ALREADY PUBLISHED: batch {batch} at {result.target} (run {result.run_id}). Nothing was changed.")
         return 0
+    if result.nothing_to_publish:
+        with outcome_stands("the source has no records and nothing was published"):
+            show_assessment(result.assessment, json=json)
+        say("NOTHING TO PUBLISH: the source has no records, which the policy allows (`empty: pass`).")
+        return 0
     _show_passed(result, dry_run=dry_run, json=json)
     return 0
 
@@ -184,6 +190,8 @@ def _show_passed(result: ReleaseResult, *, dry_run: bool, json: bool) -> None:
                 say(f"PUBLISHED: {result.path} (run {result.run_id})")
             with stands():
                 _kept(result.record)
+                if result.quarantine:
+                    say(f"quarantine: {result.quarantine} ({result.quarantined:,} records left out, as they came in)")
 
 
 def _kept(record: str) -> None:

@@ -103,9 +103,10 @@ def loaded(text: str, home: Path) -> Policy:
 def sample_of(engine: Engine, policy: Policy, frame: Any = None, most: int = MOST_RECORDS) -> Any:
     """All records, or about as many as the limit says."""
     from privpipe.running.judging_rows import source_of
-    from privpipe.running.reading import read_as_source, scanned
+    from privpipe.running.reading import read_as_source, scanned, without_others
 
-    table = scanned(engine, source_of(policy) if frame is None else read_as_source(frame, policy))
+    source = source_of(policy) if frame is None else read_as_source(frame, policy)
+    table = without_others(engine, scanned(engine, source), policy)
     records = engine.count(table)
     if records > most:
         named = engine.with_record_ids(table, None, Seed.of(secrets.token_bytes(32)))

@@ -35,7 +35,7 @@ from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.gate import metadata_notes
 from privpipe.judging.persons import person_histograms
 from privpipe.reporting.safe_harbor import Finding, kinds_in_table
-from privpipe.roles import NullRule, Roles, column_type_of
+from privpipe.roles import EmptyRule, NullRule, Roles, column_type_of
 
 __all__ = ["METRIC", "Asked", "OpenBatch", "PrivpipeBatch", "require_whole"]
 
@@ -51,6 +51,7 @@ class Asked:
     counted: tuple[str, ...] = ()
     nulls: NullRule = "own_value"
     mark: str = "*"
+    empty: EmptyRule = "refuse"
     original: OtherTable | None = None
     align: str = "record_id"
     record_id: str | None = None
@@ -133,6 +134,7 @@ class OpenBatch:
         rules = JudgingRules(
             nulls=asked.nulls,
             mark=asked.mark,
+            empty=asked.empty,
             person=asked.person,
             household=asked.household,
             gate=asked.gate,

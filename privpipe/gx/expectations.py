@@ -33,7 +33,7 @@ __all__ = ["COLUMNS", "EXPECTATIONS", "REFUSED", "SETTINGS", "Expectations", "Pr
 SETTINGS = (
     *("quasi_identifiers", "sensitive", "nulls", "suppression_mark", "original_source", "align", "record_id"),
     *("population_source", "hierarchies", "plan", "seed", "identifiers", "insensitive", "declared", "undeclared"),
-    *("judge", "person_id", "household_id"),
+    *("judge", "person_id", "household_id", "empty"),
 )
 """What every expectation takes besides its guarantee's own parameters."""
 COLUMNS = ("quasi_identifiers", "sensitive", "identifiers", "insensitive", "declared")
@@ -64,13 +64,15 @@ class PrivacyExpectation(Rendered, BatchExpectation):
 
     A batch is judged by itself. Where the batches of an asset are published together, ``judge: whole`` fails one that
     is only a part of it: k records in each of two months say nothing of a person in both, and a class of k that is
-    spread over them fails in each.
+    spread over them fails in each. A batch without records is an error, unless ``empty: pass`` is said: then the result
+    notes that it rests on nothing.
     """
 
     quasi_identifiers: Columns
     sensitive: Columns = []
     nulls: Literal["own_value", "refuse"] = "own_value"
     suppression_mark: str = "*"
+    empty: Literal["refuse", "pass"] = "refuse"
     original_source: Any = None
     align: Literal["record_id", "position"] = "record_id"
     record_id: str | None = None
@@ -157,6 +159,7 @@ class PrivacyExpectation(Rendered, BatchExpectation):
             counted=tuple(sorted(counted - set(self.quasi_identifiers))),
             nulls=self.nulls,
             mark=self.suppression_mark,
+            empty=self.empty,
             original=original,
             align=self.align,
             record_id=self.record_id,

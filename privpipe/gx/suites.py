@@ -25,7 +25,7 @@ __all__ = ["load_suite", "save_suite", "suite_of"]
 
 BESIDE = (
     *("original_source", "align", "record_id", "population_source", "hierarchies", "plan", "seed"),
-    *("person_id", "household_id"),
+    *("person_id", "household_id", "empty"),
 )
 
 
@@ -58,7 +58,8 @@ def suite_of(
         out: ``refuse``, without that line. Identifiers that `roles` name fail each expectation in any case.
     **beside
         Further arguments of every expectation that needs them: `original_source`, `align`, `record_id`,
-        `population_source`, `hierarchies`, `plan`, `seed`, `person_id`, `household_id`, as in `PrivacyExpectation`.
+        `population_source`, `hierarchies`, `plan`, `seed`, `person_id`, `household_id`, `empty`, as in
+        `PrivacyExpectation`.
 
     Raises
     ------

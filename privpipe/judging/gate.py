@@ -14,10 +14,20 @@ from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles
 
-__all__ = ["Gate", "UndeclaredRule", "column_verdicts", "metadata_notes", "named_columns", "undeclared_rule"]
+__all__ = [
+    "Gate",
+    "OthersRule",
+    "UndeclaredRule",
+    "column_verdicts",
+    "metadata_notes",
+    "named_columns",
+    "undeclared_rule",
+]
 
 MOST_KEYS = 10
 UndeclaredRule = Literal["refuse", "note"]
+OthersRule = Literal["refuse", "note", "drop"]
+"""What becomes of columns that a policy does not name; a table that is finished is judged as it is: `drop` refuses."""
 
 
 def undeclared_rule(said: Any, *, whole: bool) -> UndeclaredRule:

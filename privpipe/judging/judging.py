@@ -31,7 +31,7 @@ from privpipe.judging.served import (
 from privpipe.judging.suppressed import JudgedTable
 from privpipe.judging.table_notes import table_notes
 from privpipe.judging.unlooked import guarantee_notes
-from privpipe.judging.verdicts import founded
+from privpipe.judging.verdicts import EMPTY_PASSED, empty_passed, founded
 from privpipe.judging.ways import WAYS, way_of
 from privpipe.roles import Roles
 
@@ -90,6 +90,18 @@ def assess(
     if rules.gate.notes:
         noted += guarantee_notes(entries[: len(guarantees)], roles, whole=rules.gate.whole)
     _require_beside(engine, table, entries, roles, rules, population)
+    remembered = rules.histories.values()
+    shown = {*(table.schema.names if rules.released is None else rules.released)} - {*roles.unreleased}
+    public = rules_of_judging(guarantees, shown, rules.person, rules.household)
+    if rules.empty == "pass" and not engine.count(table) and (original is None or not engine.count(original)):
+        return Assessment(
+            verdicts=(*failed, *map(empty_passed, entries[: len(guarantees)])),
+            measures=tuple(map(empty_passed, entries[len(guarantees) :])),
+            records=0,
+            notes=_once([EMPTY_PASSED], noted),
+            built_in=held,
+            public=public,
+        )
     judged_table = JudgedTable.of(engine, table, rules)
     by_unit: dict[str | None, Mapping[Base, Facts]] = {}
     notes: list[str] = []
@@ -115,8 +127,6 @@ def assess(
     if rules.gate.notes and records:
         left = judged_table.left if suppressed else table
         noted += table_notes(engine, left, records, entries, roles, rules, assess)
-    remembered = rules.histories.values()
-    shown = {*(table.schema.names if rules.released is None else rules.released)} - {*roles.unreleased}
     return Assessment(
         verdicts=(*failed, *verdicts[: len(guarantees)]),
         measures=verdicts[len(guarantees) :],
@@ -126,7 +136,7 @@ def assess(
         notes=_once(noted, notes, context.counted.notes, *(own.notes for own in remembered)),
         source_notes=_once(*(own.source_notes for own in remembered)),
         built_in=held,
-        public=rules_of_judging(guarantees, shown, rules.person, rules.household),
+        public=public,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from privpipe.blocks import Facts, Histogram
 from privpipe.blocks.counted_over import Over
 from privpipe.judging.gate import Gate
-from privpipe.roles import NullRule
+from privpipe.roles import EmptyRule, NullRule
 
 if TYPE_CHECKING:
     from privpipe.blocks import FilePair, Guarantee
@@ -71,6 +71,8 @@ class JudgingRules:
         How the table's columns are looked at, whatever the guarantees.
     allow_empty : bool
         Let a table of suppressed records alone pass vacuously; never set by a release.
+    empty : {"refuse", "pass"}
+        Whether a table without a record is an error, or passes with a note: nothing of it can disclose anything.
     versions : mapping of path to int
         Of Delta tables that entries name, as the run pinned them.
     """
@@ -96,6 +98,7 @@ class JudgingRules:
     rerun: Callable[[FilePair, str, Sequence[Any]], str] | None = field(default=None, repr=False)
     gate: Gate = field(default_factory=Gate)
     allow_empty: bool = False
+    empty: EmptyRule = "refuse"
     versions: Mapping[str, int] = field(default_factory=dict)
 
     def unit(self, entry: Guarantee) -> str | None:

@@ -8,9 +8,19 @@ from dataclasses import replace
 from privpipe.blocks import Entry, Guarantee, Outcome, Verdict
 from privpipe.blocks.comparison import Comparison, least
 
-__all__ = ["ALL_SUPPRESSED", "all_suppressed", "compares_tables", "founded", "not_judged", "resting_on"]
+__all__ = [
+    "ALL_SUPPRESSED",
+    "EMPTY_PASSED",
+    "all_suppressed",
+    "compares_tables",
+    "empty_passed",
+    "founded",
+    "not_judged",
+    "resting_on",
+]
 
 ALL_SUPPRESSED = "every record is suppressed."
+EMPTY_PASSED = "the table has no records, which `empty: pass` allows: nothing was compared."
 
 
 def not_judged(entry: Guarantee, reason: str) -> Verdict:
@@ -22,6 +32,20 @@ def all_suppressed(entry: Guarantee, *, allowed: bool = False) -> Verdict:
     """The verdict over suppressed records alone: a fail, unless an empty release is allowed."""
     outcome: Outcome = "pass" if allowed else "fail"
     return Verdict(entry, None, outcome, entry.demanded(), reason=ALL_SUPPRESSED)
+
+
+def empty_passed(entry: Guarantee) -> Verdict:
+    """The verdict over a table without a record, where the policy lets one pass: it rests on nothing and says so.
+
+    Examples
+    --------
+    >>> from privpipe.models import KAnonymity
+    >>> verdict = empty_passed(KAnonymity(k=5))
+    >>> verdict.outcome, verdict.observed, verdict.compared[0].compared
+    ('pass', None, 0)
+    """
+    nothing = Comparison(0, 0, "records judged")
+    return Verdict(entry, None, "pass", entry.demanded(), reason=EMPTY_PASSED, compared=(nothing,))
 
 
 def resting_on(verdict: Verdict, *comparisons: Comparison) -> Verdict:

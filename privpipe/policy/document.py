@@ -18,7 +18,7 @@ from privpipe.blocks.severity import binding
 from privpipe.draws import Seed
 from privpipe.hierarchies import HierarchySpec
 from privpipe.html_tables import cut
-from privpipe.judging.gate import UndeclaredRule
+from privpipe.judging.gate import OthersRule, UndeclaredRule
 from privpipe.policy.drawn_records import drawing_stage
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
 from privpipe.policy.officer import OfficerPolicy
@@ -28,6 +28,8 @@ from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import (
     ColumnSpec,
+    DriftSpec,
+    FailingSpec,
     PlanSpec,
     ReportSpec,
     RetentionSpec,
@@ -37,7 +39,7 @@ from privpipe.policy.specs import (
     roles_of,
 )
 from privpipe.policy.uses import Use
-from privpipe.roles import ColumnType, NullRule, Roles
+from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
 from privpipe.transforms.base import Transformer
 from privpipe.wired import room_above
 
@@ -46,9 +48,9 @@ __all__ = ["Policy"]
 F = TypeVar("F")
 DIGEST_SIGNS = 12
 LONGEST_NAME = 40
-UNTOLD = ("engines", "records", "retention")
+UNTOLD = ("engines", "records", "retention", "failing")
 WHERE = ("engine", "sink", "source")
-WARNINGS = ("utility", "report", "uses")
+WARNINGS = ("utility", "report", "uses", "empty", "drift")
 ABOVE = ("policy",)
 REPORTED = ("measures",)
 
@@ -112,6 +114,7 @@ class Policy:
     sink: SinkSpec | None = None
     records: str | None = None
     retention: RetentionSpec | None = None
+    failing: FailingSpec | None = None
     engine: str = "embedded"
     engines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     record_id: str | None = None
@@ -119,8 +122,10 @@ class Policy:
     household_id: str | None = None
     nulls: NullRule = "own_value"
     wildcard: str | None = None
-    undeclared: UndeclaredRule = "refuse"
+    undeclared: OthersRule = "refuse"
+    drift: DriftSpec = field(default_factory=DriftSpec)
     metadata: UndeclaredRule = "refuse"
+    empty: EmptyRule = "refuse"
     suppression_mark: str = "*"
     plan: PlanSpec | None = None
     utility: Utility = field(default_factory=Utility)
@@ -364,7 +369,10 @@ class Policy:
         held to and where its files are: what rows are, and in which order, depends on none of these.
         """
         without = (*WHERE, *REPORTED, *WARNINGS, *ABOVE)
-        own = {name: value for name, value in self._told().items() if name not in without}
+        told = self._told()
+        if self.undeclared == "drop":  # what is dropped before it is looked at shapes no row
+            told.pop("undeclared", None)
+        own = {name: value for name, value in told.items() if name not in without}
         return _sha256(without_paths(own, self._path_keys()))
 
     def _path_keys(self) -> set[str]:

@@ -15,15 +15,19 @@ from privpipe.engines.base.unpacking import MOST_BYTES, Compression
 from privpipe.judging.column_loss import AlarmAction, ColumnLossRule
 from privpipe.policy.specs import FormulaRule, PublishMode, SchemaRule
 from privpipe.reporting.officer.languages import Language
-from privpipe.roles import ColumnType, NullRule, Role
+from privpipe.roles import ColumnType, EmptyRule, NullRule, Role
 
 __all__ = [
     "COLUMN",
     "COLUMN_LOSS",
+    "DRIFT",
+    "FAILING",
+    "FAILING_SINK",
     "LAKES",
     "LONGEST_REASON",
     "OFFICER",
     "OFFICER_COLUMN",
+    "OTHERS",
     "PLAN",
     "REPORT",
     "SIGNER",
@@ -39,6 +43,7 @@ __all__ = [
 
 VERSION = 1
 UNDECLARED = ("refuse", "note")
+OTHERS = ("refuse", "drop", "note")
 Kind = Literal[
     "text",
     "integer",
@@ -58,6 +63,9 @@ Kind = Literal[
     "retention",
     "column_loss",
     "columns",
+    "drift",
+    "failing",
+    "failing_sink",
     "hierarchy",
     "engine",
 ]
@@ -233,6 +241,34 @@ RETENTION: Mapping[str, Key] = {
     "days": Key("integer", "for how many days private records are kept; in place of `keep`"),
 }
 
+DRIFT: Mapping[str, Key] = {
+    "new": Key(
+        "text",
+        'a column that the last run did not read and `columns:` does not name; left out, as `"*"` says there',
+        ("refuse", "drop"),
+    ),
+    "missing": Key("text", "a column that `columns:` names and the source lacks", ("refuse",), default="refuse"),
+    "widened": Key(
+        "text",
+        "a type that holds every value of the one in the last run, as int64 of int32; any other change is refused",
+        ("accept", "refuse"),
+        default="accept",
+    ),
+}
+
+FAILING: Mapping[str, Key] = {
+    "sink": Key("failing_sink", "where they are kept, readable by their owner alone", required=True),
+}
+
+FAILING_SINK: Mapping[str, Key] = {
+    "path": Key(
+        "text",
+        "a folder of this machine apart from source, sink and records; relative to the policy file; each run has a "
+        "folder of Parquet files there",
+        required=True,
+    ),
+}
+
 UTILITY: Mapping[str, Key] = {
     "column_loss": Key("column_loss", "what each column may lose"),
 }
@@ -262,12 +298,23 @@ TOP: Mapping[str, Key] = {
     "household_id": Key("text", "identifier column that names the household, whose members share draws and removal"),
     "nulls": Key("text", "how a missing quasi-identifier matches", get_args(NullRule), default="own_value"),
     "undeclared": Key(
-        "text", "whether a column without a role in a judged table is an error or a note", UNDECLARED, default="refuse"
+        "text",
+        'what becomes of columns that `columns:` does not name, there written `"*": drop`: an error, dropped from the '
+        "source, or (in a table that is judged) noted",
+        OTHERS,
+        default="refuse",
     ),
+    "drift": Key("drift", "what a run does where the columns of the source are not those of the last run"),
     "metadata": Key(
         "text",
         "whether metadata of judged files, other than their writers' own, is an error or a note",
         UNDECLARED,
+        default="refuse",
+    ),
+    "empty": Key(
+        "text",
+        "whether a table without a record is an error, or passes with a note: a release of it publishes nothing",
+        get_args(EmptyRule),
         default="refuse",
     ),
     "wildcard": Key("text", "text that matches anything; only with `nulls: wildcard`"),
@@ -276,6 +323,7 @@ TOP: Mapping[str, Key] = {
     "guarantees": Key("entries", "what the release must meet; all are judged", required=True),
     "measures": Key("entries", "what is reported and never judged"),
     "sink": Key("sink", "where the release is published"),
+    "failing": Key("failing", "the records that stages suppress, as they came in: kept for who corrects them"),
     "records": Key("text", "folder of the private records of runs; left out, one in the sink's work area"),
     "retention": Key("retention", "which private records are kept; left out, all of them"),
     "plan": Key("plan", "a plan of an earlier run: its stages are taken from there and not learnt anew"),

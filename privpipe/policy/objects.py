@@ -9,11 +9,11 @@ from typing import Any, TypedDict, get_type_hints
 
 from privpipe.blocks import Entry, Guarantee
 from privpipe.errors import PolicyError, Problem, did_you_mean
-from privpipe.judging.gate import UndeclaredRule
+from privpipe.judging.gate import OthersRule, UndeclaredRule
 from privpipe.policy.plain_values import written
 from privpipe.policy.reader import read_mapping
 from privpipe.policy.secret import secret_given
-from privpipe.roles import ColumnType, NullRule, Roles
+from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
 from privpipe.transforms.base import Transformer
 
 __all__ = ["PolicyOptions", "read_objects", "to_yaml", "without_secret"]
@@ -44,8 +44,11 @@ class PolicyOptions(TypedDict, total=False):
     household_id: str | None
     nulls: NullRule | None
     wildcard: str | None
-    undeclared: UndeclaredRule | None
+    undeclared: OthersRule | None
+    drift: Mapping[str, str] | None
+    failing: Mapping[str, Any] | None
     metadata: UndeclaredRule | None
+    empty: EmptyRule | None
     suppression_mark: str | None
     plan: Mapping[str, Any] | None
     utility: Mapping[str, Any] | None

@@ -12,6 +12,7 @@ from privpipe.blocks import Guarantee
 from privpipe.errors import PolicyError, Problem
 from privpipe.policy.draft import Draft
 from privpipe.policy.entries import Catalogues, ReadEntry, filled_in, read_entries
+from privpipe.policy.failing import read_failing
 from privpipe.policy.grammar import COLUMN, TOP, VERSION
 from privpipe.policy.officer import read_officer
 from privpipe.policy.places import Report, shown
@@ -19,8 +20,10 @@ from privpipe.policy.plain_values import decoded, from_python, from_yaml
 from privpipe.policy.rules import check
 from privpipe.policy.sections import (
     read_columns,
+    read_drift,
     read_engines,
     read_keys,
+    read_others,
     read_plan,
     read_report,
     read_retention,
@@ -74,6 +77,7 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     found = read_keys(report, document, (), TOP)
     if found.get("version", VERSION) != VERSION:
         report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")
+    document = read_others(report, document, found)
     columns = read_columns(report, found.get("columns", {}), ("columns",), base_dir) if "columns" in found else {}
     found |= _read_sections(report, found, base_dir)
     if "uses" in found:
@@ -137,6 +141,8 @@ def _read_sections(report: Report, found: Mapping[str, Any], base_dir: Path) -> 
         "original": read_source,
         "population": read_source,
         "sink": read_sink,
+        "drift": read_drift,
+        "failing": read_failing,
         "plan": read_plan,
         "utility": read_utility,
         "report": read_report,

@@ -20,6 +20,7 @@ from privpipe.policy.appending import check_appending
 from privpipe.policy.counting import check_counting, check_persons_in_stages, check_stages_under_counting
 from privpipe.policy.draft import Draft
 from privpipe.policy.entries import ReadEntry
+from privpipe.policy.failing import check_failing
 from privpipe.policy.forms import check_dated_columns
 from privpipe.policy.ledgers import check_ledgers
 from privpipe.policy.places import Place, Report
@@ -55,6 +56,7 @@ def check(draft: Draft, report: Report) -> None:
         check_sink,
         check_appending,
         check_records,
+        check_failing,
         check_packages,
     )
     for rule in rules:

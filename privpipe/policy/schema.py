@@ -16,9 +16,13 @@ from privpipe.policy.entries import Catalogues
 from privpipe.policy.grammar import (
     COLUMN,
     COLUMN_LOSS,
+    DRIFT,
+    FAILING,
+    FAILING_SINK,
     LONGEST_REASON,
     OFFICER,
     OFFICER_COLUMN,
+    OTHERS,
     PLAN,
     REPORT,
     RETENTION,
@@ -100,7 +104,15 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     "report": {"$ref": "#/$defs/report"},
     "retention": {"$ref": "#/$defs/retention"},
     "column_loss": {"$ref": "#/$defs/column_loss"},
-    "columns": {"type": "object", "minProperties": 1, "additionalProperties": {"$ref": "#/$defs/column"}},
+    "columns": {
+        "type": "object",
+        "minProperties": 1,
+        "properties": {"*": {"anyOf": [{"enum": list(OTHERS)}, {"$ref": "#/$defs/column"}]}},
+        "additionalProperties": {"$ref": "#/$defs/column"},
+    },
+    "drift": {"$ref": "#/$defs/drift"},
+    "failing": {"$ref": "#/$defs/failing"},
+    "failing_sink": {"$ref": "#/$defs/failing_sink"},
 }
 
 
@@ -117,6 +129,9 @@ def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
     definitions: dict[str, Any] = {
         "column": _section(COLUMN),
         "sink": _section(SINK),
+        "drift": _section(DRIFT),
+        "failing": _section(FAILING),
+        "failing_sink": _section(FAILING_SINK),
         "plan": _section(PLAN),
         "utility": _section(UTILITY),
         "report": _section(REPORT),

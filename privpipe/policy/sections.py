@@ -18,7 +18,9 @@ from privpipe.policy.forms import read_form
 from privpipe.policy.grammar import (
     COLUMN,
     COLUMN_LOSS,
+    DRIFT,
     LONGEST_REASON,
+    OTHERS,
     PLAN,
     REPORT,
     RETENTION,
@@ -29,15 +31,17 @@ from privpipe.policy.grammar import (
 from privpipe.policy.lakes import check_delta, read_iceberg
 from privpipe.policy.places import Place, Report
 from privpipe.policy.secret import SecretSpec
-from privpipe.policy.specs import ColumnSpec, PlanSpec, ReportSpec, RetentionSpec, SourceSpec, Utility
+from privpipe.policy.specs import ColumnSpec, DriftSpec, PlanSpec, ReportSpec, RetentionSpec, SourceSpec, Utility
 from privpipe.policy.uses import Use, read_use
 from privpipe.roles import case_collisions
 
 __all__ = [
     "check_url",
     "read_columns",
+    "read_drift",
     "read_engines",
     "read_keys",
+    "read_others",
     "read_plan",
     "read_report",
     "read_retention",
@@ -47,6 +51,8 @@ __all__ = [
     "read_utility",
 ]
 
+EVERY_OTHER = "*"
+"""Under `columns:` what becomes of columns that it does not name; with a mapping behind it a column of that name."""
 RESERVED, COUNT = "__privpipe", "__count"
 PLACES = ("from_env", "from_file", "insecure")
 OF_CSV = ("delimiter", "header", "columns", "null_values", *FORM_KEYS)
@@ -166,6 +172,37 @@ def read_plan(report: Report, value: Any, place: Place) -> PlanSpec | None:
     """`plan`."""
     found = read_keys(report, value, place, PLAN)
     return PlanSpec(**found) if "file" in found else None
+
+
+def read_drift(report: Report, value: Any, place: Place) -> DriftSpec:
+    """`drift`."""
+    return DriftSpec(**read_keys(report, value, place, DRIFT))
+
+
+def read_others(report: Report, document: Any, found: dict[str, Any]) -> Any:
+    """The document with the rule of `columns: {"*": ...}` as `undeclared:`, its name outside the section.
+
+    `found`, the keys that are as they should be, has the rule there too. Two that contradict each other are noted.
+    """
+    columns = found.get("columns")
+    if isinstance(columns, Mapping) and isinstance(rule := columns.get(EVERY_OTHER), str):
+        place = ("columns", EVERY_OTHER)
+        if rule not in OTHERS:
+            report.wrong(
+                place, f"must be one of {', '.join(OTHERS)}, not the text {rule!r}{did_you_mean(rule, OTHERS)}"
+            )
+        elif found.get("undeclared", rule) != rule:
+            report.wrong(place, f"is {rule}, and `undeclared:` says {found['undeclared']}: leave `undeclared:` out")
+        found["columns"] = {name: spec for name, spec in columns.items() if name != EVERY_OTHER}
+        found["undeclared"] = rule if rule in OTHERS else "refuse"
+        document = {**document, "columns": found["columns"], "undeclared": found["undeclared"]}
+    drift = found.get("drift")
+    if isinstance(drift, Mapping) and drift.get("new") == "drop":
+        if found.get("undeclared", "drop") != "drop":
+            what = f"is drop, and columns that `columns:` does not name are {found['undeclared']}: write one of the two"
+            report.wrong(("drift", "new"), what)
+        found["undeclared"] = "drop"
+    return document
 
 
 def read_utility(report: Report, value: Any, place: Place) -> Utility:

@@ -22,6 +22,8 @@ from privpipe.roles import ColumnType, Role, Roles
 
 __all__ = [
     "ColumnSpec",
+    "DriftSpec",
+    "FailingSpec",
     "FormulaRule",
     "FrameSpec",
     "PlanSpec",
@@ -180,6 +182,25 @@ class SinkSpec:
     def target(self, base_dir: Path) -> str:
         """The folder, seen from where the program runs."""
         return located(self.path, base_dir)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftSpec:
+    """What a run does where the columns of its source are not those of the run before.
+
+    `new` left out: what `columns: {"*": ...}` says of every column that the policy does not name.
+    """
+
+    new: Literal["refuse", "drop"] | None = None
+    missing: Literal["refuse"] = "refuse"
+    widened: Literal["accept", "refuse"] = "accept"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailingSpec:
+    """Where the records of failing classes are kept that a run leaves out."""
+
+    path: str
 
 
 @dataclass(frozen=True, kw_only=True)

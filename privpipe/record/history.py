@@ -26,8 +26,8 @@ class History:
     ----------
     target : str
     releases : tuple of mapping
-        Each with `policy_changed` and `officer_policy_changed`, which compare it with the one before, and `current`:
-        the one that stands.
+        Each with `policy_changed` and `officer_policy_changed`, which compare it with the one before; `current`: the
+        one that stands; and `source_changes`: columns of its source that are new, missing, widened or changed since.
     problems : tuple of str
         What of the chain does not fit.
     """
@@ -99,9 +99,16 @@ def _listed(target: str, found: Released) -> History:
     if manifest is None or fault:
         return History(target, tuple(_compared(refused_runs(found.records), "")), (fault,))
     rows = published_rows(manifest["releases_before"], chain_entry(manifest, found.texts["manifest"]))
+    rows = [{**row, "source_changes": _changes(found, row["run_id"])} for row in rows]
     refused = (row for row in refused_runs(found.records) if row["run_id"] not in {each["run_id"] for each in rows})
     every = in_order(rows, refused)
     return History(target, tuple(_compared(every, str(rows[-1]["run_id"]))), tuple(chain_problems(manifest)))
+
+
+def _changes(found: Released, run_id: str) -> dict[str, Any] | None:
+    """How the columns of a run's source differ from those before; None where its private record does not say."""
+    said = ((found.private(run_id) or {}).get("input") or {}).get("changes")
+    return {name: each for name, each in said.items() if name != "since"} if isinstance(said, dict) else None
 
 
 def _compared(rows: Any, current: str) -> Iterator[dict[str, Any]]:
@@ -111,5 +118,5 @@ def _compared(rows: Any, current: str) -> Iterator[dict[str, Any]]:
             f"{name}_changed": before is not None and row[f"{name}_hash"] != before[f"{name}_hash"]
             for name in ("policy", "officer_policy")
         }
-        yield {**row, **changed, "current": row["run_id"] == current}
+        yield {"source_changes": None, **row, **changed, "current": row["run_id"] == current}
         before = row

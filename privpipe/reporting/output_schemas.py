@@ -18,6 +18,7 @@ COUNT = {"type": "integer", "minimum": 0}
 COUNT_OR_NULL = {"type": ["integer", "null"], "minimum": 0}
 NUMBER_OR_NULL = {"type": ["number", "null"]}
 MAPPING = {"type": "object"}
+MAPPING_OR_NULL = {"type": ["object", "null"]}
 FIGURE = {"type": ["number", "object", "array", "string", "boolean", "null"]}
 
 
@@ -219,7 +220,8 @@ OUTPUTS: Mapping[str, Mapping[str, Any]] = {
                         "officer_policy_hash": {"type": ["string", "null"]},
                         "officer_policy_changed": FLAG,
                         "signed_by": TEXTS,
-                    }
+                    },
+                    {"source_changes": {**MAPPING_OR_NULL, "description": "columns new, missing, widened or changed"}},
                 )
             ),
             "problems": TEXTS,

@@ -141,7 +141,14 @@ PRIVATE_MANIFEST = {
             "plan": _object({**PLAN, "edition": {"const": "private"}}, open_=True),
             "plan_hash": {**SHA256, "description": "of the whole plan, without its salted commitment"},
             "input": _object(
-                {"records": COUNT, "fingerprint": TEXT, "versions": MAPPING, "queries": MAPPING},
+                {
+                    "records": COUNT,
+                    "fingerprint": TEXT,
+                    "schema": {**VERSIONS, "description": "type of each column of the source"},
+                    "changes": {**MAPPING, "description": "how it differs from that of the run `since`"},
+                    "versions": MAPPING,
+                    "queries": MAPPING,
+                },
                 needs=("records", "fingerprint"),
             ),
             "output": OUTPUT,

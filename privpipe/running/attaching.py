@@ -9,32 +9,39 @@ from privpipe.engines import Engine
 from privpipe.errors import DataError, did_you_mean
 from privpipe.running.bytes_columns import require_bytes_unjudged
 from privpipe.running.near_unique import require_room_for_hierarchies
-from privpipe.running.reading import scanned
+from privpipe.running.reading import scanned, without_others
 from privpipe.running.run_context import RunContext
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
+    from privpipe.running.drift import SourceDrift
 
 __all__ = ["attach", "require_declared", "require_no_refused_null"]
 
 
-def attach(context: RunContext, source: Any) -> Any:
+def attach(context: RunContext, source: Any, *, planned: bool = False, drift: SourceDrift | None = None) -> Any:
     """The source as a table of the engine, checked against the policy's columns, with record ids.
 
     Raises
     ------
     DataError
-        A column that the policy does not declare, or declares and the data lacks; an empty table; a missing value
-        where the policy refuses them.
+        A column that the policy does not declare, or declares and the data lacks; an empty table, unless the policy
+        lets one pass or a plan is at hand (`planned`); a missing value where the policy refuses them; a difference
+        from the run before (`drift`) that the policy does not accept.
     EngineError
         A column with more values than memory has room for their labels.
     """
     engine, policy = context.engine, context.policy
     table = _scanned(engine, source, policy)
+    if drift is not None:
+        drift.look(source, table.schema, policy, engine.name)
+    table = without_others(engine, table, policy)
     require_declared(table, policy)
     require_bytes_unjudged(table, policy)
-    if engine.count(table) == 0:
-        raise DataError("the source has no records: there is nothing to judge")
+    if policy.empty != "pass" and not planned and engine.count(table) == 0:
+        raise DataError(
+            "the source has no records: there is nothing to judge; where a batch may be empty, write `empty: pass`"
+        )
     require_no_refused_null(engine, table, policy)
     require_room_for_hierarchies(engine, table, policy)
     return engine.with_record_ids(table, policy.record_id, context.seed)
@@ -86,5 +93,6 @@ def require_declared(table: Any, policy: Policy) -> None:
         shown = ", ".join(f"{name!r}{did_you_mean(name, [])}" for name in extra)
         raise DataError(
             f"{len(extra)} column(s) of the data have no role in the policy: {shown}; give each a role under "
-            "`columns:`, or take it out of the data (a named index level is a column); nothing is released by accident"
+            '`columns:`, take it out of the data (a named index level is a column), or write `"*": drop` there to '
+            "leave out what the policy does not name; nothing is released by accident"
         )

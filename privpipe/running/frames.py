@@ -45,11 +45,12 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
         source = read_as_source(frame, own)
         stamps = stamps_of(source)
         staged = _staged(context, source)
-        memory.gather(running, staged.original, staged.table, staged.roles)
+        if not staged.empty:
+            memory.gather(running, staged.original, staged.table, staged.roles)
         staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
         context.progress("judge")
         judged = judge_staged(context, staged, staged.table)
-        if judged.holds and own.utility.column_loss.on_alarm == "refuse":
+        if judged.holds and not staged.empty and own.utility.column_loss.on_alarm == "refuse":
             judged = replace(judged, lost=lost_columns(context, staged))
         judged.raise_if_failed("Nothing was given back.")
         require_stamps(stamps)

@@ -14,6 +14,7 @@ from privpipe.engines import Source
 from privpipe.engines.base.positions import POSITION, positioned
 from privpipe.errors import UnsupportedError
 from privpipe.judging.class_memory import hashed_rows
+from privpipe.running.reading import run_columns
 from privpipe.running.run_context import RunContext
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _original_ids(context: RunContext, source: Source, first: pa.Table) -> tuple
     at = table[POSITION].to_numpy()
     if policy.record_id is not None:
         return declared_id(table[policy.record_id], seed), at
-    words = content_hash(table.drop_columns([POSITION]), seed)
+    words = content_hash(table.select(run_columns(table.drop_columns([POSITION]).schema.names, policy)), seed)
     return record_id(words, ordinals(words), seed), at
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -18,7 +19,16 @@ from privpipe.errors import DataError
 from privpipe.policy import Policy
 from privpipe.policy.specs import located
 
-__all__ = ["finished_source", "left_out_notes", "read_as_source", "scanned", "unjudged_notes", "untyped_columns"]
+__all__ = [
+    "finished_source",
+    "left_out_notes",
+    "read_as_source",
+    "run_columns",
+    "scanned",
+    "unjudged_notes",
+    "untyped_columns",
+    "without_others",
+]
 
 
 def scanned(engine: Engine, source: Source) -> Any:
@@ -37,6 +47,18 @@ def scanned(engine: Engine, source: Source) -> Any:
             raise
         error.args = (f"{name}: {error}",)
         raise
+
+
+def run_columns(names: Sequence[str], policy: Policy) -> list[str]:
+    """The columns of a source that a run looks at: without those that the policy does not name, where it drops them."""
+    return [name for name in names if policy.undeclared != "drop" or name in policy.columns]
+
+
+def without_others(engine: Engine, table: Any, policy: Policy) -> Any:
+    """The table of a source with these columns alone."""
+    names = list(table.schema.names)
+    kept = run_columns(names, policy)
+    return table if kept == names or not kept else engine.select(table, kept)
 
 
 def left_out_notes(policy: Policy, **sources: Source | None) -> tuple[str, ...]:

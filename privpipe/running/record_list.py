@@ -10,7 +10,7 @@ from privpipe.engines import open_engine
 from privpipe.errors import UsageError
 from privpipe.judging.record_risks import record_risks
 from privpipe.running.judging_rows import source_of
-from privpipe.running.reading import scanned
+from privpipe.running.reading import scanned, without_others
 from privpipe.running.rules import judging_rules
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def write_record_risks(policy: Policy, path: str, *, engine: str | None = None) 
         raise UsageError(f"--show-records: {target.name!r} exists already; nothing was overwritten")
     name = engine or policy.engine
     with open_engine(name, policy.engines.get(name, {})) as running:
-        table = scanned(running, source_of(policy))
+        table = without_others(running, scanned(running, source_of(policy)), policy)
         entries = policy.entries
         found = record_risks(running, table, entries, policy.roles, judging_rules(policy), policy.record_id)
     _write(found, target)

@@ -33,8 +33,13 @@ class ReleaseResult:
         The public documents by name, as published: verdict, manifest, plan.
     target : str
         What it is published to: a path, a URL, a table.
+    quarantine : str
+        Folder of the records that were left out, where the policy has `failing:`; nothing where none was.
+    quarantined : int
+        Their number.
     published : bool
-        False after a dry run: there is no path and no record, and `target` is where it would have gone.
+        False after a dry run, and where the source had no records (`nothing_to_publish`): there is no path and no
+        record, and `target` is where it would have gone.
     repeated : bool
         The batch was published before, by the run `run_id`: nothing was judged, so `assessment` has no verdict, and
         plan and manifest are empty.
@@ -51,9 +56,16 @@ class ReleaseResult:
     record: str = ""
     public: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     target: str = ""
+    quarantine: str = ""
+    quarantined: int = 0
     published: bool = True
     repeated: bool = False
     unfinished: tuple[str, ...] = ()
+
+    @property
+    def nothing_to_publish(self) -> bool:
+        """Whether the source had no records, which the policy's `empty: pass` allows."""
+        return not self.published and not self.manifest["output"]["files"]
 
     @property
     def verdict_document(self) -> dict[str, Any]:

@@ -32,5 +32,11 @@ def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> J
         base=base or {},
         hierarchies=policy.hierarchies,
         versions=policy.versions,
-        gate=Gate(undeclared=policy.undeclared, metadata=policy.metadata, notes=True, pseudonyms=policy.pseudonyms),
+        empty=policy.empty,
+        gate=Gate(
+            undeclared="note" if policy.undeclared == "note" else "refuse",
+            metadata=policy.metadata,
+            notes=True,
+            pseudonyms=policy.pseudonyms,
+        ),
     )

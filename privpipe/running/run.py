@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Engine, Source, Written
-from privpipe.engines.base.stamps import require_stamps, stamps_of
+from privpipe.engines.base.stamps import Stamp, require_stamps, stamps_of
 from privpipe.errors import EngineError, NotWithdrawn
 from privpipe.judging import Assessment
 from privpipe.progress import watched
@@ -20,8 +20,10 @@ from privpipe.running.attaching import attach
 from privpipe.running.batches import already_published, require_batch, require_own_partitions
 from privpipe.running.bytes_columns import require_file_of_bytes
 from privpipe.running.counting_ahead import counted_ahead
+from privpipe.running.drift import SourceDrift
 from privpipe.running.frozen import frozen_plan, require_fitting
 from privpipe.running.judging_rows import (
+    judge_staged,
     judge_written,
     notes_of_source,
     read_back,
@@ -30,6 +32,7 @@ from privpipe.running.judging_rows import (
 )
 from privpipe.running.kept_records import in_order, of_sink, prune_records, published_rows, refused_runs
 from privpipe.running.key_history import KeyHistory
+from privpipe.running.left_out import keep_left_out
 from privpipe.running.losing import lost_columns, sample_of
 from privpipe.running.officers import under_officer
 from privpipe.running.outcome import Outcome, reason_of
@@ -50,6 +53,7 @@ from privpipe.running.waiting import HeldRun, drop_stale, held_run, require_wait
 from privpipe.running.whole_table import appended, judge_whole, require_judged_whole
 from privpipe.sinks.formula_cells import formula_notes
 from privpipe.sinks.local import sink_faults
+from privpipe.sinks.quarantine import Quarantine
 from privpipe.sinks.records import PrivateRecords
 from privpipe.sinks.target import Rows, Target
 
@@ -63,7 +67,9 @@ __all__ = [
 
 log = logging.getLogger("privpipe.release")
 Documents = Mapping[str, Mapping[str, Any]]
+Stamps = Mapping[str, Stamp]
 DRY_RUN = "dry-run"
+NOTHING_TO_PUBLISH = "nothing was published, and what was published before stays as it is."
 STEPS = ("scan", "stage", "write", "judge", "publish", "judge again", "done")
 """What `progress` is called with, in this order (before each step)."""
 LEDGER_OPEN = (
@@ -71,6 +77,7 @@ LEDGER_OPEN = (
     "`privpipe ledger repair` does so now"
 )
 RECORD_OPEN = "its private record is written and still marked as pending: the next run to this sink removes the mark"
+QUARANTINE_OPEN = "the records in quarantine are written and pending: the next run to this sink keeps them"
 KEYS_OPEN = "its draws are written and pending: the next run to this sink counts them"
 RECORDS_LEFT = "private records that `retention:` does not keep were not removed: the next release does it"
 WAITING_LEFT = "runs that wait for a sign-off and can no longer follow it were not removed: the next release does it"
@@ -91,8 +98,8 @@ def release_with(
     """Stage, judge and publish the policy's source on an engine, by a frozen plan where one is given or named.
 
     A dry run does all of it up to publishing, in a place that is gone afterwards. `resume` publishes a run that waited
-    for its sign-off, byte for byte. A `batch` that the sink's chain of releases has is not published again. `outcome` is
-    told as soon as the release stands.
+    for its sign-off, byte for byte. A `batch` that the sink's chain of releases has is not published again. `outcome`
+    is told as soon as the release stands.
 
     Raises
     ------
@@ -123,19 +130,38 @@ def release_with(
             with _seen(policy, sink), workplace(policy, DRY_RUN, target) as bench, reading as memory:
                 if (before := chain_of(sink).run_of(batch) if batch is not None else None) is not None:
                     return already_published(batch, before, "", sink.name)
-                return _Release(context, run_id, bench, memory, keys, sink).rehearse(frozen)
+                drift = SourceDrift.since(PrivateRecords.of(policy, sink).home, sink.current())
+                return _Release(context, run_id, bench, memory, keys, sink, drift=drift).rehearse(frozen)
         with sink as place, Remembering(policy, place) as memory:
             records = PrivateRecords.of(policy, place)
             records.open(place.current())
+            quarantine = Quarantine.of(policy, place)
+            if quarantine is not None:
+                quarantine.open(place.current())
             chain = chain_of(place)
             if (before := chain.run_of(batch)) is not None:
                 return already_published(batch, before, place.name, place.name)
             require_waitable(policy, place)
             if resume is None:
-                run = _Release(context, run_id, place, memory, keys, place, records, chain, batch=batch)
+                drift = SourceDrift.since(records.home, place.current())
+                run = _Release(
+                    context,
+                    run_id,
+                    place,
+                    memory,
+                    keys,
+                    place,
+                    records,
+                    chain,
+                    batch=batch,
+                    quarantine=quarantine,
+                    drift=drift,
+                )
                 return run.publish(outcome or Outcome(), frozen)
             held = held_run(records.home, resume, policy, place, chain.previous)
-            run = _Release(context, held.run_id, place, memory, keys, place, records, chain, held)
+            run = _Release(
+                context, held.run_id, place, memory, keys, place, records, chain, held, quarantine=quarantine
+            )
             return run.publish(outcome or Outcome(), held.plan(policy))
 
 
@@ -144,10 +170,21 @@ def _seen(policy: Policy, sink: Target) -> Iterator[None]:
     """A sink that is looked at and not opened; refused where a release would be, as far as looking tells."""
     try:
         PrivateRecords.of(policy, sink)
+        Quarantine.of(policy, sink)
         sink.require_free()
         yield
     finally:
         sink.close()
+
+
+def _told_if_not(*steps: Callable[[], object]) -> None:
+    """Take each step; what fails is noted in the log, and hides no error that matters more."""
+    for step in steps:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 it hides no error that matters more
+            with suppress(Exception):  # a handler of the host's may fail, and there is no further place for it
+                log.warning("the next run settles what could not be written: %s", reason_of(error))
 
 
 @dataclass
@@ -164,34 +201,78 @@ class _Release:
     chain: Chain = field(default_factory=Chain)
     held: HeldRun | None = None
     batch: str | None = None
+    quarantine: Quarantine | None = None
+    drift: SourceDrift = field(default_factory=SourceDrift)
 
     def publish(self, outcome: Outcome, frozen: Plan | None) -> ReleaseResult:
         """All steps; the release is read by others from the moment its link is switched."""
-        ready = self._ready(frozen)
+        staged, stamps = self._begun(frozen)
+        if staged.empty and self.held is None:
+            return self._nothing(staged, stamps)
+        ready = self._ready(staged, stamps)
         if self.records is None:
             raise TypeError("a dry run publishes nothing")
         if self.held is None:
             wait_if_asked(self.records.home, self.context.policy, self.place, ready)
-        page = ready.report.private_page(ready.private)
-        record = self.records.keep(self.run_id, ready.private, pending=True, report=page)
-        self._switch(outcome, ready, str(record), self.records)
+        try:
+            folder, left_out = self._left_out(ready)
+            page = ready.report.private_page(ready.private)
+            record = self.records.keep(self.run_id, ready.private, pending=True, report=page)
+        except BaseException:
+            _told_if_not(self._settle_quarantine)
+            raise
+        result = replace(ready.result(self.place), record=str(record), quarantine=folder, quarantined=left_out)
+        self._switch(outcome, ready, result, self.records)
         self._settle(outcome, self.records)
         return outcome.result
 
+    def _left_out(self, ready: Ready) -> tuple[str, int]:
+        """Where the records that the release leaves out will lie, and their number; none where it leaves none out."""
+        none = not ready.judged.suppressed_records and ready.staged.plan.records == ready.written.records
+        if self.quarantine is None or none:
+            return "", 0
+        return keep_left_out(self.context, ready.staged, self.quarantine, self.run_id)
+
     def rehearse(self, frozen: Plan | None) -> ReleaseResult:
         """The steps up to publishing; what was written goes."""
-        ready = self._ready(frozen)
+        staged, stamps = self._begun(frozen)
+        if staged.empty:
+            return self._nothing(staged, stamps)
+        ready = self._ready(staged, stamps)
         self.place.refuse(self.run_id)
         self.context.progress("done")
         return replace(ready.result(self.sink), published=False)
 
-    def _ready(self, frozen: Plan | None) -> Ready:
-        """What is staged, written, and judged as it was written."""
-        policy = self.context.policy
-        source = source_of(policy)
+    def _begun(self, frozen: Plan | None) -> tuple[Staged, Stamps]:
+        """What is staged of the source, and the stamps of its files."""
+        source = source_of(self.context.policy)
         self.context.progress("scan")
         stamps = stamps_of(source)
-        staged = self._staged(source, frozen)
+        return self._staged(source, frozen), stamps
+
+    def _nothing(self, staged: Staged, stamps: Stamps) -> ReleaseResult:
+        """The end of a run over a source without records: what was published before stays as it is.
+
+        No verdict over nothing is published, under append and replace alike.
+        """
+        judged = judge_staged(self.context, staged, staged.table).within(**self._header(staged))
+        require_stamps(stamps)
+        judged.raise_if_failed()
+        self.context.progress("done")
+        output = {"records": 0, "suppressed_records": 0, "columns": list(staged.table.schema.names), "files": []}
+        return ReleaseResult(
+            path="",
+            run_id=self.run_id,
+            assessment=judged.noting(NOTHING_TO_PUBLISH),
+            plan=staged.plan,
+            manifest={"output": output},
+            target=self.sink.name,
+            published=False,
+        )
+
+    def _ready(self, staged: Staged, stamps: Stamps) -> Ready:
+        """What is staged, written, and judged as it was written."""
+        policy = self.context.policy
         self.context.progress("write")
         self.sink.fits(staged.table.schema)
         require_judged_whole(policy, staged)
@@ -224,12 +305,20 @@ class _Release:
         files = [path for path in folder.iterdir() if path.is_file()]
         output = output_of(staged, files, written)
         output.update(self.place.described(self.run_id))
-        return run_documents(self.context, staged, judged, output=output, chain=self.chain, batch=self.batch)
+        return run_documents(
+            self.context,
+            staged,
+            judged,
+            output=output,
+            chain=self.chain,
+            batch=self.batch,
+            source=self.drift.to_dict(),
+        )
 
     def _staged(self, source: Source, frozen: Plan | None) -> Staged:
         """The released table, with what the run says of the keys it was drawn by."""
         engine, policy = self.context.engine, self.context.policy
-        original = attach(self.context, source)
+        original = attach(self.context, source, drift=None if self.held else self.drift)
         require_file_of_bytes(original, policy, sink_format(policy))
         population = None if self.context.generalized_population else population_beside(engine, policy, original)
         self.context.progress("stage")
@@ -243,8 +332,10 @@ class _Release:
         )
         if self.held is not None and frozen is not None:  # its own plan: what it said of it when it was staged stays
             staged = replace(staged, plan=replace(staged.plan, frozen=frozen.frozen))
+        if staged.empty:
+            return staged
         # Whether a key is the one of before depends on what was learnt from the source.
-        notes = self.keys.notes(policy.transform, staged.draws, self.sink.current)
+        notes = (*self.keys.notes(policy.transform, staged.draws, self.sink.current), *self.drift.notes)
         staged = replace(staged, source_notes=notes)
         if self.context.generalized_population:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
@@ -293,7 +384,7 @@ class _Release:
     def _header(self, staged: Staged) -> dict[str, Any]:
         return run_header(self.context.engine, self.context.policy, staged.plan, self.run_id)
 
-    def _switch(self, outcome: Outcome, ready: Ready, record: str, records: PrivateRecords) -> None:
+    def _switch(self, outcome: Outcome, ready: Ready, result: ReleaseResult, records: PrivateRecords) -> None:
         """Publish, and judge what readers read then; withdrawn where anything goes wrong before it stands."""
         self.context.progress("publish")
         try:
@@ -303,7 +394,7 @@ class _Release:
             self.context.progress("judge again")
             again = self._judged_again(ready)
             self.context.progress("done")
-            outcome.stands(replace(ready.result(self.place), path=path, assessment=again, record=record))
+            outcome.stands(replace(result, path=path, assessment=again))
         except BaseException as error:  # whatever stopped it, nobody judged what readers now see, if they see it
             if not outcome.published:
                 self._withdraw(error, records)
@@ -345,12 +436,12 @@ class _Release:
             self.place.withdraw(self.run_id)
         except BaseException as error:  # noqa: BLE001 an interruption too: what readers see is looked at below
             failed = error
-        for step in (self.memory.settle, lambda: records.settle(self.place.current()), self._settle_keys):
-            try:
-                step()
-            except Exception as error:  # noqa: BLE001 it hides no error that matters more
-                with suppress(Exception):  # a handler of the host's may fail, and there is no further place for it
-                    log.warning("the next run settles what could not be written: %s", reason_of(error))
+        _told_if_not(
+            self.memory.settle,
+            lambda: records.settle(self.place.current()),
+            self._settle_quarantine,
+            self._settle_keys,
+        )
         if failed is not None and self._may_be_read():
             raise NotWithdrawn(
                 f"run {self.run_id} failed after its release was published ({reason_of(cause)}), and the release could "
@@ -369,6 +460,7 @@ class _Release:
         """Settle what was noted before the release was published."""
         outcome.settled(self.memory.settle, LEDGER_OPEN)
         outcome.settled(lambda: records.settle(self.run_id), RECORD_OPEN)
+        outcome.settled(self._settle_quarantine, QUARANTINE_OPEN)
         outcome.settled(self._settle_keys, KEYS_OPEN)
         outcome.settled(lambda: drop_stale(records.home, self.context.seed, self.place.name, self.run_id), WAITING_LEFT)
         outcome.settled(lambda: self._prune(records, outcome.result.manifest), RECORDS_LEFT)
@@ -385,3 +477,7 @@ class _Release:
 
     def _settle_keys(self) -> None:
         self.keys.settle(self.place.current)
+
+    def _settle_quarantine(self) -> None:
+        if self.quarantine is not None:
+            self.quarantine.settle(self.place.current())

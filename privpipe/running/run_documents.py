@@ -36,6 +36,7 @@ __all__ = ["finished", "output_of", "public_rules", "run_documents", "run_header
 
 Documents = dict[str, dict[str, Any]]
 NO_CHAIN = Chain()
+NOTHING_KNOWN: Mapping[str, Any] = {}
 HASHED_AT_ONCE = 2
 """Files, each by a thread of its own: one thread takes a second for 1.5 GB."""
 
@@ -115,10 +116,18 @@ def run_documents(
     output: Mapping[str, Any],
     chain: Chain = NO_CHAIN,
     batch: str | None = None,
+    source: Mapping[str, Any] = NOTHING_KNOWN,
 ) -> tuple[Documents, Documents]:
-    """The private and the public verdict, manifest and plan of a run that passed; `chain`: releases before.
+    """The private and the public verdict, manifest and plan of a run that passed.
 
-    `batch` names what is published, where the caller does: the manifest has it, and the chain of later ones.
+    Parameters
+    ----------
+    chain : Chain
+        Releases before.
+    batch : str, optional
+        Name of what is published, where the caller gives one: the manifest has it, and the chain of later ones.
+    source : mapping
+        What the private manifest says of the source's columns.
     """
     policy, seed = context.policy, context.seed
     rules = public_rules(policy, output["columns"])
@@ -132,7 +141,7 @@ def run_documents(
         "policy": plain(policy.public_document()),
         "plan": plan,
         "seed_commitment": staged.plan.seed_commitment,
-        "input": {"records": records, "fingerprint": staged.source, **_versions(policy), **_queries(policy)},
+        "input": {"records": records, "fingerprint": staged.source, **source, **_versions(policy), **_queries(policy)},
         "output": dict(output),
         "verdict": "passed_with_warnings" if judged.warned else "passed",
         "guarantees": [_asked_of(verdict) for verdict in (*judged.built_in, *judged.verdicts)],

@@ -58,6 +58,8 @@ class StageRun:
         Keys the hashes in plans.
     follows : bool
         Whether a ledger wants to know of noise.
+    empty : bool
+        Whether the source has no records: then its columns alone go through the stages.
     """
 
     context: RunContext
@@ -70,6 +72,7 @@ class StageRun:
     carrying: bool = False
     hash_key: bytes = b""
     follows: bool = False
+    empty: bool = False
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
     base: dict[str, Histogram] = field(default_factory=dict, init=False)
     entered: dict[str | None, Facts] = field(default_factory=dict, init=False)
@@ -96,6 +99,9 @@ class StageRun:
 
     def run(self, at: int, stage: Transformer, given: StagePlan | None) -> None:
         """Plan a stage, unless its plan is given, and apply it."""
+        if self.empty:
+            self._run_over_nothing(at, stage, given)
+            return
         if stage.suppresses and not self.based:
             early = self.root.draws(at, stage, None, self.source)
             self._learn_base(stage.entering(self.engine, self.table, early))
@@ -132,6 +138,14 @@ class StageRun:
         if self.follows and isinstance(stage, AddNoise):
             self.noise.append(noise_stage(stage, made, draws, before))
         log.info("stage %s (%s) done", at, stage.name())
+
+    def _run_over_nothing(self, at: int, stage: Transformer, given: StagePlan | None) -> None:
+        """Give a table without records the columns that the stage releases; nothing is learnt, drawn or suppressed."""
+        made = stage.plan_of_nothing(self._plain_context(at, None)) if given is None else given
+        schema = stage.released_schema(self.table.schema, made)
+        self.table = self.engine.map_rows(self.table, Blanked(schema, self.policy.suppression_mark), schema)
+        self.roles = _roles_after(stage, self.roles)
+        self.plans.append(made)
 
     def _population(self, stage: Transformer) -> Any:
         """The population as the table that enters a stage is; a generalized one already stands at the last levels."""

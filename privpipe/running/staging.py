@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from privpipe.judging.noise_memory import NoiseStage
     from privpipe.policy import Policy
 
-__all__ = ["Staged", "run_stages"]
+__all__ = ["Staged", "require_learnt", "run_stages"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,8 @@ class Staged:
         What the run itself has to say of the source; for private records alone.
     noise : tuple of NoiseStage
         Stages that added noise, where the policy keeps a ledger that follows persons.
+    empty : bool
+        The source has no records: the table has the released columns, and nothing was learnt.
     """
 
     table: Any
@@ -82,6 +84,7 @@ class Staged:
     notes: tuple[str, ...] = ()
     source_notes: tuple[str, ...] = ()
     noise: tuple[NoiseStage, ...] = ()
+    empty: bool = False
 
     @property
     def seen(self) -> Any:
@@ -104,6 +107,7 @@ def run_stages(
     frozen: bool = False,
     salt: str | None = None,
     population: Any = None,
+    empty: bool | None = None,
 ) -> Staged:
     """Plan (unless a plan is given) and apply every stage; to a raw `population` the levels alone.
 
@@ -115,6 +119,8 @@ def run_stages(
         Its number of records, likewise.
     frozen : bool
         Whether the plan given may be of another source: then its stages are carried over to this one.
+    empty : bool, optional
+        Whether it has none; default: as its number says.
     salt : str, optional
         Of the plan's commitment to the seed: the id of the run; outside a run, one is drawn.
 
@@ -125,6 +131,7 @@ def run_stages(
     """
     engine, policy, seed = context.engine, context.policy, context.seed
     records = engine.count(original) if records is None else records
+    empty = not records if empty is None else empty
     if plan is not None and len(plan.stages) != len(policy.transform):
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
     source = fingerprint(engine, original, seed) if source is None else source
@@ -144,6 +151,7 @@ def run_stages(
         hash_key=plan.hash_key if plan is not None and plan.hash_key else plan_key(seed),
         follows=named is not None and named.key is not None,
         hierarchies=hierarchies,
+        empty=empty,
     )
     _run_each(state, plan)
     table, counted = state.released_columns()
@@ -160,16 +168,29 @@ def run_stages(
             entered=state.entered,
             hierarchies=hierarchies,
             records=state.entering,
+            empty=policy.empty if empty else "refuse",
             process=process_of(state.plans),
         ),
-        suppressed_records=made.suppressed_records,
+        suppressed_records=0 if empty else made.suppressed_records,
         population=state.population,
         counted=counted,
         draws=tuple(state.draws),
         source=source,
         noise=tuple(state.noise),
+        empty=empty,
         run=run,
     )
+
+
+def require_learnt(staged: Staged) -> None:
+    """Refuse to hand on a plan that was learnt from nothing.
+
+    Raises
+    ------
+    DataError
+    """
+    if staged.empty and not staged.plan.frozen:
+        raise DataError("the source has no records: there is nothing to learn a plan from")
 
 
 def _is_of_other_source(plan: Plan | None, policy: Policy, source: str) -> bool:

@@ -46,6 +46,7 @@ from privpipe.running.reading import (
     scanned,
     unjudged_notes,
     untyped_columns,
+    without_others,
 )
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.remembering import Remembering
@@ -53,7 +54,7 @@ from privpipe.running.rules import judging_rules
 from privpipe.running.run import release_with
 from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.run_documents import versions_at_work
-from privpipe.running.staging import run_stages
+from privpipe.running.staging import require_learnt, run_stages
 
 __all__ = ["assess", "plan", "release", "transform"]
 
@@ -189,6 +190,7 @@ def plan(
         original = attach(context, source)
         population = raw_population(running, policy, original)
         staged = run_stages(context, original, population=population)
+        require_learnt(staged)
         lost = lost_columns(context, staged) if losses else None
         require_stamps(stamps)
         return replace(staged.plan, lost=lost)
@@ -232,7 +234,7 @@ def transform(
         source = _raw(data, policy)
         stamps = stamps_of(source)
         context = RunContext(running, policy, seed, step)
-        original = attach(context, source)
+        original = attach(context, source, planned=True)
         population = raw_population(running, policy, original)
         staged = run_stages(context, original, plan=plan, population=population)
         released = running.collect(staged.table, like=None if is_path(data) else made_like(data, handed))
@@ -364,6 +366,8 @@ def _tables(engine: Engine, data: Any, policy: Policy, original: Any, align: Ali
     else:
         table = scanned(engine, finished)
         first = None if original is None else scanned(engine, read_as_source(original, policy))
+    if data is None:
+        table = without_others(engine, table, policy)
     return _Tables(
         finished=finished,
         table=table,

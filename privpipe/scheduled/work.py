@@ -60,6 +60,15 @@ def released(job: Job, tell: Tell) -> Ending:
             name=policy.name,
             path=_shown(result.path),
         )
+    if result.nothing_to_publish:
+        return Ending(
+            code=0,
+            word="passed",
+            message="passed: the source has no records, so there is nothing to publish",
+            run_id=result.run_id,
+            name=policy.name,
+            figures=public_figures(result.assessment, policy),
+        )
     ending = Ending(
         code=0,
         word="published",

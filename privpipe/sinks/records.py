@@ -32,7 +32,7 @@ from privpipe.sinks.target import Target
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["AFTERWARDS", "DOCUMENTS", "PrivateRecords", "document_text", "note_afterwards"]
+__all__ = ["AFTERWARDS", "DOCUMENTS", "PrivateRecords", "document_text", "note_afterwards", "seen_by_readers"]
 
 DOCUMENTS = ("verdict", "manifest", "plan")
 AFTERWARDS = "afterwards.txt"
@@ -76,7 +76,7 @@ class PrivateRecords:
         else:
             home = place.area / HOME
         real = Path(os.path.realpath(home))
-        for seen in _seen(place):
+        for seen in seen_by_readers(place):
             if seen == real or seen in real.parents:
                 raise UsageError(
                     f"records: {str(home)!r} lies where readers of the release look; name a folder that they do not see"
@@ -158,7 +158,7 @@ def note_afterwards(record: str, line: str) -> None:
         file.write(f"{line}\n")
 
 
-def _seen(place: Target) -> Iterator[Path]:
+def seen_by_readers(place: Target) -> Iterator[Path]:
     """Folders that readers look into, and those whose content a run throws away."""
     if isinstance(place, LocalTarget):
         for folder in (place.path, *(place.state / name for name in ("releases", "staging"))):

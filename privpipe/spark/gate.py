@@ -63,6 +63,8 @@ class ReleaseGate(GateParams, SetParams, Estimator[Any]):
     undeclared : {"refuse", "note"}, optional
         ``note``: a column without a role passes.
     hierarchies : mapping of column to builder mapping, path or Hierarchy, optional
+    empty : {"refuse", "pass"}, optional
+        ``pass``: a frame without records passes, as an empty batch of a stream may.
     personId, householdId, nulls, mark : optional
         As the options of a transformer.
 

@@ -11,7 +11,7 @@ from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.judging.gate import undeclared_rule
-from privpipe.roles import NullRule, Roles
+from privpipe.roles import NullRule, Roles, require_empty_rule
 from privpipe.spark.parameters import Asked, as_json, capital, lower_camel
 
 __all__ = ["KEPT", "gate_options", "option_values", "stage_options", "unsavable"]
@@ -30,14 +30,17 @@ def stage_options(owner: str, taken: Collection[str]) -> list[Asked]:
     >>> [each.name for each in stage_options("RankSwap", {"nulls"})]
     ['roles', 'hierarchies', 'guarantees', 'recordId', 'personId', 'householdId', 'policyNulls', 'mark', 'seed']
     """
-    return [_asked(owner, option, taken) for option in OPTIONS if option != "undeclared"]
+    return [_asked(owner, option, taken) for option in OPTIONS if option not in ("undeclared", "empty")]
 
 
 def gate_options(owner: str) -> list[Asked]:
     """The options of a gate: what it judges by, and nothing that a search or a draw needs."""
     return [
         _asked(owner, option, ())
-        for option in ("guarantees", "roles", "undeclared", "hierarchies", "person_id", "household_id", "nulls", "mark")
+        for option in (
+            *("guarantees", "roles", "undeclared", "hierarchies", "person_id", "household_id", "nulls", "mark"),
+            "empty",
+        )
     ]
 
 
@@ -155,6 +158,14 @@ def _undeclared(owner: str, name: str, value: Any) -> str:
         raise UsageError(f"{owner}: {error}") from None
 
 
+def _empty(owner: str, name: str, value: Any) -> str:
+    try:
+        require_empty_rule(value)
+    except UsageError as error:
+        raise UsageError(f"{owner}: {error}") from None
+    return str(value)
+
+
 def _seed(owner: str, name: str, value: Any) -> Any:
     from privpipe.policy.secret import secret_given
 
@@ -182,5 +193,6 @@ OPTIONS: Mapping[str, tuple[str, Convert]] = {
     "household_id": ("column that distinguishes households, whose members share draws and removal", _text),
     "nulls": ("how a missing quasi-identifier matches: own_value, wildcard or refuse", _nulls),
     "mark": ("the suppression mark; default *", _text),
+    "empty": ("whether a frame without records is an error (refuse, the default) or passes (pass)", _empty),
     "seed": ("where the secret seed is kept, {from_env: NAME} or {from_file: PATH}; default: one is drawn", _seed),
 }

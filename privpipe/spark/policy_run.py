@@ -20,7 +20,7 @@ from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
 from privpipe.running.reading import read_as_source
 from privpipe.running.run_context import RunContext
-from privpipe.running.staging import Staged, run_stages
+from privpipe.running.staging import Staged, require_learnt, run_stages
 
 __all__ = ["run_policy"]
 
@@ -47,12 +47,13 @@ def run_policy(policy: Policy, seed: Seed, frame: Any, plan: Plan | None = None)
         raise UnsupportedError("a policy with a ledger remembers what it publishes: run it with `privpipe.release`")
     with OpenedEngine(None, frame, policy) as engine:
         context = RunContext(engine, policy, seed)
-        original = attach(context, read_as_source(frame, policy))
+        original = attach(context, read_as_source(frame, policy), planned=plan is not None)
         source = fingerprint(engine, original, seed)
         other = plan is not None and plan.source != source
         population = None if context.generalized_population else population_beside(engine, policy, original)
         staged = run_stages(context, original, source=source, plan=plan, frozen=other, population=population)
-        if plan is None or other:
+        require_learnt(staged)
+        if (plan is None or other) and not staged.empty:
             if context.generalized_population:
                 staged = replace(staged, population=population_beside(engine, policy, staged.table))
             _judged(engine, policy, staged).raise_if_failed()

@@ -11,7 +11,7 @@ from privpipe.errors import UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
 from privpipe.policy import Policy, SecretSpec
 from privpipe.policy.secret import secret_given
-from privpipe.roles import NullRule, Roles
+from privpipe.roles import NullRule, Roles, require_empty_rule
 from privpipe.running.around import hierarchy_specs, policy_around
 from privpipe.running.run_context import no_progress
 from privpipe.transforms.base import Transformer
@@ -34,7 +34,7 @@ class Asked:
     seed : SecretSpec, optional
         None: drawn from the system.
     values : mapping
-        record_id, person_id, household_id, nulls and mark, where they are given.
+        record_id, person_id, household_id, nulls, mark and empty, where they are given.
     engine, progress : see `StageOptions`
     """
 
@@ -66,6 +66,7 @@ class Asked:
             raise UsageError(f"roles must be a privpipe.Roles, not {type(roles).__name__}")
         if given.get("nulls", "own_value") not in get_args(NullRule):
             raise UsageError(f"nulls must be one of {', '.join(get_args(NullRule))}")
+        require_empty_rule(given.get("empty"))
         return cls(
             roles=roles,
             hierarchies=hierarchy_specs(given.get("hierarchies")),
@@ -73,7 +74,7 @@ class Asked:
             seed=secret_given(given.get("seed")),
             values={
                 name: given[name]
-                for name in ("record_id", "person_id", "household_id", "nulls", "mark")
+                for name in ("record_id", "person_id", "household_id", "nulls", "mark", "empty")
                 if name in given
             },
             engine=given.get("engine"),

@@ -70,13 +70,16 @@ class StageOver:
         self._context = context = RunContext(self._engine, policy, self._seed, self._asked.progress, releases=False)
         require_no_refused_null(self._engine, table, policy)
         if self._is_bare:
-            return run_stages(context, table, source="", records=0, plan=plan, frozen=True)
+            return run_stages(context, table, source="", records=0, plan=plan, frozen=True, empty=False)
         original = self._engine.with_record_ids(table, policy.record_id, self._seed)
         records, source = counted_fingerprint(self._engine, original, self._seed)
-        if not records:
-            raise DataError("the frame has no records: there is nothing to learn from or to run over")
+        if not records and plan is None and policy.empty != "pass":
+            raise DataError(
+                "the frame has no records: there is nothing to learn from; where a batch may be empty, give "
+                'empty="pass" to `apply`'
+            )
         other = plan is not None and plan.source != source
-        if other and policy.guarantees and all(stage.recodes_other_rows for stage in self._stages):
+        if other and records and policy.guarantees and all(stage.recodes_other_rows for stage in self._stages):
             warnings.warn(NOT_JUDGED, stacklevel=4)
             self._context = context = replace(context, policy=policy.replaced(guarantees=()))
         return run_stages(context, original, source=source, records=records, plan=plan, frozen=other)

@@ -35,6 +35,8 @@ def apply(stage: Transformer, frame: Any, options: Mapping[str, Any]) -> Any:
 def fit(stage: Transformer, frame: Any, options: Mapping[str, Any]) -> LearntStage:
     """See `StageFace.fit`."""
     asked = Asked.of(type(stage).__name__, options)
+    if "empty" in asked.values:
+        raise UsageError("empty= is for `apply`: from a frame without records nothing is learnt")
     seed = _seed(asked)
     with StageOver((stage,), frame, asked, seed) as over:
         staged = over.staged()

@@ -239,6 +239,10 @@ class Transformer(StageFace, Entry):
         request = self.request(context)
         return self.plan(engine.facts(table, request) if request else Facts(), context)
 
+    def plan_of_nothing(self, context: StageContext) -> StagePlan:
+        """What `released_schema` needs to know of a table without records, of which nothing can be learnt."""
+        return StagePlan(name=self.name(), parameters=self.parameters())
+
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         """Schema after the stage."""
         return schema

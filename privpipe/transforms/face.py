@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from privpipe.blocks import Guarantee
 from privpipe.draws import Seed
-from privpipe.roles import NullRule, Roles
+from privpipe.roles import EmptyRule, NullRule, Roles
 from privpipe.wired import room_above
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class StageOptions(TypedDict, total=False):
         How a missing quasi-identifier matches.
     mark : str
         The suppression mark; default ``*``.
+    empty : {"refuse", "pass"}
+        Of `apply`: whether a frame without records is an error, or comes back with the released columns.
     engine : str, Engine or DuckDB connection
         Default: the one the frame is native to.
     progress : callable
@@ -59,6 +61,7 @@ class StageOptions(TypedDict, total=False):
     household_id: str | None
     nulls: NullRule | None
     mark: str | None
+    empty: EmptyRule | None
     engine: Any
     progress: Callable[[str], None] | None
 

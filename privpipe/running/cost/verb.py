@@ -18,7 +18,7 @@ from privpipe.running.cost.model import Cost, predict
 from privpipe.running.judging_rows import source_of
 from privpipe.running.opened import OpenedEngine
 from privpipe.running.pinning import pinned_tables
-from privpipe.running.reading import read_as_source, scanned
+from privpipe.running.reading import read_as_source, scanned, without_others
 
 __all__ = ["plan_cost"]
 
@@ -87,7 +87,7 @@ def _predicted(
     engine: Engine, source: Source, policy: Policy, asked: tuple[int | None, int | None, int | None]
 ) -> Cost:
     rows, combinations, workers = asked
-    table = scanned(engine, source)
+    table = without_others(engine, scanned(engine, source), policy)
     require_declared(table, policy)
     seen = looked_at(engine, table, source, policy)
     if not seen.rows:

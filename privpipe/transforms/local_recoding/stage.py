@@ -96,6 +96,10 @@ class LocalRecodingStage(Transformer):
     def masked_columns(self) -> tuple[str, ...]:
         return ()
 
+    def plan_of_nothing(self, context: StageContext) -> StagePlan:
+        recoded = generalized_columns(as_generalize(self), context)
+        return replace(super().plan_of_nothing(context), detail={"recoded": recoded})
+
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         import pyarrow as pa
 

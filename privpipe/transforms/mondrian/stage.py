@@ -85,6 +85,11 @@ class MondrianStage(Transformer):
     def masked_columns(self) -> tuple[str, ...]:
         return ()
 
+    def plan_of_nothing(self, context: StageContext) -> StagePlan:
+        keys = context.roles.quasi_identifiers
+        recoded = self.columns or [name for name in keys if name in context.hierarchies]
+        return replace(super().plan_of_nothing(context), detail={"recoded": recoded})
+
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         import pyarrow as pa
 

@@ -169,6 +169,12 @@ class GeneralizeStage(Transformer):
     def masked_columns(self) -> tuple[str, ...]:
         return ()
 
+    def plan_of_nothing(self, context: StageContext) -> StagePlan:
+        at = self.levels or {}
+        columns = generalized_columns(self, context)
+        recoded = [name for name in columns if self.is_search or self.mark or at.get(name, 0)]
+        return replace(super().plan_of_nothing(context), detail={"recoded": recoded})
+
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         import pyarrow as pa
 

@@ -132,6 +132,10 @@ class Safepub(Transformer):
         process = {name: value for name, value in detail.get("process", {}).items() if name != "drawn"}
         return {"levels": dict(detail.get("levels", {})), "process": process}
 
+    def plan_of_nothing(self, context: StageContext) -> StagePlan:
+        recoded = [name for name in self._columns(context) if self.levels[name]]
+        return replace(super().plan_of_nothing(context), detail={"recoded": recoded})
+
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         import pyarrow as pa
 

@@ -277,6 +277,10 @@ class RankSwap(Transformer):
             shown |= chosen.expected()
         return shown | self._displaced(n - low - high)
 
+    def plan_of_nothing(self, context: StageContext) -> StagePlan:
+        ends = {"bottom": self.bottom, "top": self.top}
+        return replace(super().plan_of_nothing(context), detail={"columns": dict.fromkeys(self.columns, ends)})
+
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         if self.by:
             return masked_schema(schema, self.columns if self.top or self.bottom else (), rounded=False)

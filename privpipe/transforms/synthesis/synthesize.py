@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -336,6 +336,12 @@ class Synthesize(Transformer):
         if strange:
             raise UsageError(f"{context.place}: levels: {', '.join(map(repr, strange))} is no category that is drawn")
         return Scoring(self.scores, self.levels)
+
+    def plan_of_nothing(self, context: StageContext) -> StagePlan:
+        drawn = self._drawn(context)
+        staying = {*context.schema.names} - {*drawn, *self.by, *context.roles.unreleased}
+        detail = {"columns": drawn, **({"strata": ()} if staying else {})}
+        return replace(super().plan_of_nothing(context), detail=detail)
 
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         import pyarrow as pa
