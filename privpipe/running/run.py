@@ -17,7 +17,7 @@ from privpipe.errors import EngineError, PrivpipeError
 from privpipe.judging import Assessment
 from privpipe.progress import watched
 from privpipe.running.attaching import attach
-from privpipe.running.bytes_columns import require_file_of_bytes
+from privpipe.running.bytes_columns import require_file_of_bytes, require_flat
 from privpipe.running.counting_ahead import counted_ahead
 from privpipe.running.frozen import frozen_plan, require_fitting
 from privpipe.running.judging_rows import (
@@ -27,10 +27,11 @@ from privpipe.running.judging_rows import (
     source_of,
     without_notes,
 )
+from privpipe.running.kept_types import types_kept
 from privpipe.running.key_history import KeyHistory
 from privpipe.running.losing import lost_columns, sample_of
 from privpipe.running.officers import under_officer
-from privpipe.running.places import clear_workplace, sink_format, target_of, workplace, write_rows
+from privpipe.running.places import clear_workplace, keeps_types, sink_format, target_of, workplace, write_rows
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
 from privpipe.running.ready import Ready
@@ -208,6 +209,9 @@ class _Release:
         engine, policy = self.context.engine, self.context.policy
         original = attach(self.context, source)
         require_file_of_bytes(original, policy, sink_format(policy))
+        found = engine.source_schema(source)
+        if not keeps_types(policy, self.place):
+            require_flat(found, policy)
         population = None if self.context.generalized_population else population_beside(engine, policy, original)
         self.context.progress("stage")
         staged = run_stages(
@@ -220,6 +224,9 @@ class _Release:
         )
         if self.held is not None and frozen is not None:  # its own plan: what it said of it when it was staged stays
             staged = replace(staged, plan=replace(staged.plan, frozen=frozen.frozen))
+        if keeps_types(policy, self.place):
+            kept = types_kept(found, staged.table.schema, policy.transform)
+            staged = replace(staged, types=kept)
         # Whether a key is the one of before depends on what was learnt from the source.
         staged = replace(staged, source_notes=self.keys.notes(policy.transform, staged.draws))
         if self.context.generalized_population:

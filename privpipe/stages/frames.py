@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from privpipe.engines import Engine, Source
+from privpipe.engines.base.carried_cells import CARRIED, is_carried
 from privpipe.engines.base.frames import (
     arrow_of,
     as_handed,
@@ -18,6 +21,7 @@ from privpipe.engines.base.frames import (
     made_like,
     taken_from,
 )
+from privpipe.engines.base.return_forms import ReturnForm
 from privpipe.engines.base.typing import typing_of
 from privpipe.judging.class_memory import gathered_rows, places_of
 from privpipe.kernels.ids.record_ids import content_hash, declared_id, ordinals, record_id
@@ -53,6 +57,19 @@ class Held:
         data = str(frame) if isinstance(frame, PurePath) else frame
         self.source = data if isinstance(data, Source) else Source(data=data if self.rows is None else self.rows)
 
+    def carry(self, found: pa.Schema, read: Collection[str]) -> None:
+        """Carry columns that nothing reads and that have no logical type through as they are.
+
+        Parameters
+        ----------
+        found : pyarrow.Schema
+            The source's own.
+        read : collection of str
+            Columns that a stage reads, or a role says are looked at.
+        """
+        carried = {each.name: CARRIED for each in found if is_carried(each.type) and each.name not in read}
+        self.source = replace(self.source, types={**self.source.types, **carried})
+
     @property
     def on_cluster(self) -> bool:
         """Whether it is a frame that is lazy, and lies where a cluster put it."""
@@ -63,14 +80,22 @@ class Held:
 
         Among equal rows which is which does not matter.
         """
-        rows = typing_of(self.rows.schema, {}).convert(self.rows)  # type: ignore[union-attr]
+        rows = typing_of(self.rows.schema, self.source.types).convert(self.rows)  # type: ignore[union-attr]
         if column is not None:
             return declared_id(rows.column(column), seed)
         words = content_hash(rows, seed)
         return record_id(words, ordinals(words), seed)
 
 
-def laid_back(engine: Engine, table: Any, held: Held, record: tuple[str | None, Seed], *, keeps_places: bool) -> Any:
+def laid_back(
+    engine: Engine,
+    table: Any,
+    held: Held,
+    record: tuple[str | None, Seed],
+    *,
+    keeps_places: bool,
+    form: ReturnForm,
+) -> Any:
     """The table after a stage as a frame of the kind that went in.
 
     Rows of a local frame lie as they lay, those that went left out; rows that are new come in keyed order. A frame of
@@ -81,20 +106,22 @@ def laid_back(engine: Engine, table: Any, held: Held, record: tuple[str | None, 
     record : (str or None, Seed)
         The declared id column, if any, and the seed that keys the ids.
     """
-    return as_handed(_laid_back(engine, table, held, record, keeps_places=keeps_places), held.handed)
+    return as_handed(_laid_back(engine, table, held, record, keeps_places, form), held.handed, form.labels)
 
 
-def _laid_back(engine: Engine, table: Any, held: Held, record: tuple[str | None, Seed], *, keeps_places: bool) -> Any:
+def _laid_back(
+    engine: Engine, table: Any, held: Held, record: tuple[str | None, Seed], keeps_places: bool, form: ReturnForm
+) -> Any:
     if held.rows is None:
         if held.on_cluster:
-            return engine.in_place(table, held.like, keeps_places=keeps_places)
-        return engine.collect(table, like=made_like(held.like, held.handed))
+            return engine.in_place(table, held.like, keeps_places=keeps_places, form=form)
+        return engine.collect(table, like=made_like(held.like, held.handed), form=form)
     names = list(table.schema.names)
     if not engine.count(table):
-        return frame_like(engine.collect(table), held.like)
+        return frame_like(engine.collect(table), held.like, form)
     rows, ids = gathered_rows(engine, table, names)
     places = places_of(held.ids(*record), ids)
     if (places < 0).any():
-        return frame_like(rows, held.like)
+        return frame_like(rows, held.like, form)
     order = np.argsort(places, kind="stable")
     return taken_from(held.like, held.rows, rows.take(order), places[order])

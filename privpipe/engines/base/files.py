@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from privpipe.engines.base.carried_cells import is_carried
 from privpipe.engines.base.csv_text import csv_header
 from privpipe.engines.base.folders import FolderFiles, folder_files
 from privpipe.engines.base.formulas import restored_cells
-from privpipe.engines.base.logical import logical_schema
+from privpipe.engines.base.logical import logical_type
 from privpipe.engines.base.objects import copied_names, is_reached
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.base.table_formats import refuse_table_format
@@ -207,7 +208,7 @@ def parquet_schema(files: list[str]) -> pa.Schema:
             found = pq.read_schema(name)
         if first is None:
             first = found
-        elif found.names != first.names or logical_schema(found) != logical_schema(first):
+        elif found.names != first.names or _compared(found) != _compared(first):
             raise DataError(
                 f"{Path(name).name}: its columns or types differ from those of {Path(files[0]).name}; "
                 "the files of a source must agree"
@@ -215,6 +216,10 @@ def parquet_schema(files: list[str]) -> pa.Schema:
     if first is None:
         raise DataError("no Parquet file")
     return first.remove_metadata()
+
+
+def _compared(schema: pa.Schema) -> list[pa.DataType]:
+    return [each.type if is_carried(each.type) else logical_type(each.type, each.name) for each in schema]
 
 
 def parquet_head(name: str) -> pq.FileMetaData:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.types as pt
 
+from privpipe.engines.base.carried_cells import CARRIED, is_carried
 from privpipe.engines.base.files import list_files, parquet_instants_fit, parquet_schema
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.lakes import lake_of
@@ -17,7 +18,6 @@ from privpipe.engines.base.logical import inexact_error, kind_of, logical_type
 from privpipe.engines.base.names import check_names
 from privpipe.engines.base.partitions import partitioned_dataset
 from privpipe.engines.base.source import Source
-from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import Typing, normalised, typing_of
 from privpipe.engines.embedded import small_rows
 from privpipe.engines.embedded.file_codes import FileCodes
@@ -42,9 +42,9 @@ def scan(session: Session, source: Source) -> EmbeddedTable:
     files = list_files(source)
     if kind == "parquet":
         found = parquet_schema(files)
-        if not parquet_instants_fit(files, found):
-            dataset = _readable(ds.dataset(files, schema=found, format="parquet", partitioning=None))
-            return _typed(session, converted_rows(session, dataset, typing_of(found, {})), source)
+        if not parquet_instants_fit(files, found) or any(is_carried(field.type) for field in found):
+            dataset = ds.dataset(files, schema=found, format="parquet", partitioning=None)
+            return _streamed(session, _readable(dataset, source), source)
         raw = (
             _escaped(session, files, found)
             if any("\\" in name for name in files)
@@ -63,10 +63,9 @@ def _escaped(session: Session, files: list[str], schema: pa.Schema) -> EmbeddedT
 
 
 def _scan_frame(session: Session, source: Source) -> EmbeddedTable:
-    frame = _readable(arrow_of(source.data))
+    frame = _readable(arrow_of(source.data), source)
     if isinstance(frame, pa.RecordBatchReader):
-        # A stream can be read once: it is stored as it is, and typed from there.
-        return _typed(session, converted_rows(session, frame, typing_of(frame.schema, {})), source)
+        return _streamed(session, frame, source)
     is_small = isinstance(frame, pa.Table) and 0 < frame.num_rows <= session.small_rows and frame.num_columns
     if is_small and "decimal" not in source.types.values():
         return small_rows.scanned(session, frame, typing_of(frame.schema, source.types))
@@ -74,9 +73,15 @@ def _scan_frame(session: Session, source: Source) -> EmbeddedTable:
     return _typed(session, EmbeddedTable(f"SELECT * FROM {view}", frame.schema, False, {view: frame}), source)
 
 
-def _readable(frame: Any) -> Any:
+def _streamed(session: Session, batches: pa.RecordBatchReader, source: Source) -> EmbeddedTable:
+    """A stream can be read once: it is stored as it is, and typed from there."""
+    carried = {name: kind for name, kind in source.types.items() if kind == CARRIED}
+    return _typed(session, converted_rows(session, batches, typing_of(batches.schema, carried)), source)
+
+
+def _readable(frame: Any, source: Source) -> Any:
     """A frame in types that DuckDB takes; a dataset that has others becomes a stream of batches, which is typed."""
-    strange = [field.name for field in frame.schema if _is_strange(field.type)]
+    strange = [field.name for field in frame.schema if _is_strange(field.type) or is_carried(field.type)]
     if not strange or isinstance(frame, pa.RecordBatchReader):
         return frame
     if not isinstance(frame, pa.Table):
@@ -84,7 +89,9 @@ def _readable(frame: Any) -> Any:
     check_names(frame.column_names)
     for name in strange:
         at = frame.column_names.index(name)
-        frame = frame.set_column(at, name, normalised(frame.column(at), name))
+        frame = frame.set_column(
+            at, name, normalised(frame.column(at), name, carried=source.types.get(name) == CARRIED)
+        )
     return frame
 
 
@@ -118,7 +125,7 @@ def _casts_exactly(session: Session, raw: EmbeddedTable, field: pa.Field) -> boo
     kind, name = field.type, quoted(field.name)
     if pt.is_dictionary(kind):
         kind = kind.value_type
-    if pt.is_run_end_encoded(kind) or is_text_list(kind):
+    if pt.is_run_end_encoded(kind):
         return False
     if pt.is_uint64(kind):
         limit = session.value(f"SELECT max({name}) FROM {raw.source}", raw.frames)
