@@ -30,6 +30,7 @@ __all__ = [
     "taken_from",
 ]
 
+_DUCKDB_ONLY = ("uuid", "hugeint", "uhugeint", "bit", "time with time zone")
 # What pandas calls object columns that hold one type.
 _KINDS_OF_ONE_TYPE = frozenset(
     [
@@ -296,22 +297,41 @@ def frame_like(table: pa.Table, like: Any, form: ReturnForm = AS_THEY_ARE) -> An
         import pyarrow.dataset
 
         return pyarrow.dataset.dataset(table)
-    return _relation_of(table, like) if _is_relation(like) else table
+    return _relation_of(table, like, form) if _is_relation(like) else table
 
 
-def _relation_of(table: pa.Table, like: Any) -> Any:
+def _relation_of(table: pa.Table, like: Any, form: ReturnForm) -> Any:
     """A table as a relation of the connection that another one is of; nothing is left in its catalogue."""
     import duckdb
 
     privpipe_rows = table  # found by its name, where the connection looks at Python's
     try:
-        return like.query("privpipe_input", "SELECT * FROM privpipe_rows")
+        return like.query("privpipe_input", f"SELECT {_in_types_of(table, like, form)} FROM privpipe_rows")
     except duckdb.CatalogException:
         del privpipe_rows
         raise UsageError(
             "the connection of the DuckDB relation looks at no Python frames, so no relation of it can be made of the "
             "result: SET python_enable_replacements = true, or hand over relation.to_arrow_table()"
         ) from None
+
+
+def _in_types_of(table: pa.Table, like: Any, form: ReturnForm) -> str:
+    """The columns of a table, those that no stage changed in DuckDB's own types where Arrow lacks them."""
+    known = dict(zip(like.columns, like.types, strict=True))
+    columns = []
+    for name in table.column_names:
+        quoted = '"' + name.replace('"', '""') + '"'
+        kind = known.get(name) if name in form.untouched else None
+        if kind is not None and kind.id == "enum":
+            found = set(table.column(name).unique().to_pylist())
+            words = [word.replace("'", "''") for word in dict(kind.children)["values"] if word in found]
+            listed = ", ".join(f"'{word}'" for word in words)
+            columns.append(f"{quoted}::ENUM({listed}) AS {quoted}" if words else quoted)
+        elif kind is not None and kind.id in _DUCKDB_ONLY:
+            columns.append(f"{quoted}::{kind} AS {quoted}")
+        else:
+            columns.append(quoted)
+    return ", ".join(columns)
 
 
 def _pandas_of(table: pa.Table) -> Any:

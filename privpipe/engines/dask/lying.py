@@ -48,18 +48,19 @@ def lying(
         return collected(runtime, table, like, form)
     as_pandas = ToPandas.of(table.schema, like, form)
     meta = as_pandas.meta(table.schema)
+    exact = [name for name in meta.columns if name in form.untouched and _has_two_blanks(like._meta[name].dtype)]
     if keeps_places and len(table.parts) == like.npartitions:
         meta.index = like._meta.index
-        own = foreign_nodes(like[[]].to_delayed())
+        own = foreign_nodes(like[exact].to_delayed())
         parts = zip(table.parts, own, strict=True)
-        nodes = [runtime.task("keep the index", _indexed, as_pandas, part, index) for part, index in parts]
+        nodes = [runtime.task("keep the index", _indexed, part, index, as_pandas=as_pandas) for part, index in parts]
         return frame_of_nodes(nodes, meta, like.divisions if like.known_divisions else None)
     original = form.original
     if original is None or not table.has_record_ids:
         nodes = [runtime.task("convert to pandas", as_pandas, part, part=at) for at, part in enumerate(table.parts)]
         return frame_of_nodes(nodes, meta)
     meta.index = like._meta.index
-    own = foreign_nodes(like[[]].to_delayed())
+    own = foreign_nodes(like[exact].to_delayed())
     cut, cut_index = CutById(tuple(table.schema.names), places), _CutIndex(places)
     sent = [
         *(runtime.task("cut index by id", cut_index, *each) for each in zip(original.parts, own, strict=True)),
@@ -68,8 +69,23 @@ def lying(
     return frame_of_nodes(meet(runtime, "find the index", sent, places, _Found(len(original.parts), as_pandas)), meta)
 
 
-def _indexed(as_pandas: ToPandas, batch: pa.RecordBatch, own: Any) -> Any:
-    return as_pandas(batch).set_axis(own.index, axis=0)
+def _indexed(batch: pa.RecordBatch, own: Any, as_pandas: ToPandas) -> Any:
+    out = as_pandas(batch).set_axis(own.index, axis=0)
+    return _with_own(out, own)
+
+
+def _has_two_blanks(dtype: Any) -> bool:
+    """Whether a column may hold NaN and missing values, which are one to every count."""
+    import pandas as pd
+
+    return bool(pd.api.types.is_extension_array_dtype(dtype) and pd.api.types.is_float_dtype(dtype))
+
+
+def _with_own(out: Any, own: Any) -> Any:
+    """Rows with cells of their originals, which lie in the same order."""
+    for name in own.columns:
+        out[name] = own[name].array
+    return out
 
 
 @dataclass(frozen=True)
@@ -79,11 +95,9 @@ class _CutIndex:
     places: int
 
     def __call__(self, batch: pa.RecordBatch, own: Any) -> Sent:
-        import pandas as pd
-
         order, offsets = split_order(batch.column(ID_COLUMNS[0]).to_numpy(), self.places)
-        ids = pd.DataFrame({name: batch.column(name).to_numpy() for name in ID_COLUMNS}, index=own.index)
-        return Sent(Pieces(ids.iloc[order], offsets), order)
+        ids = {name: batch.column(name).to_numpy() for name in ID_COLUMNS}
+        return Sent(Pieces(own.assign(**ids).iloc[order], offsets), order)
 
 
 @dataclass(frozen=True)
@@ -98,8 +112,9 @@ class _Found:
 
         index = pd.concat(pieces[: self.originals])
         rows = RowBlock(joined(pieces[self.originals :]))
-        before, after = partners(index.to_numpy(), rows.record_ids)
+        before, after = partners(index[list(ID_COLUMNS)].to_numpy(), rows.record_ids)
         if len(after) != len(rows):
             raise EngineError("dask engine: records of the result are none of the frame")
         out = self.as_pandas(rows.take(after).to_batch())
-        return out.set_axis(index.index[before], axis=0)
+        own = index.iloc[before].drop(columns=list(ID_COLUMNS))
+        return _with_own(out.set_axis(own.index, axis=0), own)
