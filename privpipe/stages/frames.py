@@ -11,6 +11,7 @@ import numpy as np
 
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.carried_cells import CARRIED, is_carried
+from privpipe.engines.base.frame_index import index_names, under_index, with_index_columns
 from privpipe.engines.base.frames import (
     arrow_of,
     as_handed,
@@ -23,6 +24,7 @@ from privpipe.engines.base.frames import (
 )
 from privpipe.engines.base.return_forms import ReturnForm
 from privpipe.engines.base.typing import typing_of
+from privpipe.errors import DataError
 from privpipe.judging.class_memory import gathered_rows, places_of
 from privpipe.kernels.ids.record_ids import content_hash, declared_id, ordinals, record_id
 
@@ -44,10 +46,23 @@ class Held:
         One that can be read once is read here, and once.
     place : str
         Where it was handed over.
+    named : collection of str
+        Columns that stages and options name. Where an index level is among them the index is columns until the frame
+        is handed back.
+
+    Raises
+    ------
+    DataError
+        Such an index has a level without a name, which would be lost.
     """
 
-    def __init__(self, frame: Any, place: str) -> None:
+    def __init__(self, frame: Any, place: str, named: Collection[str] = ()) -> None:
         self.handed = frame
+        levels = index_names(frame)
+        self.index = levels if set(levels) & set(named) - set(frame.columns if levels else ()) else []
+        if None in self.index:
+            raise DataError("an index level is named and another has no name; name all of them, or reset_index()")
+        frame = with_index_columns(frame) if self.index else frame
         frame = at_hand(frame, place, index=False)
         self.like = None if isinstance(frame, str | PurePath | Source) else frame
         self.rows: pa.Table | None = None
@@ -106,7 +121,8 @@ def laid_back(
     record : (str or None, Seed)
         The declared id column, if any, and the seed that keys the ids.
     """
-    return as_handed(_laid_back(engine, table, held, record, keeps_places, form), held.handed, form.labels)
+    out = as_handed(_laid_back(engine, table, held, record, keeps_places, form), held.handed, form.labels)
+    return under_index(out, held.index)
 
 
 def _laid_back(

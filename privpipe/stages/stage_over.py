@@ -52,7 +52,8 @@ class StageOver:
     ) -> None:
         self._compared = compared
         self._stages, self._asked, self._seed = tuple(stages), asked, seed
-        self._held = Held(frame, f"{type(self._stages[0]).__name__}.apply")
+        named = {*self._read, *asked.roles.columns, *asked.hierarchies, *map(str, asked.values.values())}
+        self._held = Held(frame, f"{type(self._stages[0]).__name__}.apply", named)
         nothing = Policy.of_fields(name="frame", columns={}, guarantees=())
         self._opened = OpenedEngine(asked.engine, frame if self._held.like is None else self._held.like, nothing)
 

@@ -138,7 +138,8 @@ def _on_spark(out: Any, labels: int) -> Any:
 
     name = "__privpipe_index"
     found = out.withColumn(name, sf.lit(labels) - sf.monotonically_increasing_id()).pandas_api(index_col=name)
-    return found.rename_axis(None)
+    found.index.name = None
+    return found
 
 
 def made_like(frame: Any, handed: Any) -> Any:
@@ -282,7 +283,7 @@ def frame_like(table: pa.Table, like: Any, form: ReturnForm = AS_THEY_ARE) -> An
     if like is None or isinstance(like, pa.Table):
         return table
     if _root(like) == "pandas":
-        out = typed_as_before(_pandas_of(table), like)
+        out = typed_as_before(_pandas_of(table, like), like)
         out.attrs.update(like.attrs)
         return out if form is AS_THEY_ARE else out.set_axis(fresh_labels(len(out), form.labels), axis=0)
     if _root(like) == "polars":
@@ -334,17 +335,20 @@ def _in_types_of(table: pa.Table, like: Any, form: ReturnForm) -> str:
     return ", ".join(columns)
 
 
-def _pandas_of(table: pa.Table) -> Any:
+def _pandas_of(table: pa.Table, like: Any) -> Any:
     import pandas as pd
 
     nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
-    return pd.DataFrame(
-        {
-            name: column.to_pandas(types_mapper=nullable.get) if column.null_count else column.to_pandas()
-            for name, column in zip(table.column_names, table.columns, strict=True)
-        },
-        columns=table.column_names,
-    )
+    known = dict(zip(like.columns, like.dtypes, strict=True))
+
+    def column_of(name: str, column: pa.ChunkedArray) -> Any:
+        own = getattr(known.get(name), "pyarrow_dtype", None)
+        if own is not None and own == column.type:
+            return column.to_pandas(types_mapper=pd.ArrowDtype)
+        return column.to_pandas(types_mapper=nullable.get) if column.null_count else column.to_pandas()
+
+    found = zip(table.column_names, table.columns, strict=True)
+    return pd.DataFrame({name: column_of(name, column) for name, column in found}, columns=table.column_names)
 
 
 def taken_from(like: Any, before: pa.Table, rows: pa.Table, places: Any) -> Any:
