@@ -16,6 +16,7 @@ __all__ = ["CARRIED", "carried_cells", "carried_text", "is_carried"]
 
 CARRIED: Final = "carried"
 """Among declared types: nothing looks into the column's values, and what has no logical type is carried as text."""
+_CARRIED = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_map, pt.is_time, pt.is_duration)
 
 
 def is_carried(kind: pa.DataType) -> bool:
@@ -26,9 +27,9 @@ def is_carried(kind: pa.DataType) -> bool:
     >>> is_carried(pa.list_(pa.int8())), is_carried(pa.time64("us")), is_carried(pa.int8())
     (True, True, False)
     """
-    if pt.is_run_end_encoded(kind):
-        return False
-    return bool(pt.is_nested(kind) or pt.is_time(kind) or pt.is_duration(kind))
+    if pt.is_struct(kind):
+        return not any(pt.is_union(each.type) for each in kind)
+    return any(test(kind) for test in _CARRIED)
 
 
 def carried_text(cells: pa.Array) -> pa.Array:

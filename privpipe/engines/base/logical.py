@@ -102,10 +102,9 @@ def logical_type(found: pa.DataType, column: str, *, carried: bool = False) -> p
             return target
     if carried and is_carried(found):
         return pa.string()
-    remedy = "give it the role `carried` or `drop`, flatten it or cast it to text"
+    remedy = " unless its role is `carried`: give it that role, or `drop`, or" if is_carried(found) else ";"
     raise DataError(
-        f"column {column!r} has the type {found}, which no stage or guarantee reads; "
-        f"{remedy if is_carried(found) else 'cast it to text'}"
+        f"column {column!r} has the type {found}, which no release can carry{remedy} flatten it or cast it to text"
     )
 
 

@@ -149,10 +149,10 @@ def as_before(rows: pa.Table, before: pa.Table, *, whole: bool) -> tuple[pa.Tabl
             continue
         known, own = before.schema.field(at), _joined(before.column(at))
         untouched = normalised(own, name, carried=True).equals(column)
-        found = (_used(own) if not whole else own) if untouched else _fitted(column, known.type)
+        found = _used(own) if untouched else _fitted(column, known.type)
         same += [name] if untouched else []
         columns.append(found)
-        kept = kept_metadata(known.metadata, whole=whole) if untouched else {}
+        kept = kept_metadata(known.metadata, whole=whole and untouched)
         fields.append(pa.field(name, found.type, known.nullable or found.null_count > 0, kept))
     kept = kept_metadata(before.schema.metadata, whole=whole and same == before.column_names)
     return pa.table(columns, pa.schema(fields, kept)), same

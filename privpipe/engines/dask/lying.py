@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.engines.base.batches import joined
+from privpipe.engines.base.carried_cells import is_carried
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.dask.exchange import Pieces, Sent, meet
 from privpipe.engines.dask.frame_parts import is_dask_frame
@@ -48,7 +49,9 @@ def lying(
         return collected(runtime, table, like, form)
     as_pandas = ToPandas.of(table.schema, like, form)
     meta = as_pandas.meta(table.schema)
-    exact = [name for name in meta.columns if name in form.untouched and _has_two_blanks(like._meta[name].dtype)]
+    same = [name for name in meta.columns if name in form.untouched]
+    exact = [name for name in same if name in form.types and is_carried(form.types[name])]
+    exact += [name for name in same if _has_two_blanks(like._meta[name].dtype)]
     if keeps_places and len(table.parts) == like.npartitions:
         meta.index = like._meta.index
         own = foreign_nodes(like[exact].to_delayed())

@@ -120,12 +120,15 @@ class _WriteFile:
 
 def frame_of_nodes(nodes: Sequence[Any], meta: Any, divisions: Any = None) -> Any:
     """Tasks that yield pandas frames as a Dask DataFrame."""
+    import dask
     import dask.dataframe as dd
     from dask.delayed import Delayed
 
     graph = graph_of(nodes)
     frames = [Delayed(node.key, graph) for node in nodes]
-    return dd.from_delayed(frames, meta=meta, divisions=divisions, verify_meta=False)
+    # Else objects, such as lists, would become texts.
+    with dask.config.set({"dataframe.convert-string": False}):
+        return dd.from_delayed(frames, meta=meta, divisions=divisions, verify_meta=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +172,8 @@ class ToPandas:
         """The frame without rows."""
         from dask.dataframe.utils import clear_known_categories
 
-        return clear_known_categories(self(pa.RecordBatch.from_pylist([], schema)))
+        found = self(pa.RecordBatch.from_pylist([], schema))
+        return found if self.form.whole else clear_known_categories(found)
 
 
 def _dtype(known: Any, whole: bool) -> Any:
