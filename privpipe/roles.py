@@ -21,12 +21,12 @@ __all__ = [
     "require_empty_rule",
 ]
 
-Role = Literal["identifier", "quasi_identifier", "sensitive", "insensitive", "drop"]
+Role = Literal["identifier", "quasi_identifier", "sensitive", "insensitive", "drop", "carried"]
 ColumnType = Literal["text", "integer", "number", "decimal", "date", "timestamp", "boolean"]
 NullRule = Literal["own_value", "wildcard", "refuse"]
 EmptyRule = Literal["refuse", "pass"]
 """What a table without a record is: an error, or nothing that could disclose anything."""
-FIELDS = ("identifiers", "quasi_identifiers", "sensitive", "insensitive", "dropped")
+FIELDS = ("identifiers", "quasi_identifiers", "sensitive", "insensitive", "dropped", "carried")
 """Where `Roles` keeps the columns of each `Role`."""
 
 
@@ -71,6 +71,9 @@ class Roles:
         Column names, exactly as the table spells them; no name twice.
     dropped : sequence of str
         Likewise: columns that no release holds and nothing looks at, whatever they are.
+    carried : sequence of str
+        Likewise: columns that are released as they are and that no stage or guarantee reads, of any type: lists,
+        structs, maps, times of day. They are near-unique until the contrary is known.
 
     Raises
     ------
@@ -89,6 +92,7 @@ class Roles:
     identifiers: Sequence[str] = ()
     insensitive: Sequence[str] = ()
     dropped: Sequence[str] = ()
+    carried: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for field in FIELDS:
@@ -109,7 +113,7 @@ class Roles:
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column that has a role."""
-        return (*self.quasi_identifiers, *self.sensitive, *self.identifiers, *self.insensitive, *self.dropped)
+        return tuple(name for field in FIELDS for name in getattr(self, field))
 
     @property
     def unreleased(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from privpipe.blocks.check_face import CheckOptions
 from privpipe.blocks.severity import binding
 from privpipe.checks.asked import Check
 from privpipe.engines import Source
+from privpipe.engines.base.carried_cells import CARRIED
 from privpipe.engines.base.frames import at_hand
 from privpipe.engines.base.lakes import pinned
 from privpipe.errors import UsageError
@@ -129,7 +130,8 @@ def _judged(data: Any, asked: Check, *, allow_empty: bool = False) -> Assessment
         raise UsageError("give a frame or a path to judge")
     frame = at_hand(data, "assess")
     with OpenedEngine(asked.given.get("engine"), frame, nothing) as engine:
-        source = frame if isinstance(frame, Source) else pinned(Source(data=frame))
+        unread = dict.fromkeys((*asked.roles.carried, *asked.roles.unreleased), CARRIED)
+        source = frame if isinstance(frame, Source) else pinned(Source(data=frame, types=unread))
         policy = asked.policy(scanned(engine, source).schema.names)
         align = asked.given.get("align", "record_id")
         original = at_hand(asked.given.get("original"), "assess, original=")

@@ -66,7 +66,8 @@ def table_notes(
 def _unmasked(names: Sequence[str], roles: Roles, gate: Gate) -> list[str]:
     """Columns that are released beside the quasi-identifiers, without pseudonyms."""
     seen = [name for name in gate.seen(names) if name in names]
-    return [name for name in seen if name in (*roles.sensitive, *roles.insensitive) and name not in gate.pseudonyms]
+    released = (*roles.sensitive, *roles.insensitive, *roles.carried)
+    return [name for name in seen if name in released and name not in gate.pseudonyms]
 
 
 def _household(names: Sequence[str], entries: Sequence[Guarantee]) -> str | None:

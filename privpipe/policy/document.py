@@ -16,6 +16,7 @@ from privpipe.blocks.marks import FilePath
 from privpipe.blocks.parameters import marked
 from privpipe.blocks.severity import binding
 from privpipe.draws import Seed
+from privpipe.engines.base.carried_cells import CARRIED
 from privpipe.hierarchies import HierarchySpec
 from privpipe.html_tables import cut
 from privpipe.judging.gate import OthersRule, UndeclaredRule
@@ -301,6 +302,13 @@ class Policy:
     def types(self) -> dict[str, ColumnType]:
         """Declared types, by column."""
         return {name: column.type for name, column in self.columns.items() if column.type is not None}
+
+    @property
+    def source_types(self) -> dict[str, str]:
+        """Declared types of a source's columns; those that nothing looks into are read whatever type they have."""
+        unread = ("carried", "drop", "identifier")
+        carried = {name: CARRIED for name, each in self.columns.items() if each.role in unread and each.type is None}
+        return {**carried, **self.types}
 
     @property
     def hierarchies(self) -> dict[str, HierarchySpec]:

@@ -298,4 +298,5 @@ def roles_of(columns: Mapping[str, ColumnSpec]) -> Roles:
         identifiers=names.get("identifier", ()),
         insensitive=names.get("insensitive", ()),
         dropped=names.get("drop", ()),
+        carried=names.get("carried", ()),
     )

@@ -23,6 +23,7 @@ AS_PROTECTED: Mapping[str, tuple[str, ...]] = {
     "quasi_identifier": ("quasi_identifier", "identifier", "drop"),
     "sensitive": ("sensitive", "identifier", "drop"),
     "insensitive": ("insensitive", "sensitive", "quasi_identifier", "identifier", "drop"),
+    "carried": ("carried", "identifier", "drop"),
 }
 """Roles that protect a column as another does, or more. Quasi-identifiers and sensitive columns are judged by other
 guarantees, so that neither of the two stands for the other."""
@@ -106,6 +107,7 @@ def _columns(job: HeldJob, officer: OfficerPolicy) -> Iterator[Problem]:
         **dict.fromkeys(job.roles.insensitive, "insensitive"),
         **dict.fromkeys(job.roles.identifiers, "identifier"),
         **dict.fromkeys(job.roles.dropped, "drop"),
+        **dict.fromkeys(job.roles.carried, "carried"),
     }
     folded = {name.casefold(): role for name, role in officer.roles.items()}
     for name, role in roles.items():

@@ -17,6 +17,7 @@ from privpipe.policy.specs import FrameSpec, SourceSpec, located
 from privpipe.progress import watched
 from privpipe.running.attaching import attach
 from privpipe.running.judging_rows import judge_staged
+from privpipe.running.kept_types import return_form
 from privpipe.running.losing import lost_columns
 from privpipe.running.opened import OpenedEngine, is_path
 from privpipe.running.outcome import Outcome
@@ -55,7 +56,8 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
         judged.raise_if_failed("Nothing was given back.")
         require_stamps(stamps)
         like = None if is_path(frame) else made_like(frame, handed)
-        return as_handed(running.collect(staged.table, like=like), handed)
+        form = return_form(running.source_schema(source), staged, own.transform)
+        return as_handed(running.collect(staged.table, like=like, form=form), handed, form.labels)
 
 
 def release_frame(

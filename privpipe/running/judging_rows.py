@@ -47,7 +47,7 @@ def source_of(policy: Policy) -> Source:
     """
     if policy.source is None:
         raise UsageError("the policy has no `source:`; give one, or hand the data over in Python")
-    return policy.source.to_source(policy.types, policy.base_dir)
+    return policy.source.to_source(policy.source_types, policy.base_dir)
 
 
 def read_back(context: RunContext, staged: Staged, place: Rows) -> Any:

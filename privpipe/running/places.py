@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source, Written
+from privpipe.engines.base.carried_cells import CARRIED, is_carried
 from privpipe.engines.base.partition_files import split_parts
 from privpipe.errors import SinkError, UsageError
 from privpipe.private_files import scratch_folder
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "clear_workplace",
     "folder_of",
+    "keeps_types",
     "place_of",
     "sink_format",
     "target_of",
@@ -49,6 +51,11 @@ NO_MARKS: Mapping[str, str] = {}
 def sink_format(policy: Policy) -> Any:
     """Format of the released files."""
     return policy.sink.file_format if policy.sink else "parquet"
+
+
+def keeps_types(policy: Policy, place: Target) -> bool:
+    """Whether columns are written in the types of the source: in folders of Parquet files, which have no schema yet."""
+    return type(place) in (LocalTarget, RemoteTarget) and sink_format(policy) == "parquet"
 
 
 def target_of(engine: Engine, policy: Policy, target: str | None) -> Target:
@@ -141,7 +148,9 @@ def write_rows(context: RunContext, staged: Staged, place: Rows, marks: Mapping[
     if isinstance(place, TableName):
         return Written(context.engine.catalogue().write(staged.table, place, staged.order, marks))
     escape, sink = escapes_formulas(context.policy), context.policy.sink
-    written = context.engine.write(staged.table, str(place), sink_format(context.policy), staged.order, escape=escape)
+    written = context.engine.write(
+        staged.table, str(place), sink_format(context.policy), staged.order, escape=escape, types=staged.types
+    )
     if sink is None or not sink.partition or not isinstance(place, Path):
         return written
     with sink_faults(place):
@@ -151,7 +160,11 @@ def write_rows(context: RunContext, staged: Staged, place: Rows, marks: Mapping[
 def written_source(policy: Policy, staged: Staged, place: Rows) -> Source:
     """What was written, to be read back in the types of the release."""
     # Bytes have no name among the declared types: only files that keep their own types hold them.
-    types = {field.name: column_type_of(field.type) for field in staged.table.schema if not is_bytes(field.type)}
+    types: dict[str, str] = {
+        field.name: CARRIED if is_carried(staged.types.get(field.name, field.type)) else column_type_of(field.type)
+        for field in staged.table.schema
+        if not is_bytes(field.type)
+    }
     if isinstance(place, Source):
         return replace(place, types=types)
     if not isinstance(place, Path):

@@ -9,6 +9,7 @@ from typing import Any
 
 from privpipe.engines import Engine, Source
 from privpipe.engines.base import format_said
+from privpipe.engines.base.carried_cells import CARRIED
 from privpipe.engines.base.databases import Database
 from privpipe.engines.base.files import left_out, left_out_note
 from privpipe.engines.base.lakes import is_lake, pinned
@@ -82,16 +83,16 @@ def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:
     the version that it has now.
     """
     if isinstance(data, Source):
-        return replace(data, types=policy.types) if is_lake(data) and not data.types else data
+        return replace(data, types=policy.source_types) if is_lake(data) and not data.types else data
     if not isinstance(data, str | PurePath):
-        return Source(data=data, types=policy.types)
+        return Source(data=data, types=policy.source_types)
     refuse_credentials(str(data))
-    described = policy.source.to_source(policy.types, policy.base_dir) if policy.source else None
+    described = policy.source.to_source(policy.source_types, policy.base_dir) if policy.source else None
     if described is None or not described.is_path:
-        return pinned(Source(data=str(data), types=policy.types, **said))
+        return pinned(Source(data=str(data), types=policy.source_types, **said))
     if described.format is not None and format_said(str(data)) is None:
         said = {"format": described.format, **said}
-    found = Source(data=str(data), types=policy.types, **said)
+    found = Source(data=str(data), types=policy.source_types, **said)
     if found.resolved_format != described.resolved_format:
         return pinned(found)
     if str(data) != described.data and Path(data).absolute() != _own_path(policy):
@@ -110,7 +111,7 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
         return data
     entries = policy.entries
     kept = {*policy.roles.sensitive, *(column for entry in entries for column in entry.record_columns())}
-    types = {name: kind for name, kind in policy.types.items() if name in kept}
+    types = {name: kind for name, kind in policy.source_types.items() if name in kept or kind == CARRIED}
     if isinstance(data, Source):
         return replace(data, types=types)
     if isinstance(data, Database):

@@ -53,7 +53,7 @@ class Rerun:
         names = table.schema.names
         changed = table.set_column(names.index(column), column, pa.array(own, table.schema.field(column).type))
         changed = changed.append_column(PLACE, pa.array(range(changed.num_rows), pa.int64()))
-        scanned = engine.scan(Source(data=changed, types=policy.types))
+        scanned = engine.scan(Source(data=changed, types=policy.source_types))
         numbered = engine.select(engine.with_record_ids(scanned, PLACE, seed), names)
         try:
             staged = run_stages(self.context, numbered, source=self.source)

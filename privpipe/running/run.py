@@ -18,7 +18,7 @@ from privpipe.judging import Assessment
 from privpipe.progress import watched
 from privpipe.running.attaching import attach
 from privpipe.running.batches import already_published, require_batch, require_own_partitions
-from privpipe.running.bytes_columns import require_file_of_bytes
+from privpipe.running.bytes_columns import require_file_of_bytes, require_flat
 from privpipe.running.counting_ahead import counted_ahead
 from privpipe.running.drift import SourceDrift
 from privpipe.running.frozen import frozen_plan, require_fitting
@@ -31,12 +31,13 @@ from privpipe.running.judging_rows import (
     without_notes,
 )
 from privpipe.running.kept_records import in_order, of_sink, prune_records, published_rows, refused_runs
+from privpipe.running.kept_types import types_kept
 from privpipe.running.key_history import KeyHistory
 from privpipe.running.left_out import keep_left_out
 from privpipe.running.losing import lost_columns, sample_of
 from privpipe.running.officers import under_officer
 from privpipe.running.outcome import Outcome, reason_of
-from privpipe.running.places import clear_workplace, sink_format, target_of, workplace, write_rows
+from privpipe.running.places import clear_workplace, keeps_types, sink_format, target_of, workplace, write_rows
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
 from privpipe.running.ready import Ready
@@ -320,6 +321,9 @@ class _Release:
         engine, policy = self.context.engine, self.context.policy
         original = attach(self.context, source, drift=None if self.held else self.drift)
         require_file_of_bytes(original, policy, sink_format(policy))
+        found = engine.source_schema(source)
+        if not keeps_types(policy, self.place):
+            require_flat(found, policy)
         population = None if self.context.generalized_population else population_beside(engine, policy, original)
         self.context.progress("stage")
         staged = run_stages(
@@ -334,6 +338,9 @@ class _Release:
             staged = replace(staged, plan=replace(staged.plan, frozen=frozen.frozen))
         if staged.empty:
             return staged
+        if keeps_types(policy, self.place):
+            kept = types_kept(found, staged.table.schema, policy.transform)
+            staged = replace(staged, types=kept)
         # Whether a key is the one of before depends on what was learnt from the source.
         notes = (*self.keys.notes(policy.transform, staged.draws, self.sink.current), *self.drift.notes)
         staged = replace(staged, source_notes=notes)

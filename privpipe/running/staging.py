@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from privpipe.draws import Draws, RunKey, Stream
@@ -23,6 +24,8 @@ from privpipe.running.stage_run import StageRun
 from privpipe.transforms.sampling.safepub import process_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from privpipe.judging.noise_memory import NoiseStage
     from privpipe.policy import Policy
 
@@ -63,6 +66,8 @@ class Staged:
         What its verdict must say besides.
     source_notes : tuple of str
         What the run itself has to say of the source; for private records alone.
+    types : mapping of column to pyarrow.DataType
+        Types of the source in which columns are written.
     noise : tuple of NoiseStage
         Stages that added noise, where the policy keeps a ledger that follows persons.
     empty : bool
@@ -85,6 +90,7 @@ class Staged:
     source_notes: tuple[str, ...] = ()
     noise: tuple[NoiseStage, ...] = ()
     empty: bool = False
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     @property
     def seen(self) -> Any:

@@ -87,7 +87,7 @@ def validate(
         data = at_hand(data, "validate")
     policy = pinned_tables(policy)
     if original is None and policy.original is not None:
-        original = policy.original.to_source(policy.types, policy.base_dir)
+        original = policy.original.to_source(policy.source_types, policy.base_dir)
     return assess(data, policy, original=original, align=align, engine=engine)
 
 

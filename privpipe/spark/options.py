@@ -16,7 +16,7 @@ from privpipe.spark.parameters import Asked, as_json, capital, lower_camel
 
 __all__ = ["KEPT", "gate_options", "option_values", "stage_options", "unsavable"]
 
-ROLES = ("quasi_identifiers", "sensitive", "identifiers", "insensitive", "dropped")
+ROLES = ("quasi_identifiers", "sensitive", "identifiers", "insensitive", "dropped", "carried")
 KEPT = ("from_env", "from_file")
 """Places of a seed outside what is saved."""
 Convert = Callable[[str, str, Any], Any]

@@ -26,7 +26,7 @@ from privpipe.transforms.face import FittedStage
 __all__ = ["LearntStage", "load", "loads"]
 
 VERSION = 1
-ROLES = ("quasi_identifiers", "sensitive", "identifiers", "insensitive", "dropped")
+ROLES = ("quasi_identifiers", "sensitive", "identifiers", "insensitive", "dropped", "carried")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -14,6 +14,7 @@ from privpipe.errors import DataError
 from privpipe.judging.column_loss import LossTable
 from privpipe.policy import Policy
 from privpipe.running.attaching import require_no_refused_null
+from privpipe.running.kept_types import return_form
 from privpipe.running.losing import lost_columns
 from privpipe.running.opened import OpenedEngine
 from privpipe.running.plan import Plan
@@ -51,7 +52,8 @@ class StageOver:
     ) -> None:
         self._compared = compared
         self._stages, self._asked, self._seed = tuple(stages), asked, seed
-        self._held = Held(frame, f"{type(self._stages[0]).__name__}.apply")
+        named = {*self._read, *asked.roles.columns, *asked.hierarchies, *map(str, asked.values.values())}
+        self._held = Held(frame, f"{type(self._stages[0]).__name__}.apply", named)
         nothing = Policy.of_fields(name="frame", columns={}, guarantees=())
         self._opened = OpenedEngine(asked.engine, frame if self._held.like is None else self._held.like, nothing)
 
@@ -64,6 +66,8 @@ class StageOver:
 
     def staged(self, plan: Plan | None = None) -> Staged:
         """The frame after the stages, by a plan of it or of another frame, else by one that they learn."""
+        self._schema = self._engine.source_schema(self._held.source)
+        self._held.carry(self._schema, self._read)
         self._stamps = stamps_of(self._held.source)
         table = scanned(self._engine, self._held.source)
         policy = self._asked.policy(self._stages, table.schema.names)
@@ -91,8 +95,20 @@ class StageOver:
         return self._held.on_cluster and quiet and self._keeps_places and not self._compared
 
     @property
+    def _read(self) -> set[str]:
+        """Columns that stages name, or that a role says are looked at."""
+        roles = self._asked.roles
+        named = {name for stage in self._stages for name in (*stage.named_columns(), *stage.masked_columns())}
+        return {*named, *roles.quasi_identifiers, *roles.sensitive}
+
+    @property
     def _keeps_places(self) -> bool:
         return all(stage.keeps_places and not stage.suppresses for stage in self._stages)
+
+    @property
+    def _whole(self) -> bool:
+        """Whether it is known that no record is left out."""
+        return all((stage.keeps_places or stage.permutes) and not stage.suppresses for stage in self._stages)
 
     def lost(self, staged: Staged) -> LossTable:
         """What each column has lost."""
@@ -101,6 +117,9 @@ class StageOver:
     def returned(self, staged: Staged) -> Any:
         """What came out, as a frame of the kind that went in."""
         record = (self._asked.values.get("record_id"), self._seed)
-        out = laid_back(self._engine, staged.table, self._held, record, keeps_places=self._keeps_places)
+        drawn = any(stage.draws_records(staged.table.schema.names) for stage in self._stages)
+        original = None if self._is_bare or drawn else staged.original
+        form = return_form(self._schema, staged, self._stages, original=original, whole=self._whole)
+        out = laid_back(self._engine, staged.table, self._held, record, keeps_places=self._keeps_places, form=form)
         require_stamps(self._stamps)
         return out

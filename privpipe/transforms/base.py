@@ -217,6 +217,11 @@ class Transformer(StageFace, Entry):
         return False
 
     @property
+    def permutes(self) -> bool:
+        """Whether it only exchanges values of a column between records, so that each is still one of the source's."""
+        return False
+
+    @property
     def shows_values(self) -> str:
         """What of its result is the value of a single record, in a sentence that a verdict notes; nothing: none is."""
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from privpipe.blocks import (
     Table,
 )
 from privpipe.engines.base.catalogue import Catalogue
+from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.base.thinning import FirstIds, last_id_of
 from privpipe.errors import UnsupportedError
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
 
     from privpipe.draws import Seed, Stream
 
-__all__ = ["Engine", "Where", "Written"]
+__all__ = ["NO_TYPES", "Engine", "Where", "Written"]
 
 R = TypeVar("R")
+NO_TYPES: Mapping[str, pa.DataType] = MappingProxyType({})
 Where = Literal["auto", "driver", "engine"]
 
 
@@ -302,13 +304,28 @@ class Engine(ABC):
         table = self.scan(Source(data=pa.table({"number": np.arange(count, dtype=np.int64)})))
         return self.with_record_ids(table, "number", seed)
 
+    def source_schema(self, source: Source) -> pa.Schema:
+        """The columns of a source in its own types, none where it has none: see `schema_of_source`."""
+        from privpipe.engines.base.source_schemas import schema_of_source
+
+        return schema_of_source(source)
+
     @abstractmethod
-    def write(self, table: Any, folder: str, format: Format, stream: Stream, *, escape: bool = False) -> Written:
+    def write(
+        self,
+        table: Any,
+        folder: str,
+        format: Format,
+        stream: Stream,
+        *,
+        escape: bool = False,
+        types: Mapping[str, pa.DataType] = NO_TYPES,
+    ) -> Written:
         """Write the visible columns as part files into an existing, empty folder, in keyed order of the ids.
 
         A table without ids is written in the order of all its values. Files are named ``part-00000.<format>``
         and on; original order never shows. `escape` puts an apostrophe before texts of CSV files that spreadsheets
-        would run as formulas.
+        would run as formulas. `types` are those of the source that columns of Parquet files keep.
         """
 
     def catalogue(self) -> Catalogue:
@@ -325,13 +342,13 @@ class Engine(ABC):
         )
 
     @abstractmethod
-    def collect(self, table: Any, *, like: Any = None) -> Any:
+    def collect(self, table: Any, *, like: Any = None, form: ReturnForm = AS_THEY_ARE) -> Any:
         """The visible columns as a frame of the kind of `like` (default: a pyarrow Table), in keyed or sorted order."""
 
-    def in_place(self, table: Any, like: Any, *, keeps_places: bool = False) -> Any:
+    def in_place(self, table: Any, like: Any, *, keeps_places: bool = False, form: ReturnForm = AS_THEY_ARE) -> Any:
         """The visible columns as a frame of the kind of `like`, a frame of this engine's own; lazy where that is.
 
         `keeps_places`: every record lies where it lay in `like`, so that what `like` says of places still holds.
         Unlike `collect`, nothing is put in order: for who keeps the rows, not for a release.
         """
-        return self.collect(table, like=like)
+        return self.collect(table, like=like, form=form)

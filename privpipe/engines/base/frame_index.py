@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from privpipe.errors import DataError
 
-__all__ = ["named_levels", "with_index_columns"]
+__all__ = ["index_names", "named_levels", "under_index", "with_index_columns"]
 
 
 def with_index_columns(data: Any) -> Any:
@@ -44,6 +44,38 @@ def with_index_columns(data: Any) -> Any:
     if not named_levels(data._meta.index.names, data._meta.columns):
         return data
     return data.map_partitions(_of_pandas, meta=_of_pandas(data._meta)).clear_divisions()
+
+
+def index_names(data: Any) -> list[Any]:
+    """The names of a frame's index levels, None where a level has none; nothing where a frame has no index.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> index_names(pd.DataFrame({"zip": ["081"]}, index=pd.Index(["a"], name="ssn"))), index_names("a.csv")
+    (['ssn'], [])
+    """
+    held = getattr(data, "_meta", data) if type(data).__module__.startswith(("dask.", "dask_expr.")) else data
+    known = type(held).__module__.startswith(("pandas.", "pyspark.pandas.")) and type(held).__name__ == "DataFrame"
+    return list(held.index.names) if known else []
+
+
+def under_index(out: Any, names: Sequence[Any]) -> Any:
+    """A frame under an index of some of its columns: the way back from `with_index_columns`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> under_index(pd.DataFrame({"ssn": ["a"], "zip": ["081"]}), ["ssn"]).index.name
+    'ssn'
+    """
+    left = [name for name in names if name in list(out.columns)]
+    if not left:
+        return out
+    if not hasattr(out, "map_partitions"):
+        return out.set_index(left)
+    # Each partition by itself: sorted by it, rows would be shuffled.
+    return out.map_partitions(lambda part: part.set_index(left), meta=out._meta.set_index(left)).clear_divisions()
 
 
 def named_levels(names: Iterable[Any], columns: Iterable[Any]) -> dict[int, Any]:

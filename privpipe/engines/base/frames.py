@@ -14,6 +14,7 @@ from privpipe.engines.base.frame_index import with_index_columns
 from privpipe.engines.base.frame_types import named_alone, typed_as_before
 from privpipe.engines.base.ibis_tables import ibis_table_of, is_ibis_table, native_frame_of
 from privpipe.engines.base.lakes import lake_said
+from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm, as_before, fresh_labels, in_types
 from privpipe.errors import DataError, UsageError
 
 __all__ = [
@@ -29,11 +30,12 @@ __all__ = [
     "taken_from",
 ]
 
+_DUCKDB_ONLY = ("uuid", "hugeint", "uhugeint", "bit", "time with time zone")
 # What pandas calls object columns that hold one type.
 _KINDS_OF_ONE_TYPE = frozenset(
     [
         *("string", "bytes", "integer", "floating", "mixed-integer-float", "decimal", "boolean"),
-        *("date", "datetime", "datetime64", "empty"),
+        *("date", "time", "datetime", "datetime64", "timedelta", "timedelta64", "empty"),
     ]
 )
 
@@ -118,11 +120,26 @@ def is_connection(data: Any) -> bool:
     return _root(data) in {"duckdb", "_duckdb"} and type(data).__name__ == "DuckDBPyConnection"
 
 
-def as_handed(out: Any, data: Any) -> Any:
-    """What came out of a frame as `at_hand` gave it, of the kind that was handed over."""
+def as_handed(out: Any, data: Any, labels: int) -> Any:
+    """What came out of a frame as `at_hand` gave it, of the kind that was handed over.
+
+    Parameters
+    ----------
+    labels : int
+        Where the index of a frame of the pandas interface of Spark begins: one that is aligned with no other.
+    """
     if is_ibis_table(data):
         return ibis_table_of(out, data)
-    return out.pandas_api() if is_pandas_on_spark(data) else out
+    return _on_spark(out, labels) if is_pandas_on_spark(data) else out
+
+
+def _on_spark(out: Any, labels: int) -> Any:
+    from pyspark.sql import functions as sf
+
+    name = "__privpipe_index"
+    found = out.withColumn(name, sf.lit(labels) - sf.monotonically_increasing_id()).pandas_api(index_col=name)
+    found.index.name = None
+    return found
 
 
 def made_like(frame: Any, handed: Any) -> Any:
@@ -219,7 +236,7 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
         lists = None
         if column.dtype == object:
             found = pd.api.types.infer_dtype(column, skipna=True)
-            if found not in _KINDS_OF_ONE_TYPE and (lists := _lists_of(column)) is None:
+            if found not in _KINDS_OF_ONE_TYPE and not _is_of_mappings(column) and (lists := _lists_of(column)) is None:
                 raise DataError(f"column {name!r} mixes types ({found}); make it one type, text say")
         try:
             arrays.append(pa.array(column, from_pandas=True) if lists is None else pa.array(map(_listed, lists)))
@@ -227,6 +244,11 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
             # The text of the library's error quotes cells.
             raise DataError(f"column {name!r} ({column.dtype}) holds values of no one Arrow type") from None
     return pa.table(arrays, names=names)
+
+
+def _is_of_mappings(column: Any) -> bool:
+    """Whether the values of an object column are mappings, which become structs."""
+    return all(isinstance(value, dict) for value in column.dropna())
 
 
 def _lists_of(column: Any) -> list[Any] | None:
@@ -246,21 +268,24 @@ def _listed(value: Any) -> list[Any] | None:
     return sorted(value) if isinstance(value, set | frozenset) else list(value)
 
 
-def frame_like(table: pa.Table, like: Any) -> Any:
+def frame_like(table: pa.Table, like: Any, form: ReturnForm = AS_THEY_ARE) -> Any:
     """An Arrow table as a frame of the kind of `like`; the table itself for None and unknown kinds.
 
     pandas: integers with missing values become the nullable ``Int64``, text is ``str`` with None. Columns that
-    `like` has come in its types, see `typed_as_before`.
+    `like` has come in its types, see `typed_as_before`. The index is one that is aligned with no other.
 
     Examples
     --------
     >>> frame_like(pa.table({"a": [1, None]}), None).num_rows
     2
     """
+    table = in_types(table, form.types)
     if like is None or isinstance(like, pa.Table):
         return table
     if _root(like) == "pandas":
-        return typed_as_before(_pandas_of(table), like)
+        out = typed_as_before(_pandas_of(table, like), like)
+        out.attrs.update(like.attrs)
+        return out if form is AS_THEY_ARE else out.set_axis(fresh_labels(len(out), form.labels), axis=0)
     if _root(like) == "polars":
         import polars
 
@@ -273,16 +298,16 @@ def frame_like(table: pa.Table, like: Any) -> Any:
         import pyarrow.dataset
 
         return pyarrow.dataset.dataset(table)
-    return _relation_of(table, like) if _is_relation(like) else table
+    return _relation_of(table, like, form) if _is_relation(like) else table
 
 
-def _relation_of(table: pa.Table, like: Any) -> Any:
+def _relation_of(table: pa.Table, like: Any, form: ReturnForm) -> Any:
     """A table as a relation of the connection that another one is of; nothing is left in its catalogue."""
     import duckdb
 
     privpipe_rows = table  # found by its name, where the connection looks at Python's
     try:
-        return like.query("privpipe_input", "SELECT * FROM privpipe_rows")
+        return like.query("privpipe_input", f"SELECT {_in_types_of(table, like, form)} FROM privpipe_rows")
     except duckdb.CatalogException:
         del privpipe_rows
         raise UsageError(
@@ -291,17 +316,39 @@ def _relation_of(table: pa.Table, like: Any) -> Any:
         ) from None
 
 
-def _pandas_of(table: pa.Table) -> Any:
+def _in_types_of(table: pa.Table, like: Any, form: ReturnForm) -> str:
+    """The columns of a table, those that no stage changed in DuckDB's own types where Arrow lacks them."""
+    known = dict(zip(like.columns, like.types, strict=True))
+    columns = []
+    for name in table.column_names:
+        quoted = '"' + name.replace('"', '""') + '"'
+        kind = known.get(name) if name in form.untouched else None
+        if kind is not None and kind.id == "enum":
+            found = set(table.column(name).unique().to_pylist())
+            words = [word.replace("'", "''") for word in dict(kind.children)["values"] if word in found]
+            listed = ", ".join(f"'{word}'" for word in words)
+            columns.append(f"{quoted}::ENUM({listed}) AS {quoted}" if words else quoted)
+        elif kind is not None and kind.id in _DUCKDB_ONLY:
+            columns.append(f"{quoted}::{kind} AS {quoted}")
+        else:
+            columns.append(quoted)
+    return ", ".join(columns)
+
+
+def _pandas_of(table: pa.Table, like: Any) -> Any:
     import pandas as pd
 
     nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
-    return pd.DataFrame(
-        {
-            name: column.to_pandas(types_mapper=nullable.get) if column.null_count else column.to_pandas()
-            for name, column in zip(table.column_names, table.columns, strict=True)
-        },
-        columns=table.column_names,
-    )
+    known = dict(zip(like.columns, like.dtypes, strict=True))
+
+    def column_of(name: str, column: pa.ChunkedArray) -> Any:
+        own = getattr(known.get(name), "pyarrow_dtype", None)
+        if own is not None and own == column.type:
+            return column.to_pandas(types_mapper=pd.ArrowDtype)
+        return column.to_pandas(types_mapper=nullable.get) if column.null_count else column.to_pandas()
+
+    found = zip(table.column_names, table.columns, strict=True)
+    return pd.DataFrame({name: column_of(name, column) for name, column in found}, columns=table.column_names)
 
 
 def taken_from(like: Any, before: pa.Table, rows: pa.Table, places: Any) -> Any:
@@ -316,28 +363,17 @@ def taken_from(like: Any, before: pa.Table, rows: pa.Table, places: Any) -> Any:
     places : ndarray of int64
         A pandas index is taken along.
     """
+    whole = len(places) == before.num_rows
+    rows, same = as_before(rows, before.take(pa.array(places)), whole=whole)
     out = frame_like(rows, like)
-    if _root(like) not in ("pandas", "polars"):
-        return out
-    taken = before.take(pa.array(places))
-    same = [name for name in rows.column_names if name in taken.column_names and _equal(taken, rows, name)]
     if _root(like) == "polars":
-        import polars
-
         # Gathered texts would share the memory of all texts, also of those that are gone.
-        own = [name for name in same if like.schema[name] not in (polars.String, polars.Binary)]
+        own = [name for name in same if like.schema[name].is_numeric() or like.schema[name].is_temporal()]
         return typed_as_before(out.with_columns([like.get_column(name).gather(places) for name in own]), like)
+    if _root(like) != "pandas":
+        return out
     out.index = named_alone(like.index.take(places))
     for name in same:
         out[name] = like[name].iloc[places]
+    out.attrs.update(like.attrs)
     return typed_as_before(out, like)
-
-
-def _equal(before: pa.Table, after: pa.Table, name: str) -> bool:
-    left, right = before.column(name), after.column(name)
-    if left.type != right.type:
-        try:
-            left = left.cast(right.type)
-        except pa.ArrowException:
-            return False
-    return bool(left.equals(right))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from privpipe.engines.base.carried_cells import CARRIED, is_carried
 from privpipe.engines.base.text_lists import is_text_list
 from privpipe.errors import DataError
 
@@ -64,19 +66,21 @@ def kind_of(found: pa.DataType) -> str:
     return next(kind for kind, known in _ARROW.items() if known == found)
 
 
-def logical_type(found: pa.DataType, column: str) -> pa.DataType:
+def logical_type(found: pa.DataType, column: str, *, carried: bool = False) -> pa.DataType:
     """The logical type of a source type.
 
     Parameters
     ----------
     column : str
         For the error.
+    carried : bool
+        Whether nothing looks into its values: then what has no logical type is text, see `carried_text`.
 
     Raises
     ------
     DataError
-        Nested types (but lists of texts, which become the texts of JSON arrays), times of day, durations, decimals of
-        more than 38 digits.
+        Nested types (but lists of texts, which become the texts of JSON arrays), times of day and durations where they
+        are not carried; decimals of more than 38 digits.
 
     Examples
     --------
@@ -96,8 +100,11 @@ def logical_type(found: pa.DataType, column: str) -> pa.DataType:
     for target, tests in _SERVED.items():
         if any(test(found) for test in tests):
             return target
+    if carried and is_carried(found):
+        return pa.string()
+    remedy = " unless its role is `carried`: give it that role, or `drop`, or" if is_carried(found) else ";"
     raise DataError(
-        f"column {column!r} has the type {found}, which no release can carry; flatten it or cast it to text"
+        f"column {column!r} has the type {found}, which no release can carry{remedy} flatten it or cast it to text"
     )
 
 
@@ -115,6 +122,14 @@ def inexact_error(column: str, found: pa.DataType) -> DataError:
     )
 
 
-def logical_schema(schema: pa.Schema) -> pa.Schema:
-    """The logical schema of a source's, field by field; metadata (a pandas index, say) is dropped."""
-    return pa.schema([pa.field(field.name, logical_type(field.type, field.name)) for field in schema])
+def logical_schema(schema: pa.Schema, types: Mapping[str, str] = MappingProxyType({})) -> pa.Schema:
+    """The logical schema of a source's, field by field; metadata (a pandas index, say) is dropped.
+
+    Parameters
+    ----------
+    types : mapping
+        Declared types, of which only what is carried matters.
+    """
+    return pa.schema(
+        [(each.name, logical_type(each.type, each.name, carried=types.get(each.name) == CARRIED)) for each in schema]
+    )

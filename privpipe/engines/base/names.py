@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from privpipe.engines.base.carried_cells import CARRIED
 from privpipe.errors import DataError, did_you_mean
 from privpipe.roles import not_text
 
@@ -70,7 +71,8 @@ def check_declared(names: Sequence[str], types: Mapping[str, str] | Iterable[str
     ------
     DataError
     """
-    missing = [name for name in types if name not in set(names)]
+    declared = [name for name, kind in types.items() if kind != CARRIED] if isinstance(types, Mapping) else types
+    missing = [name for name in declared if name not in set(names)]
     if missing:
         near = did_you_mean(missing[0], names) if len(missing) == 1 else ""
         listed = ", ".join(repr(name) for name in missing)

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from privpipe.engines.base.carried_cells import CARRIED, carried_text, is_carried
 from privpipe.engines.base.logical import arrow_type, inexact_error, kind_of, logical_type
 from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.text import from_text
-from privpipe.engines.base.text_lists import is_text_list, json_of_lists
 from privpipe.errors import DataError
 from privpipe.hierarchies import canonical_text
 
@@ -27,7 +27,7 @@ def conversion_error(column: str, kind: str, count: int) -> DataError:
     )
 
 
-def normalised(array: pa.Array | pa.ChunkedArray, column: str) -> pa.Array:
+def normalised(array: pa.Array | pa.ChunkedArray, column: str, *, carried: bool = False) -> pa.Array:
     """A column in its logical type: dictionaries decoded, integers 64 bits, timestamps in microseconds, NaN null.
 
     Raises
@@ -42,14 +42,14 @@ def normalised(array: pa.Array | pa.ChunkedArray, column: str) -> pa.Array:
     >>> normalised(pa.array([1.5, float("nan")], pa.float32()), "x").to_pylist()
     [1.5, None]
     """
-    target = logical_type(array.type, column)
+    target = logical_type(array.type, column, carried=carried)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
         array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
     if pt.is_run_end_encoded(array.type):
         array = pc.run_end_decode(array)
-    if is_text_list(array.type):
-        array = json_of_lists(array)
+    if is_carried(array.type):
+        return carried_text(array)
     try:
         array = array if array.type == target else array.cast(target)
     except pa.ArrowInvalid:
@@ -103,7 +103,7 @@ class Typing:
 
     def column(self, array: pa.Array | pa.ChunkedArray, name: str) -> tuple[pa.Array, int]:
         """One column of a batch, and how many of its cells did not convert."""
-        array = normalised(array, name)
+        array = normalised(array, name, carried=self.kinds.get(name) == CARRIED)
         target = self.schema.field(name).type
         return (array, 0) if array.type == target else _converted(array, target, name)
 
@@ -130,9 +130,9 @@ def typing_of(source: pa.Schema, types: Mapping[str, str], scales: Mapping[str, 
     check_declared(source.names, types)
     fields = []
     for known in source:
-        found = logical_type(known.type, known.name)
         kind = types.get(known.name)
-        if kind is None or kind == kind_of(found):
+        found = logical_type(known.type, known.name, carried=kind == CARRIED)
+        if kind in (None, CARRIED, kind_of(found)):
             fields.append(pa.field(known.name, found))
             continue
         _refuse_senseless(known.name, kind_of(found), kind)

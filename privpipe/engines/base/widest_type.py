@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from privpipe.engines.base.carried_cells import is_carried
 from privpipe.engines.base.logical import DECIMAL_DIGITS, kind_of, logical_type
 from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import normalised
@@ -52,6 +53,12 @@ def widest_type(column: str, places: Mapping[pa.DataType, str]) -> pa.DataType:
     """
     if len(places) < 2:
         return next(iter(places), pa.string())
+    nested = next((found for found in places if is_carried(found) and not is_text_list(found)), None)
+    if nested is not None:
+        other = next(found for found in places if found != nested)
+        raise DataError(
+            f"{places[nested]}: column {column!r} is {nested}, and {other} in {places[other]}; write them in one"
+        )
     logical = {}
     for found, place in places.items():
         try:

@@ -24,16 +24,24 @@ from privpipe.blocks import (
 from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.besides import beside_schema
-from privpipe.engines.base.contract import Engine, Where, Written
+from privpipe.engines.base.contract import NO_TYPES, Engine, Where, Written
 from privpipe.engines.base.databases.staging import Staging
 from privpipe.engines.base.lakes import lake_of
 from privpipe.engines.base.names import check_record_ids
+from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.base.small_sources import is_small
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.dask.classes import collected_blocks, kept_parts, measured_classes
 from privpipe.engines.dask.csv_parts import csv_table
 from privpipe.engines.dask.exchange import meet
-from privpipe.engines.dask.frame_parts import dask_table, is_dask_frame, json_table, lake_table, local_table
+from privpipe.engines.dask.frame_parts import (
+    dask_schema,
+    dask_table,
+    is_dask_frame,
+    json_table,
+    lake_table,
+    local_table,
+)
 from privpipe.engines.dask.identities import declared_ids, numbered_ids, uniqueness
 from privpipe.engines.dask.learn import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
 from privpipe.engines.dask.lying import lying
@@ -298,14 +306,30 @@ class DaskEngine(Engine):
         kept = self._runtime.keep("attach ids", parts)
         return DaskTable(table.schema, tuple(kept), True)
 
-    def write(self, table: DaskTable, folder: str, format: Format, stream: Stream, *, escape: bool = False) -> Written:
-        return written(self._runtime, table, folder, format, stream, escape)
+    def source_schema(self, source: Source) -> pa.Schema:
+        if is_dask_frame(source.data):
+            return dask_schema(self._runtime, source.data)
+        return super().source_schema(source)
 
-    def collect(self, table: DaskTable, *, like: Any = None) -> Any:
-        return collected(self._runtime, table, like)
+    def write(
+        self,
+        table: DaskTable,
+        folder: str,
+        format: Format,
+        stream: Stream,
+        *,
+        escape: bool = False,
+        types: Mapping[str, pa.DataType] = NO_TYPES,
+    ) -> Written:
+        return written(self._runtime, table, folder, format, stream, escape, types)
 
-    def in_place(self, table: DaskTable, like: Any, *, keeps_places: bool = False) -> Any:
-        return lying(self._runtime, table, like, keeps_places)
+    def collect(self, table: DaskTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE) -> Any:
+        return collected(self._runtime, table, like, form)
+
+    def in_place(
+        self, table: DaskTable, like: Any, *, keeps_places: bool = False, form: ReturnForm = AS_THEY_ARE
+    ) -> Any:
+        return lying(self._runtime, table, like, keeps_places, form, self._places(table))
 
     def _require_unique(self, table: DaskTable, column: str, places: int) -> None:
         found = uniqueness(self._runtime, table.holding([column]), places, column)

@@ -22,7 +22,7 @@ class Pieces:
 
     Parameters
     ----------
-    rows : ndarray or pyarrow.RecordBatch
+    rows : ndarray, pyarrow.RecordBatch or pandas.DataFrame
         Sorted by destination.
     offsets : ndarray of int64, shape (places + 1,)
         Rows of place j are ``offsets[j]:offsets[j + 1]``.
@@ -39,6 +39,8 @@ class Pieces:
         start, end = int(self.offsets[place]), int(self.offsets[place + 1])
         if isinstance(self.rows, np.ndarray):
             return self.rows[start:end]
+        if hasattr(self.rows, "iloc"):
+            return self.rows.iloc[start:end]
         return self.rows.slice(start, end - start)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from privpipe.engines.base.carried_cells import is_carried
 from privpipe.engines.base.files import list_files
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.json_rows import json_batches, json_columns
@@ -22,7 +23,7 @@ from privpipe.engines.dask.table import DaskTable
 from privpipe.engines.dask.typed import text_table, typed_table, whole_batch
 from privpipe.errors import DataError
 
-__all__ = ["dask_table", "is_dask_frame", "json_table", "lake_table", "local_table"]
+__all__ = ["dask_schema", "dask_table", "is_dask_frame", "json_table", "lake_table", "local_table"]
 
 LEAST_ROWS = 65536
 
@@ -46,12 +47,26 @@ def dask_table(runtime: Runtime, source: Source) -> DaskTable:
     check_names(names)
     raw = [runtime.task("read frame", arrow_of, part) for part in foreign_nodes(frame.to_delayed())]
     # What an object or category column holds, only its partitions can tell.
-    if any(str(kind) in {"object", "category"} for kind in frame.dtypes):
-        found = runtime.compute("learn types", [runtime.task("learn types", schema_of, part) for part in raw])
-        schema = one_schema(found)
-    else:
-        schema = arrow_of(frame._meta).schema
+    found = _learnt_types(runtime, frame, raw)
+    schema = arrow_of(frame._meta).schema if found is None else one_schema(found)
     return typed_table(runtime, raw, schema, source.types)
+
+
+def _learnt_types(runtime: Runtime, frame: Any, raw: Sequence[Any]) -> list[pa.Schema] | None:
+    """The types of each partition, where the frame itself does not have them."""
+    if not any(str(kind) in {"object", "category"} for kind in frame.dtypes):
+        return None
+    found: list[pa.Schema] = runtime.compute(
+        "learn types", [runtime.task("learn types", schema_of, part) for part in raw]
+    )
+    return found
+
+
+def dask_schema(runtime: Runtime, frame: Any) -> pa.Schema:
+    """The Arrow types of a Dask DataFrame, before they are made logical."""
+    raw = [runtime.task("read frame", arrow_of, part) for part in foreign_nodes(frame.to_delayed())]
+    found = _learnt_types(runtime, frame, raw)
+    return arrow_of(frame._meta).schema if found is None else pa.unify_schemas(found, promote_options="permissive")
 
 
 def schema_of(table: pa.Table) -> pa.Schema:
@@ -69,11 +84,13 @@ def one_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """
     fields = []
     for name in schemas[0].names:
-        kinds = {
-            logical_type(schema.field(name).type, name)
-            for schema in schemas
-            if not _is_untyped(schema.field(name).type)
-        }
+        found = [schema.field(name) for schema in schemas if not _is_untyped(schema.field(name).type)]
+        if found and all(is_carried(each.type) for each in found):
+            fields.append(
+                pa.unify_schemas([pa.schema([each]) for each in found], promote_options="permissive").field(0)
+            )
+            continue
+        kinds = {logical_type(each.type, name) for each in found}
         if kinds == {pa.int64(), pa.float64()}:
             kinds = {pa.float64()}
         if len(kinds) > 1:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as pt
 
+from privpipe.engines.base.carried_cells import is_carried
 from privpipe.engines.base.csv_blocks import ragged_error
 from privpipe.engines.base.logical import logical_type
 from privpipe.engines.base.text import decimal_scale
@@ -168,7 +169,7 @@ def may_fail(found: pa.DataType, logical: pa.DataType) -> bool:
     """
     if pt.is_dictionary(found):
         return may_fail(found.value_type, logical)
-    if found == logical or pt.is_null(found):
+    if found == logical or pt.is_null(found) or is_carried(found):
         return False
     if pt.is_integer(logical):
         return not pt.is_integer(found) or found == pa.uint64()

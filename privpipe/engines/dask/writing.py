@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privpipe.blocks import ID_COLUMNS, RowBlock
+from privpipe.blocks import RowBlock
 from privpipe.draws import Stream
 from privpipe.engines.base.batches import joined
-from privpipe.engines.base.contract import Written
+from privpipe.engines.base.contract import NO_TYPES, Written
 from privpipe.engines.base.frames import frame_like
 from privpipe.engines.base.part_files import files_of, write_part
+from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm, fresh_labels, in_types
 from privpipe.engines.base.source import Format
 from privpipe.engines.dask.exchange import Pieces, Sent, meet
 from privpipe.engines.dask.frame_parts import is_dask_frame
@@ -26,35 +27,45 @@ from privpipe.engines.dask.table import DaskTable
 from privpipe.errors import UnsupportedError
 from privpipe.kernels.grouping.word_groups import split_order
 
-__all__ = ["ToPandas", "collected", "written"]
+__all__ = ["ToPandas", "collected", "frame_of_nodes", "written"]
 
 Ints = NDArray[np.int64]
 
 
-def written(runtime: Runtime, table: DaskTable, folder: str, format: Format, stream: Stream, escape: bool) -> Written:
+def written(
+    runtime: Runtime,
+    table: DaskTable,
+    folder: str,
+    format: Format,
+    stream: Stream,
+    escape: bool,
+    types: Mapping[str, pa.DataType] = NO_TYPES,
+) -> Written:
     """Write the visible columns, rows and files in keyed order (without ids: in the order of all values)."""
     if format not in ("parquet", "csv", "json"):
         raise UnsupportedError(f"a release is written as parquet, csv or json, not {format}")
     # By the released records alone: by partitions, the number of files would tell how large the source was.
     sizes = runtime.compute("count records", [runtime.task("count", len, part) for part in table.parts])
     parts = ordered(runtime, table, stream, files_of(sum(sizes), len(table.schema)))
-    write = _WriteFile(folder, format, table.schema, escape)
+    write = _WriteFile(folder, format, table.schema, escape, types)
     tasks = [runtime.task("write file", write, part, number=number) for number, part in enumerate(parts)]
     written = runtime.compute("write files", tasks)
     return Written(sum(each.records for each in written), tuple(name for each in written for name in each.files))
 
 
-def collected(runtime: Runtime, table: DaskTable, like: Any) -> Any:
+def collected(runtime: Runtime, table: DaskTable, like: Any, form: ReturnForm = AS_THEY_ARE) -> Any:
     """The visible columns as one frame, or as a Dask DataFrame.
 
     A Dask DataFrame made on worker processes that the engine started lives as long as the engine.
     """
     parts = ordered(runtime, table, None, len(table.parts))
     if is_dask_frame(like):
-        return _dask_frame(runtime, parts, table.schema)
+        to_pandas = ToPandas.of(table.schema, like, form)
+        nodes = [runtime.task("convert to pandas", to_pandas, part, part=at) for at, part in enumerate(parts)]
+        return frame_of_nodes(nodes, to_pandas.meta(table.schema))
     batches = runtime.compute("collect records", parts)
     rows = pa.Table.from_batches([batch.select(table.schema.names) for batch in batches], table.schema)
-    return frame_like(rows, like)
+    return frame_like(rows, like, form)
 
 
 def ordered(runtime: Runtime, table: DaskTable, stream: Stream | None, places: int) -> list[Node]:
@@ -98,33 +109,86 @@ class _WriteFile:
     format: Format
     schema: pa.Schema
     escape: bool
+    types: Mapping[str, pa.DataType]
 
     def __call__(self, batch: pa.RecordBatch, number: int) -> Written:
         columns = [batch.column(field.name).cast(field.type) for field in self.schema]
         rows = pa.record_batch(columns, schema=self.schema)
-        return write_part([rows], self.schema, self.folder, self.format, number=number, escape=self.escape)
+        options = {"number": number, "escape": self.escape, "types": self.types}
+        return write_part([rows], self.schema, self.folder, self.format, **options)
 
 
-def _dask_frame(runtime: Runtime, parts: Sequence[Node], schema: pa.Schema) -> Any:
+def frame_of_nodes(nodes: Sequence[Any], meta: Any, divisions: Any = None) -> Any:
+    """Tasks that yield pandas frames as a Dask DataFrame."""
+    import dask
     import dask.dataframe as dd
     from dask.delayed import Delayed
 
-    to_pandas = ToPandas(tuple(schema.names))
-    nodes = [runtime.task("convert to pandas", to_pandas, part) for part in parts]
     graph = graph_of(nodes)
     frames = [Delayed(node.key, graph) for node in nodes]
-    meta = to_pandas(pa.RecordBatch.from_pylist([], schema))
-    return dd.from_delayed(frames, meta=meta, verify_meta=False)
+    # Else objects, such as lists, would become texts.
+    with dask.config.set({"dataframe.convert-string": False}):
+        return dd.from_delayed(frames, meta=meta, divisions=divisions, verify_meta=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ToPandas:
-    names: tuple[str, ...]
+    """Batches as pandas frames: what no stage changed in the dtypes that it came in, the rest in Arrow's.
 
-    def __call__(self, batch: pa.RecordBatch) -> Any:
+    Parameters
+    ----------
+    dtypes : mapping of column to pandas dtype
+    form : ReturnForm
+        Without the original.
+    """
+
+    names: tuple[str, ...]
+    dtypes: Mapping[str, Any]
+    form: ReturnForm
+
+    @classmethod
+    def of(cls, schema: pa.Schema, like: Any, form: ReturnForm) -> Self:
+        """Of a table that is handed back as a frame like another."""
+        known = like._meta.dtypes
+        dtypes = {
+            name: _dtype(known[name], form.whole) for name in schema.names if name in form.untouched & {*known.index}
+        }
+        return cls(names=tuple(schema.names), dtypes=dtypes, form=replace(form, original=None))
+
+    def __call__(self, batch: pa.RecordBatch, part: int = 0) -> Any:
         import pandas as pd
 
+        rows = in_types(pa.Table.from_batches([batch.select(list(self.names))]), self.form.types)
         # Types backed by Arrow: integers with nulls stay integers.
-        return batch.select([name for name in self.names if name not in ID_COLUMNS]).to_pandas(
-            types_mapper=pd.ArrowDtype
-        )
+        out = rows.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+        for name, dtype in self.dtypes.items():
+            if isinstance(dtype, pd.ArrowDtype):
+                out[name] = out[name].astype(dtype)
+            elif dtype is not None:
+                out[name] = _numpy(rows.column(name), dtype)
+        return out.set_axis(fresh_labels(len(out), self.form.labels, part), axis=0)
+
+    def meta(self, schema: pa.Schema) -> Any:
+        """The frame without rows."""
+        from dask.dataframe.utils import clear_known_categories
+
+        found = self(pa.RecordBatch.from_pylist([], schema))
+        return found if self.form.whole else clear_known_categories(found)
+
+
+def _dtype(known: Any, whole: bool) -> Any:
+    """The dtype that an untouched column keeps; None: that of Arrow. A category that no record has must not show."""
+    import pandas as pd
+
+    if not isinstance(known, pd.CategoricalDtype) or whole:
+        return known
+    return None if known.ordered else pd.CategoricalDtype()
+
+
+def _numpy(column: pa.ChunkedArray, dtype: Any) -> Any:
+    import pandas as pd
+
+    if pd.api.types.is_object_dtype(dtype) or isinstance(dtype, pd.CategoricalDtype):
+        found = pd.Series(column.to_pylist(), dtype=object)
+        return found.astype(dtype)
+    return column.to_pandas().astype(dtype)

@@ -27,11 +27,13 @@ from privpipe.blocks import (
 from privpipe.blocks.table_name import TableName
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base import Engine, Format, Source, Where, Written
+from privpipe.engines.base.contract import NO_TYPES
 from privpipe.engines.base.databases.staging import Staging
 from privpipe.engines.base.frames import frame_like, is_local_frame
 from privpipe.engines.base.histograms import group_key, histogram_of
 from privpipe.engines.base.moments import ExactMoments
 from privpipe.engines.base.parallel import reduce_blocks
+from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.base.thinning import last_id_of
 from privpipe.engines.embedded import (
     grouping,
@@ -326,9 +328,16 @@ class EmbeddedEngine(Engine):
         return table.content.get(seed.key("record"))
 
     def write(
-        self, table: EmbeddedTable, folder: str, format: Format, stream: Stream, *, escape: bool = False
+        self,
+        table: EmbeddedTable,
+        folder: str,
+        format: Format,
+        stream: Stream,
+        *,
+        escape: bool = False,
+        types: Mapping[str, pa.DataType] = NO_TYPES,
     ) -> Written:
-        return writing.write(self.session, table, folder, format, stream, escape)
+        return writing.write(self.session, table, folder, format, stream, escape, types)
 
-    def collect(self, table: EmbeddedTable, *, like: Any = None) -> Any:
-        return frame_like(writing.sorted_rows(self.session, table), like)
+    def collect(self, table: EmbeddedTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE) -> Any:
+        return frame_like(writing.sorted_rows(self.session, table), like, form)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.types as pt
 
+from privpipe.engines.base.carried_cells import CARRIED, is_carried
 from privpipe.engines.base.files import list_files
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.lakes import lake_of
@@ -23,7 +24,6 @@ from privpipe.engines.base.partitions import (
     with_partitions,
 )
 from privpipe.engines.base.source import Source
-from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import Typing, normalised, typing_of
 from privpipe.engines.embedded import small_rows
 from privpipe.engines.embedded.file_codes import FileCodes
@@ -58,6 +58,9 @@ def _scan_parquet(session: Session, source: Source, files: list[str]) -> Embedde
     refuse_finer_instants(found, session.threads)
     if source.partitions:
         return _scan_frame(session, replace(source, data=partitioned_dataset(source, found)))
+    if any(is_carried(field.type) for field in found.schema):
+        dataset = ds.dataset(files, schema=found.schema, format="parquet", partitioning=None)
+        return _streamed(session, _readable(dataset, source), source)
     if _is_escaped(files):
         raw = _escaped(session, files, found.schema)
     else:
@@ -76,7 +79,7 @@ def _converted_files(session: Session, source: Source, found: ParquetFiles) -> E
         return with_partitions(batch, values.get(piece[0], {}))
 
     pieces = [(name, at) for name, groups in found.groups.items() for at in range(len(groups))]
-    return converted_rows(session, pieces, typing_of(schema, {}), read)
+    return converted_rows(session, pieces, typing_of(schema, _carried(source)), read)
 
 
 def _escaped(session: Session, files: list[str], schema: pa.Schema) -> EmbeddedTable:
@@ -92,10 +95,9 @@ def _is_escaped(files: list[str]) -> bool:
 
 
 def _scan_frame(session: Session, source: Source) -> EmbeddedTable:
-    frame = _readable(arrow_of(source.data))
+    frame = _readable(arrow_of(source.data), source)
     if isinstance(frame, pa.RecordBatchReader):
-        # A stream can be read once: it is stored as it is, and typed from there.
-        return _typed(session, converted_rows(session, frame, typing_of(frame.schema, {})), source)
+        return _streamed(session, frame, source)
     is_small = isinstance(frame, pa.Table) and 0 < frame.num_rows <= session.small_rows and frame.num_columns
     if is_small and "decimal" not in source.types.values():
         return small_rows.scanned(session, frame, typing_of(frame.schema, source.types))
@@ -103,9 +105,19 @@ def _scan_frame(session: Session, source: Source) -> EmbeddedTable:
     return _typed(session, EmbeddedTable(f"SELECT * FROM {view}", frame.schema, False, {view: frame}), source)
 
 
-def _readable(frame: Any) -> Any:
+def _streamed(session: Session, batches: pa.RecordBatchReader, source: Source) -> EmbeddedTable:
+    """A stream can be read once: it is stored as it is, and typed from there."""
+    return _typed(session, converted_rows(session, batches, typing_of(batches.schema, _carried(source))), source)
+
+
+def _carried(source: Source) -> dict[str, str]:
+    """Of the declared types those of columns that nothing looks into."""
+    return {name: kind for name, kind in source.types.items() if kind == CARRIED}
+
+
+def _readable(frame: Any, source: Source) -> Any:
     """A frame in types that DuckDB takes; a dataset that has others becomes a stream of batches, which is typed."""
-    strange = [field.name for field in frame.schema if _is_strange(field.type)]
+    strange = [field.name for field in frame.schema if _is_strange(field.type) or is_carried(field.type)]
     if not strange or isinstance(frame, pa.RecordBatchReader):
         return frame
     if not isinstance(frame, pa.Table):
@@ -113,7 +125,9 @@ def _readable(frame: Any) -> Any:
     check_names(frame.column_names)
     for name in strange:
         at = frame.column_names.index(name)
-        frame = frame.set_column(at, name, normalised(frame.column(at), name))
+        frame = frame.set_column(
+            at, name, normalised(frame.column(at), name, carried=source.types.get(name) == CARRIED)
+        )
     return frame
 
 
@@ -147,7 +161,7 @@ def _casts_exactly(session: Session, raw: EmbeddedTable, field: pa.Field) -> boo
     kind, name = field.type, quoted(field.name)
     if pt.is_dictionary(kind):
         kind = kind.value_type
-    if pt.is_run_end_encoded(kind) or is_text_list(kind):
+    if pt.is_run_end_encoded(kind):
         return False
     if pt.is_uint64(kind):
         limit = session.value(f"SELECT max({name}) FROM {raw.source}", raw.frames)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Stream
 from privpipe.engines.base import Format, Written
+from privpipe.engines.base.contract import NO_TYPES
 from privpipe.engines.base.part_files import files_of, in_groups, write_part
 from privpipe.engines.embedded.mapping import logical
 from privpipe.engines.embedded.order_in_memory import OrderedRows, rows_in_memory, sizes_of_files
@@ -29,7 +30,15 @@ LOOKED_AFTER = 0.1
 """Seconds between two looks at files that are written side by side, at the most."""
 
 
-def write(session: Session, table: EmbeddedTable, folder: str, format: Format, stream: Stream, escape: bool) -> Written:
+def write(
+    session: Session,
+    table: EmbeddedTable,
+    folder: str,
+    format: Format,
+    stream: Stream,
+    escape: bool,
+    types: Mapping[str, pa.DataType] = NO_TYPES,
+) -> Written:
     """See `Engine.write`."""
 
     def made(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -39,7 +48,9 @@ def write(session: Session, table: EmbeddedTable, folder: str, format: Format, s
     def part(batches: Iterator[pa.RecordBatch], number: int = 0) -> Written:
         start = next(batches, None)
         found, schema = ((), table.schema) if start is None else ((start,), start.schema)
-        return write_part(itertools.chain(found, batches), schema, folder, format, escape=escape, number=number)
+        return write_part(
+            itertools.chain(found, batches), schema, folder, format, escape=escape, number=number, types=types
+        )
 
     if not table.has_record_ids:
         return part(map(made, in_groups(_told(_by_value(session, table)))))

@@ -24,8 +24,9 @@ from privpipe.blocks import (
 )
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.catalogue import Catalogue
-from privpipe.engines.base.contract import Engine, Where, Written
+from privpipe.engines.base.contract import NO_TYPES, Engine, Where, Written
 from privpipe.engines.base.databases.staging import Staging
+from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
@@ -36,6 +37,7 @@ from privpipe.engines.spark.lending import Loan
 from privpipe.engines.spark.near import Near, where_it_lies
 from privpipe.engines.spark.passing_classes import keep_classes
 from privpipe.engines.spark.patience import Watch
+from privpipe.engines.spark.raw_frames import raw_frame
 from privpipe.engines.spark.reading import is_native, is_spark_frame, scan
 from privpipe.engines.spark.recoding import recode
 from privpipe.engines.spark.session import DRIVER_BYTES, Options, hush_py4j, is_connect, open_session
@@ -301,20 +303,34 @@ class SparkEngine(Engine):
         _require(table, [column])
         return self._kept(records.declared_ids(table, column, seed))
 
+    def source_schema(self, source: Source) -> pa.Schema:
+        return raw_frame(source.data).schema if is_spark_frame(source.data) else super().source_schema(source)
+
     @where_it_lies
-    def write(self, table: SparkTable, folder: str, format: Format, stream: Stream, *, escape: bool = False) -> Written:
-        return writing.write(table, folder, format, stream, escape)
+    def write(
+        self,
+        table: SparkTable,
+        folder: str,
+        format: Format,
+        stream: Stream,
+        *,
+        escape: bool = False,
+        types: Mapping[str, pa.DataType] = NO_TYPES,
+    ) -> Written:
+        return writing.write(table, folder, format, stream, escape, types)
 
     def catalogue(self) -> Catalogue:
         return SparkCatalogue(self.session, self.near.sent)
 
     @where_it_lies
-    def collect(self, table: SparkTable, *, like: Any = None) -> Any:
-        return writing.collect(table, like)
+    def collect(self, table: SparkTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE) -> Any:
+        return writing.collect(table, like, form)
 
     @where_it_lies
-    def in_place(self, table: SparkTable, like: Any, *, keeps_places: bool = False) -> Any:
-        return writing.lying(table)
+    def in_place(
+        self, table: SparkTable, like: Any, *, keeps_places: bool = False, form: ReturnForm = AS_THEY_ARE
+    ) -> Any:
+        return writing.lying(table, like, form)
 
     def _kept(self, table: SparkTable) -> SparkTable:
         return replace(table, frame=self._held(table.frame))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 
+from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.base.small_sources import is_small
 from privpipe.engines.base.source import Source
 from privpipe.engines.embedded import EmbeddedEngine
@@ -21,6 +22,7 @@ from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.engines.spark.driver_room import expected_bytes
 from privpipe.engines.spark.failures import reported, told
 from privpipe.engines.spark.layout import Layout
+from privpipe.engines.spark.original_types import as_it_came
 from privpipe.engines.spark.reading import is_spark_frame
 from privpipe.engines.spark.session import is_connect
 from privpipe.engines.spark.table import SparkTable
@@ -120,15 +122,17 @@ class Near:
         with reported("send a table to Spark"):
             return SparkTable(frame_of(self._session, rows, layout.struct), layout, {"records": len(rows)})
 
-    def collect(self, table: EmbeddedTable, *, like: Any = None) -> Any:
+    def collect(self, table: EmbeddedTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE) -> Any:
         """See `Engine.collect`."""
         if not is_spark_frame(like):
-            return self.engine.collect(table, like=like)
-        return self._as_frame(self.engine.collect(table))
+            return self.engine.collect(table, like=like, form=form)
+        return as_it_came(self._as_frame(self.engine.collect(table)), like, form)
 
-    def in_place(self, table: EmbeddedTable, like: Any, *, keeps_places: bool = False) -> Any:
+    def in_place(
+        self, table: EmbeddedTable, like: Any, *, keeps_places: bool = False, form: ReturnForm = AS_THEY_ARE
+    ) -> Any:
         """See `Engine.in_place`."""
-        return self._as_frame(self.engine.collect(table))
+        return self.collect(table, like=like, form=form)
 
     def _as_frame(self, rows: pa.Table) -> DataFrame:
         layout = Layout(rows.schema)

@@ -13,6 +13,7 @@ import pyarrow.dataset
 import pyarrow.types as pt
 
 from privpipe.blocks.table_name import TableName
+from privpipe.engines.base.carried_cells import is_carried
 from privpipe.engines.base.files import elsewhere, list_files
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.lakes import is_lake
@@ -24,6 +25,7 @@ from privpipe.engines.base.partitions import partitioned_schema
 from privpipe.engines.base.source import Source
 from privpipe.engines.base.table_formats import table_format_error
 from privpipe.engines.base.text import decimal_scale
+from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import typing_of
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.lakes import lake_source
@@ -66,7 +68,7 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
     found = parquet_files(files)
     schema = partitioned_schema(source, found)
     check_names(schema.names)  # before Spark folds their case and fails
-    logical_schema(schema)  # what no release can carry; Spark would read some of it as something else
+    logical_schema(schema, source.types)  # what no release can carry; Spark would read some of it as something else
     native = found.native and not found.int96 and not source.partitions
     if not (native and all(_is_native(field.type) for field in schema) and all(map(_is_found_by_spark, files))):
         return parquet_frame(session, source, found, schema), True
@@ -148,8 +150,10 @@ def _is_native(kind: pa.DataType) -> bool:
     """Whether Spark reads this Parquet type as Arrow does."""
     if pt.is_timestamp(kind):
         return kind.unit != "ns"
-    if pt.is_uint64(kind) or pt.is_null(kind) or pt.is_float16(kind) or pt.is_time(kind) or pt.is_duration(kind):
+    if pt.is_uint64(kind) or pt.is_null(kind) or pt.is_float16(kind):
         return False
+    if is_carried(kind):
+        return is_text_list(kind)
     return not pt.is_decimal256(kind)
 
 

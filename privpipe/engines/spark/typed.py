@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.types as pt
 
+from privpipe.engines.base.carried_cells import CARRIED, carried_text, is_carried
 from privpipe.engines.base.logical import kind_of, logical_schema
 from privpipe.engines.base.text import decimal_scale
 from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import Typing, typing_of
 from privpipe.engines.spark.layout import Layout, physical, spark_type
 from privpipe.engines.spark.table import SparkTable
-from privpipe.engines.spark.workers import fold, map_batches
+from privpipe.engines.spark.workers import fold, map_batches, map_struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,10 +66,10 @@ def typed_table(raw: RawFrame, types: Mapping[str, str]) -> SparkTable:
         Names and types as `typing_of` refuses them; cells that do not convert (column, type and count).
     """
     typing = typing_of(raw.schema, types)
-    native = _natively(raw)
+    native = _natively(_carrying(raw, types))
     if typing.schema == native.schema:
         return native
-    changed = [name for name, kind in types.items() if native.schema.field(name).type != typing.schema.field(name).type]
+    changed = [name for name in types if native.schema.field(name).type != typing.schema.field(name).type]
     texts = [name for name in changed if types[name] == "decimal" and pt.is_string(native.schema.field(name).type)]
     if texts:
         chosen = native.select(texts)
@@ -103,6 +104,28 @@ def scales_in(batches: Iterable[pa.RecordBatch], columns: Iterable[str]) -> dict
 def larger(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
     """The larger scale of each column."""
     return {name: max(scale, right[name]) for name, scale in left.items()}
+
+
+def _carrying(raw: RawFrame, types: Mapping[str, str]) -> RawFrame:
+    """The frame with what is carried as text, as `carried_text` writes it."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    held = [at for at, each in enumerate(raw.schema) if is_carried(each.type) and types.get(each.name) == CARRIED]
+    if not held:
+        return raw
+    fields = [
+        StructField(each.name, StringType()) if at in held else each for at, each in enumerate(raw.frame.schema.fields)
+    ]
+
+    def write(batches: Batches) -> Batches:
+        for batch in batches:
+            cells = [carried_text(cell) if at in held else cell for at, cell in enumerate(batch.columns)]
+            yield pa.record_batch(cells, names=batch.schema.names)
+
+    schema = raw.schema
+    for at in held:
+        schema = schema.set(at, schema.field(at).with_type(pa.string()))
+    return RawFrame(map_struct(raw.frame, write, StructType(fields)), schema)
 
 
 def _natively(raw: RawFrame) -> SparkTable:

@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,16 @@ import pyarrow as pa
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Stream
-from privpipe.engines.base.contract import Written
+from privpipe.engines.base.contract import NO_TYPES, Written
 from privpipe.engines.base.frames import frame_like
 from privpipe.engines.base.part_files import files_of, part_name, write_part
+from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.base.source import Format
 from privpipe.engines.spark.driver_room import result_limit, row_bytes
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.layout import as_type
 from privpipe.engines.spark.learning import count_records, value_order_of
+from privpipe.engines.spark.original_types import as_it_came
 from privpipe.engines.spark.reading import is_spark_frame
 from privpipe.engines.spark.runs import whole_runs
 from privpipe.engines.spark.table import SparkTable
@@ -38,7 +40,14 @@ STAGING = ".privpipe-part-"
 ID_BYTES = 16
 
 
-def write(table: SparkTable, folder: str, format: Format, stream: Stream, escape: bool) -> Written:
+def write(
+    table: SparkTable,
+    folder: str,
+    format: Format,
+    stream: Stream,
+    escape: bool,
+    types: Mapping[str, pa.DataType] = NO_TYPES,
+) -> Written:
     """See `Engine.write`. One file is written by the driver: its folder need not be seen by the workers."""
     columns = len(table.schema)
     few = table.bound is not None and files_of(table.bound, columns) == 1
@@ -46,8 +55,8 @@ def write(table: SparkTable, folder: str, format: Format, stream: Stream, escape
     files = files_of(records, columns)
     if not table.has_record_ids or (files == 1 and _fits_here(table, records)):
         rows = sorted_rows(table, stream)
-        return write_part(rows.to_batches(), table.schema, folder, format, escape=escape)
-    return _written_by_workers(table, folder, format, stream, files, escape)
+        return write_part(rows.to_batches(), table.schema, folder, format, escape=escape, types=types)
+    return _written_by_workers(table, folder, format, stream, files, escape=escape, types=types)
 
 
 def _fits_here(table: SparkTable, records: int) -> bool:
@@ -56,19 +65,19 @@ def _fits_here(table: SparkTable, records: int) -> bool:
     return not limit or records * (row_bytes(table.schema) + ID_BYTES) <= limit
 
 
-def collect(table: SparkTable, like: Any) -> Any:
+def collect(table: SparkTable, like: Any, form: ReturnForm = AS_THEY_ARE) -> Any:
     """See `Engine.collect`."""
     if not is_spark_frame(like):
-        return frame_like(sorted_rows(table, None), like)
+        return frame_like(sorted_rows(table, None), like, form)
     visible = table.layout.without_ids().arrow.names
     by = list(ID_COLUMNS) if table.has_record_ids else visible
-    return table.frame.orderBy(*by).select(*visible).toDF(*table.schema.names)
+    return as_it_came(table.frame.orderBy(*by).select(*visible).toDF(*table.schema.names), like, form)
 
 
-def lying(table: SparkTable) -> Any:
+def lying(table: SparkTable, like: Any, form: ReturnForm = AS_THEY_ARE) -> Any:
     """The visible columns as a Spark frame, its rows as they lie; nothing runs."""
     visible = table.layout.without_ids().arrow.names
-    return table.frame.select(*visible).toDF(*table.schema.names)
+    return as_it_came(table.frame.select(*visible).toDF(*table.schema.names), like, form)
 
 
 def sorted_rows(table: SparkTable, stream: Stream | None) -> pa.Table:
@@ -90,7 +99,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _written_by_workers(
-    table: SparkTable, folder: str, format: Format, stream: Stream, parts: int, escape: bool
+    table: SparkTable, folder: str, format: Format, stream: Stream, parts: int, **options: Any
 ) -> Written:
     """Each part is sorted and written by one task into a folder of its own, then moved to its name.
 
@@ -112,7 +121,7 @@ def _written_by_workers(
             place = _new_place(folder)
             rows = _in_order(rows)
             batch = pa.RecordBatch.from_arrays(placed.visible(rows), schema=schema)
-            done = write_part([batch], schema, str(place), format, escape=escape)
+            done = write_part([batch], schema, str(place), format, **options)
             yield boxed((part, place.name, done))
 
     gathered = map_batches(table.frame, add_part, placed).repartition(PART)

@@ -149,6 +149,10 @@ class RankSwap(Transformer):
         return "top and bottom replace shares of the records, not of the persons; use top_code or bottom_code instead"
 
     @property
+    def permutes(self) -> bool:
+        return not (self.top or self.bottom)
+
+    @property
     def keeps(self) -> bool:
         """Whether the window follows from what is to be kept."""
         return self.keep_correlation is not None or self.keep_mean is not None

@@ -176,6 +176,10 @@ class RecordSwap(Transformer):
     def drawn_columns(self) -> tuple[str, ...]:
         return ("",)
 
+    @property
+    def permutes(self) -> bool:
+        return True
+
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         asked = self._asked(context)
         homes = read_homes(engine, table, asked, context.place)

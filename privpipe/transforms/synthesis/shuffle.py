@@ -98,6 +98,10 @@ class Shuffle(Transformer):
         if self.small_strata == "suppress":
             object.__setattr__(self, "suppresses", True)
 
+    @property
+    def permutes(self) -> bool:
+        return True
+
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
         names = (*self.columns, *self.given)
         require_numeric(names, context)

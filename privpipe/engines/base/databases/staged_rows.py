@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from privpipe.engines.base.carried_cells import CARRIED
 from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.names import check_names
 from privpipe.errors import DataError
@@ -43,7 +44,7 @@ def staged(batches: Iterable[pa.RecordBatch], schema: pa.Schema, folder: Path) -
         A column of a type that no release can carry, or of several types; an instant beyond the years 1 to 9999.
     """
     check_names(schema.names)
-    logical_schema(schema)
+    _require_carriable(schema)
     pieces = list(_pieces(batches, schema, folder))
     if len(pieces) == 1:
         return str(pieces[0])
@@ -59,6 +60,11 @@ def staged(batches: Iterable[pa.RecordBatch], schema: pa.Schema, folder: Path) -
     return str(target)
 
 
+def _require_carriable(schema: pa.Schema) -> None:
+    """Refuse what not even the role `carried` takes; whether a column has that role is seen where it is read."""
+    logical_schema(schema, dict.fromkeys(schema.names, CARRIED))
+
+
 def _pieces(batches: Iterable[pa.RecordBatch], schema: pa.Schema, folder: Path) -> Iterator[Path]:
     """Files of one schema each, in the order of the rows."""
     writer: pq.ParquetWriter | None = None
@@ -69,7 +75,7 @@ def _pieces(batches: Iterable[pa.RecordBatch], schema: pa.Schema, folder: Path) 
             if writer is None or batch.schema != writer.schema:
                 if writer is not None:
                     writer.close()
-                logical_schema(batch.schema)
+                _require_carriable(batch.schema)
                 piece = folder / f"piece-{number}.parquet"
                 number += 1
                 create_private(piece)

@@ -1,0 +1,40 @@
+"""The types that a source has, before they are made logical."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+
+from privpipe.engines.base.files import elsewhere, list_files
+from privpipe.engines.base.frames import arrow_of, is_local_frame, is_unordered
+from privpipe.engines.base.lakes import lake_of
+from privpipe.engines.base.parquet_files import parquet_files
+from privpipe.engines.base.partitions import partitioned_schema
+from privpipe.engines.base.source import Source
+
+__all__ = ["schema_of_source"]
+
+
+def schema_of_source(source: Source) -> pa.Schema:
+    """Columns of a source in its own types; none where it has no types (text), or holds them elsewhere (a database).
+
+    Examples
+    --------
+    >>> schema_of_source(Source(data=pa.table({"age": pa.array([1], pa.int8())}))).field("age").type
+    DataType(int8)
+    """
+    lake = lake_of(source)
+    if lake is not None:
+        return lake.schema
+    if not source.is_path:
+        return _of_frame(source.data) if is_local_frame(source.data) else pa.schema([])
+    if elsewhere(os.fspath(source.data)) or source.resolved_format != "parquet":
+        return pa.schema([])
+    return partitioned_schema(source, parquet_files(list_files(source)))
+
+
+def _of_frame(frame: object) -> pa.Schema:
+    # A query is not computed for its types.
+    found = arrow_of(frame.limit(0) if is_unordered(frame) else frame)  # type: ignore[attr-defined]
+    return found.schema
