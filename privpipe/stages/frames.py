@@ -18,6 +18,7 @@ from privpipe.engines.base.frames import (
     made_like,
     taken_from,
 )
+from privpipe.engines.base.lazy_frames import is_evaluated
 from privpipe.engines.base.typing import typing_of
 from privpipe.judging.class_memory import gathered_rows, places_of
 from privpipe.kernels.ids.record_ids import content_hash, declared_id, ordinals, record_id
@@ -52,6 +53,13 @@ class Held:
             self.rows = found.read_all() if hasattr(found, "read_all") else found
         data = str(frame) if isinstance(frame, PurePath) else frame
         self.source = data if isinstance(data, Source) else Source(data=data if self.rows is None else self.rows)
+
+    def hold(self, engine: Engine) -> None:
+        """Evaluate a lazy frame: what is learnt of it and what is given back are of the same rows."""
+        if self.like is not None and not is_evaluated(self.source.data):
+            held = engine.hold_frame(self.source.data, lasting=True).rows
+            self.source = Source(data=held)
+            self.like = held if self.on_cluster else self.like
 
     @property
     def on_cluster(self) -> bool:
