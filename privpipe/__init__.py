@@ -25,6 +25,7 @@ WIRES = {
     "assess": "privpipe.checks",
     "average_risk": "privpipe.observe",
     "check": "privpipe.checks",
+    "checked": "privpipe.checks",
     "compare": "privpipe.running.comparing",
     "fetch": "privpipe.running.fetching",
     "init": "privpipe.drafting.verbs",

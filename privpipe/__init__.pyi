@@ -8,6 +8,7 @@ from privpipe import transforms as transforms
 from privpipe.blocks import Verdict as Verdict
 from privpipe.checks import assess as assess
 from privpipe.checks import check as check
+from privpipe.checks import checked as checked
 from privpipe.drafting.verbs import init as init
 from privpipe.draws import Seed as Seed
 from privpipe.hierarchies import Hierarchy as Hierarchy

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import logging
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike
-from typing import Any, Unpack
+from pathlib import PurePath
+from typing import Any, Literal, TypeVar, Unpack, overload
+
+import pyarrow as pa
 
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.check_face import CheckOptions
@@ -12,8 +19,11 @@ from privpipe.blocks.severity import binding
 from privpipe.checks.asked import Check
 from privpipe.engines import Source
 from privpipe.engines.base.carried_cells import CARRIED
-from privpipe.engines.base.frames import at_hand
+from privpipe.engines.base.frames import as_handed, at_hand, frame_like, is_pandas_on_spark, made_like
+from privpipe.engines.base.held_frames import Held
 from privpipe.engines.base.lakes import pinned
+from privpipe.engines.base.lazy_frames import is_evaluated, known_as_held
+from privpipe.engines.base.return_forms import ReturnForm
 from privpipe.errors import UsageError
 from privpipe.judging import Assessment
 from privpipe.policy import Policy
@@ -21,14 +31,19 @@ from privpipe.running.opened import OpenedEngine
 from privpipe.running.reading import scanned
 from privpipe.running.verbs import assess as assess_by_policy
 
-__all__ = ["assess", "check", "judged_alone"]
+__all__ = ["assess", "check", "checked", "held_frame", "judged_alone"]
 
+F = TypeVar("F")
+Entries = Policy | str | PathLike[str] | Mapping[str, Any] | Guarantee | list[Guarantee] | tuple[Guarantee, ...]
 OF_POLICIES = ("original", "align", "engine")
+REFUSED = "The frame is not to be used as it is."
+NOTHING = Policy.of_fields(name="frame", columns={}, guarantees=())
+log = logging.getLogger("privpipe.checks")
 
 
 def assess(
     data: Any,
-    policy: Policy | str | PathLike[str] | Mapping[str, Any] | Guarantee | list[Guarantee] | tuple[Guarantee, ...],
+    policy: Entries,
     *,
     allow_empty: bool = False,
     **options: Unpack[CheckOptions],
@@ -62,6 +77,8 @@ def assess(
     The policy's own source is raw by nature; its identifiers are noted. Where only `quasi_identifiers` (and
     `sensitive`) are given, the other columns are noted and taken as insensitive. Named index levels are columns.
 
+    A lazy frame is evaluated once for the whole judgement; `checked` gives the very rows that were judged.
+
     Examples
     --------
     >>> import pandas as pd
@@ -86,19 +103,41 @@ def assess(
     return _judged(data, Check.of(policy, options), allow_empty=allow_empty)
 
 
+@overload
 def check(
-    frame: Any,
-    entries: Policy | str | PathLike[str] | Mapping[str, Any] | Guarantee | list[Guarantee] | tuple[Guarantee, ...],
-    **options: Unpack[CheckOptions],
-) -> Assessment:
+    frame: Any, entries: Entries, *, hold: Literal[False] = False, **options: Unpack[CheckOptions]
+) -> Assessment: ...
+
+
+@overload
+def check(frame: F, entries: Entries, *, hold: Literal[True], **options: Unpack[CheckOptions]) -> F: ...
+
+
+def check(frame: Any, entries: Entries, *, hold: bool = False, **options: Unpack[CheckOptions]) -> Any:
     """Judge a frame as `assess` does, and raise where a guarantee does not hold: for a line in a job.
+
+    Of a lazy frame (Spark, Dask, a DuckDB relation, a polars LazyFrame, a dataset) it judges one evaluation. Whoever
+    writes the frame afterwards evaluates it again, and where a source has changed, or the plan is not deterministic,
+    writes rows that were not judged: use what `hold` gives, or `checked`.
+
+    Parameters
+    ----------
+    hold : bool
+        Give back the frame that was judged, of the same kind, with its rows held where they lie.
+
+    Returns
+    -------
+    Assessment, or the frame
 
     Raises
     ------
     Refused
         It carries the assessment.
     UsageError
-        Also where no entry has a threshold, or all of them only warn, so that nothing could fail.
+        Also where no entry has a threshold, or all of them only warn, so that nothing could fail; a path, which cannot
+        be held.
+    UnsupportedError
+        The rows are to be held and cannot be: a Spark session that allows no checkpoints.
 
     Examples
     --------
@@ -107,7 +146,63 @@ def check(
     >>> frame = pd.DataFrame({"zip": ["081", "081", "082", "082"]})
     >>> pp.check(frame, pp.models.KAnonymity(k=2), quasi_identifiers=["zip"]).passed
     True
+    >>> import duckdb
+    >>> drawn = duckdb.sql("SELECT (random() * 100)::INTEGER // 1000 AS age FROM range(4)")
+    >>> pp.check(drawn, pp.models.KAnonymity(k=2), quasi_identifiers=["age"], hold=True).fetchall()
+    [(0,), (0,), (0,), (0,)]
     """
+    _require_gates(entries)
+    if not hold:
+        _say_once(frame)
+        return assess(frame, entries, **options).raise_if_failed(REFUSED)
+    return _passed(frame, *held_frame(frame, options.get("engine")), entries, options)
+
+
+@contextmanager
+def checked(frame: F, entries: Entries, **options: Unpack[CheckOptions]) -> Iterator[F]:
+    """The frame that `check` judged, for the length of a `with` statement: the same rows, however often it is used.
+
+    A lazy frame is evaluated once and its rows are held where they lie: of a Spark frame in a checkpoint (in the
+    checkpoint directory, where the session has one, else on the executors' disks), of a Dask frame in the memory of
+    its workers or of this process, of a DuckDB relation or a dataset in a file of this process without a name. They
+    are let go of at the end. Rows that are lost with an executor or a worker make a later use fail; they never come
+    back as others. A frame that is not lazy is given as it is.
+
+    Parameters
+    ----------
+    frame : frame
+    entries : as of `check`
+    options : see `CheckOptions`
+
+    Yields
+    ------
+    frame
+        Of the kind of `frame`; a DataFrame for a polars LazyFrame.
+
+    Raises
+    ------
+    Refused, UsageError, UnsupportedError
+        As `check`.
+
+    Examples
+    --------
+    >>> import duckdb
+    >>> import privpipe as pp
+    >>> people = duckdb.sql("SELECT (random() * 100)::INTEGER // 1000 AS age FROM range(4)")
+    >>> with pp.checked(people, pp.models.KAnonymity(k=2), quasi_identifiers=["age"]) as safe:
+    ...     len(safe)
+    4
+    """
+    _require_gates(entries)
+    native, held = held_frame(frame, options.get("engine"))
+    rows = _passed(frame, native, held, entries, options)
+    try:
+        yield rows
+    finally:
+        held.release()
+
+
+def _require_gates(entries: Any) -> None:
     if isinstance(entries, Guarantee | list | tuple):
         own = (entries,) if isinstance(entries, Guarantee) else entries
         gates = [entry for entry in own if isinstance(entry, Guarantee) and entry.is_gate()]
@@ -115,7 +210,43 @@ def check(
             raise UsageError("none of the entries has a threshold, so the check could not fail; give one, as in k=5")
         if gates and not binding(gates):
             raise UsageError("every entry only warns, so the check could not fail; give one of severity fail")
-    return assess(frame, entries, **options).raise_if_failed("The frame is not to be used as it is.")
+
+
+def held_frame(frame: Any, engine: Any = None) -> tuple[Any, Held]:
+    """The frame as engines read it, and its rows, evaluated."""
+    if frame is None or isinstance(frame, str | PurePath | Source | Mapping):
+        raise UsageError(
+            "a path or the name of a table is no frame whose rows can be held: read it first, or publish it by "
+            "`privpipe.release`, which judges the files that it writes"
+        )
+    found = at_hand(frame, "checked", index=is_pandas_on_spark(frame))
+    if is_evaluated(found):
+        return found, Held(found)
+    with OpenedEngine(engine, found, NOTHING, holds=False) as running:
+        held = running.hold_frame(found, lasting=True)
+    return found, Held(known_as_held(held.rows), held.release)
+
+
+def _passed(frame: Any, native: Any, held: Held, entries: Entries, options: Any) -> Any:
+    """The held rows as a frame of the kind that was handed over, once they are judged."""
+    with held.unless_refused():
+        assess(held.rows, entries, **options).raise_if_failed(REFUSED)
+    made = frame_like(held.rows, made_like(native, frame)) if isinstance(held.rows, pa.Table) else held.rows
+    return known_as_held(as_handed(made, frame, ReturnForm.labels_of(secrets.token_hex(8))))
+
+
+def _say_once(frame: Any) -> None:
+    if not is_evaluated(frame):
+        _say(type(frame).__module__.partition(".")[0])
+
+
+@functools.cache
+def _say(library: str) -> None:
+    log.warning(
+        "pp.check judged one evaluation of a lazy frame (%s): using the frame evaluates it again, and gives other rows "
+        "where a source changed or the plan is not deterministic; use the frame that pp.checked(...) gives",
+        library,
+    )
 
 
 def judged_alone(entry: Guarantee, frame: Any, options: Mapping[str, Any]) -> Verdict:
@@ -125,11 +256,10 @@ def judged_alone(entry: Guarantee, frame: Any, options: Mapping[str, Any]) -> Ve
 
 
 def _judged(data: Any, asked: Check, *, allow_empty: bool = False) -> Assessment:
-    nothing = Policy.of_fields(name="frame", columns={}, guarantees=())
     if data is None:
         raise UsageError("give a frame or a path to judge")
     frame = at_hand(data, "assess")
-    with OpenedEngine(asked.given.get("engine"), frame, nothing) as engine:
+    with OpenedEngine(asked.given.get("engine"), frame, NOTHING) as engine:
         unread = dict.fromkeys((*asked.roles.carried, *asked.roles.unreleased), CARRIED)
         source = frame if isinstance(frame, Source) else pinned(Source(data=frame, types=unread))
         policy = asked.policy(scanned(engine, source).schema.names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -64,12 +65,17 @@ class Asked:
 
 
 class OpenBatch:
-    """A batch with the engine it is native to; the engine is closed when the last expectation has let it go."""
+    """A batch with the engine it is native to; the engine is closed when the last expectation has let it go.
+
+    A Spark frame is evaluated once for all of them.
+    """
 
     def __init__(self, data: Any) -> None:
         data = at_hand(data, "great expectations")
-        self._engine = open_engine(engine_for(data))
-        weakref.finalize(self, self._engine.close)
+        opened = ExitStack()
+        self._engine = opened.enter_context(open_engine(engine_for(data)))
+        opened.enter_context(self._engine.holding())
+        weakref.finalize(self, opened.close)
         self._counts = Counts()
         self._source_read = data if isinstance(data, Source) else Source(data=data)
         self.table = self._engine.scan(self._source_read)
@@ -222,7 +228,7 @@ class OpenBatch:
         declared = self._original(asked).schema
         types = {name: column_type_of(declared.field(name).type) for name in declared.names}
         sources = (self._source_read, given.source(types))
-        tables = [positioned(source) for source in sources]
+        tables = [positioned(self._engine.held(source)) for source in sources]
         if tables[0].num_rows != tables[1].num_rows:
             raise DataError(
                 f"the batch cannot be aligned by position: it has {tables[0].num_rows:,} records, the original "

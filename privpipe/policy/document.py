@@ -202,8 +202,10 @@ class Policy:
     def apply(self, frame: F, *, engine: Any = None, progress: Callable[[str], None] | None = None) -> F:
         """Stages, then the gate: the frame as it may leave, of the same kind, its rows in an order of their own.
 
-        A lazy frame is judged and given back by the same draws; that both are of the same rows rests on its source
-        staying what it is.
+        A lazy frame is evaluated once. The rows that are given back are those that were judged: of a Spark frame in a
+        checkpoint (in the checkpoint directory, where the session has one, else on the executors' disks), of a Dask
+        frame in the memory of its workers or of this process. Rows that are lost with an executor or a worker make a
+        later use of the frame fail; they never come back as others.
 
         Parameters
         ----------
@@ -218,6 +220,8 @@ class Policy:
         ------
         Refused
             A guarantee does not hold; it carries the assessment, and nothing comes back.
+        UnsupportedError
+            A Spark session allows no checkpoints, so the rows that were judged could not be held; use `release`.
         UsageError, DataError, NoSolutionError
         """
         found: F = room_above("running").apply_policy(self, frame, engine=engine, progress=progress)

@@ -69,7 +69,7 @@ def aligned(
 
 
 def _by_position(engine: Engine, released: Source, original: Source, seed: Seed) -> tuple[Any, Any]:
-    tables = [positioned(released), positioned(original)]
+    tables = [positioned(engine.held(released)), positioned(engine.held(original))]
     if tables[0].num_rows != tables[1].num_rows:
         raise DataError(
             f"the tables cannot be aligned by position: one has {tables[0].num_rows:,} records, the original "

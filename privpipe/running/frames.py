@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from privpipe.engines import Source
+from privpipe.engines import Engine, Source
 from privpipe.engines.base.frames import as_handed, at_hand, made_like
+from privpipe.engines.base.held_frames import Held
 from privpipe.engines.base.lakes import IcebergName
+from privpipe.engines.base.lazy_frames import known_as_held
 from privpipe.engines.base.stamps import require_stamps, stamps_of
 from privpipe.policy import Policy
 from privpipe.policy.specs import FrameSpec, SourceSpec, located
@@ -31,7 +33,7 @@ from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.run_notes import require_publishable_seed
 from privpipe.running.staging import Staged, run_stages
 
-__all__ = ["about", "apply_policy", "release_frame"]
+__all__ = ["about", "apply_policy", "held_staged", "release_frame"]
 
 Progress = Callable[[str], None]
 
@@ -45,19 +47,21 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
         context = RunContext(running, own, seed_of(own), step)
         source = read_as_source(frame, own)
         stamps = stamps_of(source)
-        staged = _staged(context, source)
-        if not staged.empty:
-            memory.gather(running, staged.original, staged.table, staged.roles)
-        staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
-        context.progress("judge")
-        judged = judge_staged(context, staged, staged.table)
-        if judged.holds and not staged.empty and own.utility.column_loss.on_alarm == "refuse":
-            judged = replace(judged, lost=lost_columns(context, staged))
-        judged.raise_if_failed("Nothing was given back.")
-        require_stamps(stamps)
+        staged, held = held_staged(running, _staged(context, source))
+        with held.unless_refused():
+            if not staged.empty:
+                memory.gather(running, staged.original, staged.table, staged.roles)
+            staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
+            context.progress("judge")
+            judged = judge_staged(context, staged, staged.table)
+            if judged.holds and not staged.empty and own.utility.column_loss.on_alarm == "refuse":
+                judged = replace(judged, lost=lost_columns(context, staged))
+            judged.raise_if_failed("Nothing was given back.")
+            require_stamps(stamps)
         like = None if is_path(frame) else made_like(frame, handed)
         form = return_form(running.source_schema(source), staged, own.transform)
-        return as_handed(running.collect(staged.table, like=like, form=form), handed, form.labels)
+        out = known_as_held(running.collect(staged.table, like=like, form=form))
+        return known_as_held(as_handed(out, handed, form.labels))
 
 
 def release_frame(
@@ -99,6 +103,15 @@ def _lake_spec(source: Source) -> SourceSpec:
     place = str(source.data)
     path = place if "://" in place else os.path.abspath(place)
     return SourceSpec(path=path, format="delta", version=source.version, timestamp=source.timestamp)
+
+
+def held_staged(engine: Engine, staged: Staged) -> tuple[Staged, Held]:
+    """The released table as it is judged and given back, and the way to let go of it."""
+    held = engine.hold(staged.table if staged.counted is None else staged.counted)
+    if staged.counted is None:
+        return replace(staged, table=held.rows), held
+    table = engine.select(held.rows, staged.table.schema.names)
+    return replace(staged, counted=held.rows, table=table), held
 
 
 def _staged(context: RunContext, source: Any) -> Staged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import PurePath
 from typing import Any
 
@@ -38,9 +39,13 @@ class OpenedEngine:
         What says which engine is native, where none is asked for.
     policy : Policy
         Gives the engine of paths, and the options of each.
+    holds : bool
+        Whether lazy frames are evaluated once for all that reads them, and let go of at the end. What a caller gets
+        back must not be computed from them then.
     """
 
-    def __init__(self, engine: Any, data: Any, policy: Policy) -> None:
+    def __init__(self, engine: Any, data: Any, policy: Policy, *, holds: bool = True) -> None:
+        self._holds = holds
         self._connection = engine if is_connection(engine) else None
         if self._connection is not None:
             self._given, self._name, self._place = None, "embedded", ""
@@ -65,11 +70,16 @@ class OpenedEngine:
 
             if isinstance(self._engine, EmbeddedEngine):
                 self._engine.connection = self._connection
+        self._holding = self._engine.holding() if self._holds else nullcontext()
+        self._holding.__enter__()
         return self._engine
 
     def __exit__(self, *details: object) -> None:
-        if self._given is None:
-            self._engine.close()
+        try:
+            self._holding.__exit__(None, None, None)
+        finally:
+            if self._given is None:
+                self._engine.close()
 
 
 def _limits(connection: Any) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def run_positions(
         Why there are none: a source or files without an order.
     """
     try:
-        first, written = positioned(source), positioned(files)
+        first, written = positioned(context.engine.held(source)), positioned(files)
     except UnsupportedError as error:
         return f"{error}."
     engine, seed = context.engine, context.seed

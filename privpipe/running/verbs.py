@@ -230,7 +230,7 @@ def transform(
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
     require_same_columns(plan, policy)
     handed, data = data, at_hand(data, "transform")
-    with _opened(engine, data, policy) as running, watched(progress) as step:
+    with _opened(engine, data, policy, holds=False) as running, watched(progress) as step:
         source = _raw(data, policy)
         stamps = stamps_of(source)
         context = RunContext(running, policy, seed, step)
@@ -322,9 +322,9 @@ def release(
 
 
 @contextmanager
-def _opened(engine: str | Engine | None, data: Any, policy: Policy) -> Iterator[Engine]:
+def _opened(engine: str | Engine | None, data: Any, policy: Policy, *, holds: bool = True) -> Iterator[Engine]:
     """The engine of a run, with everything that was there before it passed over by the garbage collector."""
-    with passed_over(), OpenedEngine(engine, data if data is not None else policy, policy) as running:
+    with passed_over(), OpenedEngine(engine, data if data is not None else policy, policy, holds=holds) as running:
         yield running
 
 
@@ -395,7 +395,8 @@ def _rules(engine: Engine, case: _Tables, policy: Policy, align: Align) -> tuple
     rules = replace(rules, untyped=untyped_columns(case.finished, policy))
     positions = None
     if case.paired and reads_positions(policy):
-        positions = finished_positions(policy, case.finished, read_as_source(case.original, policy), align)
+        tables = engine.held(case.finished), engine.held(read_as_source(case.original, policy))
+        positions = finished_positions(policy, *tables, align)
     gate = replace(rules.gate, raw=case.raw)
     return replace(rules, histories=histories, positions=positions, gate=gate), order, notes
 

@@ -52,7 +52,7 @@ class ReleaseGate(GateParams, SetParams, Estimator[Any]):
     """Let a frame through when every guarantee holds.
 
     `fit` judges the frame and raises `Refused` where one does not hold, so that a pipeline ends there. The model
-    judges each frame that it is given, too, and gives it back as it is: rows that nobody judged never pass.
+    judges each frame that it is given, too, and gives back the rows that it judged, held in a checkpoint.
 
     Parameters
     ----------
@@ -82,12 +82,17 @@ class ReleaseGate(GateParams, SetParams, Estimator[Any]):
 
 @with_params(gate_options("ReleaseGateModel"), setters=False)
 class ReleaseGateModel(GateParams, LearntModel):
-    """A gate that let a frame through; `transform` judges and gives the frame back."""
+    """A gate that let a frame through; `transform` judges and gives the frame back, its rows held."""
 
     def _transform(self, dataset: Any) -> Any:
+        from privpipe.checks.verbs import held_frame
+
         self._require_fitted()
-        self._judge(dataset)
-        return dataset
+        require_rows_at_hand(type(self).__name__, dataset)
+        _, held = held_frame(dataset)
+        with held.unless_refused():
+            self._judge(held.rows)
+        return held.rows
 
 
 for _each in (ReleaseGate, ReleaseGateModel):

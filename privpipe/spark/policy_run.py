@@ -8,12 +8,14 @@ from typing import Any
 from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.lazy_frames import known_as_held
 from privpipe.errors import UnsupportedError
 from privpipe.judging import Assessment, assess
 from privpipe.policy import Policy
 from privpipe.policy.declared_ledger import named_ledger
 from privpipe.running.aligning import reads_pairs
 from privpipe.running.attaching import attach
+from privpipe.running.frames import held_staged
 from privpipe.running.judging_rows import stages_of
 from privpipe.running.opened import OpenedEngine
 from privpipe.running.plan import Plan
@@ -26,7 +28,7 @@ __all__ = ["run_policy"]
 
 
 def run_policy(policy: Policy, seed: Seed, frame: Any, plan: Plan | None = None) -> tuple[Any, Plan]:
-    """The released frame, lazy, and the plan that it follows.
+    """The released frame, its rows held, and the plan that it follows.
 
     Parameters
     ----------
@@ -53,12 +55,14 @@ def run_policy(policy: Policy, seed: Seed, frame: Any, plan: Plan | None = None)
         population = None if context.generalized_population else population_beside(engine, policy, original)
         staged = run_stages(context, original, source=source, plan=plan, frozen=other, population=population)
         require_learnt(staged)
-        if (plan is None or other) and not staged.empty:
-            if context.generalized_population:
-                staged = replace(staged, population=population_beside(engine, policy, staged.table))
-            _judged(engine, policy, staged).raise_if_failed()
+        staged, held = held_staged(engine, staged)
+        with held.unless_refused():
+            if (plan is None or other) and not staged.empty:
+                if context.generalized_population:
+                    staged = replace(staged, population=population_beside(engine, policy, staged.table))
+                _judged(engine, policy, staged).raise_if_failed()
         # In keyed order: that of the source is a linkage key.
-        return engine.collect(staged.table, like=frame), staged.plan
+        return known_as_held(engine.collect(staged.table, like=frame)), staged.plan
 
 
 def _judged(engine: Engine, policy: Policy, staged: Staged) -> Assessment:

@@ -22,6 +22,7 @@ from privpipe.engines.base.frames import (
     made_like,
     taken_from,
 )
+from privpipe.engines.base.lazy_frames import is_evaluated
 from privpipe.engines.base.return_forms import ReturnForm
 from privpipe.engines.base.typing import typing_of
 from privpipe.errors import DataError
@@ -84,6 +85,13 @@ class Held:
         """
         carried = {each.name: CARRIED for each in found if is_carried(each.type) and each.name not in read}
         self.source = replace(self.source, types={**self.source.types, **carried})
+
+    def hold(self, engine: Engine) -> None:
+        """Evaluate a lazy frame: what is learnt of it and what is given back are of the same rows."""
+        if self.like is not None and not is_evaluated(self.source.data):
+            held = engine.hold_frame(self.source.data, lasting=True).rows
+            self.source = Source(data=held)
+            self.like = held if self.on_cluster else self.like
 
     @property
     def on_cluster(self) -> bool:

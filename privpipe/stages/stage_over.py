@@ -55,10 +55,18 @@ class StageOver:
         named = {*self._read, *asked.roles.columns, *asked.hierarchies, *map(str, asked.values.values())}
         self._held = Held(frame, f"{type(self._stages[0]).__name__}.apply", named)
         nothing = Policy.of_fields(name="frame", columns={}, guarantees=())
-        self._opened = OpenedEngine(asked.engine, frame if self._held.like is None else self._held.like, nothing)
+        data = frame if self._held.like is None else self._held.like
+        # Rows that meet guarantees are given back as they were judged: the frame is held for them, not for the run.
+        self._opened = OpenedEngine(asked.engine, data, nothing, holds=False)
 
     def __enter__(self) -> Self:
         self._engine = self._opened.__enter__()
+        try:
+            if self._asked.guarantees:
+                self._held.hold(self._engine)
+        except BaseException:
+            self._opened.__exit__()
+            raise
         return self
 
     def __exit__(self, *details: object) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
@@ -24,6 +25,7 @@ from privpipe.blocks import (
     Table,
 )
 from privpipe.engines.base.catalogue import Catalogue
+from privpipe.engines.base.held_frames import Held, HeldFrames, spooled
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.base.thinning import FirstIds, last_id_of
@@ -77,6 +79,8 @@ class Engine(ABC):
     forwards_ranks: ClassVar[bool] = False
     """Whether `exchange_ranks` serves any reach without all rows, or the whole column, in one place."""
 
+    _held_frames: HeldFrames | None = None
+
     @property
     def memory(self) -> int | None:
         """Bytes that a run may take in this process; None where the engine has no such limit."""
@@ -129,6 +133,44 @@ class Engine(ABC):
             Columns that differ by case alone, a declared column that is missing, a cell that does not convert
             (column and count), mixed types, an unreadable or truncated file.
         """
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Within it a lazy frame is evaluated once, and every scan of it reads those rows; let go of at the end."""
+        if self._held_frames is not None:
+            yield
+            return
+        self._held_frames = HeldFrames(self.hold_frame)
+        try:
+            yield
+        finally:
+            held, self._held_frames = self._held_frames, None
+            held.close()
+
+    def held(self, source: Source) -> Source:
+        """The source with its frame as it was evaluated, within `holding`; every `scan` begins with it."""
+        if self._held_frames is None or source.is_path:
+            return source
+        return replace(source, data=self._held_frames.of(source.data))
+
+    def hold_frame(self, frame: Any, *, lasting: bool = False) -> Held:
+        """The rows of a lazy frame, evaluated now; what reads them later reads these, or fails.
+
+        `lasting`: for a caller who uses them when the run is over. A query of DuckDB or a dataset gives a pyarrow
+        Table, which the disk holds.
+
+        Raises
+        ------
+        UnsupportedError
+            They cannot be held where they are.
+        DataError, EngineError
+            They cannot be computed.
+        """
+        return Held(spooled(frame))
+
+    def hold(self, table: Any) -> Held:
+        """The rows of a table, evaluated now, for what is judged and then handed over."""
+        return Held(table)
 
     @abstractmethod
     def count(self, table: Any) -> int:

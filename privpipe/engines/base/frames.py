@@ -14,6 +14,7 @@ from privpipe.engines.base.frame_index import with_index_columns
 from privpipe.engines.base.frame_types import named_alone, typed_as_before
 from privpipe.engines.base.ibis_tables import ibis_table_of, is_ibis_table, native_frame_of
 from privpipe.engines.base.lakes import lake_said
+from privpipe.engines.base.lazy_frames import is_evaluated, known_as_held
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm, as_before, fresh_labels, in_types
 from privpipe.errors import DataError, UsageError
 
@@ -84,7 +85,8 @@ def at_hand(data: Any, place: str, *, index: bool = True) -> Any:
         with the name of a column.
     """
     if index:
-        data = with_index_columns(data)
+        given, data = data, with_index_columns(data)
+        data = known_as_held(data) if is_evaluated(given) else data
     if is_ibis_table(data):
         return native_frame_of(data)
     if isinstance(data, Mapping):

@@ -26,6 +26,7 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines.base.besides import beside_schema
 from privpipe.engines.base.contract import NO_TYPES, Engine, Where, Written
 from privpipe.engines.base.databases.staging import Staging
+from privpipe.engines.base.held_frames import Held
 from privpipe.engines.base.lakes import lake_of
 from privpipe.engines.base.names import check_record_ids
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
@@ -44,7 +45,7 @@ from privpipe.engines.dask.frame_parts import (
 )
 from privpipe.engines.dask.identities import declared_ids, numbered_ids, uniqueness
 from privpipe.engines.dask.learn import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
-from privpipe.engines.dask.lying import lying
+from privpipe.engines.dask.lying import held_frame, lying
 from privpipe.engines.dask.parquet_parts import parquet_table
 from privpipe.engines.dask.ranges import ranked
 from privpipe.engines.dask.rows import (
@@ -119,11 +120,18 @@ class DaskEngine(Engine):
             found["distributed"] = distributed.__version__
         return found
 
+    def hold_frame(self, frame: Any, *, lasting: bool = False) -> Held:
+        return held_frame(self._runtime, frame) if is_dask_frame(frame) else super().hold_frame(frame, lasting=lasting)
+
+    def hold(self, table: DaskTable) -> Held:
+        nodes, release = self._runtime.hold("evaluate the table", table.parts)
+        return Held(table.derived(nodes), release)
+
     def scan(self, source: Source) -> DaskTable:
         size = self.options.partition_bytes
         if isinstance(source.data, TableName):
             raise refuse_table(source.data, self.name)
-        source = self._staging.opened(source)
+        source = self._staging.opened(self.held(source))
         lake = lake_of(source)
         if lake is not None:
             return lake_table(self._runtime, source, lake)

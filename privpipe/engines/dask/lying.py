@@ -11,6 +11,7 @@ import pyarrow as pa
 from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.engines.base.batches import joined
 from privpipe.engines.base.carried_cells import is_carried
+from privpipe.engines.base.held_frames import Held
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.dask.exchange import Pieces, Sent, meet
 from privpipe.engines.dask.frame_parts import is_dask_frame
@@ -23,7 +24,20 @@ from privpipe.errors import EngineError
 from privpipe.kernels.grouping.word_groups import split_order
 from privpipe.kernels.ids.partners import partners
 
-__all__ = ["lying"]
+__all__ = ["held_frame", "lying"]
+
+
+def held_frame(runtime: Runtime, frame: Any) -> Held:
+    """A Dask DataFrame with its rows as they are now, partition for partition; see `Runtime.hold`."""
+    frame = frame.optimize()
+    nodes, release = runtime.hold("evaluate the frame", foreign_nodes(frame.to_delayed()))
+    # The user's scheduler knows nothing of how values of ours stand in a graph.
+    bare = [runtime.task("read held rows", _same, node) for node in nodes]
+    return Held(frame_of_nodes(bare, frame._meta, frame.divisions if frame.known_divisions else None), release)
+
+
+def _same(rows: Any) -> Any:
+    return rows
 
 
 def lying(

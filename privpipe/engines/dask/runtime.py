@@ -7,8 +7,10 @@ that is to be done with them.
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
 import os
+import pickle
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -17,7 +19,7 @@ import dask.threaded
 
 from privpipe.engines.dask.graph import Held, Node, Shared, engine_error, graph_of, task_node, value_node
 from privpipe.engines.dask.patience import PATIENCE, Patience
-from privpipe.errors import PrivpipeError
+from privpipe.errors import DataError, PrivpipeError
 
 __all__ = ["Runtime", "processors"]
 
@@ -103,6 +105,26 @@ class Runtime:
             return [value_node(future) for future in settled]
         return [value_node(Held(result)) for result in self.compute(step, tasks)]
 
+    def hold(self, step: str, tasks: Sequence[Node]) -> tuple[list[Node], Callable[[], None]]:
+        """The tasks with their results as they are now, whatever is computed from them later; and what drops them.
+
+        A scheduler computes again, from sources that may have changed, what a lost worker held. So workers hold the
+        bytes of each result, and whoever reads them compares their digest.
+        """
+        if self.client is None or self.is_near(tasks):
+            return [value_node(Held(result)) for result in self.compute(step, tasks)], _nothing
+        sealed = [self.task("seal rows", pickled, task) for task in tasks]
+        futures = self._guarded(step, lambda tasks: self._settled(step, tasks), sealed)
+        kept = [value_node(future) for future in futures]
+        digests = self.compute(step, [self.task("seal rows", digest_of, node) for node in kept])
+
+        def release() -> None:
+            for future in futures:
+                future.release()
+
+        pairs = zip(kept, digests, strict=True)
+        return [self.task("read held rows", unpickled, node, digest=digest) for node, digest in pairs], release
+
     def is_near(self, tasks: Sequence[Node]) -> bool:
         return self.client is not None and all(task.here for task in tasks)
 
@@ -143,6 +165,36 @@ class Runtime:
         except Exception as error:  # noqa: BLE001 - any message of the machinery may quote a cell
             problem = engine_error(step, error)
         raise problem
+
+
+def _nothing() -> None:
+    """What lies in this process lives as long as the nodes."""
+
+
+def pickled(value: Any) -> bytes:
+    """A result as bytes, which neither a spill nor a transfer changes."""
+    return pickle.dumps(value, protocol=5)
+
+
+def digest_of(sealed: bytes) -> bytes:
+    """What the bytes of another result have not."""
+    return hashlib.blake2b(sealed, digest_size=32).digest()
+
+
+def unpickled(sealed: bytes, digest: bytes) -> Any:
+    """The result that was held.
+
+    Raises
+    ------
+    DataError
+        A worker was lost, and what it held was computed again from what is no longer the same.
+    """
+    if digest_of(sealed) != digest:
+        raise DataError(
+            "a worker was lost with rows that were held, and computed again they are not the rows that were judged; "
+            "run again, or publish by `privpipe.release`, which judges the files that it wrote"
+        )
+    return pickle.loads(sealed)
 
 
 def _pickled_size(value: Any) -> int:

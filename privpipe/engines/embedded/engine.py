@@ -114,7 +114,7 @@ class EmbeddedEngine(Engine):
     def scan(self, source: Source) -> EmbeddedTable:
         if isinstance(source.data, TableName):
             source = replace(source, data=table_of(self.connection, source.data))
-        return scanning.scan(self.session, self._staging.opened(source))
+        return scanning.scan(self.session, self._staging.opened(self.held(source)))
 
     def count(self, table: EmbeddedTable) -> int:
         return table.records(self.session)

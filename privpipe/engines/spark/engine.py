@@ -26,11 +26,13 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines.base.catalogue import Catalogue
 from privpipe.engines.base.contract import NO_TYPES, Engine, Where, Written
 from privpipe.engines.base.databases.staging import Staging
+from privpipe.engines.base.held_frames import Held
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.base.source import Format, Source
 from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
 from privpipe.engines.spark.catalogue import SparkCatalogue
+from privpipe.engines.spark.checkpoints import checkpointed, released
 from privpipe.engines.spark.driver_room import expected_bytes, row_bytes
 from privpipe.engines.spark.learning import count_records, distinct, estimated_distinct, known_content, learn
 from privpipe.engines.spark.lending import Loan
@@ -38,7 +40,7 @@ from privpipe.engines.spark.near import Near, where_it_lies
 from privpipe.engines.spark.passing_classes import keep_classes
 from privpipe.engines.spark.patience import Watch
 from privpipe.engines.spark.raw_frames import raw_frame
-from privpipe.engines.spark.reading import is_native, is_spark_frame, scan
+from privpipe.engines.spark.reading import is_native, is_spark_frame, refuse_streaming, scan
 from privpipe.engines.spark.recoding import recode
 from privpipe.engines.spark.session import DRIVER_BYTES, Options, hush_py4j, is_connect, open_session
 from privpipe.engines.spark.stacking import append, stack
@@ -140,7 +142,21 @@ class SparkEngine(Engine):
         versions = {"pyspark": pyspark.__version__, "spark": self.session.version, "pyarrow": pa.__version__}
         return versions | self.near.versions()
 
+    def hold_frame(self, frame: Any, *, lasting: bool = False) -> Held:
+        if not is_spark_frame(frame):
+            return super().hold_frame(frame, lasting=lasting)
+        refuse_streaming(frame)
+        found = checkpointed(frame, lasting=lasting)
+        return Held(found, lambda: released(found))
+
+    def hold(self, table: SparkTable | EmbeddedTable) -> Held:
+        if isinstance(table, EmbeddedTable):
+            return Held(table)
+        found = checkpointed(table.frame, lasting=True)
+        return Held(replace(table, frame=found), lambda: released(found))
+
     def scan(self, source: Source) -> SparkTable | EmbeddedTable:
+        source = self.held(source)
         if not is_native(self.session, source):
             source = self._staging.opened(source)
         if self.near.takes(source):
