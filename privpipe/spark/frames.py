@@ -13,8 +13,8 @@ Do it batch by batch:
 
     def publish(batch, number):
         released = stage.apply(batch, seed=seed)
-        pp.check(released, [KAnonymity(k=5)], roles=roles)
-        released.write.mode("append").parquet(target)
+        with pp.checked(released, [KAnonymity(k=5)], roles=roles) as safe:
+            safe.write.mode("append").parquet(target)
 
     stream.writeStream.foreachBatch(publish).start()
 """

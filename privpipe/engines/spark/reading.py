@@ -98,9 +98,9 @@ def refuse_streaming(frame: Any) -> None:
     """
     if getattr(frame, "isStreaming", False):
         raise UnsupportedError(
-            "a streaming frame has no end, and a table is judged as a whole; judge each batch: "
-            "stream.writeStream.foreachBatch(lambda batch, number: pp.check(batch, [KAnonymity(k=5)], "
-            "quasi_identifiers=[...])).start()"
+            "a streaming frame has no end, and a table is judged as a whole; judge each batch in the "
+            "function of stream.writeStream.foreachBatch, and write the rows that were judged: with pp.checked(batch, "
+            "[KAnonymity(k=5)], quasi_identifiers=[...]) as safe: safe.write..."
         )
 
 
