@@ -65,6 +65,10 @@ GAPS: Mapping[tuple[str, str], Gap] = {
     ("*", "append beside what counts by a column that is not released"): Gap(
         raises=UnsupportedError, why="rows of earlier releases are without it"
     ),
+    ("*", "replace_partition of what is replaced as a whole"): Gap(
+        raises=UnsupportedError,
+        why="partitions are files of one partition each; a view, a table of a database, CSV and JSON have none",
+    ),
     ("*", "ledger beside a sink table"): Gap(
         raises=UnsupportedError,
         why="a ledger asks what its sinks published, and a table answers only within its session",
