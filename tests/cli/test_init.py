@@ -303,7 +303,8 @@ def test_a_draft_names_the_schema_beside_it_which_accepts_it(run: Any, tmp_path:
     label, _, name = first.partition("=")
     assert label == "# yaml-language-server: $schema"
     schema = json.loads((tmp_path / name).read_text())
-    jsonschema.validate(read_mapping(tmp_path / "policy.yaml"), schema)
+    document, _ = from_yaml((tmp_path / "policy.yaml").read_text(), None)
+    jsonschema.validate(document, schema)
     assert schema == json.loads(run("schema").stdout)
     (tmp_path / name).write_text("{}")
     assert run("init", tmp_path / "data.csv", "--bare", "--force", "--out", tmp_path / "policy.yaml").exit_code == 0
