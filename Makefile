@@ -1,4 +1,4 @@
-# make demo | setup | test | test-embedded | test-lowest | test-python | test-spark35 | test-checked | test-integrations | lock | sbom | licences | fuzz | soak | mutants | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
+# make demo | setup | test | test-embedded | test-lowest | test-python | test-versions | test-spark35 | test-checked | test-integrations | lock | sbom | licences | fuzz | soak | mutants | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -13,7 +13,7 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: help demo setup java lint docs test test-embedded test-lowest test-python test-spark35 test-checked test-integrations \
+.PHONY: help demo setup java lint docs test test-embedded test-lowest test-python test-versions test-spark35 test-checked test-integrations \
         lock sbom licences fuzz soak mutants bench corpus first-release first-install clean
 
 help:
@@ -22,7 +22,8 @@ help:
 	@echo "make test           all checks and all tests on all engines"
 	@echo "make test-embedded  the tests that need neither Dask nor Spark nor Great Expectations"
 	@echo "make test-lowest    a short pass with the lowest versions that pyproject.toml declares, all extras"
-	@echo "make test-python    a short pass on each Python that the package declares and that is at hand"
+	@echo "make test-python    a short pass on each Python that the package declares and that is at hand, with the newest versions"
+	@echo "make test-versions  both of these"
 	@echo "make lock           what the images install, with hashes, in docker/locks; LOCK_ARGS=--upgrade takes newer ones"
 	@echo "make sbom           a bill of materials of each image, in build/sbom"
 	@echo "make licences       the licences of all direct dependencies, in docs/reference/licences.md"
@@ -105,7 +106,7 @@ test-embedded: setup
 
 # What the package and its extras ask for, each at its lower bound. Some packages exclude one another there, so there are two
 # passes: everything but Great Expectations, Spark and Iceberg, and these.
-LOWEST_TESTS ?= tests/packages tests/engines/embedded tests/engines/test_contract.py tests/engines/databases \
+LOWEST_TESTS ?= tests/packages tests/kernels/test_integer_programs.py tests/engines/embedded tests/engines/test_contract.py tests/engines/databases \
         tests/engines/lakes/test_delta.py tests/engines/forms tests/running/test_bytes_columns.py tests/running/test_releases_of_databases.py
 # Great Expectations 1.7 brings an altair that `report` would not take.
 LOWEST_OTHER_TESTS ?= tests/packages tests/gx tests/engines/lakes/test_iceberg.py \
@@ -124,10 +125,11 @@ test-lowest: $(BIN)/python java
 	PYTHONPATH=. PYSPARK_PYTHON=build/lowest-other/bin/python build/lowest-other/bin/python -m pytest -q -W ignore::DeprecationWarning \
 	    -m "not dask" $(LOWEST_OTHER_TESTS) $(PYTEST_ARGS)
 
-# Each Python that pyproject.toml declares, where it is at hand: by its name, else from pyenv. What is missing is named.
+# Each Python that pyproject.toml declares, where it is at hand: by its name, else from pyenv. What is missing is named. What is
+# installed is the newest that pyproject.toml allows, so that a release that breaks something is seen.
 PYTHONS := 3.11 3.12 3.13
-PYTHON_TESTS ?= tests/packages tests/readme tests/engines/embedded tests/engines/forms tests/kernels/test_compiled.py \
-        tests/cli/test_help.py tests/conformance/test_models_alone.py
+PYTHON_TESTS ?= tests/packages tests/readme tests/engines/embedded tests/engines/forms tests/kernels/test_compiled.py tests/kernels/test_integer_programs.py \
+        tests/cli/test_help.py tests/cli/test_doctor.py tests/conformance/test_models_alone.py tests/transforms/search/test_cell_suppression.py
 
 test-python:
 	@status=0; for version in $(PYTHONS); do \
@@ -137,10 +139,13 @@ test-python:
 	    fi; \
 	    echo "== Python $$version: $$python"; \
 	    "$$python" -m venv "build/python$$version" && \
-	    "build/python$$version/bin/python" -m pip install --quiet -e '.[dask,formats,remote,utility]' -c constraints.txt \
-	        pytest pytest-timeout hypothesis polars && \
+	    "build/python$$version/bin/python" -m pip install --quiet --upgrade --upgrade-strategy eager \
+	        -e '.[dask,remote,utility]' pytest pytest-timeout hypothesis polars && \
 	    "build/python$$version/bin/python" -m pytest -q -m "not spark and not gx" $(PYTHON_TESTS) $(PYTEST_ARGS) || status=1; \
 	done; exit $$status
+
+# The suite on what users may have: the lowest versions on the oldest Python, the newest ones on each.
+test-versions: test-lowest test-python
 
 # Kinds of images and the extras that each has.
 LOCKS := build: cli: dask:dask spark:spark stores:remote,s3,delta,iceberg,databases,formats

@@ -42,8 +42,10 @@ def examine(
     UsageError
         An engine nobody knows.
     """
-    from privpipe.engines import ENGINES, engine_fault
-
+    try:
+        from privpipe.engines import ENGINES, engine_fault
+    except ImportError as error:  # as pyarrow beside a numpy that it was not built for
+        return [check_python(), check_packages(), _unloadable(error)]
     for name in engines:
         if wrong := engine_fault(name):
             raise UsageError(wrong)
@@ -67,6 +69,14 @@ def check_python() -> Finding:
     if sys.version_info >= LEAST_PYTHON:
         return Finding("python", "ok", version)
     return Finding("python", "failed", version, f"privpipe needs {'.'.join(map(str, LEAST_PYTHON))} or newer")
+
+
+def _unloadable(error: ImportError) -> Finding:
+    """Which package could not be imported, so that no engine opens."""
+    culprit = (error.name or "a package").partition(".")[0]
+    return Finding(
+        "engine embedded", "failed", f"{culprit} cannot be imported ({type(error).__name__})", "reinstall its packages"
+    )
 
 
 def check_java(required: bool) -> Finding:

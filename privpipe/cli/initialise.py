@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privpipe.cli.console import progress, say, write_text
+from privpipe.cli.console import as_json, progress, say, write_text
 from privpipe.errors import UsageError, escaped
 
 if TYPE_CHECKING:
@@ -22,7 +22,13 @@ __all__ = ["init"]
 def init(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A file or a folder of files.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write here instead of stdout.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Write here, with the schema for editors beside it, instead of stdout.",
+            show_default=False,
+        ),
     ] = None,
     purpose: Annotated[
         str, typer.Option("--purpose", metavar="WHO", help="Thresholds for internal, research or public use.")
@@ -64,10 +70,11 @@ def init(
     sample which method keeps most, and says why. The guesses are a start, not a decision: read every line. No value
     of the table is printed, but words of known scales.
     """
-    from privpipe.drafting.draft import Asked
+    from privpipe.drafting.draft import SCHEMA_FILE, Asked
     from privpipe.drafting.making import Drafter
     from privpipe.drafting.profiling import profile_table
     from privpipe.drafting.purposes import purpose_of
+    from privpipe.policy.schema import json_schema
 
     if out is not None and out.exists() and not force:
         raise UsageError(f"{str(out)!r} exists already; --force overwrites it")
@@ -85,6 +92,9 @@ def init(
         print(text, end="")
     else:
         write_text(out, text)
+        if not (schema := out.with_name(SCHEMA_FILE)).exists():
+            write_text(schema, as_json(json_schema()))
+            say(f"WRITTEN: {schema}, by which an editor checks the policy")
         say(f"WRITTEN: {out}. Read it line by line: the roles are guesses.")
         say(f"next: `privpipe release {shlex.quote(str(out))} --dry-run` does all of it but publishing")
 

@@ -53,11 +53,11 @@ def check_packages() -> Finding:
 
 def check_solver() -> Finding:
     """Whether a small integer program is modelled and solved, the way cell suppression does it."""
-    from privpipe.kernels.integer_programs import NAME, PACKAGE
-    from privpipe.transforms.local_suppression.integer_programs import new_program, new_variable, solve
-
-    title, remedy = "integer programs", f"pip install --upgrade --force-reinstall pulp {PACKAGE}"
+    title, remedy = "integer programs", "pip install --upgrade --force-reinstall pulp scipy"
     try:
+        from privpipe.kernels.integer_programs import NAME, PACKAGE
+        from privpipe.transforms.local_suppression.integer_programs import new_program, new_variable, solve
+
         program = new_program()
         whole = new_variable(program, "x", 9)
         program += whole + 0
@@ -66,7 +66,7 @@ def check_solver() -> Finding:
     except PrivpipeError as error:
         return Finding(title, "failed", str(error), remedy)
     except Exception as error:  # noqa: BLE001 whatever breaks a foreign library is the finding
-        return Finding(title, "failed", f"pulp does not model one ({type(error).__name__})", remedy)
+        return Finding(title, "failed", f"none could be modelled ({type(error).__name__})", remedy)
     if not solved.proved or whole.value() != 2:
         return Finding(title, "failed", f"{PACKAGE} gives a wrong optimum", remedy)
     told = f"{NAME} in {PACKAGE} {metadata.version(PACKAGE)} solves them, pulp {metadata.version('pulp')} models them"

@@ -25,11 +25,13 @@ from privpipe.drafting.suggesting import Proposal, propose
 if TYPE_CHECKING:
     from privpipe.engines import Source
 
-__all__ = ["Asked", "draft_policy", "proposals", "source_keys"]
+__all__ = ["SCHEMA_FILE", "Asked", "draft_policy", "proposals", "source_keys"]
 
 MANY = 8
 LEAST_K = 5
 LEAST_L = 3
+SCHEMA_FILE = "policy.schema.json"
+"""Where editors look for the schema of a drafted policy: beside it."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,9 @@ def draft_policy(
     person = asked.answers.person_of(person_key(profiles, made.guesses))
     household = household_key(profiles, made.guesses)
     lines = [
+        f"# yaml-language-server: $schema={SCHEMA_FILE}",
         "# Written by `privpipe init`. Roles and types are guesses: read every line before you rely on it.",
+        f"# Editors check it by the file that the first line names; `privpipe schema --out {SCHEMA_FILE}` writes it.",
         "version: 1",
         f"name: {flow(stem)}",
         *_doubts(source, profiles, unsure),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -64,6 +65,18 @@ def test_a_package_of_a_version_that_does_not_fit_is_named(
     assert done.exit_code == 4
     assert told in done.stdout
     assert "pip install --upgrade privpipe" in done.stdout
+
+
+def test_a_package_that_cannot_be_imported_is_named_and_no_crash() -> None:
+    """As pyarrow of today with numpy 1, which it does not import with."""
+    broken = (
+        "import sys; sys.modules['pyarrow'] = None; from privpipe.cli import main; sys.argv[1:] = ['doctor']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", broken], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "FAILED  engine embedded: pyarrow cannot be imported" in done.stdout
+    assert "packages: " in done.stdout
+    assert "crashed" not in done.stderr
 
 
 @pytest.mark.usefixtures("no_engines")

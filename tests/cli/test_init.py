@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -291,3 +292,20 @@ def test_what_cannot_be_read_is_told(run: Any, tmp_path: Path, content: Any, cod
     done = run("init", path)
     assert done.exit_code == code, done.output
     assert done.stdout == ""
+
+
+def test_a_draft_names_the_schema_beside_it_which_accepts_it(run: Any, tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    (tmp_path / "data.csv").write_text("age,illness\n" + "30,flu\n40,gout\n" * 6)
+    done = run("init", tmp_path / "data.csv", "--bare", "--out", tmp_path / "policy.yaml")
+    assert done.exit_code == 0
+    first, *_ = (tmp_path / "policy.yaml").read_text().splitlines()
+    label, _, name = first.partition("=")
+    assert label == "# yaml-language-server: $schema"
+    schema = json.loads((tmp_path / name).read_text())
+    document, _ = from_yaml((tmp_path / "policy.yaml").read_text(), None)
+    jsonschema.validate(document, schema)
+    assert schema == json.loads(run("schema").stdout)
+    (tmp_path / name).write_text("{}")
+    assert run("init", tmp_path / "data.csv", "--bare", "--force", "--out", tmp_path / "policy.yaml").exit_code == 0
+    assert (tmp_path / name).read_text() == "{}"
