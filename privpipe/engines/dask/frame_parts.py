@@ -13,13 +13,14 @@ from privpipe.engines.base.files import list_files
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.json_rows import json_batches, json_columns
 from privpipe.engines.base.lakes import LakeTable, rows_of_piece
-from privpipe.engines.base.logical import logical_type
+from privpipe.engines.base.logical import logical_schema
 from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.source import Source
+from privpipe.engines.base.widest_type import widened, widest_type
 from privpipe.engines.dask.graph import foreign_nodes
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
-from privpipe.engines.dask.typed import text_table, typed_table, whole_batch
+from privpipe.engines.dask.typed import may_fail, text_table, typed_table, whole_batch
 from privpipe.errors import DataError
 
 __all__ = ["dask_table", "is_dask_frame", "json_table", "lake_table", "local_table"]
@@ -44,43 +45,75 @@ def dask_table(runtime: Runtime, source: Source) -> DaskTable:
     frame = source.data
     names = list(frame.columns)
     check_names(names)
-    raw = [runtime.task("read frame", arrow_of, part) for part in foreign_nodes(frame.to_delayed())]
+    parts = foreign_nodes(frame.to_delayed())
     # What an object or category column holds, only its partitions can tell.
-    if any(str(kind) in {"object", "category"} for kind in frame.dtypes):
-        found = runtime.compute("learn types", [runtime.task("learn types", schema_of, part) for part in raw])
-        schema = one_schema(found)
-    else:
-        schema = arrow_of(frame._meta).schema
-    return typed_table(runtime, raw, schema, source.types)
+    untyped = [name for name, kind in frame.dtypes.items() if str(kind) in {"object", "category"}]
+    found = []
+    if untyped:
+        tasks = [
+            runtime.task("learn types", schema_of, part, number=at, columns=untyped) for at, part in enumerate(parts)
+        ]
+        found = runtime.compute("learn types", tasks)
+    said = {field.name: field for field in arrow_of(frame._meta.drop(columns=untyped)).schema}
+    learnt = {field.name: field for field in one_schema(found)} if found else {}
+    schema = pa.schema([(said | learnt)[name] for name in names])
+    wanted = logical_schema(schema)
+    raw = [runtime.task("read frame", partition_rows, part, number=at, schema=wanted) for at, part in enumerate(parts)]
+    unsure = {field.name for field in schema if may_fail(field.type, wanted.field(field.name).type)}
+    return typed_table(runtime, raw, wanted, source.types, frozenset(unsure))
 
 
-def schema_of(table: pa.Table) -> pa.Schema:
-    """The schema of a partition."""
-    return table.schema
+def schema_of(part: Any, number: int, columns: Sequence[str]) -> pa.Schema:
+    """The schema of some columns of a partition."""
+    return _partition(part, number, columns).select(columns).schema
+
+
+def partition_rows(part: Any, number: int, schema: pa.Schema) -> pa.RecordBatch:
+    """A partition in the types that the frame promises.
+
+    Raises
+    ------
+    DataError
+        Other columns, or a column in a type whose values that of the frame does not hold exactly (number of the
+        partition, column, both types).
+    """
+    found = _partition(part, number, schema.names)
+    added = [name for name in found.column_names if name not in schema.names]
+    if added:
+        raise DataError(f"partition {number}: column {added[0]!r} is not in the frame's meta")
+    columns = [widened(found.column(each.name), each.type, each.name, f"partition {number}") for each in schema]
+    return pa.record_batch(columns, schema=schema)
+
+
+def _partition(part: Any, number: int, names: Sequence[str]) -> pa.Table:
+    place = f"partition {number}"
+    if not hasattr(part, "columns"):
+        raise DataError(f"{place}: a {type(part).__name__}, and no data frame as the frame's meta says")
+    try:
+        found: pa.Table = arrow_of(part)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
+    missing = [name for name in names if name not in found.column_names]
+    if missing:
+        raise DataError(f"{place}: column {missing[0]!r} is missing, which the frame's meta has")
+    return found
 
 
 def one_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The logical schema of partitions whose types were inferred from their values.
+    """The schema of partitions whose types were inferred from their values; raises as `widest_type`.
 
     Examples
     --------
     >>> one_schema([pa.schema({"a": pa.null()}), pa.schema({"a": pa.int8()})]).field("a").type
-    DataType(int64)
+    DataType(int8)
     """
     fields = []
     for name in schemas[0].names:
-        kinds = {
-            logical_type(schema.field(name).type, name)
-            for schema in schemas
-            if not _is_untyped(schema.field(name).type)
-        }
-        if kinds == {pa.int64(), pa.float64()}:
-            kinds = {pa.float64()}
-        if len(kinds) > 1:
-            raise DataError(
-                f"column {name!r} mixes types ({', '.join(sorted(map(str, kinds)))}); make it one type, text say"
-            )
-        fields.append(pa.field(name, kinds.pop() if kinds else pa.string()))
+        places: dict[pa.DataType, str] = {}
+        for at, schema in enumerate(schemas):
+            if not _is_untyped(schema.field(name).type):
+                places.setdefault(schema.field(name).type, f"partition {at}")
+        fields.append(pa.field(name, widest_type(name, places)))
     return pa.schema(fields)
 
 
