@@ -54,7 +54,8 @@ def dask_table(runtime: Runtime, source: Source) -> DaskTable:
             runtime.task("learn types", schema_of, part, number=at, columns=untyped) for at, part in enumerate(parts)
         ]
         found = runtime.compute("learn types", tasks)
-    said = {field.name: field for field in arrow_of(frame._meta.drop(columns=untyped)).schema}
+    typed = frame._meta.drop(columns=untyped)
+    said = {field.name: field for field in arrow_of(typed).schema} if len(typed.columns) else {}
     learnt = {field.name: field for field in one_schema(found)} if found else {}
     schema = pa.schema([(said | learnt)[name] for name in names])
     wanted = logical_schema(schema)
