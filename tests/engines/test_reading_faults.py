@@ -98,6 +98,31 @@ def test_a_file_that_cannot_be_opened_is_an_engine_error(
         read(engine, Source(data=str(path)))
 
 
+def test_what_happens_to_a_file_between_scan_and_use_names_it(engine: Engine, tmp_path: Path) -> None:
+    def shortened(path: Path) -> None:
+        path.write_bytes(path.read_bytes()[:1000])
+
+    def of_other_types(path: Path) -> None:
+        pq.write_table(pa.table({"ill": pa.array([True]), "n": [CANARY]}), path)
+
+    faults: dict[str, tuple[Callable[[Path], None], type[Exception] | tuple[type[Exception], ...], str]] = {
+        "vanished": (Path.unlink, DataError, r"cannot read part-1\.parquet: No such file"),
+        "shortened": (shortened, DataError, r"part-1\.parquet: not a readable Parquet file"),
+        "other types": (of_other_types, (DataError, EngineError), r"part-1\.parquet(: column| changed while)"),
+    }
+    for name, (change, kind, message) in faults.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for at in range(2):
+            rows = pa.table({"ill": [f"{CANARY}-{row}" for row in range(5000)], "n": range(5000)})
+            pq.write_table(rows, folder / f"part-{at}.parquet")
+        table = engine.scan(Source(data=str(folder), format="parquet"))
+        change(folder / "part-1.parquet")
+        with pytest.raises(kind, match=message) as caught:
+            engine.collect(table)
+        assert CANARY not in str(caught.value)
+
+
 def test_names_that_no_format_carries_are_refused_by_the_data(engine: Engine, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"zi\0p,ill\n1,2\n")
     (tmp_path / "a.json").write_bytes(b'{"zi\\u0000p": 1}\n')

@@ -174,7 +174,7 @@ def main(names: list[str]) -> int:
     """Print a row for each cell and the number of wrong ones."""
     total, wrong = Counter[str](), Counter[str]()
     for name in names or ["embedded", "dask"]:
-        options = {"driver_bytes": 0} if name == "spark" else {}  # else it would hand small files to the embedded engine
+        options = {"driver_bytes": 0} if name == "spark" else {}  # else DuckDB reads small files
         with open_engine(name, options) as engine, tempfile.TemporaryDirectory() as folder:
             for cell, found in problems(engine, Path(folder)):
                 total[name] += 1

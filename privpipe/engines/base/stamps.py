@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from privpipe.engines.base.files import elsewhere, list_files
 from privpipe.engines.base.objects import is_reached, opened_store, stamp_at
 from privpipe.engines.base.source import Source
-from privpipe.engines.base.unpacking import reading
+from privpipe.engines.base.unpacking import changed_error, reading
 from privpipe.errors import EngineError
 
 __all__ = ["Stamp", "require_stamp", "require_stamps", "stamp_of", "stamps_of"]
@@ -41,9 +40,7 @@ def require_stamp(path: str, stamp: Stamp | None) -> None:
     EngineError
     """
     if stamp is not None and stamp_of(path) != stamp:
-        raise EngineError(
-            f"{Path(path).name} changed while it was read; run again once its writer is done, or give the run a copy"
-        )
+        raise changed_error(path)
 
 
 def stamps_of(source: Source) -> dict[str, Stamp]:

@@ -25,6 +25,7 @@ __all__ = [
     "PACKED",
     "Compression",
     "Unpacking",
+    "changed_error",
     "is_packed",
     "packing_of",
     "reading",
@@ -112,6 +113,13 @@ def unreached(what: str, error: OSError) -> PrivpipeError:
     """
     kind = DataError if error.errno in LIES_THERE else EngineError
     return kind(f"{what}: {os.strerror(error.errno or 0)}")
+
+
+def changed_error(path: str) -> EngineError:
+    """What is said of a file that is no longer the one that was opened."""
+    return EngineError(
+        f"{Path(path).name} changed while it was read; run again once its writer is done, or give the run a copy"
+    )
 
 
 def _damaged(name: str, what: str) -> DataError:

@@ -23,7 +23,7 @@ WIDER: Final[Mapping[frozenset[str], str]] = {
     frozenset(("integer", "decimal")): "decimal",
     frozenset(("date", "timestamp")): "timestamp",
 }
-"""Kinds of two types, and the kind that may hold the values of both; whether it does is seen value by value."""
+"""Kinds of two types, and the kind that may hold the values of both."""
 
 
 def widest_type(column: str, places: Mapping[pa.DataType, str]) -> pa.DataType:
@@ -66,26 +66,28 @@ def widest_type(column: str, places: Mapping[pa.DataType, str]) -> pa.DataType:
         except DataError as error:
             raise DataError(f"{place}: {error}") from None
     for left, right in combinations(places, 2):
-        if _kind_of_both(left, right, logical) is None:
+        if not _may_join(left, right, column):
             raise DataError(
                 f"{places[right]}: column {column!r} is {right}, and {left} in {places[left]}; no type holds both "
                 "exactly: write them in one"
             )
+    if all(map(is_text_list, places)):
+        return pa.list_(pa.string())
     kinds = {kind_of(found): found for found in logical.values()}
     if "decimal" in kinds:
         return pa.decimal128(DECIMAL_DIGITS, max(found.scale for found in logical.values() if pt.is_decimal(found)))
     return next((kinds[wide] for pair, wide in WIDER.items() if pair <= kinds.keys()), next(iter(kinds.values())))
 
 
-def _kind_of_both(left: pa.DataType, right: pa.DataType, logical: Mapping[pa.DataType, pa.DataType]) -> str | None:
-    ours, theirs = logical[left], logical[right]
-    if is_text_list(left) != is_text_list(right) or _zone(ours) != _zone(theirs):
-        return None
+def _may_join(left: pa.DataType, right: pa.DataType, column: str) -> bool:
+    """Whether one type may hold the values of both; whether it does is seen value by value."""
+    ours, theirs = logical_type(left, column), logical_type(right, column)
     kinds = frozenset((kind_of(ours), kind_of(theirs)))
-    return next(iter(kinds)) if len(kinds) == 1 else WIDER.get(kinds)
+    alike = is_text_list(left) == is_text_list(right) and _zoned(ours) == _zoned(theirs)
+    return alike and (len(kinds) == 1 or kinds in WIDER)
 
 
-def _zone(found: pa.DataType) -> bool:
+def _zoned(found: pa.DataType) -> bool:
     return pt.is_timestamp(found) and found.tz is not None
 
 
@@ -122,22 +124,25 @@ def widened(array: pa.Array | pa.ChunkedArray, wanted: pa.DataType, column: str,
     if not holds_values(array):
         return pa.nulls(len(array), wanted)
     try:
-        logical = normalised(array, column)
+        exact = _exactly(array, wanted, column) if _may_join(array.type, wanted, column) else None
     except DataError as error:
         raise DataError(f"{place}: {error}") from None
-    try:
-        exact = logical if logical.type == wanted else _exactly(logical, wanted)
     except pa.ArrowInvalid:
         exact = None
     if exact is None:
         raise DataError(
-            f"{place}: column {column!r}: values of {array.type} that {wanted}, the type of the column over all files, "
-            "cannot hold exactly; write the files in one type"
+            f"{place}: column {column!r}: values of {array.type} that {wanted}, its type in the whole source, cannot "
+            "hold exactly; write it in one type"
         )
     return exact
 
 
-def _exactly(logical: pa.Array, wanted: pa.DataType) -> pa.Array | None:
+def _exactly(array: pa.Array, wanted: pa.DataType, column: str) -> pa.Array | None:
+    if is_text_list(wanted):
+        return array.cast(wanted)
+    logical = normalised(array, column)
+    if logical.type == wanted:
+        return logical
     if pt.is_integer(logical.type) and pt.is_decimal(wanted):
         return logical.cast(pa.decimal128(DECIMAL_DIGITS, 0)).cast(wanted)  # Arrow refuses the direct way by the types
     if pt.is_integer(logical.type) and pt.is_floating(wanted):

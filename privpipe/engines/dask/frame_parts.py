@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,10 +17,11 @@ from privpipe.engines.base.lakes import LakeTable, rows_of_piece
 from privpipe.engines.base.logical import logical_type
 from privpipe.engines.base.names import check_declared, check_names
 from privpipe.engines.base.source import Source
+from privpipe.engines.base.widest_type import widened, widest_type
 from privpipe.engines.dask.graph import foreign_nodes
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
-from privpipe.engines.dask.typed import text_table, typed_table, whole_batch
+from privpipe.engines.dask.typed import may_fail, text_table, typed_table, whole_batch
 from privpipe.errors import DataError
 
 __all__ = ["dask_schema", "dask_table", "is_dask_frame", "json_table", "lake_table", "local_table"]
@@ -45,60 +46,107 @@ def dask_table(runtime: Runtime, source: Source) -> DaskTable:
     frame = source.data
     names = list(frame.columns)
     check_names(names)
-    raw = [runtime.task("read frame", arrow_of, part) for part in foreign_nodes(frame.to_delayed())]
+    parts = foreign_nodes(frame.to_delayed())
     # What an object or category column holds, only its partitions can tell.
-    found = _learnt_types(runtime, frame, raw)
-    schema = arrow_of(frame._meta).schema if found is None else one_schema(found)
-    return typed_table(runtime, raw, schema, source.types)
-
-
-def _learnt_types(runtime: Runtime, frame: Any, raw: Sequence[Any]) -> list[pa.Schema] | None:
-    """The types of each partition, where the frame itself does not have them."""
-    if not any(str(kind) in {"object", "category"} for kind in frame.dtypes):
-        return None
-    found: list[pa.Schema] = runtime.compute(
-        "learn types", [runtime.task("learn types", schema_of, part) for part in raw]
+    schema = _schema(runtime, frame, parts)
+    # Nested values stay as each partition has them: as JSON they are the same whatever its own types.
+    wanted = pa.schema(
+        [each if is_carried(each.type) else each.with_type(logical_type(each.type, each.name)) for each in schema]
     )
-    return found
+    raw = [runtime.task("read frame", partition_rows, part, number=at, schema=wanted) for at, part in enumerate(parts)]
+    unsure = {field.name for field in schema if may_fail(field.type, wanted.field(field.name).type)}
+    return typed_table(runtime, raw, wanted, source.types, frozenset(unsure))
 
 
 def dask_schema(runtime: Runtime, frame: Any) -> pa.Schema:
     """The Arrow types of a Dask DataFrame, before they are made logical."""
-    raw = [runtime.task("read frame", arrow_of, part) for part in foreign_nodes(frame.to_delayed())]
-    found = _learnt_types(runtime, frame, raw)
-    return arrow_of(frame._meta).schema if found is None else pa.unify_schemas(found, promote_options="permissive")
+    return _schema(runtime, frame, foreign_nodes(frame.to_delayed()))
 
 
-def schema_of(table: pa.Table) -> pa.Schema:
-    """The schema of a partition."""
-    return table.schema
+def _schema(runtime: Runtime, frame: Any, parts: Sequence[Any]) -> pa.Schema:
+    """The types that the frame promises, and those that its partitions hold where it promises none."""
+    untyped = [name for name, kind in frame.dtypes.items() if str(kind) in {"object", "category"}]
+    found = []
+    if untyped:
+        tasks = [
+            runtime.task("learn types", schema_of, part, number=at, columns=untyped) for at, part in enumerate(parts)
+        ]
+        found = runtime.compute("learn types", tasks)
+    typed = frame._meta.drop(columns=untyped)
+    said = {field.name: field for field in arrow_of(typed).schema} if len(typed.columns) else {}
+    learnt = {field.name: field for field in one_schema(found)} if found else {}
+    return pa.schema([(said | learnt)[name] for name in frame.columns])
+
+
+def schema_of(part: Any, number: int, columns: Sequence[str]) -> pa.Schema:
+    """The schema of some columns of a partition."""
+    return _partition(part, number, columns).select(columns).schema
+
+
+def partition_rows(part: Any, number: int, schema: pa.Schema) -> pa.RecordBatch:
+    """A partition in the types that the frame promises.
+
+    Raises
+    ------
+    DataError
+        Other columns, or a column in a type whose values that of the frame does not hold exactly (number of the
+        partition, column, both types).
+    """
+    found = _partition(part, number, schema.names)
+    added = [name for name in found.column_names if name not in schema.names]
+    if added:
+        raise DataError(f"partition {number}: column {added[0]!r} is not in the frame's meta")
+    columns = [_of_frame(found.column(each.name), each, f"partition {number}") for each in schema]
+    return pa.record_batch(columns, names=schema.names)
+
+
+def _of_frame(column: pa.ChunkedArray, wanted: pa.Field, place: str) -> pa.Array:
+    if is_carried(wanted.type) and is_carried(column.type):
+        return column.combine_chunks()
+    return widened(column, wanted.type, wanted.name, place)
+
+
+def _partition(part: Any, number: int, names: Sequence[str]) -> pa.Table:
+    place = f"partition {number}"
+    if not hasattr(part, "columns"):
+        raise DataError(f"{place}: a {type(part).__name__}, and no data frame as the frame's meta says")
+    try:
+        found: pa.Table = arrow_of(part)
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from None
+    missing = [name for name in names if name not in found.column_names]
+    if missing:
+        raise DataError(f"{place}: column {missing[0]!r} is missing, which the frame's meta has")
+    return found
 
 
 def one_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The logical schema of partitions whose types were inferred from their values.
+    """The schema of partitions whose types were inferred from their values; raises as `widest_type`.
 
     Examples
     --------
     >>> one_schema([pa.schema({"a": pa.null()}), pa.schema({"a": pa.int8()})]).field("a").type
-    DataType(int64)
+    DataType(int8)
     """
     fields = []
     for name in schemas[0].names:
-        found = [schema.field(name) for schema in schemas if not _is_untyped(schema.field(name).type)]
-        if found and all(is_carried(each.type) for each in found):
-            fields.append(
-                pa.unify_schemas([pa.schema([each]) for each in found], promote_options="permissive").field(0)
-            )
-            continue
-        kinds = {logical_type(each.type, name) for each in found}
-        if kinds == {pa.int64(), pa.float64()}:
-            kinds = {pa.float64()}
-        if len(kinds) > 1:
-            raise DataError(
-                f"column {name!r} mixes types ({', '.join(sorted(map(str, kinds)))}); make it one type, text say"
-            )
-        fields.append(pa.field(name, kinds.pop() if kinds else pa.string()))
+        places: dict[pa.DataType, str] = {}
+        for at, schema in enumerate(schemas):
+            if not _is_untyped(schema.field(name).type):
+                places.setdefault(schema.field(name).type, f"partition {at}")
+        fields.append(pa.field(name, _nested_type(places) or widest_type(name, places)))
     return pa.schema(fields)
+
+
+def _nested_type(places: Mapping[pa.DataType, str]) -> pa.DataType | None:
+    """The type that holds nested values of several types, where there is one."""
+    if len(places) < 2 or not all(map(is_carried, places)):
+        return None
+    try:
+        found = pa.unify_schemas([pa.schema({"it": each}) for each in places], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return None
+    return found.field(0).type
 
 
 def _is_untyped(kind: pa.DataType) -> bool:

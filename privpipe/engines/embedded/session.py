@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from privpipe.engines.base.unpacking import reading
+from privpipe.engines.base.unpacking import changed_error, reading
 from privpipe.engines.embedded.memory import database_share, offered_memory
 from privpipe.errors import DataError, EngineError, PrivpipeError, UsageError, did_you_mean
 from privpipe.private_files import new_folder, remove_folder
@@ -354,9 +354,7 @@ def _fault_of_file(error: Exception) -> PrivpipeError | None:
     except PrivpipeError as fault:
         return fault
     if OTHER_TYPES.search(text):
-        return EngineError(
-            f"{Path(path).name} changed while it was read; run again once its writer is done, or give the run a copy"
-        )
+        return changed_error(path)
     return DataError(f"{Path(path).name}: not a readable Parquet file (truncated or damaged)")
 
 

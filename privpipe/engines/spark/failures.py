@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
 
 import privpipe.errors
+from privpipe.engines.base.unpacking import changed_error, reading
 from privpipe.engines.spark.patience import gave_up
 from privpipe.errors import DataError, EngineError, HierarchyError, PrivpipeError
 
@@ -33,6 +38,9 @@ OUT_OF_MEMORY = (
     "`spark.executor.memory` under `engines.spark.conf`, or `shuffle_partitions`"
 )
 UNREADABLE = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "MALFORMED_CHARACTER_CODING")
+
+FILE = re.compile(r"reading file file:(?://)?(/.+?)\.?(?:\s|$)")
+OTHER_TYPES = ("DATA_TYPE_MISMATCH", "SchemaColumnConvertNotSupportedException")
 
 
 class WorkerFailure(Exception):
@@ -142,11 +150,28 @@ def _translated(error: Exception, step: str) -> PrivpipeError:
         return EngineError(f"spark engine: could not {step}: {given_up}")
     condition = condition_of(error)
     if any(mark in condition or f"[{mark}" in text for mark in UNREADABLE):
-        return DataError(f"spark engine: could not {step}: a file is not readable (truncated or of another format)")
+        return _fault_of_file(text, step)
     if any(mark in text for mark in ("OutOfMemoryError", "ExecutorLostFailure", "exceeding memory limits")):
         return EngineError(f"spark engine: could not {step}: {OUT_OF_MEMORY}")
     kinds = list(dict.fromkeys([condition or type(error).__name__, *JAVA_NAME.findall(text)]))
     return EngineError(f"spark engine: could not {step}: {', '.join(kinds[:3])}")
+
+
+def _fault_of_file(text: str, step: str) -> PrivpipeError:
+    """What is wrong with the file that Spark could not read: what this process finds there, where it sees it."""
+    named = FILE.search(text)
+    if named is None:
+        return DataError(f"spark engine: could not {step}: a file is not readable (truncated or of another format)")
+    path = unquote(named[1])
+    if os.path.exists(path) or "FILE_NOT_EXIST" in text:  # workers may see files that this process does not
+        try:
+            with reading(path, "Parquet"):
+                pq.read_metadata(path)
+        except PrivpipeError as fault:
+            return fault
+    if any(mark in text for mark in OTHER_TYPES):
+        return changed_error(path)
+    return DataError(f"{Path(path).name}: not readable (truncated or of another format)")
 
 
 def condition_of(error: Any) -> str:

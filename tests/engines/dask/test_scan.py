@@ -196,9 +196,38 @@ def test_what_an_object_column_holds_is_asked_of_all_partitions(threads):
     table = threads.scan(Source(data=lazy([None, None, 1, 2], 2)))
     assert table.schema.field("c").type == pa.int64()
     assert records(threads, table) == of([(None,), (None,), (1,), (2,)])
-    for npartitions in (1, 2):
-        with pytest.raises(DataError, match="column 'c' mixes types") as raised:
+    said = {1: "partition 0: column 'c' mixes types", 2: "partition 1: column 'c' is string, and int64 in partition 0"}
+    for npartitions, message in said.items():
+        with pytest.raises(DataError, match=message) as raised:
             threads.scan(Source(data=lazy([7, 8, "canary", "canary"], npartitions)))
+        assert "canary" not in str(raised.value)
+
+
+def test_partitions_that_break_the_meta_of_their_frame_are_named(threads):
+    import dask
+
+    good = pd.DataFrame({"q": [1, 2], "c": [1.0, 2.0]})
+
+    def scanned(second: Any) -> Any:
+        parts = [dask.delayed(lambda part=part: part)() for part in (good, second)]
+        frame = dd.from_delayed(parts, meta=good.iloc[:0], verify_meta=False)
+        return records(threads, threads.scan(Source(data=frame)))
+
+    for column in ([3.0, None], np.array([3, 4], "int8"), [None, None]):  # what pandas makes of missing values
+        out = scanned(pd.DataFrame({"c": [0.5, 1.5], "q": column}))
+        assert sum(out.values()) == 4
+    broken = {
+        "column 'q': values of string that int64": good.assign(q=["3", "canary"]),
+        "column 'q': values of double that int64": good.assign(q=[1.5, 2.5]),
+        "column 'q': values of bool that int64": good.assign(q=[True, False]),
+        r"column 'q': values of timestamp\[\w+\] that int64": good.assign(q=pd.to_datetime(["2020-01-01"] * 2)),
+        "column 'q' is missing": good[["c"]],
+        "column 'z' is not in the frame's meta": good.assign(z=1),
+        "a Series, and no data frame": good["q"],
+    }
+    for message, second in broken.items():
+        with pytest.raises(DataError, match=f"partition 1: {message}") as raised:
+            scanned(second)
         assert "canary" not in str(raised.value)
 
 

@@ -138,6 +138,25 @@ def test_a_folder_of_arrow_files_is_one_table(engine: Engine, tmp_path: Path) ->
         engine.scan(Source(data=str(folder), format="arrow"))
 
 
+def test_arrow_files_of_several_types_take_the_widest(engine: Engine, tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+
+    def add(name: str, column: pa.Array) -> None:
+        with ipc.new_file(str(folder / name), pa.schema([("q", column.type)])) as sink:
+            sink.write_table(pa.table({"q": column}))
+
+    add("0.arrow", pa.array([0.1], pa.float32()))
+    add("1.arrow", pa.array([0.1, 2.0]))
+    add("2.arrow", pa.nulls(1))
+    add("3.arrow", pa.array([3]))
+    found = engine.collect(engine.scan(Source(data=str(folder), format="arrow")))["q"].to_pylist()
+    assert sorted(found, key=str) == [0.1, 0.10000000149011612, 2.0, 3.0, None]
+    add("4.arrow", pa.array([2**53 + 1]))
+    with pytest.raises(DataError, match=r"4\.arrow: column 'q': values of int64 that double"):
+        engine.scan(Source(data=str(folder), format="arrow"))
+
+
 def test_sas_transport_files_keep_numbers_and_texts(embedded: Engine, tmp_path: Path) -> None:
     write_sas(tmp_path / "f.xpt")
     table = embedded.scan(Source(data=str(tmp_path / "f.xpt"), types={"id": "integer"}))
