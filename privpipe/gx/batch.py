@@ -22,6 +22,7 @@ from privpipe.blocks import Facts, Guarantee, Histogram
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, engine_for, open_engine
+from privpipe.engines.base.carried_cells import CARRIED, is_carried
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.frames import at_hand
 from privpipe.engines.base.positions import POSITION, positioned
@@ -78,6 +79,9 @@ class OpenBatch:
         weakref.finalize(self, opened.close)
         self._counts = Counts()
         self._source_read = data if isinstance(data, Source) else Source(data=data)
+        found = self._engine.source_schema(self._source_read)
+        carried = {each.name: CARRIED for each in found if is_carried(each.type)}
+        self._source_read = replace(self._source_read, types={**carried, **self._source_read.types})
         self.table = self._engine.scan(self._source_read)
 
     @property

@@ -90,10 +90,10 @@ def _expectation(
     own = guarantee.quasi_identifiers
     keys = list(roles.quasi_identifiers if own is None else own)
     counted = [column for column in shared if column not in keys]
-    said = {*keys, *counted, *roles.unreleased, *roles.insensitive}
+    said = {*keys, *counted, *roles.unreleased, *roles.insensitive, *roles.carried}
     others = {
         "identifiers": list(roles.unreleased),
-        "insensitive": list(roles.insensitive),
+        "insensitive": [*roles.insensitive, *roles.carried],
         "declared": [name for name in named if name not in said],
     }
     if not guarantee.binds:

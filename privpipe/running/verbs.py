@@ -30,6 +30,7 @@ from privpipe.running.attaching import attach
 from privpipe.running.column_levels import with_columns_read
 from privpipe.running.frozen import require_same_columns
 from privpipe.running.judging_rows import source_of
+from privpipe.running.kept_types import return_form
 from privpipe.running.losing import lost_columns
 from privpipe.running.noting import notes_beside_original
 from privpipe.running.opened import OpenedEngine, is_path
@@ -237,10 +238,11 @@ def transform(
         original = attach(context, source, planned=True)
         population = raw_population(running, policy, original)
         staged = run_stages(context, original, plan=plan, population=population)
-        released = running.collect(staged.table, like=None if is_path(data) else made_like(data, handed))
+        form = return_form(running.source_schema(source), staged, policy.transform)
+        released = running.collect(staged.table, like=None if is_path(data) else made_like(data, handed), form=form)
         lost = lost_columns(context, staged) if losses else None
         require_stamps(stamps)
-        out = as_handed(released, handed)
+        out = as_handed(released, handed, form.labels)
         return (out, lost) if losses else out
 
 

@@ -17,6 +17,7 @@ from privpipe.running.aligning import reads_pairs
 from privpipe.running.attaching import attach
 from privpipe.running.frames import held_staged
 from privpipe.running.judging_rows import stages_of
+from privpipe.running.kept_types import return_form
 from privpipe.running.opened import OpenedEngine
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
@@ -49,7 +50,8 @@ def run_policy(policy: Policy, seed: Seed, frame: Any, plan: Plan | None = None)
         raise UnsupportedError("a policy with a ledger remembers what it publishes: run it with `privpipe.release`")
     with OpenedEngine(None, frame, policy) as engine:
         context = RunContext(engine, policy, seed)
-        original = attach(context, read_as_source(frame, policy), planned=plan is not None)
+        read = read_as_source(frame, policy)
+        original = attach(context, read, planned=plan is not None)
         source = fingerprint(engine, original, seed)
         other = plan is not None and plan.source != source
         population = None if context.generalized_population else population_beside(engine, policy, original)
@@ -62,7 +64,8 @@ def run_policy(policy: Policy, seed: Seed, frame: Any, plan: Plan | None = None)
                     staged = replace(staged, population=population_beside(engine, policy, staged.table))
                 _judged(engine, policy, staged).raise_if_failed()
         # In keyed order: that of the source is a linkage key.
-        return known_as_held(engine.collect(staged.table, like=frame)), staged.plan
+        form = return_form(engine.source_schema(read), staged, policy.transform)
+        return known_as_held(engine.collect(staged.table, like=frame, form=form)), staged.plan
 
 
 def _judged(engine: Engine, policy: Policy, staged: Staged) -> Assessment:

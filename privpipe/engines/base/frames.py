@@ -122,7 +122,7 @@ def is_connection(data: Any) -> bool:
     return _root(data) in {"duckdb", "_duckdb"} and type(data).__name__ == "DuckDBPyConnection"
 
 
-def as_handed(out: Any, data: Any, labels: int) -> Any:
+def as_handed(out: Any, data: Any, labels: int = -1) -> Any:
     """What came out of a frame as `at_hand` gave it, of the kind that was handed over.
 
     Parameters

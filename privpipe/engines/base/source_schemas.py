@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import os
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from privpipe.engines.base.files import elsewhere, list_files
@@ -14,6 +17,8 @@ from privpipe.engines.base.partitions import partitioned_schema
 from privpipe.engines.base.source import Source
 
 __all__ = ["schema_of_source"]
+
+_NESTED = (list, tuple, set, frozenset, dict, np.ndarray, datetime.time, datetime.timedelta)
 
 
 def schema_of_source(source: Source) -> pa.Schema:
@@ -34,7 +39,23 @@ def schema_of_source(source: Source) -> pa.Schema:
     return partitioned_schema(source, parquet_files(list_files(source)))
 
 
-def _of_frame(frame: object) -> pa.Schema:
-    # A query is not computed for its types.
-    found = arrow_of(frame.limit(0) if is_unordered(frame) else frame)  # type: ignore[attr-defined]
-    return found.schema
+def _of_frame(frame: Any) -> pa.Schema:
+    if is_unordered(frame):  # a query is not computed for its types
+        return arrow_of(frame.limit(0)).schema
+    if type(frame).__module__.partition(".")[0] != "pandas":
+        return arrow_of(frame).schema
+    schema = arrow_of(frame.iloc[:0]).schema
+    held = [
+        name
+        for name, kind in frame.dtypes.items()
+        if str(kind) == "object" and isinstance(_first(frame[name]), _NESTED)
+    ]
+    for field in arrow_of(frame[held]).schema if held else ():
+        schema = schema.set(schema.get_field_index(field.name), field)
+    return schema
+
+
+def _first(column: Any) -> Any:
+    """The first value of a column of objects, which tells whether all of them have to be looked at."""
+    present = column.notna().to_numpy()
+    return column.iloc[present.argmax()] if present.any() else None

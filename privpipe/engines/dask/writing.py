@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -114,8 +115,8 @@ class _WriteFile:
     def __call__(self, batch: pa.RecordBatch, number: int) -> Written:
         columns = [batch.column(field.name).cast(field.type) for field in self.schema]
         rows = pa.record_batch(columns, schema=self.schema)
-        options = {"number": number, "escape": self.escape, "types": self.types}
-        return write_part([rows], self.schema, self.folder, self.format, **options)
+        into = partial(write_part, [rows], self.schema, self.folder, self.format)
+        return into(number=number, escape=self.escape, types=self.types)
 
 
 def frame_of_nodes(nodes: Sequence[Any], meta: Any, divisions: Any = None) -> Any:
