@@ -76,6 +76,7 @@ class Commit:
         update = self._transaction.update_snapshot(snapshot_properties=dict(said))
         producer = update.overwrite(commit_uuid=self.uuid) if replace else update.fast_append()
         producer.commit_uuid = self.uuid
+        _drop_emptied(producer)
         for file in _data_files(self.before) if replace else ():
             producer.delete_data_file(file)
         metadata = self._transaction.table_metadata
@@ -215,6 +216,24 @@ class Withdrawal:
         updates = (*updates, *self._properties(table))
         requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
         self.catalogue.commit_table(table, requirements, updates)
+
+
+def _drop_emptied(producer: Any) -> None:
+    """Leave out manifests of earlier snapshots in which every file is deleted: pyiceberg carries them on for ever.
+
+    One more came with each release, and each release read them all, three times.
+    """
+    every = producer._process_manifests
+
+    def live(manifests: Any) -> list[Any]:
+        return [
+            each
+            for each in every(manifests)
+            if each.added_snapshot_id == producer.snapshot_id
+            or (each.added_files_count, each.existing_files_count) != (0, 0)
+        ]
+
+    producer._process_manifests = live
 
 
 def _data_files(table: Any) -> list[Any]:
