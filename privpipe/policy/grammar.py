@@ -26,6 +26,7 @@ __all__ = [
     "OFFICER_COLUMN",
     "PLAN",
     "REPORT",
+    "RETENTION",
     "SIGNER",
     "SIGN_OFF",
     "SINK",
