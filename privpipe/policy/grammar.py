@@ -30,6 +30,7 @@ __all__ = [
     "OTHERS",
     "PLAN",
     "REPORT",
+    "RETENTION",
     "SIGNER",
     "SIGN_OFF",
     "SINK",

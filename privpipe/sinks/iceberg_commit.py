@@ -78,6 +78,7 @@ class Commit:
         gone = [file for file in data_files(self.before) if replaces(file.file_path)]
         producer = update.overwrite(commit_uuid=self.uuid) if gone else update.fast_append()
         producer.commit_uuid = self.uuid
+        _drop_emptied(producer)
         for file in gone:
             producer.delete_data_file(file)
         metadata = self._transaction.table_metadata
@@ -218,6 +219,24 @@ class Withdrawal:
         updates = (*updates, *self._properties(table))
         requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
         self.catalogue.commit_table(table, requirements, updates)
+
+
+def _drop_emptied(producer: Any) -> None:
+    """Leave out manifests of earlier snapshots in which every file is deleted: pyiceberg carries them on for ever.
+
+    One more came with each release, and each release read them all, three times.
+    """
+    every = producer._process_manifests
+
+    def live(manifests: Any) -> list[Any]:
+        return [
+            each
+            for each in every(manifests)
+            if each.added_snapshot_id == producer.snapshot_id
+            or (each.added_files_count, each.existing_files_count) != (0, 0)
+        ]
+
+    producer._process_manifests = live
 
 
 def data_files(table: Any) -> list[Any]:

@@ -274,3 +274,14 @@ def test_a_ledger_and_a_guarantee_that_cannot_judge_the_whole_do_not_go_with_suc
     sink = {"iceberg": "db.t", "mode": "append"}
     with pytest.raises((pp.errors.PolicyError, pp.errors.UnsupportedError), match="whole table"):
         pp.Policy.from_dict({**tmp_policy(), **population, "sink": sink})
+
+
+def test_a_table_that_is_replaced_again_and_again_carries_no_emptied_manifests(
+    release: Callable[..., Any], table: Callable[[], Any]
+) -> None:
+    for start in range(20, 25):
+        release(rows(start=start))
+    found = table()
+    assert len(found.current_snapshot().manifests(found.io)) == 2  # of the files that came, and of those that went
+    assert sorted(found.scan().to_arrow()["age"].unique().to_pylist()) == list(range(24, 34))
+    assert [each.summary.additional_properties["total-records"] for each in found.snapshots()] == ["200"] * 5
