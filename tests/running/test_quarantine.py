@@ -1,4 +1,4 @@
-"""Records of failing classes are kept for who corrects them, where nobody else reads, and the rest is published."""
+"""Records of failing classes are kept for who corrects them, where no other user reads, and the rest is published."""
 
 from __future__ import annotations
 
