@@ -107,6 +107,13 @@ def described(name: str) -> dict[str, Any]:
     raise UsageError(f"nothing is called {name!r}{did_you_mean(name, known)}; `privpipe explain` lists every entry")
 
 
+SHAPES = {
+    "columns": 'Each column by its name, as in `age: {role: quasi_identifier}`; `"*": drop` is about all others.',
+    "failing": "Keys of its one key, as in `failing: {sink: {path: held_back}}`.",
+}
+"""How sections are written, where their keys do not show it."""
+
+
 def _rooms() -> tuple[Catalogue, ...]:
     from privpipe.policy.entries import Catalogues
 
@@ -116,18 +123,19 @@ def _rooms() -> tuple[Catalogue, ...]:
 
 def _sections() -> dict[str, dict[str, Any]]:
     """The sections of a policy that are mappings of known keys."""
-    from privpipe.policy.grammar import COLUMN, PLAN, REPORT, SINK, TOP, source_keys
+    from privpipe.policy.grammar import COLUMN, DRIFT, FAILING_SINK, PLAN, REPORT, SINK, TOP, source_keys
 
     keys = {name: source_keys(name) for name in ("source", "population", "original")}
+    others = {"columns": COLUMN, "drift": DRIFT, "sink": SINK, "failing": FAILING_SINK, "plan": PLAN, "report": REPORT}
     return {
         name: {
             "name": name,
             "kind": "section of a policy",
             "summary": TOP[name].about,
-            "about": "Each column by its name, as in `age: {role: quasi_identifier}`." if name == "columns" else "",
+            "about": SHAPES.get(name, ""),
             "parameters": [key_document(key, each) for key, each in of_section.items()],
         }
-        for name, of_section in {**keys, "columns": COLUMN, "sink": SINK, "plan": PLAN, "report": REPORT}.items()
+        for name, of_section in {**keys, **others}.items()
     } | {"uses": _uses()}
 
 

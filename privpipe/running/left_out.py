@@ -43,17 +43,17 @@ def left_out_records(context: RunContext, staged: Staged) -> Any:
     nothing = NothingLeft(tuple(released.schema.names), context.policy.suppression_mark)
     released = without_suppressed(engine, released, nothing)
     schema = original.schema
-    told = pa.schema([*schema, pa.field(RELEASED, pa.bool_())])
+    labelled = pa.schema([*schema, pa.field(RELEASED, pa.bool_())])
     rows = engine.append(
-        engine.map_rows(original, _Told(told, released=False), told),
-        engine.map_rows(released, _Told(told, released=True), told),
+        engine.map_rows(original, _Labelled(labelled, released=False), labelled),
+        engine.map_rows(released, _Labelled(labelled, released=True), labelled),
     )
     groups = 1 << (engine.count(original) // ROWS_AT_ONCE).bit_length()
     return engine.map_groups(rows, _Group(groups), _without_released, schema)
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Labelled:
     """Rows with a column that says whether they are of the release; of these the ids alone are kept."""
 
     schema: pa.Schema

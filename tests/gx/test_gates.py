@@ -201,3 +201,16 @@ def test_a_suite_of_a_policy_keeps_severity_when_saved(tmp_path: Any) -> None:
     made.expectations[0].severity = "warning"
     ppgx.save_suite(made, tmp_path / "s.json")
     assert ppgx.load_suite(tmp_path / "s.json").expectations[0].severity == "warning"
+
+
+def test_an_empty_batch_passes_where_it_is_asked_for() -> None:
+    strict = suite(ppgx.ExpectKAnonymity(k=2, quasi_identifiers=KEYS))
+    with pytest.raises(Refused, match="expect_k_anonymity"):
+        checked(strict, frame=ROWS[:0])
+    allowed = ppgx.ExpectKAnonymity(k=2, quasi_identifiers=KEYS, empty="pass")
+    found = outcome(checked(suite(allowed), frame=ROWS[:0]))
+    assert found.success
+    assert found.result["observed_value"] is None
+    assert any("no records" in note for note in found.result["details"]["notes"])
+    with pytest.raises(Refused):
+        checked(suite(ppgx.ExpectKAnonymity(k=3, quasi_identifiers=KEYS, empty="pass")))

@@ -72,15 +72,16 @@ def test_a_batch_of_a_stream_that_fails_is_held_back(tmp_path: Path, run: Any) -
     arriving.mkdir()
     safe = [{"age": 20 + at % 10, "zip": "08100", "illness": "flu"} for at in range(12)]
     alone = [{"age": 70, "zip": "99999", "illness": "gout"}, *safe]
-    for name, rows in (("first", safe), ("second", alone)):
-        pq.write_table(pa.Table.from_pylist(rows), arriving / f"{name}.parquet")
+    for name, rows in (("first", safe), ("second", alone), ("third", [])):
+        pq.write_table(pa.Table.from_pylist(rows, pa.Table.from_pylist(safe).schema), arriving / f"{name}.parquet")
     job = PIPELINES / "streaming" / "job.py"
     ended = run("spark-submit", "--master", "local[2]", job, "--source", arriving, "--target", target)
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-1000:]
-    assert "1 published, 1 held back" in ended.stdout
-    [batch] = target.iterdir()
-    rows = pq.read_table(batch, partitioning=None).to_pylist()
-    assert len(rows) == 12
+    assert "2 published, 1 held back" in ended.stdout
+    batches = [pq.read_table(batch, partitioning=None) for batch in target.iterdir()]
+    assert sorted(map(len, batches)) == [0, 12]
+    assert batches[0].schema.equals(batches[1].schema)
+    rows = max(batches, key=len).to_pylist()
     assert smallest_class(rows, ("age", "zip")) >= 3
 
 

@@ -168,6 +168,17 @@ def test_a_gate_lets_through_what_holds_and_ends_the_pipeline_otherwise(people: 
         again.transform(few, {again.guarantees: [KAnonymity(k=1)]})
 
 
+def test_a_gate_lets_an_empty_batch_through_where_it_is_asked(people: Any) -> None:
+    roles = {"quasi_identifiers": ["zip"], "sensitive": ["illness"], "insensitive": ["age", "income"]}
+    nothing, guarantees = people.limit(0), [KAnonymity(k=2)]
+    with pytest.raises(DataError, match="no records"):
+        pps.ReleaseGate(guarantees=guarantees, roles=roles).fit(nothing)
+    gate = pps.ReleaseGate(guarantees=guarantees, roles=roles, empty="pass")
+    assert gate.fit(nothing).transform(nothing) is nothing
+    with pytest.raises(UsageError, match="empty must be one of"):
+        pps.ReleaseGate(guarantees=guarantees, roles=roles, empty="yes")
+
+
 def test_a_whole_policy_is_a_stage(people: Any, seed: dict[str, str], tmp_path: Path) -> None:
     closeness = {"t_closeness": {"column": "illness", "t": 0.9}}
     policy = {

@@ -90,6 +90,7 @@ OPTION_TYPES = {
     "person_id": ("str | None", "str | None"),
     "household_id": ("str | None", "str | None"),
     "nulls": ("NullRule | None", "NullRule | None"),
+    "empty": ('Literal["refuse", "pass"] | None', "str | None"),
     "mark": ("str | None", "str | None"),
     "seed": ("Seed | str | bytes | Mapping[str, Any] | None", "Seed | dict[str, Any] | None"),
     "policy": ("Policy | str | PathLike[str] | Mapping[str, Any]", "Policy | dict[str, Any] | None"),
