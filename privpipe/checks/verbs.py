@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.check_face import CheckOptions
 from privpipe.blocks.severity import binding
+from privpipe.border import bordered
 from privpipe.checks.asked import Check
 from privpipe.engines import Source
 from privpipe.engines.base.frames import at_hand
@@ -25,6 +26,7 @@ __all__ = ["assess", "check", "judged_alone"]
 OF_POLICIES = ("original", "align", "engine")
 
 
+@bordered
 def assess(
     data: Any,
     policy: Policy | str | PathLike[str] | Mapping[str, Any] | Guarantee | list[Guarantee] | tuple[Guarantee, ...],
@@ -85,6 +87,7 @@ def assess(
     return _judged(data, Check.of(policy, options), allow_empty=allow_empty)
 
 
+@bordered
 def check(
     frame: Any,
     entries: Policy | str | PathLike[str] | Mapping[str, Any] | Guarantee | list[Guarantee] | tuple[Guarantee, ...],
@@ -117,6 +120,7 @@ def check(
     return assess(frame, entries, **options).raise_if_failed("The frame is not to be used as it is.")
 
 
+@bordered
 def judged_alone(entry: Guarantee, frame: Any, options: Mapping[str, Any]) -> Verdict:
     """See `CheckFace.assess`."""
     judged = _judged(frame, Check.of(entry, options))

@@ -19,13 +19,14 @@ from great_expectations.expectations.metrics.table_metric_provider import TableM
 
 from privpipe.blocks import Facts, Guarantee, Histogram
 from privpipe.blocks.public_rules import PublicRules
+from privpipe.border import bordered
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, engine_for, open_engine
 from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.frames import at_hand
 from privpipe.engines.base.positions import POSITION, positioned
 from privpipe.engines.base.unjudged_files import unjudged_files, unjudged_note
-from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError, did_you_mean
+from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.counted_once import Counts, counting_once
 from privpipe.gx.handle import held
 from privpipe.gx.other_tables import OtherTable, read_seed, read_stages
@@ -60,6 +61,7 @@ class Asked:
     seed: Mapping[str, str] | None = None
 
 
+@bordered
 class OpenBatch:
     """A batch with the engine it is native to; the engine is closed when the last expectation has let it go."""
 
@@ -85,14 +87,6 @@ class OpenBatch:
         UsageError, DataError, EngineError
             It cannot be judged: a column or a table beside the batch is missing, the batch has no records.
         """
-        try:
-            return self._judged(guarantee, asked)
-        except PrivpipeError:
-            raise
-        except Exception as error:  # noqa: BLE001  # its text may quote the data, and GX prints what it is given
-            raise EngineError(f"judging the batch failed: {type(error).__name__}") from None
-
-    def _judged(self, guarantee: Guarantee, asked: Asked) -> Assessment:
         self._require((*asked.roles.quasi_identifiers, *asked.counted))
         said = self._counts.once(
             ("metadata", asked.gate.metadata), lambda: metadata_notes(self._source_read, asked.gate.metadata)
@@ -292,11 +286,7 @@ def _is_by_name(request: Any) -> bool:
     return any(name not in ("dataframe", "path") for name in options)
 
 
+@bordered
 def opened(data: Any) -> OpenBatch:
-    """A frame or path, opened; errors that could quote a value are reported by their kind alone."""
-    try:
-        return OpenBatch(data)
-    except PrivpipeError:
-        raise
-    except Exception as error:  # noqa: BLE001  # its text may quote the data, and GX prints what it is given
-        raise EngineError(f"reading the batch failed: {type(error).__name__}") from None
+    """A frame or path, opened."""
+    return OpenBatch(data)

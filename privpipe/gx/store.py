@@ -18,6 +18,7 @@ from great_expectations.expectations.registry import get_expectation_impl
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from privpipe.border import bordered
 from privpipe.errors import DataError, UsageError
 from privpipe.gx.action import DECLARED, is_privacy_type
 
@@ -94,6 +95,7 @@ def root_of(context: str | Path) -> Path:
     )
 
 
+@bordered
 def protect(context: str | Path) -> bool:
     """Have every process that opens a data context load the privacy expectations.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from privpipe.border import bordered
 from privpipe.record.public_checks import chain_problems, manifest_fault
 from privpipe.record.released import Released, opened_release
 from privpipe.running.release_chain import chain_entry
@@ -39,6 +40,7 @@ class History:
         return {"target": self.target, "releases": list(self.releases), "problems": list(self.problems)}
 
 
+@bordered
 def history(target: str, records: Path | None = None) -> History:
     """The releases that stand in the chain of a target, with runs that were refused where private records are at hand.
 

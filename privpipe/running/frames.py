@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
+from privpipe.border import bordered
 from privpipe.engines import Source
 from privpipe.engines.base.frames import as_handed, at_hand, made_like
 from privpipe.engines.base.lakes import IcebergName
@@ -34,6 +35,7 @@ __all__ = ["about", "apply_policy", "release_frame"]
 Progress = Callable[[str], None]
 
 
+@bordered
 def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Progress | None = None) -> Any:
     """See `Policy.apply`."""
     require_publishable_seed(policy)
@@ -56,6 +58,7 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
         return as_handed(running.collect(staged.table, like=like), handed)
 
 
+@bordered
 def release_frame(
     policy: Policy,
     frame: Any,

@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from privpipe.blocks import Facts
 from privpipe.blocks.release_history import ReleaseHistory
+from privpipe.border import bordered
 from privpipe.compiled import passed_over
 from privpipe.draws import RunKey, Seed, Stream
 from privpipe.engines import Engine, Source
@@ -59,6 +60,7 @@ __all__ = ["assess", "plan", "release", "transform"]
 Progress = Callable[[str], None]
 
 
+@bordered
 def assess(
     data: Any,
     policy: Policy | str | PurePath | Mapping[str, Any],
@@ -153,6 +155,7 @@ def assess(
         )
 
 
+@bordered
 def plan(
     data: Any,
     policy: Policy | str | PurePath | Mapping[str, Any],
@@ -193,6 +196,7 @@ def plan(
         return replace(staged.plan, lost=lost)
 
 
+@bordered
 def transform(
     data: Any,
     plan: Plan,
@@ -241,6 +245,7 @@ def transform(
         return (out, lost) if losses else out
 
 
+@bordered
 def release(
     policy: Policy | str | PurePath | Mapping[str, Any],
     *,

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import IO, Any
 
+from privpipe.border import bordered
 from privpipe.errors import EngineError, UsageError
 from privpipe.scheduled.ending import Ending
 from privpipe.scheduled.job import Job
@@ -19,6 +20,7 @@ PATIENCE = 60.0
 """Seconds that a process has to withdraw and clean up when it is told to stop."""
 
 
+@bordered
 def run_apart(
     job: Job,
     *,

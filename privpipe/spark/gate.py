@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.ml.base import Estimator
 
+from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.spark.accessors import with_params
 from privpipe.spark.frames import require_rows_at_hand
@@ -73,6 +74,7 @@ class ReleaseGate(GateParams, SetParams, Estimator[Any]):
     [{'k_anonymity': {'k': 5}}]
     """
 
+    @bordered
     def _fit(self, dataset: Any) -> ReleaseGateModel:
         self._judge(dataset)
         return ReleaseGateModel()._hold(self)
@@ -82,6 +84,7 @@ class ReleaseGate(GateParams, SetParams, Estimator[Any]):
 class ReleaseGateModel(GateParams, LearntModel):
     """A gate that let a frame through; `transform` judges and gives the frame back."""
 
+    @bordered
     def _transform(self, dataset: Any) -> Any:
         self._require_fitted()
         self._judge(dataset)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from privpipe.blocks.table_name import TableName, refuse_table
+from privpipe.border import reading
 from privpipe.engines.base.frame_index import with_index_columns
 from privpipe.engines.base.frame_types import named_alone, typed_as_before
 from privpipe.engines.base.ibis_tables import ibis_table_of, is_ibis_table, native_frame_of
@@ -61,6 +62,7 @@ def _is_relation(data: Any) -> bool:
     return _root(data) in {"duckdb", "_duckdb"} and type(data).__name__ == "DuckDBPyRelation"
 
 
+@reading("the frame")
 def at_hand(data: Any, place: str, *, index: bool = True) -> Any:
     """The same frame as it can be looked at again: one that can be read once is read, one that holds no data yet made.
 
@@ -138,6 +140,7 @@ def is_unordered(data: Any) -> bool:
     return _is_relation(data)
 
 
+@reading("the frame")
 def arrow_of(data: Any) -> pa.Table | pa.RecordBatchReader | Any:
     """A local frame as Arrow, copying as little as its library allows; a pandas index is left behind (see `at_hand`).
 
