@@ -151,7 +151,7 @@ ARROW: dict[str, Callable[[], pa.Array]] = {
 }
 QUERIES = {
     "relation that casts": f"SELECT * REPLACE (CAST('{TEXT}' || {{c}} AS INTEGER) AS {{c}}) FROM frame",
-    "relation that overflows": f"SELECT * REPLACE (({WHOLE} + 0 * length({{c}}::VARCHAR))::TINYINT AS {{c}}) FROM frame",
+    "relation that overflows": f"SELECT * REPLACE (({WHOLE} + length({{c}}::TEXT))::TINYINT AS {{c}}) FROM frame",
     "relation that raises": f"SELECT * REPLACE (error('{TEXT}' || {{c}}::VARCHAR) AS {{c}}) FROM frame",
     "relation of dates": "SELECT * REPLACE (strptime('7719-04-x' || {c}::VARCHAR, '%Y-%m-%d') AS {c}) FROM frame",
     "relation of huge numbers": "SELECT * REPLACE (77190477190477190477190477::HUGEINT AS {c}) FROM frame",

@@ -89,12 +89,22 @@ def at_hand(data: Any, place: str, *, index: bool = True) -> Any:
         return native_frame_of(data)
     if isinstance(data, Mapping):
         return lake_said(data, place)
+    _require_session(data)
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
     if type(data).__name__ == "LazyFrame" and _root(data) == "polars":
         warnings.warn(f"{place}: the polars LazyFrame is collected, and a DataFrame comes back", stacklevel=2)
         return data.collect()
     return _of_spark(data) if is_pandas_on_spark(data) else data
+
+
+def _require_session(data: Any) -> None:
+    """Refuse a frame of a Spark session that was stopped; imports nothing."""
+    session = getattr(data, "sparkSession", None) if _root(data) == "pyspark" else None
+    context = getattr(session, "_sc", None)
+    stopped = context._jsc is None if context is not None else bool(getattr(session, "is_stopped", False))
+    if stopped:
+        raise UsageError("the Spark session of the frame was stopped; make the frame again in one that runs")
 
 
 def _of_spark(data: Any) -> Any:

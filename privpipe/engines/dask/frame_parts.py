@@ -20,7 +20,7 @@ from privpipe.engines.dask.graph import foreign_nodes
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 from privpipe.engines.dask.typed import text_table, typed_table, whole_batch
-from privpipe.errors import DataError
+from privpipe.errors import DataError, UsageError
 
 __all__ = ["dask_table", "is_dask_frame", "json_table", "lake_table", "local_table"]
 
@@ -44,7 +44,9 @@ def dask_table(runtime: Runtime, source: Source) -> DaskTable:
     frame = source.data
     names = list(frame.columns)
     check_names(names)
-    raw = [runtime.task("read frame", arrow_of, part) for part in foreign_nodes(frame.to_delayed())]
+    delayed = frame.to_delayed()
+    require_held(delayed)
+    raw = [runtime.task("read frame", arrow_of, part) for part in foreign_nodes(delayed)]
     # What an object or category column holds, only its partitions can tell.
     if any(str(kind) in {"object", "category"} for kind in frame.dtypes):
         found = runtime.compute("learn types", [runtime.task("learn types", schema_of, part) for part in raw])
@@ -52,6 +54,22 @@ def dask_table(runtime: Runtime, source: Source) -> DaskTable:
     else:
         schema = arrow_of(frame._meta).schema
     return typed_table(runtime, raw, schema, source.types)
+
+
+def require_held(parts: Sequence[Any]) -> None:
+    """Refuse a persisted frame whose client was closed, and with it what workers held.
+
+    Raises
+    ------
+    UsageError
+    """
+    graphs = {id(part.dask): part.dask for part in parts}
+    held = (getattr(each, "value", each) for graph in graphs.values() for each in dict(graph).values())
+    if any(getattr(each, "status", "") in ("cancelled", "lost") for each in held):
+        raise UsageError(
+            "dask engine: what workers held of the frame is lost, since its client was closed or they were restarted; "
+            "make the frame again"
+        )
 
 
 def schema_of(table: pa.Table) -> pa.Schema:
