@@ -120,9 +120,8 @@ def test_what_a_progress_function_raises_is_the_callers() -> None:
     def stop(step: str) -> None:
         raise Stop(step)
 
-    policy = {"version": 1, "columns": {"a": {"role": "quasi_identifier"}}, "guarantees": [{"k_anonymity": {"k": 1}}]}
     with pytest.raises(Stop):
-        pp.plan(pd.DataFrame({"a": [1, 2]}), policy, progress=stop)
+        pp.transforms.TopCode(columns=["a"], at=1).apply(pd.DataFrame({"a": [1, 2]}), progress=stop)
     error = Stop(CANARY)
     callers_own(error)
     assert left(error) is error

@@ -275,9 +275,7 @@ LAZY: dict[str, Make] = {
     "dask that raises": _dask(lambda part, column: _fail(part[column])),
     "dask that breaks its meta": _dask(_breaking),
     "dask that loses a column": _dask(lambda part, column: part.assign(x=TEXT).drop(columns=column)),
-    "no frame": lambda f, c, r, p: r.choice(
-        [TEXT, WHOLE, {TEXT: [771904]}, [TEXT], f[c].map(lambda _: TEXT), Speaking()]
-    ),
+    "no frame": lambda f, c, r, p: r.choice([WHOLE, {TEXT: [771904]}, [TEXT], f[c].map(lambda _: TEXT), Speaking()]),
 }
 
 
