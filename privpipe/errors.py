@@ -10,7 +10,8 @@
     ├── DataError                     3  what only the data shows
     │   └── HierarchyError               an ill-formed or incomplete hierarchy
     ├── EngineError                   4  an engine or the file system broke down
-    │   └── SinkError                    the target could not be written or is being written by another run
+    │   ├── SinkError                    the target could not be written or is being written by another run
+    │   └── InternalError             1  an error that was not foreseen: a bug of ours; another try is of no use
     ├── Refused                       5  a guarantee does not hold; carries the assessment
     │   └── ColumnsLost                  every guarantee holds, and a column lost more than the policy allows
     ├── NoSolutionError               6  nothing within the limits meets the guarantees
@@ -32,6 +33,7 @@ __all__ = [
     "DataError",
     "EngineError",
     "HierarchyError",
+    "InternalError",
     "NoSolutionError",
     "NotWithdrawn",
     "PolicyError",
@@ -153,6 +155,12 @@ class EngineError(PrivpipeError):
 
 class SinkError(EngineError):
     """The target cannot be written, or another run is writing it."""
+
+
+class InternalError(EngineError):
+    """An error that was not foreseen, which is a bug of ours; the message has its class and place, never its text."""
+
+    exit_code: ClassVar[int] = 1
 
 
 class Refused(PrivpipeError):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from privpipe.border import bordered
 from privpipe.errors import RolesError, UsageError, did_you_mean
 
 __all__ = [
@@ -61,6 +62,7 @@ def not_text(names: Iterable[object]) -> str:
     )
 
 
+@bordered
 @dataclass(frozen=True, kw_only=True)
 class Roles:
     """The role of every column of a table.

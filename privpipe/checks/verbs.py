@@ -16,6 +16,7 @@ import pyarrow as pa
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.check_face import CheckOptions
 from privpipe.blocks.severity import binding
+from privpipe.border import bordered
 from privpipe.checks.asked import Check
 from privpipe.engines import Source
 from privpipe.engines.base.carried_cells import CARRIED
@@ -41,6 +42,7 @@ NOTHING = Policy.of_fields(name="frame", columns={}, guarantees=())
 log = logging.getLogger("privpipe.checks")
 
 
+@bordered
 def assess(
     data: Any,
     policy: Entries,
@@ -113,6 +115,7 @@ def check(
 def check(frame: F, entries: Entries, *, hold: Literal[True], **options: Unpack[CheckOptions]) -> F: ...
 
 
+@bordered
 def check(frame: Any, entries: Entries, *, hold: bool = False, **options: Unpack[CheckOptions]) -> Any:
     """Judge a frame as `assess` does, and raise where a guarantee does not hold: for a line in a job.
 
@@ -249,6 +252,7 @@ def _say(library: str) -> None:
     )
 
 
+@bordered
 def judged_alone(entry: Guarantee, frame: Any, options: Mapping[str, Any]) -> Verdict:
     """See `CheckFace.assess`."""
     judged = _judged(frame, Check.of(entry, options))

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import functools
-import os
 import signal
 import sys
 import time
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import typer
 
+from privpipe.border import Cause, ours_of
 from privpipe.cli.console import SETTINGS, say
 from privpipe.cli.streams import give_up
-from privpipe.errors import EngineError, PrivpipeError
+from privpipe.errors import EngineError, InternalError, PrivpipeError
 
 __all__ = ["CRASH", "ended_by_signal", "guarded", "handle_signals", "ignore_signals", "interrupted"]
 
-CRASH = 1
+CRASH = InternalError.exit_code
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 10.0
 """Seconds for which further signals leave the cleaning up alone."""
@@ -72,28 +71,15 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except BrokenPipeError:
             give_up(sys.stdout)  # its reader left
             raise typer.Exit(EngineError.exit_code) from None
-        except PrivpipeError as error:
-            if _received and isinstance(error, EngineError):  # an engine that was interrupted may say that it failed
+        except Exception as error:  # noqa: BLE001 the border of the command line: texts may quote data values
+            problem = ours_of(error)
+            if _received and isinstance(problem, EngineError):  # what was interrupted may fail in a way of its own
                 _ended()
                 raise typer.Exit(interrupted()) from None
-            _tell(error)
-            raise typer.Exit(error.exit_code) from None
-        except MemoryError:
-            say("error: memory ran out in this process; set `memory_limit` under `engines.embedded`, or give it more")
-            raise typer.Exit(EngineError.exit_code) from None
-        except OSError as error:
-            if error.errno is None:
-                _crashed(error)
-                raise typer.Exit(CRASH) from None
-            give_up(sys.stdout)  # it may be what is full
-            _faulty(error)
-            raise typer.Exit(EngineError.exit_code) from None
-        except Exception as error:  # noqa: BLE001 the last stop: texts of foreign errors may quote data values
-            if _received:  # a library that was interrupted may fail in a way of its own
-                _ended()
-                raise typer.Exit(interrupted()) from None
-            _crashed(error)
-            raise typer.Exit(CRASH) from None
+            if isinstance(error, OSError):
+                give_up(sys.stdout)  # it may be what is full
+            _tell(problem)
+            raise typer.Exit(problem.exit_code) from None
 
     return run
 
@@ -108,42 +94,23 @@ def _ended() -> None:
     say(f"{how}; nothing was published by this run, and what was published before is untouched")
 
 
-def _faulty(error: OSError) -> None:
-    """What the machine refused (a full disk, a lost permission); of the path only its last part, which names no one."""
-    name = f" ({os.path.basename(os.fsdecode(error.filename))})" if isinstance(error.filename, str | bytes) else ""
-    say(f"error: {os.strerror(error.errno or 0)}{name}; nothing was published by this run")
-    if SETTINGS.debug:
-        _way(error)
-
-
 def _tell(error: PrivpipeError) -> None:
-    say(f"error: {error}" if str(error) else f"error: {type(error).__name__}")
-    if SETTINGS.debug:
-        _way(error)
-
-
-def _crashed(error: BaseException) -> None:
-    """Type and place of an error that nobody foresaw; its message stays out of sight."""
-    frames = list(_frames(error))
-    ours = [frame for frame in frames if frame.startswith("privpipe.")]
-    place = (ours or frames or ["an unknown place"])[-1]
-    say(f"privpipe crashed: {type(error).__name__} at {place}. This is a bug; nothing was published by this run.")
-    if SETTINGS.debug:
-        _way(error)
+    if isinstance(error, InternalError):
+        say(f"{error}; nothing was published by this run.")
+        if not SETTINGS.debug:
+            say("`privpipe --debug ...` prints the way there.")
     else:
-        say("`privpipe --debug ...` prints the way there.")
+        say(f"error: {error}" if str(error) else f"error: {type(error).__name__}")
+    if SETTINGS.debug:
+        _way(error)
 
 
 def _way(error: BaseException) -> None:
+    """The exception and what it came of: the class and the way to each."""
     seen: BaseException | None = error
     while seen is not None:
-        say(f"{type(seen).__name__}:")
-        for frame in _frames(seen):
+        cause = seen if isinstance(seen, Cause) else Cause.of(seen)
+        say(f"{cause.kind}:")
+        for frame in cause.way:
             say(f"  {frame}")
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
-
-
-def _frames(error: BaseException) -> Iterator[str]:
-    """Module, line and function of each frame, outermost first."""
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        yield f"{frame.f_globals.get('__name__', '?')}:{line} in {frame.f_code.co_name}"

@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from privpipe.errors import ColumnsLost, EngineError, PrivpipeError, Refused, UsageError
+from privpipe.border import bordered
+from privpipe.errors import ColumnsLost, Refused, UsageError
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
@@ -19,6 +20,7 @@ __all__ = ["gate", "release"]
 END = "The model was not built; the table of an earlier run is untouched."
 
 
+@bordered
 def release(dbt: Any, frame: Any, policy: str | os.PathLike[str]) -> Any:
     """The stages of a policy over a relation, then the gate.
 
@@ -43,26 +45,21 @@ def release(dbt: Any, frame: Any, policy: str | os.PathLike[str]) -> Any:
         The model is incremental: what is added would be judged without what is there.
     PrivpipeError
     """
-    return _guarded(lambda: _released(_whole(dbt, frame), _policy(policy)))
+    return _public(lambda: _released(_whole(dbt, frame), _policy(policy)))
 
 
+@bordered
 def gate(dbt: Any, frame: Any, policy: str | os.PathLike[str]) -> Any:
     """The gate of a policy over a relation, which comes back as it was judged; parameters as of `release`."""
-    return _guarded(lambda: _judged(_whole(dbt, frame), _policy(policy)))
+    return _public(lambda: _judged(_whole(dbt, frame), _policy(policy)))
 
 
-def _guarded(work: Callable[[], Any]) -> Any:
-    """Errors of ours without what led to them: dbt logs whole tracebacks, and foreign texts may quote values."""
+def _public(work: Callable[[], Any]) -> Any:
+    """The work, whose refusal says what the public edition would: dbt logs it."""
     try:
         return work()
     except ColumnsLost:
-        problem: PrivpipeError = ColumnsLost(f"refused: a column lost more than the policy allows. {END}")
-    except PrivpipeError as error:
-        problem = error
-    except Exception as error:  # noqa: BLE001 the last stop, for the same reason
-        problem = EngineError(f"{type(error).__name__} while the model was judged. {END}")
-    problem.__cause__ = problem.__context__ = None
-    raise problem.with_traceback(None)
+        raise ColumnsLost(f"refused: a column lost more than the policy allows. {END}") from None
 
 
 def _policy(policy: str | os.PathLike[str]) -> Policy:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
+from privpipe.border import bordered
 from privpipe.drafting.draft import Asked
 from privpipe.drafting.making import Drafter
 from privpipe.drafting.profiling import profile_table
@@ -17,6 +18,7 @@ from privpipe.policy import Policy
 __all__ = ["init"]
 
 
+@bordered
 def init(
     data: Any,
     *,

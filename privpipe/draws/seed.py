@@ -8,6 +8,7 @@ import json
 import os
 from dataclasses import dataclass, field
 
+from privpipe.border import bordered
 from privpipe.errors import UsageError
 
 __all__ = ["MOST_INTEGER_BITS", "Seed"]
@@ -16,6 +17,7 @@ MOST_INTEGER_BITS = 2048
 """Of a seed that is an integer: its text is its decimal digits, which Python writes of so many in any setting."""
 
 
+@bordered
 @dataclass(frozen=True, repr=False)
 class Seed:
     """A secret seed; neither its repr nor an error shows it.

@@ -20,6 +20,7 @@ from great_expectations.expectations.metrics.table_metric_provider import TableM
 
 from privpipe.blocks import Facts, Guarantee, Histogram
 from privpipe.blocks.public_rules import PublicRules
+from privpipe.border import bordered
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, engine_for, open_engine
 from privpipe.engines.base.carried_cells import CARRIED, is_carried
@@ -27,7 +28,7 @@ from privpipe.engines.base.fingerprint import fingerprint
 from privpipe.engines.base.frames import at_hand
 from privpipe.engines.base.positions import POSITION, positioned
 from privpipe.engines.base.unjudged_files import unjudged_files, unjudged_note
-from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError, did_you_mean
+from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.counted_once import Counts, counting_once
 from privpipe.gx.handle import held
 from privpipe.gx.other_tables import OtherTable, read_seed, read_stages
@@ -65,6 +66,7 @@ class Asked:
     seed: Mapping[str, str] | None = None
 
 
+@bordered
 class OpenBatch:
     """A batch with the engine it is native to; the engine is closed when the last expectation has let it go.
 
@@ -98,12 +100,7 @@ class OpenBatch:
         UsageError, DataError, EngineError
             It cannot be judged: a column or a table beside the batch is missing, the batch has no records.
         """
-        try:
-            return self._judged(guarantee, asked)
-        except PrivpipeError:
-            raise
-        except Exception as error:  # noqa: BLE001  # its text may quote the data, and GX prints what it is given
-            raise EngineError(f"judging the batch failed: {type(error).__name__}") from None
+        return self._judged(guarantee, asked)
 
     def safe_harbor(self) -> list[Finding]:
         """What the batch holds of the kinds of identifiers that HIPAA Safe Harbor removes.
@@ -115,12 +112,7 @@ class OpenBatch:
         EngineError
             It cannot be counted.
         """
-        try:
-            found: list[Finding] = self._counts.once("safe harbor", self._identifiers)
-        except PrivpipeError:
-            raise
-        except Exception as error:  # noqa: BLE001  # its text may quote the data, and GX prints what it is given
-            raise EngineError(f"counting the batch failed: {type(error).__name__}") from None
+        found: list[Finding] = self._counts.once("safe harbor", self._identifiers)
         return found
 
     def _identifiers(self) -> list[Finding]:
@@ -329,11 +321,7 @@ def _is_by_name(request: Any) -> bool:
     return any(name not in ("dataframe", "path") for name in options)
 
 
+@bordered
 def opened(data: Any) -> OpenBatch:
-    """A frame or path, opened; errors that could quote a value are reported by their kind alone."""
-    try:
-        return OpenBatch(data)
-    except PrivpipeError:
-        raise
-    except Exception as error:  # noqa: BLE001  # its text may quote the data, and GX prints what it is given
-        raise EngineError(f"reading the batch failed: {type(error).__name__}") from None
+    """A frame or path, opened."""
+    return OpenBatch(data)

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from ruamel.yaml import YAML
 
+from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.gx import store
 from privpipe.gx.action import DECLARED, RaiseOnFailure, is_privacy_type
@@ -44,6 +45,7 @@ class ContextFinding:
         return f"{self.where}: {self.text}"
 
 
+@bordered
 def check(context: Any) -> list[ContextFinding]:
     """Look through the files of a data context, without opening it.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from privpipe.border import bordered
 from privpipe.engines import Source
 from privpipe.engines.base.lakes import is_lake, lake_said, pinned
 from privpipe.errors import DataError, PrivpipeError, UsageError
@@ -22,6 +23,7 @@ _held: dict[str, Any] = {}
 _named: dict[str, Any] = {}
 
 
+@bordered
 def handle(data: Any) -> pd.DataFrame:
     """A one-row frame that stands for a Dask frame, a path, a polars frame: anything an engine scans.
 
@@ -72,6 +74,7 @@ def held(frame: pd.DataFrame) -> Any:
     raise DataError("this handle was made in another process; make it again with privpipe.gx.handle(data)")
 
 
+@bordered
 def hold(name: str, data: Any) -> None:
     """Keep data under a name, by which expectations of this process find it: ``original_source={"handle": name}``.
 
@@ -95,6 +98,7 @@ def hold(name: str, data: Any) -> None:
     _named[name] = lake_said(data, "hold") if isinstance(data, Mapping) else data
 
 
+@bordered
 def let_go(name: str) -> None:
     """Forget what is held under a name; nothing when nothing is."""
     _named.pop(name, None)

@@ -19,6 +19,7 @@ from great_expectations.expectations.registry import get_expectation_impl
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from privpipe.border import bordered
 from privpipe.errors import DataError, UsageError
 from privpipe.gx.action import DECLARED, is_privacy_type
 
@@ -102,6 +103,7 @@ def root_of(context: Any) -> Path:
     )
 
 
+@bordered
 def protect(context: Any) -> bool:
     """Have every process that opens a data context load the privacy expectations.
 

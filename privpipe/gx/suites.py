@@ -12,6 +12,7 @@ from great_expectations.core.expectation_suite import ExpectationSuite
 
 from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
+from privpipe.border import bordered
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.action import DECLARED, is_privacy_type
 from privpipe.gx.expectations import EXPECTATIONS, REFUSED, PrivacyExpectation
@@ -29,6 +30,7 @@ BESIDE = (
 )
 
 
+@bordered
 def suite_of(
     guarantees: Any,
     roles: Roles,
@@ -113,6 +115,7 @@ def _expectation(
     )
 
 
+@bordered
 def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:
     """Write a suite as JSON, without the ids that a data context gave it.
 
@@ -139,6 +142,7 @@ def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:
     Path(path).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
+@bordered
 def load_suite(path: str | PathLike[str]) -> ExpectationSuite:
     """Read a saved suite.
 

@@ -11,6 +11,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.border import bordered
 from privpipe.errors import HierarchyError, UsageError, did_you_mean
 from privpipe.hierarchies.cover import Extras, absent, extended, refuse_unknown
 from privpipe.hierarchies.csvfile import check_delimiter, write_records
@@ -28,6 +29,7 @@ MOST_LEVELS = 32_767
 """Searches hold vectors of levels in 16 bits."""
 
 
+@bordered
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Hierarchy(LabelTable):
     """A checked value generalization hierarchy, the same whatever builder made it; see `LabelTable` for its content.

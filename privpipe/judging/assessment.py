@@ -8,6 +8,7 @@ from typing import Any
 
 from privpipe.blocks.public_rules import PublicRules
 from privpipe.blocks.verdict import VERDICT_HEAD, Verdict, plain, warning_of
+from privpipe.border import bordered
 from privpipe.errors import ColumnsLost, Refused
 from privpipe.html_tables import Table, figure, html_tables
 from privpipe.judging.column_loss import LossTable
@@ -20,6 +21,7 @@ OF_WHOLE = "the whole table"
 NO_FIGURES = rules_of_judging((), (), person="a column that nobody named")
 
 
+@bordered
 @dataclass(frozen=True, kw_only=True)
 class Assessment:
     """All verdicts over one table.

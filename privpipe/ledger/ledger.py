@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
+from privpipe.border import bordered
 from privpipe.draws import Seed
 from privpipe.errors import DataError, SinkError, UsageError
 from privpipe.ledger.chain import ADVICE, NEXT, Chain, name_of, read_chain
@@ -52,6 +53,7 @@ FEW_KNOWN = (
 )
 
 
+@bordered
 @dataclass
 class Ledger:
     """An open ledger; a context that keeps other runs out.

@@ -12,6 +12,7 @@ from privpipe.blocks.check_face import CheckOptions
 from privpipe.blocks.guarantee import COMMON_KEYS
 from privpipe.blocks.marks import SensitiveColumn
 from privpipe.blocks.parameters import marked, parameters_of
+from privpipe.border import bordered
 from privpipe.checks import judged_alone
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.measures import CATALOGUE as MEASURES
@@ -22,6 +23,7 @@ __all__ = ["Figure", "Figures", "average_risk", "figures", "k_anonymity", "l_div
 OPTIONS = tuple(CheckOptions.__annotations__)
 
 
+@bordered
 class Figure:
     """What one entry observes of a frame; called as a function.
 
@@ -112,6 +114,7 @@ class Figures:
 figures = Figures()
 
 
+@bordered
 def k_anonymity(frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **options: Unpack[CheckOptions]) -> int:
     """Least number of records that share their quasi-identifiers.
 
@@ -125,6 +128,7 @@ def k_anonymity(frame: Any, quasi_identifiers: Sequence[str] | None = None, /, *
     return found
 
 
+@bordered
 def l_diversity(
     frame: Any,
     quasi_identifiers: Sequence[str] | None = None,
@@ -145,6 +149,7 @@ def l_diversity(
     return found
 
 
+@bordered
 def t_closeness(
     frame: Any,
     quasi_identifiers: Sequence[str] | None = None,
@@ -167,6 +172,7 @@ def t_closeness(
     return found
 
 
+@bordered
 def uniqueness(frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **options: Unpack[CheckOptions]) -> float:
     """Share of the records that nobody else equals on the quasi-identifiers (sample uniqueness), in [0, 1].
 
@@ -180,6 +186,7 @@ def uniqueness(frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **
     return found
 
 
+@bordered
 def average_risk(
     frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **options: Unpack[CheckOptions]
 ) -> float:

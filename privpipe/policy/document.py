@@ -15,6 +15,7 @@ from privpipe.blocks import Guarantee
 from privpipe.blocks.marks import FilePath
 from privpipe.blocks.parameters import marked
 from privpipe.blocks.severity import binding
+from privpipe.border import bordered
 from privpipe.draws import Seed
 from privpipe.engines.base.carried_cells import CARRIED
 from privpipe.hierarchies import HierarchySpec
@@ -56,6 +57,7 @@ ABOVE = ("policy",)
 REPORTED = ("measures",)
 
 
+@bordered
 @dataclass(frozen=True, kw_only=True, init=False)
 class Policy:
     """A checked policy: of a YAML file (`load`), of a mapping (`from_dict`), or of Python objects.

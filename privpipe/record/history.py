@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.policy import Policy
 from privpipe.policy.specs import RetentionSpec
@@ -41,6 +42,7 @@ class History:
         return {"target": self.target, "releases": list(self.releases), "problems": list(self.problems)}
 
 
+@bordered
 def history(target: str, records: Path | None = None) -> History:
     """The releases that stand in the chain of a target, with runs that were refused where private records are at hand.
 

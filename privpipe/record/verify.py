@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from privpipe.border import bordered
 from privpipe.policy import Policy
 from privpipe.policy.officer import OfficerPolicy, pinned_officer
 from privpipe.record.checks import Check, Verification, broken
@@ -16,6 +17,7 @@ from privpipe.record.sign_off_checks import sign_off_checks
 __all__ = ["verify"]
 
 
+@bordered
 def verify(
     release: str,
     *,

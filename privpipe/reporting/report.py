@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
+from privpipe.border import bordered
 from privpipe.errors import SinkError, UsageError
 from privpipe.reporting.document_shapes import TRIED, misshapen
 from privpipe.reporting.officer.languages import Language, language_of
@@ -20,6 +21,7 @@ from privpipe.reporting.run_documents import RunDocuments
 __all__ = ["report"]
 
 
+@bordered
 def report(
     run: Any,
     out: str | os.PathLike[str] | None = None,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from privpipe.border import bordered
 from privpipe.engines.base.frames import at_hand
 from privpipe.errors import UsageError
 from privpipe.policy import Policy
@@ -22,6 +23,7 @@ from privpipe.transforms.base import Transformer
 __all__ = ["compare"]
 
 
+@bordered
 def compare(
     first: Any,
     others: Any = None,

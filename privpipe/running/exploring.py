@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privpipe.border import bordered
 from privpipe.errors import NoSolutionError, SinkError, UnsupportedError, UsageError
 from privpipe.policy import Policy
 from privpipe.policy.plain_values import decoded, from_yaml
@@ -162,6 +163,7 @@ class PolicyFile:
             new.unlink(missing_ok=True)
 
 
+@bordered
 def explore(
     policy: Policy,
     grid: Mapping[str, Sequence[Any]] | None = None,

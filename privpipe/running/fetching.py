@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from privpipe.border import bordered
 from privpipe.engines import Source
 from privpipe.engines.base.objects import POINTER, opened_store, release_of, whole_copy
 from privpipe.errors import DataError, EngineError, UsageError, did_you_mean
@@ -52,6 +53,7 @@ class FetchedRelease:
         return {"path": self.path, "run_id": self.run_id, "files": list(self.files), "changed": self.changed}
 
 
+@bordered
 def fetch(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> FetchedRelease:
     """Copy the published release of a sink to a folder, in one step and only if it is whole.
 
@@ -102,6 +104,7 @@ def fetch(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> FetchedRel
     return FetchedRelease(path, run_id, files, changed=True)
 
 
+@bordered
 def read_release(
     url: str | os.PathLike[str], columns: Sequence[str] | None = None, *, frame: FrameKind = "arrow"
 ) -> Any:

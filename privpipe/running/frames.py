@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
+from privpipe.border import bordered
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.frames import as_handed, at_hand, made_like
 from privpipe.engines.base.held_frames import Held
@@ -38,6 +39,7 @@ __all__ = ["about", "apply_policy", "held_staged", "release_frame"]
 Progress = Callable[[str], None]
 
 
+@bordered
 def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Progress | None = None) -> Any:
     """See `Policy.apply`."""
     require_publishable_seed(policy)
@@ -64,6 +66,7 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
         return known_as_held(as_handed(out, handed, form.labels))
 
 
+@bordered
 def release_frame(
     policy: Policy,
     frame: Any,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.shown_parameters import shown_parameters
 from privpipe.blocks.verdict import plain
+from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.html_tables import Table, html_tables, short_list
 from privpipe.judging.column_loss import LossTable
@@ -91,6 +92,7 @@ class DrawnIn:
     inputs: str = ""
 
 
+@bordered
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The plans of all stages of a policy over one table.

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from privpipe.blocks.table_name import TableName
+from privpipe.border import bordered
 from privpipe.engines import Engine
 from privpipe.engines.base.databases import Database
 from privpipe.engines.base.frames import at_hand
@@ -23,6 +24,7 @@ from privpipe.running.verbs import assess
 __all__ = ["validate"]
 
 
+@bordered
 def validate(
     data: Any,
     policy: Policy | str | PathLike[str] | Mapping[str, Any],

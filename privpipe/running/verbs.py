@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from privpipe.blocks import Facts
 from privpipe.blocks.release_history import ReleaseHistory
+from privpipe.border import bordered
 from privpipe.compiled import passed_over
 from privpipe.draws import RunKey, Seed, Stream
 from privpipe.engines import Engine, Source
@@ -62,6 +63,7 @@ __all__ = ["assess", "plan", "release", "transform"]
 Progress = Callable[[str], None]
 
 
+@bordered
 def assess(
     data: Any,
     policy: Policy | str | PurePath | Mapping[str, Any],
@@ -156,6 +158,7 @@ def assess(
         )
 
 
+@bordered
 def plan(
     data: Any,
     policy: Policy | str | PurePath | Mapping[str, Any],
@@ -197,6 +200,7 @@ def plan(
         return replace(staged.plan, lost=lost)
 
 
+@bordered
 def transform(
     data: Any,
     plan: Plan,
@@ -246,6 +250,7 @@ def transform(
         return (out, lost) if losses else out
 
 
+@bordered
 def release(
     policy: Policy | str | PurePath | Mapping[str, Any],
     *,

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
+from privpipe.border import bordered
 from privpipe.errors import EngineError, UsageError
 from privpipe.scheduled.ending import Ending
 from privpipe.scheduled.job import Job
@@ -23,6 +24,7 @@ PATIENCE = 60.0
 PAUSE = 0.5
 
 
+@bordered
 def run_apart(
     job: Job,
     *,

@@ -9,11 +9,11 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
-from privpipe.errors import ColumnsLost, PrivpipeError, Refused, escaped
+from privpipe.border import ours_of
+from privpipe.errors import ColumnsLost, EngineError, PrivpipeError, Refused, escaped
 from privpipe.scheduled.ending import KILLED, Ending
 from privpipe.scheduled.job import Job
 
@@ -56,28 +56,11 @@ def done(job: Job, tell: Callable[[str], None]) -> Ending:
         # Its sentences tell figures of the source.
         message = "refused: a column lost more than the policy allows. Nothing was published."
         return Ending.of_code(Refused.exit_code, message)
-    except PrivpipeError as error:
-        if _last and error.exit_code == 4:
+    except Exception as error:  # noqa: BLE001 the border of the process: texts of foreign errors may quote data values
+        problem = ours_of(error)
+        if _last and isinstance(problem, EngineError):
             return Ending.of_code(KILLED)
-        return Ending.of_code(error.exit_code, _safe(str(error) or type(error).__name__))
-    except MemoryError:
-        return Ending.of_code(4, "memory ran out in the process of the release; nothing was published")
-    except OSError as error:
-        if error.errno is None:
-            return _crashed(error)
-        return Ending.of_code(4, f"{os.strerror(error.errno)}; nothing was published")
-    except Exception as error:  # noqa: BLE001 the last stop: texts of foreign errors may quote data values
-        return Ending.of_code(KILLED) if _last else _crashed(error)
-
-
-def _crashed(error: BaseException) -> Ending:
-    """Type and place of an error that nobody foresaw; its message stays out of sight."""
-    frames = [
-        f"{frame.f_globals.get('__name__', '?')}:{line}" for frame, line in traceback.walk_tb(error.__traceback__)
-    ]
-    ours = [frame for frame in frames if frame.startswith("privpipe.")]
-    place = (ours or frames or ["an unknown place"])[-1]
-    return Ending.of_code(1, f"privpipe crashed: {type(error).__name__} at {place}; nothing was published by this run")
+        return Ending.of_code(problem.exit_code, _safe(str(problem) or type(problem).__name__))
 
 
 def _safe(message: str) -> str:

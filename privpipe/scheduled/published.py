@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from privpipe.border import bordered
 from privpipe.errors import UsageError
 
 __all__ = ["Published", "published_at"]
@@ -44,6 +45,7 @@ class Published:
         return self.verdict.get("passed") is True
 
 
+@bordered
 def published_at(path: str) -> Published | None:
     """The release that a sink on this machine shows now; None: there is none that is whole.
 

@@ -8,19 +8,35 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from privpipe.blocks.marks import Columns
 from privpipe.blocks.parameters import marked
+from privpipe.border import bordered
 from privpipe.draws import Seed
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import not_text
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.face import FittedStage
 
-__all__ = ["StageEstimator"]
+__all__ = ["InputError", "NotFitted", "StageEstimator"]
+
+WITHOUT_VALUES = (
+    *("X has ", "X does not ", "The feature names", "Complex data", "Found array with ", "Expected 2D", "Sparse data"),
+)
+"""How the complaints of scikit-learn begin that quote no value in their first line."""
 
 
+class InputError(DataError, ValueError):
+    """A table that scikit-learn does not take; a ValueError, as it asks."""
+
+
+class NotFitted(UsageError, NotFittedError):
+    """An estimator that learnt from no table yet."""
+
+
+@bordered
 class StageEstimator(TransformerMixin, BaseEstimator):
     """Base of all; not an estimator of its own.
 
@@ -53,7 +69,7 @@ class StageEstimator(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Any:
         """The stage over a table, by the plan that was learnt."""
-        check_is_fitted(self)
+        self._require_fitted()
         frame = self._framed(X, reset=False)
         return self._returned(self.fitted_stage_.transform(frame), X)
 
@@ -76,13 +92,13 @@ class StageEstimator(TransformerMixin, BaseEstimator):
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the columns that come out."""
-        check_is_fitted(self)
+        self._require_fitted()
         if input_features is not None:
             names = getattr(self, "feature_names_in_", None)
             if names is not None and list(input_features) != list(names):
-                raise ValueError("input_features is not equal to feature_names_in_")
+                raise InputError("input_features is not equal to feature_names_in_")
             if len(input_features) != self.n_features_in_:
-                raise ValueError(
+                raise InputError(
                     f"input_features should have length equal to number of features ({self.n_features_in_})"
                 )
             if names is None:
@@ -98,18 +114,22 @@ class StageEstimator(TransformerMixin, BaseEstimator):
         tags.transformer_tags.preserves_dtype = []
         return tags
 
+    def _require_fitted(self) -> None:
+        try:
+            check_is_fitted(self)
+        except NotFittedError:
+            raise NotFitted(f"{type(self).__name__} learnt from no table yet: fit() it first") from None
+
     def _framed(self, X: Any, *, reset: bool) -> Any:
         """The table as a frame whose columns have names, its features counted as scikit-learn does."""
         if hasattr(X, "columns"):
             if wrong := not_text(X.columns):
                 raise DataError(wrong)
-            validate_data(self, X, reset=reset, skip_check_array=True)
+            _validated(self, X, reset=reset, skip_check_array=True)
             return X
-        array = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
+        array = _validated(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
         import pandas as pd
 
-        if array.dtype == object:
-            array = array.astype(np.float64)
         return pd.DataFrame(dict(zip(_numbered(array.shape[1]), array.T, strict=True)))
 
     def _stage(self, frame: Any) -> Transformer:
@@ -162,6 +182,24 @@ class StageEstimator(TransformerMixin, BaseEstimator):
                 'it by its place, as in {"from_env": NAME}'
             )
         return super().__getstate__()
+
+
+def _validated(estimator: StageEstimator, X: Any, **how: Any) -> Any:
+    """What scikit-learn makes of a table; of its complaints the words that quote no value.
+
+    Raises
+    ------
+    InputError
+    """
+    try:
+        found = validate_data(estimator, X, **how)
+        return found.astype(np.float64) if getattr(found, "dtype", np.dtype(int)).hasobject else found
+    except (TypeError, ValueError) as error:
+        said = str(error).partition("\n")[0] if str(error).startswith(WITHOUT_VALUES) else ""
+        name = type(estimator).__name__
+        if said.startswith("The feature names"):
+            said = str(error)  # names of columns
+        raise InputError(said or f"{name}: this is no table of numbers ({type(error).__name__})") from None
 
 
 def _numbered(count: int) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.ml.base import Estimator
 
+from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.spark.accessors import with_params
 from privpipe.spark.frames import require_rows_at_hand
@@ -75,6 +76,7 @@ class ReleaseGate(GateParams, SetParams, Estimator[Any]):
     [{'k_anonymity': {'k': 5}}]
     """
 
+    @bordered
     def _fit(self, dataset: Any) -> ReleaseGateModel:
         self._judge(dataset)
         return ReleaseGateModel()._hold(self)
@@ -84,6 +86,7 @@ class ReleaseGate(GateParams, SetParams, Estimator[Any]):
 class ReleaseGateModel(GateParams, LearntModel):
     """A gate that let a frame through; `transform` judges and gives the frame back, its rows held."""
 
+    @bordered
     def _transform(self, dataset: Any) -> Any:
         from privpipe.checks.verbs import held_frame
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.ml.base import Estimator
 
+from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.spark.accessors import with_params
 from privpipe.spark.frames import require_rows_at_hand
@@ -88,6 +89,7 @@ class Release(PolicyParams, SetParams, Estimator[Any]):
     [{'k_anonymity': {'k': 5}}]
     """
 
+    @bordered
     def _fit(self, dataset: Any) -> ReleaseModel:
         from privpipe.running.run_context import seed_of
         from privpipe.spark.policy_run import run_policy
@@ -116,6 +118,7 @@ class ReleaseModel(PolicyParams, LearntModel):
         self._require_fitted()
         return {**self._plan.to_dict(), "digest": self._plan.digest}
 
+    @bordered
     def _transform(self, dataset: Any) -> Any:
         from privpipe.spark.policy_run import run_policy
 

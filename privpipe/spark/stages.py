@@ -9,6 +9,7 @@ from pyspark.ml.base import Estimator, Model
 from pyspark.ml.param import Params
 from pyspark.ml.util import MLReadable, MLWritable
 
+from privpipe.border import bordered
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.spark.frames import require_rows_at_hand
 from privpipe.spark.options import option_values, unsavable
@@ -86,6 +87,7 @@ class AskedParams(Params, MLReadable[Any], MLWritable):
 class SetParams(AskedParams):
     """Params that can be set."""
 
+    @bordered
     def setParams(self, **params: Any) -> Self:  # noqa: N802 - Spark ML's name
         """Set Params by name.
 
@@ -159,6 +161,7 @@ class StageEstimator(StageParams, SetParams, Estimator[Any]):
 
     model_class: ClassVar[type[StageModel]]
 
+    @bordered
     def _fit(self, dataset: Any) -> StageModel:
         require_rows_at_hand(type(self).__name__, dataset)
         model = self.model_class()
@@ -183,6 +186,7 @@ class StageModel(StageParams, LearntModel):
         self._require_fitted()
         return self._learnt.repeatable
 
+    @bordered
     def _transform(self, dataset: Any) -> Any:
         self._require_fitted()
         require_rows_at_hand(type(self).__name__, dataset)

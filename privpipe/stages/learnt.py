@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from privpipe.border import bordered
 from privpipe.draws import Seed
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
@@ -29,6 +30,7 @@ VERSION = 1
 ROLES = ("quasi_identifiers", "sensitive", "identifiers", "insensitive", "dropped", "carried")
 
 
+@bordered
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LearntStage(FittedStage):
     """A stage, its plan, and what was asked of it.
@@ -112,6 +114,7 @@ class LearntStage(FittedStage):
             raise UsageError(f"the fitted stage cannot be written to {str(path)!r}: {error.strerror}") from None
 
 
+@bordered
 def load(path: str | os.PathLike[str], *, seed: Any = None, engine: Any = None) -> LearntStage:
     """See `FittedStage.load`."""
     try:
@@ -121,6 +124,7 @@ def load(path: str | os.PathLike[str], *, seed: Any = None, engine: Any = None) 
     return loads(text, repr(str(path)), seed, engine)
 
 
+@bordered
 def loads(text: str, owner: str, seed: Any = None, engine: Any = None) -> LearntStage:
     """A fitted stage from its text; `owner` is named in errors.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
+from privpipe.border import bordered
 from privpipe.draws import Seed
 from privpipe.errors import UsageError
 from privpipe.judging.column_loss import LossTable
@@ -27,11 +28,13 @@ F = TypeVar("F")
 Stages = Transformer | Sequence[Transformer]
 
 
+@bordered
 def apply(stage: Transformer, frame: Any, options: Mapping[str, Any]) -> Any:
     """See `StageFace.apply`."""
     return _applied((stage,), frame, Asked.of(type(stage).__name__, options))
 
 
+@bordered
 def fit(stage: Transformer, frame: Any, options: Mapping[str, Any]) -> LearntStage:
     """See `StageFace.fit`."""
     asked = Asked.of(type(stage).__name__, options)
@@ -77,6 +80,7 @@ def transform(
 ) -> tuple[F, LossTable]: ...
 
 
+@bordered
 def transform(
     data: Any,
     plan: Plan | Stages,

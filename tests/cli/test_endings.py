@@ -23,6 +23,7 @@ CODES = {
     errors.HierarchyError: 3,
     errors.EngineError: 4,
     errors.SinkError: 4,
+    errors.InternalError: 1,
     errors.Refused: 5,
     errors.ColumnsLost: 5,
     errors.NoSolutionError: 6,

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from privpipe.blocks.table_name import TableName, refuse_table
+from privpipe.border import reading
 from privpipe.engines.base.frame_index import with_index_columns
 from privpipe.engines.base.frame_types import named_alone, typed_as_before
 from privpipe.engines.base.ibis_tables import ibis_table_of, is_ibis_table, native_frame_of
@@ -64,6 +65,7 @@ def _is_relation(data: Any) -> bool:
     return _root(data) in {"duckdb", "_duckdb"} and type(data).__name__ == "DuckDBPyRelation"
 
 
+@reading("the frame")
 def at_hand(data: Any, place: str, *, index: bool = True) -> Any:
     """The same frame as it can be looked at again: one that can be read once is read, one that holds no data yet made.
 
@@ -91,12 +93,22 @@ def at_hand(data: Any, place: str, *, index: bool = True) -> Any:
         return native_frame_of(data)
     if isinstance(data, Mapping):
         return lake_said(data, place)
+    _require_session(data)
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
     if type(data).__name__ == "LazyFrame" and _root(data) == "polars":
         warnings.warn(f"{place}: the polars LazyFrame is collected, and a DataFrame comes back", stacklevel=2)
         return data.collect()
     return _of_spark(data) if is_pandas_on_spark(data) else data
+
+
+def _require_session(data: Any) -> None:
+    """Refuse a frame of a Spark session that was stopped; imports nothing."""
+    session = getattr(data, "sparkSession", None) if _root(data) == "pyspark" else None
+    context = getattr(session, "_sc", None)
+    stopped = context._jsc is None if context is not None else bool(getattr(session, "is_stopped", False))
+    if stopped:
+        raise UsageError("the Spark session of the frame was stopped; make the frame again in one that runs")
 
 
 def _of_spark(data: Any) -> Any:
@@ -157,6 +169,7 @@ def is_unordered(data: Any) -> bool:
     return _is_relation(data)
 
 
+@reading("the frame")
 def arrow_of(data: Any) -> pa.Table | pa.RecordBatchReader | Any:
     """A local frame as Arrow, copying as little as its library allows; a pandas index is left behind (see `at_hand`).
 

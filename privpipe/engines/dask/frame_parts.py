@@ -22,7 +22,7 @@ from privpipe.engines.dask.graph import foreign_nodes
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.table import DaskTable
 from privpipe.engines.dask.typed import may_fail, text_table, typed_table, whole_batch
-from privpipe.errors import DataError
+from privpipe.errors import DataError, UsageError
 
 __all__ = ["dask_schema", "dask_table", "is_dask_frame", "json_table", "lake_table", "local_table"]
 
@@ -46,7 +46,9 @@ def dask_table(runtime: Runtime, source: Source) -> DaskTable:
     frame = source.data
     names = list(frame.columns)
     check_names(names)
-    parts = foreign_nodes(frame.to_delayed())
+    delayed = frame.to_delayed()
+    require_held(delayed)
+    parts = foreign_nodes(delayed)
     # What an object or category column holds, only its partitions can tell.
     schema = _schema(runtime, frame, parts)
     # Nested values stay as each partition has them: as JSON they are the same whatever its own types.
@@ -118,6 +120,22 @@ def _partition(part: Any, number: int, names: Sequence[str]) -> pa.Table:
     if missing:
         raise DataError(f"{place}: column {missing[0]!r} is missing, which the frame's meta has")
     return found
+
+
+def require_held(parts: Sequence[Any]) -> None:
+    """Refuse a persisted frame whose client was closed, and with it what workers held.
+
+    Raises
+    ------
+    UsageError
+    """
+    graphs = {id(part.dask): part.dask for part in parts}
+    held = (getattr(each, "value", each) for graph in graphs.values() for each in dict(graph).values())
+    if any(getattr(each, "status", "") in ("cancelled", "lost") for each in held):
+        raise UsageError(
+            "dask engine: what workers held of the frame is lost, since its client was closed or they were restarted; "
+            "make the frame again"
+        )
 
 
 def one_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:

@@ -182,11 +182,23 @@ class Session:
 
 
 def current_client() -> Any:
-    """The distributed client that is current in this process, if there is one."""
+    """The distributed client that is current in this process, if there is one.
+
+    Raises
+    ------
+    UsageError
+        An asynchronous one: a call from its own event loop would wait for itself.
+    """
     module = sys.modules.get("distributed")
     if module is None:
         return None
     try:
-        return module.default_client()
+        client = module.default_client()
     except ValueError:  # what distributed says where there is none
         return None
+    if client.asynchronous:
+        raise UsageError(
+            "dask engine: the current client is asynchronous, and its answers can only be awaited; call from another "
+            "thread, as in `await asyncio.to_thread(...)`, or make a client without `asynchronous=True`"
+        )
+    return client

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from privpipe.border import bordered
 from privpipe.errors import UnsupportedError
 from privpipe.html_tables import Table, html_tables
 from privpipe.running.cost.looked import LookedAt, Work
@@ -50,6 +51,7 @@ class Estimate:
         return cls(sum(kept.values()), kept)
 
 
+@bordered
 @dataclass(frozen=True, kw_only=True)
 class Cost:
     """What a run will cost on an engine. Holds counts and sizes, rounded; no value of the table.

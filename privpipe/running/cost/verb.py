@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from privpipe.border import bordered
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.frames import at_hand
 from privpipe.engines.base.small_sources import MOST_ROWS
@@ -23,6 +24,7 @@ from privpipe.running.reading import read_as_source, scanned, without_others
 __all__ = ["plan_cost"]
 
 
+@bordered
 def plan_cost(
     policy: Policy | str | PurePath | Mapping[str, Any],
     data: Any = None,
