@@ -28,7 +28,8 @@ from urllib.parse import quote
 
 from privpipe.engines import Source
 from privpipe.engines.base.lakes import IcebergFolder, IcebergName, iceberg_catalogue
-from privpipe.engines.base.partition_files import partition_in, partitions_among, replaced_among
+from privpipe.engines.base.partition_files import partitions_among, replaced_among
+from privpipe.engines.base.partition_names import partition_in
 from privpipe.errors import PrivpipeError, SinkError, UsageError
 from privpipe.private_files import flush_new, private_folder
 from privpipe.sinks.iceberg_columns import arrow_type, ids_of, require_fitting, written_under

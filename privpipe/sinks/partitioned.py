@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from privpipe.engines import Source
 from privpipe.engines.base.lakes import PartFiles
-from privpipe.engines.base.partition_files import partition_in, partitions_among, replaced_among
+from privpipe.engines.base.partition_files import partitions_among, replaced_among
+from privpipe.engines.base.partition_names import partition_in
 from privpipe.engines.base.unpacking import reading
 from privpipe.errors import DataError
 from privpipe.sinks.local import LocalTarget, sink_faults

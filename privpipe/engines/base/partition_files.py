@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,28 +18,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from privpipe.engines.base.part_files import part_name, write_part
+from privpipe.engines.base.partition_names import partition_in
 from privpipe.errors import DataError, SinkError
 from privpipe.hierarchies import canonical_text
 
-__all__ = ["partition_in", "partitions_among", "partitions_of", "replaced_among", "split_parts"]
+__all__ = ["partitions_among", "partitions_of", "replaced_among", "split_parts"]
 
-NAMED = re.compile(r"part-\d{5,}-(?P<partition>[0-9a-f]{8}-[0-9a-f]{24})\.parquet")
 MOST = 10_000
 """Partitions of one batch: each has a file."""
-
-
-def partition_in(name: str) -> str | None:
-    """The partition that a file's name says; None: the file is not one of a partition.
-
-    Examples
-    --------
-    >>> partition_in("run/part-00000-" + "0" * 8 + "-" + "1" * 24 + ".parquet")
-    '00000000-111111111111111111111111'
-    >>> partition_in("part-00000.parquet") is None
-    True
-    """
-    found = NAMED.fullmatch(name.rsplit("/", 1)[-1])
-    return found["partition"] if found else None
 
 
 def partitions_among(folder: Path) -> frozenset[str]:

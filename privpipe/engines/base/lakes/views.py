@@ -12,7 +12,7 @@ from privpipe.engines.base.lakes.appended import ParquetPiece
 from privpipe.engines.base.lakes.delta import DeltaPiece, delta_table
 from privpipe.engines.base.lakes.iceberg import IcebergName, IcebergPiece, iceberg_table
 from privpipe.engines.base.lakes.table import LakeTable, LakeView
-from privpipe.engines.base.partition_files import partition_in
+from privpipe.engines.base.partition_names import partition_in
 from privpipe.engines.base.unpacking import reading
 
 __all__ = ["DeltaFolder", "IcebergFolder", "PartFiles"]
