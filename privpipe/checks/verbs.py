@@ -161,6 +161,7 @@ def check(frame: Any, entries: Entries, *, hold: bool = False, **options: Unpack
     return _passed(frame, *held_frame(frame, options.get("engine")), entries, options)
 
 
+@bordered
 @contextmanager
 def checked(frame: F, entries: Entries, **options: Unpack[CheckOptions]) -> Iterator[F]:
     """The frame that `check` judged, for the length of a `with` statement: the same rows, however often it is used.
@@ -196,13 +197,19 @@ def checked(frame: F, entries: Entries, **options: Unpack[CheckOptions]) -> Iter
     ...     len(safe)
     4
     """
-    _require_gates(entries)
-    native, held = held_frame(frame, options.get("engine"))
-    rows = _passed(frame, native, held, entries, options)
+    rows, held = _held_and_passed(frame, entries, options)
     try:
         yield rows
     finally:
-        held.release()
+        bordered(held.release)()
+
+
+@bordered
+def _held_and_passed(frame: Any, entries: Entries, options: Any) -> tuple[Any, Held]:
+    """What `checked` does before the block of the caller begins."""
+    _require_gates(entries)
+    native, held = held_frame(frame, options.get("engine"))
+    return _passed(frame, native, held, entries, options), held
 
 
 def _require_gates(entries: Any) -> None:

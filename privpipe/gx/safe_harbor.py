@@ -6,12 +6,14 @@ from typing import Any, ClassVar
 
 from great_expectations.expectations.expectation import BatchExpectation
 
+from privpipe.border import bordered
 from privpipe.errors import PrivpipeError
 from privpipe.gx.batch import METRIC, OpenBatch
 
 __all__ = ["ExpectSafeHarbor"]
 
 
+@bordered
 class ExpectSafeHarbor(BatchExpectation):
     """No column looks like one of the 18 kinds of identifiers of 45 CFR 164.514(b)(2); observed = such columns.
 

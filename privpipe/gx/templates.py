@@ -13,6 +13,7 @@ from great_expectations.core.suite_parameters import is_suite_parameter
 from great_expectations.exceptions import DataContextError
 
 from privpipe.blocks.verdict import plain
+from privpipe.border import bordered
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.action import DECLARED
 from privpipe.gx.expectations import COLUMNS, EXPECTATIONS, REFUSED
@@ -84,6 +85,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
 """Templates by name, in the order of the documentation."""
 
 
+@bordered
 def template(name: str, **parameters: Any) -> ExpectationSuite:
     """A suite made from a template.
 
@@ -133,6 +135,7 @@ def _filled(value: Any, parameters: Mapping[str, Any]) -> Any:
     return parameters.get(value["$PARAMETER"], value) if is_suite_parameter(value) else value
 
 
+@bordered
 @dataclass(frozen=True)
 class Initialised:
     """What `init` wrote.
@@ -158,6 +161,7 @@ class Initialised:
     left_out: Mapping[str, str]
 
 
+@bordered
 def init(
     source: str | Path | Policy, context: str | Path, *, name: str | None = None, replace: bool = False, **given: Any
 ) -> Initialised:

@@ -62,6 +62,7 @@ def history(target: str, records: Path | None = None) -> History:
         return _listed(target, found)
 
 
+@bordered
 def prune(target: str, retention: RetentionSpec | None = None, records: Path | None = None) -> list[str]:
     """Remove private records that are not to be kept; the runs. See `prune_records` for what stays in any case.
 
