@@ -130,12 +130,10 @@ def test_a_checkpoint_directory_is_used_and_keeps_nothing_that_was_refused(sessi
 
 
 def test_a_session_without_checkpoints_is_refused(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyspark.errors import PySparkNotImplementedError
-
     frame = session.range(ROWS).select(sf.lit("canary").alias("zip"))
 
     def forbidden(self: Any) -> Any:
-        raise PySparkNotImplementedError(errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "canary"})
+        raise RuntimeError("[NOT_SUPPORTED_WITH_SERVERLESS] canary")
 
     monkeypatch.setattr(type(frame), "localCheckpoint", forbidden)
     for judge in (POLICY.apply, lambda frame: pp.check(frame, POLICY, hold=True)):
