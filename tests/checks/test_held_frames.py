@@ -120,7 +120,7 @@ def test_a_judgement_evaluates_each_frame_once() -> None:
 
 def test_an_engine_lets_go_of_what_it_held_when_the_run_is_over() -> None:
     with open_engine("embedded") as engine:
-        for _ in range(2):  # each run makes an evaluation of its own
+        for _ in range(2):  # each run makes another evaluation
             frame = relation()
             assert pp.assess(frame, KAnonymity(k=1), quasi_identifiers=[NAME], engine=engine).passed
             assert engine._held_frames is None

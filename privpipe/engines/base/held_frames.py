@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +13,7 @@ import pyarrow as pa
 
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.lazy_frames import is_evaluated
+from privpipe.errors import DataError, EngineError
 from privpipe.private_files import scratch_folder
 
 __all__ = ["Held", "HeldFrames", "spooled"]
@@ -77,12 +80,25 @@ def spooled(frame: Any) -> pa.Table:
     """The rows of a query or a dataset, read once: on the disk, from where memory gets what is looked at.
 
     The file has no name any more when this returns, and is gone with the table.
+
+    Raises
+    ------
+    DataError
+        A file of the dataset is not readable, or the query fails.
+    EngineError
+        The disk has no room for them.
     """
     found = arrow_of(frame)
     batches = found if isinstance(found, pa.RecordBatchReader) else found.to_batches()
-    with scratch_folder("held") as folder:
-        path = str(folder / "rows.arrow")
-        with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, found.schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-        return pa.ipc.open_stream(pa.memory_map(path)).read_all()
+    try:
+        with scratch_folder("held") as folder:
+            path = str(folder / "rows.arrow")
+            with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, found.schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+            return pa.ipc.open_stream(pa.memory_map(path)).read_all()
+    except (OSError, pa.ArrowException) as error:  # the text of either may quote cells
+        reason = os.strerror(error.errno) if getattr(error, "errno", None) else type(error).__name__
+        kind = EngineError if getattr(error, "errno", None) == errno.ENOSPC else DataError
+        problem = kind(f"the rows of the {type(frame).__name__} cannot be read and held ({reason})")
+    raise problem
