@@ -52,7 +52,7 @@ def test_files_that_only_the_session_sees_must_agree_in_types(spark_engine: Spar
             pq.write_table(pa.table({"q": pa.array([0.1], kind)}), tmp_path / name / f"{at}.parquet")
     found = _remote(spark_engine.session, Source(data=f"file://{tmp_path}/same", format="parquet"))
     assert found.frame.count() == 2
-    with pytest.raises(DataError, match="its files hold a column in several types"):
+    with pytest.raises(DataError, match="the files hold a column in several types"):
         _remote(spark_engine.session, Source(data=f"file://{tmp_path}/other", format="parquet"))
 
 
