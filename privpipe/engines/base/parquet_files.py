@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from privpipe.engines.base.logical import inexact_error
+from privpipe.engines.base.names import check_names
 from privpipe.engines.base.parallel import in_order
 from privpipe.engines.base.unpacking import reading
 from privpipe.engines.base.widest_type import holds_values, widened, widest_type
@@ -105,6 +106,7 @@ def parquet_files(files: Sequence[str]) -> ParquetFiles:
     first = layouts[0].arrow
     mixed = {name for name in first.names if len({layout.kinds[name] for layout in layouts}) > 1}
     if len(layouts) > 1:
+        check_names(first.names)  # each is looked up by its name from here on
         first = pa.schema(
             pa.field(name, _type_of(name, layouts) if name in mixed else first.field(name).type) for name in first.names
         )
@@ -134,12 +136,14 @@ class _Layout:
         self.int96 = set[str]()
         for at in range(len(parquet)):
             leaf = parquet.column(at)
-            top = leaf.path if leaf.path in arrow.names else leaf.path.partition(".")[0]
+            top = leaf.path
+            while top not in arrow.names and "." in top:  # a name may hold points itself
+                top = top.rpartition(".")[0]
             leaves.setdefault(top, []).append((leaf.path, leaf.physical_type, str(leaf.logical_type)))
             if leaf.physical_type == "INT96" and top == leaf.path:
                 self.int96.add(top)
         self.arrow = pa.schema([_of_int96(each) if each.name in self.int96 else each for each in arrow])
-        self.kinds = {each.name: (each.type, tuple(leaves.get(each.name, ()))) for each in self.arrow}
+        self.kinds = {each.name: (each.type, tuple(leaves[each.name])) for each in self.arrow}
         self.coarse = {
             each.name
             for each in self.arrow
@@ -153,7 +157,8 @@ class _Layout:
 
 def _is_written_alike(column: str, layouts: Sequence[_Layout]) -> bool:
     leaves = {layout.kinds[column][1] for layout in layouts}
-    return len(leaves) == 1 and all(leaf[0] == column for leaf in next(iter(leaves)))
+    (first, *_), *others = leaves
+    return not others and first[0] == column  # what is nested has other leaves
 
 
 def _of_int96(column: pa.Field) -> pa.Field:

@@ -151,6 +151,11 @@ def _translated(error: Exception, step: str) -> PrivpipeError:
     condition = condition_of(error)
     if any(mark in condition or f"[{mark}" in text for mark in UNREADABLE):
         return _fault_of_file(text, step)
+    if "CANNOT_MERGE_SCHEMAS" in text:
+        return DataError(
+            f"spark engine: could not {step}: the files hold a column in several types; where only the Spark session "
+            "sees them they must agree: write them in one, or give the DataFrame that Spark reads them as"
+        )
     if any(mark in text for mark in ("OutOfMemoryError", "ExecutorLostFailure", "exceeding memory limits")):
         return EngineError(f"spark engine: could not {step}: {OUT_OF_MEMORY}")
     kinds = list(dict.fromkeys([condition or type(error).__name__, *JAVA_NAME.findall(text)]))

@@ -36,7 +36,7 @@ from privpipe.engines.spark.raw_frames import raw_frame
 from privpipe.engines.spark.table import SparkTable
 from privpipe.engines.spark.typed import RawFrame, typed_table
 from privpipe.engines.spark.versions import frame_of
-from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError
+from privpipe.errors import EngineError, UnsupportedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -232,13 +232,8 @@ def _has_connector(session: SparkSession, path: str) -> bool:
     return True
 
 
-def _unread(error: EngineError, path: str) -> PrivpipeError:
+def _unread(error: EngineError, path: str) -> EngineError:
     """Why a path on another file system was not read."""
-    if "CANNOT_MERGE_SCHEMAS" in str(error):
-        return DataError(
-            f"{path!r}: its files hold a column in several types; where only the Spark session sees them they must "
-            "agree: write them in one, or give the DataFrame that Spark reads them as"
-        )
     scheme = elsewhere(path)
     if any(sign in str(error) for sign in NO_CONNECTOR):
         return EngineError(

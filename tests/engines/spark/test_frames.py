@@ -16,6 +16,7 @@ import pytest
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.engines import Source
 from privpipe.engines.spark import SparkEngine
+from privpipe.engines.spark.reading import _remote
 from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
 
 pytestmark = pytest.mark.spark
@@ -42,6 +43,17 @@ def test_spark_types_become_logical_ones(spark_engine: SparkEngine) -> None:
         *(1, 2, 1.5, None, Decimal("1.25"), datetime.date(2020, 2, 29)),
         *(utc, utc.replace(tzinfo=None), True, "x", None, b"b"),
     ]
+
+
+def test_files_that_only_the_session_sees_must_agree_in_types(spark_engine: SparkEngine, tmp_path: Path) -> None:
+    for name, second in (("same", pa.float32()), ("other", pa.float64())):
+        (tmp_path / name).mkdir()
+        for at, kind in enumerate((pa.float32(), second)):
+            pq.write_table(pa.table({"q": pa.array([0.1], kind)}), tmp_path / name / f"{at}.parquet")
+    found = _remote(spark_engine.session, Source(data=f"file://{tmp_path}/same", format="parquet"))
+    assert found.frame.count() == 2
+    with pytest.raises(DataError, match="the files hold a column in several types"):
+        _remote(spark_engine.session, Source(data=f"file://{tmp_path}/other", format="parquet"))
 
 
 def test_another_session_zone_changes_no_instant(spark_engine: SparkEngine) -> None:
