@@ -110,6 +110,8 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         if _inside.get():
             return function(*args, **kwargs)
+        if "progress" in kwargs:
+            kwargs["progress"] = callers_own(kwargs["progress"])
         token = _inside.set(True)
         try:
             return function(*args, **kwargs)
@@ -153,9 +155,20 @@ def reading(what: str) -> Iterator[None]:
         raise DataError(f"{what} cannot be read: {kind} ({WITHHELD})") from error
 
 
-def callers_own(error: BaseException) -> None:
-    """Let an exception that a caller's function raised through us reach the caller as it is."""
-    setattr(error, CALLERS, True)
+def callers_own(function: Any) -> Any:
+    """A caller's function, whose exceptions reach the caller as they are; anything else as it is."""
+    if not callable(function):
+        return function
+
+    @functools.wraps(function, updated=())
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            setattr(error, CALLERS, True)
+            raise
+
+    return call
 
 
 def _leaving(error: BaseException) -> BaseException:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from privpipe.border import callers_own
-
 __all__ = ["Within", "advanced", "watched", "within"]
 
 EVERY = 0.1
@@ -32,17 +30,10 @@ class _Watch:
         self._counted: dict[str, int] = {}
         self._next = 0.0
 
-    def _say(self, text: str) -> None:
-        try:
-            self._tell(text)
-        except BaseException as error:
-            callers_own(error)
-            raise
-
     def step(self, name: str) -> None:
         self._step, self._counted = name, {}
         self._next = self._clock() + self._every
-        self._say(name)
+        self._tell(name)
 
     def within(self, what: str, done: int, of: int | None) -> None:
         now = self._clock()
@@ -50,7 +41,7 @@ class _Watch:
             return
         self._next = now + self._every
         total = "" if of is None else f" of {of:,}"
-        self._say(Within(f"{self._step}: {done:,}{total} {what}"))
+        self._tell(Within(f"{self._step}: {done:,}{total} {what}"))
 
     def advanced(self, what: str, by: int) -> None:
         self._counted[what] = self._counted.get(what, 0) + by

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+from privpipe.border import callers_own
 from privpipe.draws import Seed
 from privpipe.engines.base.fingerprint import counted_fingerprint
 from privpipe.engines.base.stamps import require_stamps, stamps_of
@@ -79,7 +80,9 @@ class StageOver:
         self._stamps = stamps_of(self._held.source)
         table = scanned(self._engine, self._held.source)
         policy = self._asked.policy(self._stages, table.schema.names)
-        self._context = context = RunContext(self._engine, policy, self._seed, self._asked.progress, releases=False)
+        self._context = context = RunContext(
+            self._engine, policy, self._seed, callers_own(self._asked.progress), releases=False
+        )
         require_no_refused_null(self._engine, table, policy)
         if self._is_bare:
             return run_stages(context, table, source="", records=0, plan=plan, frozen=True, empty=False)
