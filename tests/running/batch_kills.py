@@ -99,7 +99,7 @@ class BatchKills:
         draw, done, number = random.Random(self.seed), 0, 0
         command = [sys.executable, "-W", "ignore", "-c", SERVER]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-            while self.killed < kills:
+            while self.killed < kills and not self.found:
                 day, number = f"day/{number:04d} %", number + 1
                 pq.write_table(batch_of(day), self.home / "source.parquet")
                 tries = 0

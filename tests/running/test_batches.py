@@ -350,10 +350,10 @@ def test_killed_batches_are_published_exactly_once(kind: str, tmp_path: Path, mo
 
 @pytest.mark.rare
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", ["folder", "store", "delta", "iceberg"])
+@pytest.mark.parametrize(("kind", "count"), [("folder", 50), ("delta", 75), ("iceberg", 75)])
 def test_200_killed_batches_are_published_exactly_once(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial = kills(kind, tmp_path, monkeypatch, 50)
+    trial = kills(kind, tmp_path, monkeypatch, count)
     assert trial.found == []
     assert trial.repeated, "no run was killed between its switch and its end"

@@ -77,7 +77,7 @@ def partitions_of(table: pa.Table, columns: Sequence[str]) -> tuple[list[str], n
     --------
     >>> names, rows = partitions_of(pa.table({"day": ["a/b", None, "", "a/b"]}), ["day"])
     >>> len(names), rows.tolist()
-    (3, [2, 0, 1, 2])
+    (3, [0, 1, 2, 0])
     """
     codes = np.zeros(table.num_rows, np.int64)
     texts = []
