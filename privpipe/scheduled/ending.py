@@ -85,7 +85,11 @@ class Ending:
         killed = code < 0 or code > 128
         word: Word = "engine" if killed else WORDS.get(code, "crash")
         said = f"the process of the release was ended by a signal (exit code {code})" if killed else f"exit code {code}"
-        return cls(code=code or 1, word=word, message=message or f"{said}; nothing was published by it")
+        if code == NotWithdrawn.exit_code:
+            end = "readers may see a release that could not be withdrawn: look at the sink before another run"
+        else:
+            end = "nothing was published by it"
+        return cls(code=code or 1, word=word, message=message or f"{said}; {end}")
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:

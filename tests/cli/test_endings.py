@@ -28,6 +28,7 @@ CODES = {
     errors.ColumnsLost: 5,
     errors.NoSolutionError: 6,
     errors.SignOffMissing: 7,
+    errors.NotWithdrawn: 8,
 }
 
 

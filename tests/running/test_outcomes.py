@@ -196,7 +196,9 @@ def test_a_release_that_cannot_be_withdrawn_is_said_to_be_read(
         pp.release(asked)
     assert "nothing was published" not in str(caught.value)
     assert "canary" not in str(caught.value)
-    assert not Ending.of_code(caught.value.exit_code).worth_another_try
+    ending = Ending.of_code(caught.value.exit_code)
+    assert not ending.worth_another_try
+    assert "nothing was published" not in ending.message
 
 
 def test_a_release_that_was_withdrawn_before_something_failed_is_not_said_to_be_read(
