@@ -113,7 +113,6 @@ def run_stages(
     frozen: bool = False,
     salt: str | None = None,
     population: Any = None,
-    empty: bool | None = None,
 ) -> Staged:
     """Plan (unless a plan is given) and apply every stage; to a raw `population` the levels alone.
 
@@ -125,8 +124,6 @@ def run_stages(
         Its number of records, likewise.
     frozen : bool
         Whether the plan given may be of another source: then its stages are carried over to this one.
-    empty : bool, optional
-        Whether it has none; default: as its number says.
     salt : str, optional
         Of the plan's commitment to the seed: the id of the run; outside a run, one is drawn.
 
@@ -137,7 +134,7 @@ def run_stages(
     """
     engine, policy, seed = context.engine, context.policy, context.seed
     records = engine.count(original) if records is None else records
-    empty = not records if empty is None else empty
+    empty = not records and source != ""  # a frame that stays unlooked at has neither
     if plan is not None and len(plan.stages) != len(policy.transform):
         raise UsageError(f"the plan has {len(plan.stages)} stages, the policy {len(policy.transform)}")
     source = fingerprint(engine, original, seed) if source is None else source

@@ -85,7 +85,7 @@ class StageOver:
         )
         require_no_refused_null(self._engine, table, policy)
         if self._is_bare:
-            return run_stages(context, table, source="", records=0, plan=plan, frozen=True, empty=False)
+            return run_stages(context, table, source="", records=0, plan=plan, frozen=True)
         original = self._engine.with_record_ids(table, policy.record_id, self._seed)
         records, source = counted_fingerprint(self._engine, original, self._seed)
         if not records and plan is None and policy.empty != "pass":
