@@ -140,7 +140,7 @@ test-python:
 	    echo "== Python $$version: $$python"; \
 	    "$$python" -m venv "build/python$$version" && \
 	    "build/python$$version/bin/python" -m pip install --quiet --upgrade --upgrade-strategy eager \
-	        -e '.[dask,remote,utility]' pytest pytest-timeout hypothesis polars && \
+	        -e '.[dask,remote,utility]' fastavro openpyxl pyreadstat pytest pytest-timeout hypothesis polars && \
 	    "build/python$$version/bin/python" -m pytest -q -m "not spark and not gx" $(PYTHON_TESTS) $(PYTEST_ARGS) || status=1; \
 	done; exit $$status
 
