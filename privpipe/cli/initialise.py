@@ -26,7 +26,7 @@ def init(
         typer.Option(
             "--out",
             metavar="FILE",
-            help="Write here, with the schema for editors beside it, instead of stdout.",
+            help="Write here, with the schema for editors next to it, instead of stdout.",
             show_default=False,
         ),
     ] = None,

@@ -31,7 +31,7 @@ MANY = 8
 LEAST_K = 5
 LEAST_L = 3
 SCHEMA_FILE = "policy.schema.json"
-"""Where editors look for the schema of a drafted policy: beside it."""
+"""Where editors look for the schema of a drafted policy: next to it."""
 
 
 @dataclass(frozen=True)

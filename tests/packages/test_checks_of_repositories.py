@@ -65,7 +65,7 @@ def test_the_hook_refuses_a_wrong_policy_and_passes_a_sound_one(tmp_path: Path) 
 
 @pytest.mark.parametrize(("k", "code"), [(2, 0), (3, 5)])
 def test_the_workflow_fails_where_a_table_breaks_its_policy(tmp_path: Path, k: int, code: int) -> None:
-    steps = read("pipelines/ci/privpipe.yaml")["jobs"]["guarantees"]["steps"]
+    steps = read("pipelines/ci/privpipe.yml")["jobs"]["guarantees"]["steps"]
     for folder in ("policies", "tables"):
         (tmp_path / folder).mkdir()
     (tmp_path / "policies" / "towns.yaml").write_text(SOUND % k)

@@ -123,7 +123,7 @@ CHANGES: dict[str, Callable[[Document], None]] = {
     "engine": lambda m: m.update(engine="spark"),
     "warnings": lambda m: m.update(verdict="passed_with_warnings"),
     "records": lambda m: m["output"].update(records=m["output"]["records"] + 1),
-    "solver": lambda m: m.update(solver={"name": "highs", "package": "highspy", "version": "1"}),
+    "solver": lambda m: m.update(solver={"name": "highs", "package": "scipy", "version": "1"}),
     "seed": lambda m: m.update(seed_commitment="hmac-sha256:" + "0" * 64),
     "previous": lambda m: m.update(previous={"run_id": "20250101T000000Z-00000000", "manifest_sha256": "0" * 64}),
 }
