@@ -134,10 +134,9 @@ def as_handed(out: Any, data: Any, labels: int = -1) -> Any:
 
 
 def _on_spark(out: Any, labels: int) -> Any:
-    from pyspark.sql import functions as sf
-
     name = "__privpipe_index"
-    found = out.withColumn(name, sf.lit(labels) - sf.monotonically_increasing_id()).pandas_api(index_col=name)
+    label = f"CAST({labels} AS BIGINT) - monotonically_increasing_id() AS {name}"
+    found = out.selectExpr("*", label).pandas_api(index_col=name)
     found.index.name = None
     return found
 
