@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from privpipe.engines.base.logical import logical_type
 from privpipe.engines.base.return_forms import ReturnForm, kept_types
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
     from privpipe.running.staging import Staged
     from privpipe.transforms.base import Transformer
+
+WHOLE_ROWS = ("sample", "suppress_records", "drop_identifiers")
+"""Stages that leave records or columns out and change no cell."""
 
 __all__ = ["changed_columns", "return_form", "types_kept"]
 
@@ -49,10 +53,21 @@ def types_kept(found: pa.Schema, schema: pa.Schema, stages: Sequence[Transformer
 
 def return_form(found: pa.Schema, staged: Staged, stages: Sequence[Transformer], **said: Any) -> ReturnForm:
     """How a staged table is handed back as a frame; `found` is the schema of its source."""
-    names = staged.table.schema.names
     return ReturnForm(
         types=types_kept(found, staged.table.schema, stages),
-        untouched=frozenset(set(names) - changed_columns(stages, names)),
+        untouched=_untouched(found, staged, stages),
         labels=ReturnForm.labels_of(staged.source),
         **said,
     )
+
+
+def _untouched(found: pa.Schema, staged: Staged, stages: Sequence[Transformer]) -> frozenset[str]:
+    """Columns that no stage changed: of the quasi-identifiers none, where a stage recodes them without naming them."""
+    released = staged.table.schema
+    if any(getattr(stage, "mark", False) for stage in stages):  # it blanks whole rows
+        return frozenset()
+    changed = changed_columns(stages, released.names)
+    if any(not stage.masked_columns() and stage.name() not in WHOLE_ROWS for stage in stages):
+        changed |= set(staged.roles.quasi_identifiers)
+    logical = {each.name: logical_type(each.type, each.name, carried=True) for each in found}
+    return frozenset(each.name for each in released if each.name not in changed and logical.get(each.name) == each.type)

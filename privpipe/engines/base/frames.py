@@ -149,7 +149,8 @@ def as_handed(out: Any, data: Any, labels: int = -1) -> Any:
 
 def _on_spark(out: Any, labels: int) -> Any:
     name = "__privpipe_index"
-    found = out.selectExpr("*", f"{labels}L - monotonically_increasing_id() AS {name}").pandas_api(index_col=name)
+    label = f"CAST({labels} AS BIGINT) - monotonically_increasing_id() AS {name}"
+    found = out.selectExpr("*", label).pandas_api(index_col=name)
     found.index.name = None
     return found
 
