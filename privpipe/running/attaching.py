@@ -34,7 +34,7 @@ def attach(context: RunContext, source: Any, *, planned: bool = False, drift: So
     engine, policy = context.engine, context.policy
     table = _scanned(engine, source, policy)
     if drift is not None:
-        drift.look(source, table.schema, policy, engine.name)
+        drift.look(engine.source_schema(source), table.schema, policy, engine.name)
     table = without_others(engine, table, policy)
     require_declared(table, policy)
     require_bytes_unjudged(table, policy)

@@ -9,9 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from privpipe.engines import Source
-from privpipe.engines.base.files import elsewhere, list_files
-from privpipe.engines.base.unpacking import reading
 from privpipe.errors import DataError
 from privpipe.running.reading import run_columns
 
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
 
     from privpipe.policy import Policy
 
-__all__ = ["SourceDrift", "is_widened", "stored_types"]
+__all__ = ["SourceDrift", "is_widened"]
 
 WHOLE = re.compile(r"(u?)int(\d+)$")
 DECIMAL = re.compile(r"decimal\d+\((\d+), (-?\d+)\)$")
@@ -94,15 +91,24 @@ class SourceDrift:
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return cls()  # of a version that kept no schema, or not at hand
 
-    def look(self, source: Source, schema: pa.Schema, policy: Policy, engine: str) -> None:
-        """Compare the columns of a source; `schema` is that of the table which it was read into.
+    def look(self, stored: pa.Schema, schema: pa.Schema, policy: Policy, engine: str) -> None:
+        """Compare the columns of a source.
+
+        Parameters
+        ----------
+        stored : pyarrow.Schema
+            The types in which the source keeps its columns, where it has types.
+        schema : pyarrow.Schema
+            That of the table which the source was read into.
+        engine : str
+            Its name: types are compared between runs of one engine.
 
         Raises
         ------
         DataError
             A difference that the policy does not accept; it names each column and what changed.
         """
-        kept = stored_types(source)
+        kept = {field.name: field.type for field in stored}
         self.columns = {name: _name_of(kept.get(name, schema.field(name).type)) for name in schema.names}
         self.dropped = [name for name in schema.names if name not in run_columns(schema.names, policy)]
         before = self.before
@@ -170,26 +176,6 @@ class SourceDrift:
         """What the private manifest says of the source: names and types, no value."""
         compared = {"changes": {"since": self.run_id, **self.changes}} if self.before is not None else {}
         return {"schema": self.columns, **compared}
-
-
-def stored_types(source: Source) -> dict[str, pa.DataType]:
-    """The types in which a Parquet file or a local frame keeps its columns, which tables read from them widen."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    data = source.data
-    if isinstance(data, pa.Table):
-        found = data.schema
-    elif type(data).__module__.split(".")[0] == "pandas":
-        kinds = {str(name): getattr(kind, "numpy_dtype", kind) for name, kind in data.dtypes.items()}
-        return {name: pa.from_numpy_dtype(kind) for name, kind in kinds.items() if getattr(kind, "kind", "") in "iuf"}
-    elif source.is_path and source.resolved_format == "parquet" and not elsewhere(str(data)):
-        [first, *_] = list_files(source)
-        with reading(first, "Parquet"):
-            found = pq.read_schema(first)
-    else:
-        return {}
-    return {field.name: field.type for field in found}
 
 
 def _name_of(kind: pa.DataType) -> str:

@@ -30,7 +30,10 @@ def noisy(document: Document) -> Document:
     """Releases of 240 people with noise, and a ledger."""
     document["columns"]["age"] = {"role": "insensitive", "type": "integer"}
     document["columns"]["illness"] = {"role": "insensitive"}
-    document["transform"] = [{"add_noise": {"columns": ["age"], "variance_ratio": 0.1}}, {"suppress_records": {"suppress_at_most": 0.05}}]
+    document["transform"] = [
+        {"add_noise": {"columns": ["age"], "variance_ratio": 0.1}},
+        {"suppress_records": {"suppress_at_most": 0.05}},
+    ]
     document["guarantees"] = [{"k_anonymity": {"k": 2}}]
     return document
 

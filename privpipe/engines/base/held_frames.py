@@ -98,7 +98,8 @@ def spooled(frame: Any) -> pa.Table:
                     writer.write_batch(batch)
             return pa.ipc.open_stream(pa.memory_map(path)).read_all()
     except (OSError, pa.ArrowException) as error:  # the text of either may quote cells
-        reason = os.strerror(error.errno) if getattr(error, "errno", None) else type(error).__name__
-        kind = EngineError if getattr(error, "errno", None) == errno.ENOSPC else DataError
+        number = getattr(error, "errno", None)
+        reason = os.strerror(number) if number else type(error).__name__
+        kind = EngineError if number == errno.ENOSPC else DataError
         problem = kind(f"the rows of the {type(frame).__name__} cannot be read and held ({reason})")
     raise problem
