@@ -64,7 +64,7 @@ def return_form(found: pa.Schema, staged: Staged, stages: Sequence[Transformer],
 def _untouched(found: pa.Schema, staged: Staged, stages: Sequence[Transformer]) -> frozenset[str]:
     """Columns that no stage changed: of the quasi-identifiers none, where a stage recodes them without naming them."""
     released = staged.table.schema
-    if any(getattr(stage, "mark", False) for stage in stages):  # it blanks whole rows
+    if any(stage.parameters().get("mark") for stage in stages):  # it blanks whole rows
         return frozenset()
     changed = changed_columns(stages, released.names)
     if any(not stage.masked_columns() and stage.name() not in WHOLE_ROWS for stage in stages):

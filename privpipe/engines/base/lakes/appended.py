@@ -16,7 +16,7 @@ from privpipe.engines.base.source import Source
 from privpipe.engines.base.unpacking import reading
 from privpipe.errors import DataError
 
-__all__ = ["Appended"]
+__all__ = ["Appended", "ParquetPiece"]
 
 
 @dataclass(frozen=True)
