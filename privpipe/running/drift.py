@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from privpipe.engines.base.logical import type_name
 from privpipe.errors import DataError
 from privpipe.running.reading import run_columns
 
@@ -183,4 +184,4 @@ def _name_of(kind: pa.DataType) -> str:
 
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return str(kind).removeprefix("large_")
+    return type_name(kind).removeprefix("large_")

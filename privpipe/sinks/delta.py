@@ -33,6 +33,7 @@ from privpipe.sinks.delta_log import (
     link_commit,
     require_deltalake,
     snapshot,
+    sum_up,
     write_aside,
 )
 from privpipe.sinks.delta_releases import DeltaReleases, Evolution, Mode, require_takes_releases, staged_files
@@ -81,6 +82,7 @@ class DeltaTarget(LocalTarget):
         )
         self._was_there = False
         self._done: str | None = None
+        self._version = 0
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -95,6 +97,7 @@ class DeltaTarget(LocalTarget):
             if self._done is not None:
                 with suppress(OSError):  # the next run finds that it is in the log
                     self._tidy(self._done)
+                sum_up(self.path, self._version)
         finally:
             super().__exit__(kind, error, trace)
 
@@ -148,7 +151,7 @@ class DeltaTarget(LocalTarget):
                 f"another writer changed the Delta table {self.name!r} while this run was at work, so what was judged "
                 "is not what would be there; nothing was published: run again"
             )
-        self._done = run_id
+        self._done, self._version = run_id, commit.version
         return str(self.path)
 
     def published(self, run_id: str) -> Rows:

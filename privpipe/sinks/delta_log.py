@@ -10,10 +10,11 @@ import importlib
 import json
 import os
 import re
+import stat
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ __all__ = [
     "link_commit",
     "require_deltalake",
     "snapshot",
+    "sum_up",
     "write_aside",
 ]
 
@@ -55,6 +57,7 @@ TYPES: Mapping[pa.DataType, str] = {
 }
 """The types that a release can have (decimals aside), as Delta calls them; both keep every value."""
 NTZ = "timestampNtz"
+BETWEEN_CHECKPOINTS = 10
 COMMIT = re.compile(r"\d{20}\.json")
 FEATURES = frozenset({NTZ, "appendOnly", "invariants"})
 """Features of writers under which adding and removing whole files is all that a commit has to do."""
@@ -313,6 +316,20 @@ def _read(path: Path | str) -> Iterator[Any]:
         raise SinkError(
             f"the log of the Delta table {str(path)!r} cannot be read ({type(error).__name__}); nothing was published"
         ) from None
+
+
+def sum_up(path: Path, version: int) -> None:
+    """Write a checkpoint of a table now and then, so that readers open it and not the commit of each release.
+
+    Readers do without one where it cannot be written.
+    """
+    if not version or version % BETWEEN_CHECKPOINTS:
+        return
+    with suppress(SinkError), _read(path) as deltalake:
+        deltalake.DeltaTable(str(path)).create_checkpoint()
+        mode = stat.S_IMODE((path / LOG / f"{version:020}.json").stat().st_mode)
+        for file in (*(path / LOG).glob("*.checkpoint.parquet"), path / LOG / "_last_checkpoint"):
+            file.chmod(mode)
 
 
 def commits(path: Path) -> Iterator[Mapping[str, Any]]:

@@ -265,7 +265,8 @@ class IcebergTarget(WholeReleases):
             documents = f"{self._location}/{METADATA}/{run_id}"
             for path in sorted((staged / METADATA).iterdir()):
                 copied(commit.io, path, f"{documents}/{path.name}")
-            self._snapshot = commit.prepare({**said, "privpipe.documents": documents}, files, replaces=self._replaces)
+            replaces = None if self.mode == "append" else self._replaces
+            self._snapshot = commit.prepare({**said, "privpipe.documents": documents}, files, replaces=replaces)
             done = commit.done()
         if not done:
             raise SinkError(

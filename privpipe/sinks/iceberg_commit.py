@@ -17,6 +17,8 @@ __all__ = ["MARK", "RUN", "Commit", "Withdrawal", "data_files", "released_run", 
 MARK = "privpipe.sink"
 RUN = "privpipe.run_id"
 OURS = (RUN, "privpipe.verdict", "privpipe.policy_hash", "privpipe.documents")
+MANIFESTS = 20
+"""How many manifests of appends there are at most before they are joined."""
 BATCH = "privpipe.batch"
 MAIN = "main"
 ATTEMPTS = 5
@@ -69,14 +71,14 @@ class Commit:
         """The folder of the table."""
         return str(self._transaction.table_metadata.location).rstrip("/")
 
-    def prepare(self, said: Mapping[str, str], files: Sequence[str], *, replaces: Callable[[str], bool]) -> int:
+    def prepare(self, said: Mapping[str, str], files: Sequence[str], *, replaces: Callable[[str], bool] | None) -> int:
         """Write the manifests of a snapshot of these files without those they replace; gives back its number."""
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
         self._transaction.set_properties({name: word for name, word in said.items() if name != BATCH})
         update = self._transaction.update_snapshot(snapshot_properties=dict(said))
-        gone = [file for file in data_files(self.before) if replaces(file.file_path)]
-        producer = update.overwrite(commit_uuid=self.uuid) if gone else update.fast_append()
+        gone = [] if replaces is None else [file for file in data_files(self.before) if replaces(file.file_path)]
+        producer = update.overwrite(commit_uuid=self.uuid) if gone else _merging(update.merge_append())
         producer.commit_uuid = self.uuid
         _drop_emptied(producer)
         for file in gone:
@@ -219,6 +221,13 @@ class Withdrawal:
         updates = (*updates, *self._properties(table))
         requirements = (*transaction._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
         self.catalogue.commit_table(table, requirements, updates)
+
+
+def _merging(producer: Any) -> Any:
+    """An append that joins the manifests of many appends, whatever the table says: each reading opens all of them."""
+    producer._merge_enabled = True
+    producer._min_count_to_merge = min(producer._min_count_to_merge, MANIFESTS)
+    return producer
 
 
 def _drop_emptied(producer: Any) -> None:

@@ -7,7 +7,6 @@ import json
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from privpipe.judging import Assessment
 from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity
 from privpipe.policy import Policy
 from privpipe.running import Plan
+from privpipe.running.release_result import ReleaseResult
 from privpipe.transforms.base import StagePlan
 
 
@@ -43,7 +43,9 @@ def facade(monkeypatch: pytest.MonkeyPatch, name: str, function: Any) -> None:
 
 def published(judged: Assessment) -> Any:
     """A result as the runner returns it."""
-    return lambda *_, **__: SimpleNamespace(assessment=judged, path="there", run_id="r1", record="kept")
+    plan = Plan(policy_digest="", records=100, stages=())
+    made = ReleaseResult(path="there", run_id="r1", assessment=judged, plan=plan, manifest={}, record="kept")
+    return lambda *_, **__: made
 
 
 def refused(judged: Assessment) -> Any:

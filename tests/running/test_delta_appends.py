@@ -181,3 +181,14 @@ def test_keys_of_table_formats_are_for_these_alone() -> None:
     said = pp.Policy.from_dict(sink(iceberg="db.t", catalog="lake", mode="append", schema="evolve")).sink
     assert said is not None
     assert (str(said.iceberg), said.iceberg and said.iceberg.catalog, said.mode) == ("db.t", "lake", "append")
+
+
+def test_a_table_of_many_releases_is_summed_up_for_its_readers(lake: Releases) -> None:
+    for _ in range(11):
+        lake.release(HALVES, "append")
+    log = lake.path / "_delta_log"
+    [checkpoint] = log.glob("*.checkpoint.parquet")
+    assert checkpoint.name.startswith("00000000000000000010.")
+    modes = {path.stat().st_mode for path in (checkpoint, log / "_last_checkpoint", log / "00000000000000000010.json")}
+    assert len(modes) == 1
+    assert lake.release(HALVES, "append").assessment.whole.records == 12 * HALVES.num_rows

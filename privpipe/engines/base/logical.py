@@ -13,7 +13,7 @@ from privpipe.engines.base.carried_cells import CARRIED, is_carried
 from privpipe.engines.base.text_lists import is_text_list
 from privpipe.errors import DataError
 
-__all__ = ["DECIMAL_DIGITS", "arrow_type", "inexact_error", "kind_of", "logical_schema", "logical_type"]
+__all__ = ["DECIMAL_DIGITS", "arrow_type", "inexact_error", "kind_of", "logical_schema", "logical_type", "type_name"]
 
 DECIMAL_DIGITS: Final = 38
 """Precision of every decimal column; the scale is the source's."""
@@ -104,8 +104,24 @@ def logical_type(found: pa.DataType, column: str, *, carried: bool = False) -> p
         return pa.string()
     remedy = " unless its role is `carried`: give it that role, or `drop`, or" if is_carried(found) else ";"
     raise DataError(
-        f"column {column!r} has the type {found}, which no release can carry{remedy} flatten it or cast it to text"
+        f"column {column!r} has the type {type_name(found)}, which no release can carry{remedy} flatten it or cast it "
+        "to text"
     )
+
+
+def type_name(found: pa.DataType) -> str:
+    """A type without the names of fields: in a struct that was made of mappings they are cells.
+
+    Examples
+    --------
+    >>> type_name(pa.list_(pa.struct({"Ann": pa.int64()}))), type_name(pa.int8())
+    ('list<struct>', 'int8')
+    """
+    if pt.is_struct(found) or pt.is_union(found):
+        return "struct"
+    if pt.is_map(found):
+        return f"map<{type_name(found.key_type)}, {type_name(found.item_type)}>"
+    return f"list<{type_name(found.value_type)}>" if pt.is_nested(found) else str(found)
 
 
 def inexact_error(column: str, found: pa.DataType) -> DataError:

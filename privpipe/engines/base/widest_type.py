@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from privpipe.engines.base.carried_cells import is_carried
-from privpipe.engines.base.logical import DECIMAL_DIGITS, kind_of, logical_type
+from privpipe.engines.base.logical import DECIMAL_DIGITS, kind_of, logical_type, type_name
 from privpipe.engines.base.text_lists import is_text_list
 from privpipe.engines.base.typing import normalised
 from privpipe.errors import DataError
@@ -57,7 +57,8 @@ def widest_type(column: str, places: Mapping[pa.DataType, str]) -> pa.DataType:
     if nested is not None:
         other = next(found for found in places if found != nested)
         raise DataError(
-            f"{places[nested]}: column {column!r} is {nested}, and {other} in {places[other]}; write them in one"
+            f"{places[nested]}: column {column!r} is {type_name(nested)}, and {type_name(other)} in {places[other]}; "
+            "write them in one"
         )
     logical = {}
     for found, place in places.items():
@@ -68,8 +69,8 @@ def widest_type(column: str, places: Mapping[pa.DataType, str]) -> pa.DataType:
     for left, right in combinations(places, 2):
         if not _may_join(left, right, column):
             raise DataError(
-                f"{places[right]}: column {column!r} is {right}, and {left} in {places[left]}; no type holds both "
-                "exactly: write them in one"
+                f"{places[right]}: column {column!r} is {type_name(right)}, and {type_name(left)} in {places[left]}; "
+                "no type holds both exactly: write them in one"
             )
     if all(map(is_text_list, places)):
         return pa.list_(pa.string())
@@ -131,8 +132,8 @@ def widened(array: pa.Array | pa.ChunkedArray, wanted: pa.DataType, column: str,
         exact = None
     if exact is None:
         raise DataError(
-            f"{place}: column {column!r}: values of {array.type} that {wanted}, its type in the whole source, cannot "
-            "hold exactly; write it in one type"
+            f"{place}: column {column!r}: values of {type_name(array.type)} that {wanted}, its type in the whole "
+            "source, cannot hold exactly; write it in one type"
         )
     return exact
 

@@ -24,7 +24,7 @@ from privpipe.engines.dask.table import DaskTable
 from privpipe.engines.dask.typed import may_fail, text_table, typed_table, whole_batch
 from privpipe.errors import DataError, UsageError
 
-__all__ = ["dask_schema", "dask_table", "is_dask_frame", "json_table", "lake_table", "local_table"]
+__all__ = ["dask_schema", "dask_table", "is_dask_frame", "json_table", "lake_table", "local_table", "require_held"]
 
 LEAST_ROWS = 65536
 

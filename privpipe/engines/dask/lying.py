@@ -14,7 +14,7 @@ from privpipe.engines.base.carried_cells import is_carried
 from privpipe.engines.base.held_frames import Held
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.dask.exchange import Pieces, Sent, meet
-from privpipe.engines.dask.frame_parts import is_dask_frame
+from privpipe.engines.dask.frame_parts import is_dask_frame, require_held
 from privpipe.engines.dask.graph import foreign_nodes
 from privpipe.engines.dask.rows import CutById
 from privpipe.engines.dask.runtime import Runtime
@@ -29,8 +29,9 @@ __all__ = ["held_frame", "lying"]
 
 def held_frame(runtime: Runtime, frame: Any) -> Held:
     """A Dask DataFrame with its rows as they are now, partition for partition; see `Runtime.hold`."""
-    frame = frame.optimize()
-    nodes, release = runtime.hold("evaluate the frame", foreign_nodes(frame.to_delayed()))
+    delayed = frame.optimize().to_delayed()
+    require_held(delayed)
+    nodes, release = runtime.hold("evaluate the frame", foreign_nodes(delayed))
     # The user's scheduler knows nothing of how values of ours stand in a graph.
     bare = [runtime.task("read held rows", _same, node) for node in nodes]
     return Held(frame_of_nodes(bare, frame._meta, frame.divisions if frame.known_divisions else None), release)

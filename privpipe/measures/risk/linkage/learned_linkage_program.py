@@ -177,8 +177,9 @@ class _Program:
         self.problem.setObjective(_sum(free))
         ended = solve_problem(self.problem, Limits(seconds=seconds, tolerance=TOLERANCE))
         self.solved += 1
-        values = [term.value() for term in self._terms] if ended.found else []
-        self.parameters = np.array(values, dtype=np.float64) if ended.found else None
+        values = [term.value() for term in self._terms]  # None of a parameter that is in no row yet
+        known = ended.found and all(value is not None for value in values)
+        self.parameters = np.array(values, dtype=np.float64) if known else None
         bound = ended.bound if math.isfinite(ended.bound) else 0.0
         return ended.proved and ended.found, forced + max(math.ceil(bound - 1e-6), 0)
 
