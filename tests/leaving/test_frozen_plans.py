@@ -266,7 +266,7 @@ def test_what_a_stage_asks_of_its_columns_is_asked_again(
     carried(
         {"round": rounding}, lambda rows: rows.assign(income=rows["income"].where(rows["tag"] > 9)), "nulls: refuse"
     )
-    carried({"add_noise": noise}, lambda rows: rows.assign(income="much"), "is text, not a number")
+    carried({"add_noise": noise}, lambda rows: rows.assign(income="much"), "'income' was double and is string")
     carried({"pram": {"columns": ["illness"]}}, lambda rows: rows.assign(illness="plague"), "categor")
 
 
