@@ -306,5 +306,5 @@ def test_a_file_nobody_may_read(embedded: Engine, sqlite: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root reads everything")
     sqlite.chmod(0)
-    with pytest.raises(EngineError, match="Permission denied"):
+    with pytest.raises(DataError, match="Permission denied"):
         embedded.scan(source(sqlite, "visits"))

@@ -12,7 +12,8 @@ from privpipe.errors import UsageError
 pytestmark = pytest.mark.spark
 
 
-def test_a_frame_of_a_stopped_session_is_refused(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_of_a_stopped_session_is_refused(spark_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = spark_engine.session
     frame = spark.createDataFrame([("a",), ("a",)], "zip string")
     with monkeypatch.context() as stopped:
         stopped.setattr(spark.sparkContext, "_jsc", None)  # what `stop()` leaves
