@@ -198,3 +198,14 @@ def test_dask_frames_keep_types_index_and_divisions(kind: str) -> None:
             wrong.append((name, "index"))
     assert not wrong
     assert STAGES["of single rows"].apply(lazy, seed=SEED).divisions == lazy.divisions
+
+
+def test_declared_enums_keep_their_words_while_no_record_is_left_out() -> None:
+    frame = pl.DataFrame(
+        {"size": pl.Series(["s", "l"] * 4, dtype=pl.Enum(["s", "m", "l"])), "cost": [float(at) for at in range(8)]}
+    )
+    with duckdb.connect() as connection:
+        relation = connection.sql("SELECT ('s')::ENUM('s', 'm') AS size, range::DOUBLE AS cost FROM range(8)")
+        for stage in (RankSwap(columns=["cost"], p=0.5), TopCode(columns=["cost"], at=5.0)):
+            assert stage.apply(frame, seed=SEED).schema == frame.schema
+            assert stage.apply(relation, seed=SEED).types == relation.types

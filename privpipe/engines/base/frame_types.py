@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 __all__ = ["named_alone", "typed_as_before"]
 
 
-def typed_as_before(out: Any, like: Any) -> Any:
+def typed_as_before(out: Any, like: Any, declared: Collection[str] = ()) -> Any:
     """A pandas or polars frame with its columns in the types of another, as far as the values allow.
 
     A categorical column has the categories that occur, and no other: an unused one is a value that somebody had who
@@ -19,6 +20,8 @@ def typed_as_before(out: Any, like: Any) -> Any:
     out : frame
     like : frame
         Of the same library.
+    declared : collection of str
+        Columns with all their values, whose polars Enum keeps every category: it is declared, not of the rows.
 
     Examples
     --------
@@ -27,7 +30,7 @@ def typed_as_before(out: Any, like: Any) -> Any:
     >>> typed_as_before(pd.DataFrame({"size": ["l", "s"]}), like)["size"].dtype
     CategoricalDtype(categories=['s', 'l'], ordered=True, categories_dtype=object)
     """
-    return _of_polars(out, like) if type(out).__module__.startswith("polars") else _of_pandas(out, like)
+    return _of_polars(out, like, declared) if type(out).__module__.startswith("polars") else _of_pandas(out, like)
 
 
 def named_alone(index: Any) -> Any:
@@ -106,19 +109,22 @@ def _pandas_categories(column: Any, kind: Any, text: bool) -> Any:
     return column.astype("category") if text else column
 
 
-def _of_polars(out: Any, like: Any) -> Any:
+def _of_polars(out: Any, like: Any, declared: Collection[str]) -> Any:
+    known = [name for name in out.columns if name in like.schema]
     return out.with_columns(
-        [_polars_column(out.get_column(name), like.schema[name]) for name in out.columns if name in like.schema]
+        [_polars_column(out.get_column(name), like.schema[name], declared=name in declared) for name in known]
     )
 
 
-def _polars_column(column: Any, kind: Any) -> Any:
+def _polars_column(column: Any, kind: Any, *, declared: bool) -> Any:
     import polars as pl
 
     if isinstance(kind, pl.Enum):
         if column.dtype not in (pl.String, pl.Categorical) and not isinstance(column.dtype, pl.Enum):
             return column
         texts = column.cast(pl.String)
+        if declared:
+            return texts.cast(kind)
         found = set(texts.drop_nulls().unique().to_list())
         known = [word for word in kind.categories.to_list() if word in found]
         return texts.cast(pl.Enum(known if len(known) == len(found) else sorted(found)))

@@ -303,7 +303,7 @@ def frame_like(table: pa.Table, like: Any, form: ReturnForm = AS_THEY_ARE) -> An
     if _root(like) == "polars":
         import polars
 
-        return typed_as_before(polars.from_arrow(table), like)
+        return typed_as_before(polars.from_arrow(table), like, form.untouched if form.whole else ())
     if isinstance(like, pa.RecordBatch):
         return table.combine_chunks().to_batches()[0] if len(table) else pa.RecordBatch.from_pylist([], table.schema)
     if isinstance(like, pa.RecordBatchReader):
@@ -339,7 +339,8 @@ def _in_types_of(table: pa.Table, like: Any, form: ReturnForm) -> str:
         kind = known.get(name) if name in form.untouched else None
         if kind is not None and kind.id == "enum":
             found = set(table.column(name).unique().to_pylist())
-            words = [word.replace("'", "''") for word in dict(kind.children)["values"] if word in found]
+            declared = dict(kind.children)["values"]
+            words = [word.replace("'", "''") for word in declared if form.whole or word in found]
             listed = ", ".join(f"'{word}'" for word in words)
             columns.append(f"{quoted}::ENUM({listed}) AS {quoted}" if words else quoted)
         elif kind is not None and kind.id in _DUCKDB_ONLY:
@@ -383,7 +384,8 @@ def taken_from(like: Any, before: pa.Table, rows: pa.Table, places: Any) -> Any:
     if _root(like) == "polars":
         # Gathered texts would share the memory of all texts, also of those that are gone.
         own = [name for name in same if like.schema[name].is_numeric() or like.schema[name].is_temporal()]
-        return typed_as_before(out.with_columns([like.get_column(name).gather(places) for name in own]), like)
+        out = out.with_columns([like.get_column(name).gather(places) for name in own])
+        return typed_as_before(out, like, same if whole else ())
     if _root(like) != "pandas":
         return out
     out.index = named_alone(like.index.take(places))

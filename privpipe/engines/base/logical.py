@@ -115,13 +115,13 @@ def type_name(found: pa.DataType) -> str:
     Examples
     --------
     >>> type_name(pa.list_(pa.struct({"Ann": pa.int64()}))), type_name(pa.int8())
-    ('list<struct>', 'int8')
+    ('list<item: struct>', 'int8')
     """
     if pt.is_struct(found) or pt.is_union(found):
         return "struct"
     if pt.is_map(found):
         return f"map<{type_name(found.key_type)}, {type_name(found.item_type)}>"
-    return f"list<{type_name(found.value_type)}>" if pt.is_nested(found) else str(found)
+    return f"list<item: {type_name(found.value_type)}>" if pt.is_nested(found) else str(found)
 
 
 def inexact_error(column: str, found: pa.DataType) -> DataError:
