@@ -449,19 +449,20 @@ class _Release:
             self._settle_quarantine,
             self._settle_keys,
         )
-        if failed is not None and self._may_be_read():
-            raise NotWithdrawn(
-                f"run {self.run_id} failed after its release was published ({reason_of(cause)}), and the release could "
-                f"not be withdrawn ({reason_of(failed)}). Readers may see it, though it was not judged as published: "
-                f"look at the sink {self.place.name!r} before another run"
-            ) from None
-
-    def _may_be_read(self) -> bool:
+        if failed is None:
+            return
         try:
-            now = self.place.current()
-        except Exception:  # noqa: BLE001 nobody knows
-            return True
-        return now is not None and now.rstrip("/").rsplit("/", 1)[-1] == self.run_id
+            now = self.place.current() or ""
+        except Exception:  # noqa: BLE001 no one can tell
+            when, seen = "while its release was published", "The sink does not show whether readers see it"
+        else:
+            if now.rstrip("/").rsplit("/", 1)[-1] != self.run_id:
+                return
+            when, seen = "after its release was published", "Readers see it, though it was not judged as published"
+        raise NotWithdrawn(
+            f"run {self.run_id} failed {when} ({reason_of(cause)}), and the release could not be withdrawn "
+            f"({reason_of(failed)}). {seen}: look at the sink {self.place.name!r} before another run"
+        ) from None
 
     def _settle(self, outcome: Outcome, records: PrivateRecords) -> None:
         """Settle what was noted before the release was published."""

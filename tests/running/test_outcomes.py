@@ -240,7 +240,7 @@ def test_the_command_line_ends_with_8_where_a_release_cannot_be_withdrawn(
     monkeypatch.setattr(runs._Release, "_judged_again", failing(cause))
     ended = CliRunner().invoke(app, ["release", str(tmp_path / "policy.yaml")])
     assert (ended.exit_code, (tmp_path / "out/rows").exists()) == (8, True)
-    assert "Readers may see it" in ended.stderr
+    assert "Readers see it" in ended.stderr
     assert "nothing was published" not in ended.stderr
 
 

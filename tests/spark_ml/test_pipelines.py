@@ -152,10 +152,10 @@ def test_a_gate_lets_through_what_holds_and_ends_the_pipeline_otherwise(people: 
     roles = {"quasi_identifiers": ["zip"], "sensitive": ["illness"], "insensitive": ["age", "income"]}
     gate = pps.ReleaseGate(guarantees=[KAnonymity(k=2), ProsecutorRisk(at_most=0.5)], roles=roles)
     model = gate.fit(people)
-    assert model.transform(people) is people
+    assert sorted(model.transform(people).collect()) == sorted(people.collect())
     model.save(str(tmp_path / "gate"))
     again = pps.ReleaseGateModel.load(str(tmp_path / "gate"))
-    assert again.transform(people) is people
+    assert sorted(again.transform(people).collect()) == sorted(people.collect())
     few = people.limit(1)
     for refused in (lambda: gate.fit(few), lambda: again.transform(few), lambda: Pipeline(stages=[gate]).fit(few)):
         with pytest.raises(Refused, match="KAnonymity") as caught:
@@ -174,7 +174,7 @@ def test_a_gate_lets_an_empty_batch_through_where_it_is_asked(people: Any) -> No
     with pytest.raises(DataError, match="no records"):
         pps.ReleaseGate(guarantees=guarantees, roles=roles).fit(nothing)
     gate = pps.ReleaseGate(guarantees=guarantees, roles=roles, empty="pass")
-    assert gate.fit(nothing).transform(nothing) is nothing
+    assert gate.fit(nothing).transform(nothing).schema == nothing.schema
     with pytest.raises(UsageError, match="empty must be one of"):
         pps.ReleaseGate(guarantees=guarantees, roles=roles, empty="yes")
 

@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 import privpipe as pp
-from privpipe.errors import Refused, SinkError
+from privpipe.errors import NotWithdrawn, Refused, SinkError
 from privpipe.sinks.iceberg_files import Leftovers
 from tests.engines.lakes import icebergs
 from tests.running.iceberg.tables import NAMES, TABLE, content, foreign_write, read_again, rows, standing
@@ -229,7 +229,7 @@ def test_a_locked_catalogue_is_an_error_and_the_next_run_cleans_up(
         if step == "publish":
             other.execute("BEGIN EXCLUSIVE")
 
-    with pytest.raises(SinkError):
+    with pytest.raises(NotWithdrawn, match="does not show whether readers see it"):
         release(rows(300), progress=meanwhile)
     other.execute("ROLLBACK")
     other.close()

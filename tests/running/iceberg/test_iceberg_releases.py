@@ -111,7 +111,7 @@ def test_columns_change_only_where_it_is_declared(
     for data, says in (
         (more, "write `schema: evolve`"),
         (rows().drop_columns(["cost"]), "it lacks 'cost'"),
-        (text, "column 'cost' is string"),
+        (text, "'cost' was double and is string"),
     ):
         for mode in ("replace", "append"):
             with pytest.raises(DataError, match=says):
