@@ -134,8 +134,13 @@ def test_the_schema_changes_only_by_columns_that_were_declared(lake: Releases, m
     assert seen["day"].null_count == (FIRST.num_rows if mode == "append" else 0)
     with pytest.raises(DataError, match="lacks 'day'; release them"):
         lake.release(FIRST, mode, sink={"schema": "evolve"})
+    texts, evolve = FIRST.append_column("day", FIRST["ill"]), {"schema": "evolve"}
+    with pytest.raises(DataError, match="'day' was int64 and is string"):
+        lake.release(texts, mode, columns=with_day(), sink=evolve)
+    columns = with_day()
+    columns["day"] = {**columns["day"], "type": "text"}
     with pytest.raises(DataError, match="'day' is string and the table has long"):
-        lake.release(FIRST.append_column("day", FIRST["ill"]), mode, columns=with_day(), sink={"schema": "evolve"})
+        lake.release(texts, mode, columns=columns, sink=evolve)
 
 
 @pytest.mark.parametrize("mode", ["replace", "append"])
