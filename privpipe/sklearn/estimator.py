@@ -195,10 +195,11 @@ def _validated(estimator: StageEstimator, X: Any, **how: Any) -> Any:
         found = validate_data(estimator, X, **how)
         return found.astype(np.float64) if getattr(found, "dtype", np.dtype(int)).hasobject else found
     except (TypeError, ValueError) as error:
-        said = str(error).partition("\n")[0] if str(error).startswith(WITHOUT_VALUES) else ""
+        lines = str(error).splitlines() if str(error).startswith(WITHOUT_VALUES) else []
         name = type(estimator).__name__
-        if said.startswith("The feature names"):
-            said = str(error)  # names of columns
+        if lines and not lines[0].startswith("The feature names"):  # which lists names of columns
+            lines = [lines[0], *(line for line in lines[1:] if line.startswith("Reshape your data"))]
+        said = "\n".join(lines)
         raise InputError(said or f"{name}: this is no table of numbers ({type(error).__name__})") from None
 
 
