@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from privpipe.border import bordered
 from privpipe.errors import EngineError, UsageError
 from privpipe.scheduled.ending import Ending
 from privpipe.scheduled.job import Job
@@ -24,7 +23,6 @@ PATIENCE = 60.0
 PAUSE = 0.5
 
 
-@bordered
 def run_apart(
     job: Job,
     *,
@@ -50,6 +48,11 @@ def run_apart(
     ------
     UsageError
         There is no such interpreter.
+
+    Notes
+    -----
+    What `tell` and handlers of signals raise, such as a scheduler's timeout, leaves as it is: the rows are in the other
+    process, whose errors come as an ending.
     """
     command = [python or sys.executable, "-P", "-m", "privpipe.scheduled"]
     try:
