@@ -43,6 +43,8 @@ def lake_said(given: Mapping[str, Any], place: str) -> Source:
     told = {name: value for name, value in given.items() if value is not None}
     for name, value in told.items():
         if name not in known:
+            if not isinstance(value, str | int):
+                raise UsageError(f"{place}: a mapping of columns is not a frame; make one of it: pandas.DataFrame(...)")
             raise UsageError(
                 f"{place}: unknown key {name!r} of a table{did_you_mean(str(name), known)}; a mapping names a Delta or "
                 "an Iceberg table; how other files are written stands under `source:` of a policy"
