@@ -18,6 +18,7 @@ from privpipe.errors import ColumnsLost, Refused, SignOffMissing, UsageError
 if TYPE_CHECKING:
     from privpipe.policy import Policy
     from privpipe.running import ReleaseResult
+    from privpipe.running.course import Course
 
 __all__ = ["release", "released"]
 
@@ -80,14 +81,14 @@ def release(
         raise UsageError("--signature goes with --continue")
     if signatures:
         _add(held, target, resume, signatures)
+    from privpipe.running.course import Course
+
     code = released(
         held,
         engine=engine,
         target=target,
         plan=plan,
-        dry_run=dry_run,
-        resume=resume,
-        batch=batch,
+        course=Course(dry_run=dry_run, resume=resume, batch=batch),
         lines=lines,
         json=json,
     )
@@ -108,15 +109,16 @@ def released(
     engine: str | None,
     target: str | None,
     plan: Path | None = None,
-    dry_run: bool = False,
-    resume: str | None = None,
-    batch: str | None = None,
+    course: Course | None = None,
     lines: bool = False,
     json: bool,
 ) -> int:
     """Run a release and show its verdict; the exit code."""
+    from privpipe.running.course import WHOLE_COURSE
     from privpipe.running.run import STEPS
     from privpipe.running.verbs import release as run
+
+    course = course or WHOLE_COURSE
 
     result: ReleaseResult | None = None
     try:
@@ -127,9 +129,9 @@ def released(
                 target=target,
                 plan=plan,
                 progress=tell,
-                dry_run=dry_run,
-                resume=resume,
-                batch=batch,
+                dry_run=course.dry_run,
+                resume=course.resume,
+                batch=course.batch,
             )
     except Refused as refusal:
         if refusal.assessment is None:
@@ -152,21 +154,22 @@ def released(
         say(f"WAITING: {missing}")
         return missing.exit_code
     except (Exception, KeyboardInterrupt):
-        if result is None or dry_run:
+        if result is None or course.dry_run:
             raise  # else it is the progress that failed, or a signal that came when all was done
     if result.repeated:
         with outcome_stands("the batch was published before"):
             if json:
                 print_json(result.to_dict())
         with outcome_stands("the batch was published before"):
-            say(f"ALREADY PUBLISHED: batch {batch} at {result.target} (run {result.run_id}). Nothing was changed.")
+            published = f"batch {course.batch} at {result.target} (run {result.run_id})"
+            say(f"ALREADY PUBLISHED: {published}. Nothing was changed.")
         return 0
     if result.nothing_to_publish:
         with outcome_stands("the source has no records and nothing was published"):
             show_assessment(result.assessment, json=json)
         say("NOTHING TO PUBLISH: the source has no records, which the policy allows (`empty: pass`).")
         return 0
-    _show_passed(result, dry_run=dry_run, json=json)
+    _show_passed(result, dry_run=course.dry_run, json=json)
     return 0
 
 

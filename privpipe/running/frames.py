@@ -19,6 +19,7 @@ from privpipe.policy import Policy
 from privpipe.policy.specs import FrameSpec, SourceSpec, located
 from privpipe.progress import watched
 from privpipe.running.attaching import attach
+from privpipe.running.course import Course
 from privpipe.running.judging_rows import judge_staged
 from privpipe.running.kept_types import return_form
 from privpipe.running.losing import lost_columns
@@ -81,8 +82,9 @@ def release_frame(
     frame = at_hand(frame, "Policy.release")
     own = pinned_tables(policy if frame is None else about(policy, frame))
     data = policy if frame is None else frame
+    course = Course(dry_run=dry_run)
     with Outcome() as outcome, OpenedEngine(engine, data, policy) as running:
-        return release_with(running, own, target=target, plan=plan, progress=progress, dry_run=dry_run, outcome=outcome)
+        return release_with(running, own, target=target, plan=plan, progress=progress, course=course, outcome=outcome)
     return outcome.result  # what failed after it was published is noted in it
 
 

@@ -20,6 +20,7 @@ from privpipe.running.attaching import attach
 from privpipe.running.batches import already_published, require_batch, require_own_partitions
 from privpipe.running.bytes_columns import require_file_of_bytes, require_flat
 from privpipe.running.counting_ahead import counted_ahead
+from privpipe.running.course import WHOLE_COURSE, Course
 from privpipe.running.drift import SourceDrift
 from privpipe.running.frozen import frozen_plan, require_fitting
 from privpipe.running.judging_rows import (
@@ -91,16 +92,12 @@ def release_with(
     target: str | PurePath | None = None,
     plan: Plan | str | Path | None = None,
     progress: Callable[[str], None] | None = None,
-    dry_run: bool = False,
-    resume: str | None = None,
-    batch: str | None = None,
+    course: Course = WHOLE_COURSE,
     outcome: Outcome | None = None,
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source on an engine, by a frozen plan where one is given or named.
 
-    A dry run does all of it up to publishing, in a place that is gone afterwards. `resume` publishes a run that waited
-    for its sign-off, byte for byte. A `batch` that the sink's chain of releases has is not published again. `outcome`
-    is told as soon as the release stands.
+    `outcome` is told as soon as the release stands.
 
     Raises
     ------
@@ -114,6 +111,7 @@ def release_with(
         What was published went wrong, and could not be taken back.
     """
     policy, target = under_officer(policy), None if target is None else str(target)
+    batch = course.batch
     require_batch(batch)
     require_publishable_seed(policy)
     seed = seed_of(policy)
@@ -126,7 +124,7 @@ def release_with(
     keys = KeyHistory(sink.area, seed)
     with watched(progress) as step:
         context = RunContext(engine, policy, seed, step)
-        if dry_run:
+        if course.dry_run:
             reading = Remembering(policy, sink, reading=True)
             with _seen(policy, sink), workplace(policy, DRY_RUN, target) as bench, reading as memory:
                 if (before := chain_of(sink).run_of(batch) if batch is not None else None) is not None:
@@ -143,7 +141,7 @@ def release_with(
             if (before := chain.run_of(batch)) is not None:
                 return already_published(batch, before, place.name, place.name)
             require_waitable(policy, place)
-            if resume is None:
+            if course.resume is None:
                 drift = SourceDrift.since(records.home, place.current())
                 run = _Release(
                     context,
@@ -159,7 +157,7 @@ def release_with(
                     drift=drift,
                 )
                 return run.publish(outcome or Outcome(), frozen)
-            held = held_run(records.home, resume, policy, place, chain.previous)
+            held = held_run(records.home, course.resume, policy, place, chain.previous)
             run = _Release(
                 context, held.run_id, place, memory, keys, place, records, chain, held, quarantine=quarantine
             )

@@ -29,6 +29,7 @@ from privpipe.progress import watched
 from privpipe.running.aligning import Align, aligned, compares_tables, reads_pairs
 from privpipe.running.attaching import attach
 from privpipe.running.column_levels import with_columns_read
+from privpipe.running.course import Course
 from privpipe.running.frozen import require_same_columns
 from privpipe.running.judging_rows import source_of
 from privpipe.running.kept_types import return_form
@@ -320,9 +321,7 @@ def release(
             target=target,
             plan=frozen,
             progress=progress,
-            dry_run=dry_run,
-            resume=resume,
-            batch=batch,
+            course=Course(dry_run=dry_run, resume=resume, batch=batch),
             outcome=outcome,
         )
     return outcome.result  # what failed after it was published is noted in it
