@@ -55,6 +55,8 @@ def refused_runs(home: Path | None) -> Iterator[dict[str, Any]]:
 def in_order(published: Sequence[Row], refused: Iterable[Row]) -> list[Row]:
     """Releases in the order of their publication, and refused runs where they began.
 
+    Times are whole seconds: of runs in one second the refused ones come first, so that no release is pruned for them.
+
     Parameters
     ----------
     published : sequence of mapping
@@ -67,13 +69,12 @@ def in_order(published: Sequence[Row], refused: Iterable[Row]) -> list[Row]:
     >>> [row["run_id"] for row in in_order(chain, [{"run_id": "c", "created": "03"}])]
     ['b', 'a', 'c']
     """
-    latest, timed = "", []
+    latest = ""
+    timed = [(str(row["created"]), row) for row in refused]
     for row in published:
         latest = max(latest, str(row["created"]))
         timed.append((latest, row))
-    return [
-        row for _, row in sorted([*timed, *((str(row["created"]), row) for row in refused)], key=lambda each: each[0])
-    ]
+    return [row for _, row in sorted(timed, key=lambda each: each[0])]
 
 
 def of_sink(rows: Iterable[Row], *, shared: bool, digest: str | None = None) -> list[Row]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import privpipe as pp
 
-__all__ = ["SINKS", "Held", "growth", "sink_policy"]
+__all__ = ["SINKS", "Held", "growth"]
 
 SINKS: Mapping[str, Mapping[str, str]] = {
     "parquet": {"path": "out/rows"},
@@ -59,11 +62,67 @@ def sink_policy(folder: Path, sink: str) -> pp.Policy:
     return pp.Policy.from_dict(document, folder)
 
 
-def growth(run: Callable[[], Any], warm: int, times: int) -> Held:
-    """What is held more after so many runs, the first ones apart."""
+def growth(folder: Path, sinks: Mapping[str, str], warm: int, times: int) -> dict[str, Held]:
+    """What a fresh process holds more after so many runs on each sink, the first ones apart.
+
+    A process that serves other tests opens and closes handles of theirs meanwhile.
+
+    Parameters
+    ----------
+    sinks : mapping of str to str
+        What runs on each: "release", "look" (a dry run) or "read" (an assessment of the released table).
+    """
+    from tests.engines.lakes import icebergs
+
+    lake = folder / "lake"
+    icebergs.catalogue(lake).close()
+    run = subprocess.run(
+        [sys.executable, "-m", __name__, json.dumps(dict(sinks)), str(warm), str(times)],
+        cwd=folder,
+        env={**os.environ, **icebergs.environment(lake), "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return {sink: Held(*held) for sink, held in json.loads(run.stdout.splitlines()[-1]).items()}
+
+
+def _grown(run: Callable[[], Any], warm: int, times: int) -> Held:
     for _ in range(warm):
         run()
     before = Held.now()
     for _ in range(times):
         run()
     return Held.now().since(before)
+
+
+def _runs(folder: Path, sink: str, kind: str) -> Callable[[], Any]:
+    policy = sink_policy(folder, sink)
+    if kind == "release":
+        return lambda: pp.release(policy)
+    pp.release(policy)
+    if kind == "look":
+        return lambda: pp.release(policy, dry_run=True)
+    document = {
+        "version": 1,
+        "source": dict(SINKS[sink]),
+        "columns": {"town": {"role": "quasi_identifier"}},
+        "guarantees": [{"k_anonymity": {"k": 2}}],
+    }
+    read = policy.replaced(source=pp.Policy.from_dict(document, folder).source)
+    return lambda: pp.assess(None, read)
+
+
+def main() -> None:
+    sinks, warm, times = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    grown = {}
+    for number, (sink, kind) in enumerate(sinks.items()):
+        folder = Path.cwd() / str(number)
+        folder.mkdir()
+        grown[sink] = _grown(_runs(folder, sink, kind), warm, times)
+    print(json.dumps(grown))
+
+
+if __name__ == "__main__":
+    main()
