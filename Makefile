@@ -1,4 +1,4 @@
-# make demo | setup | test | test-embedded | test-lowest | test-python | test-versions | test-spark35 | test-checked | test-integrations | lock | sbom | licences | fuzz | soak | mutants | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
+# make demo | setup | test | test-deep | test-embedded | test-lowest | test-python | test-versions | test-spark35 | test-checked | test-integrations | lock | sbom | licences | fuzz | soak | mutants | lint | docs | bench. An active virtual environment is used as it is, else .venv is made.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -13,13 +13,14 @@ PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
 
-.PHONY: help demo setup java lint docs test test-embedded test-lowest test-python test-versions test-spark35 test-checked test-integrations \
+.PHONY: help demo setup java lint docs test test-deep test-embedded test-lowest test-python test-versions test-spark35 test-checked test-integrations \
         lock sbom licences fuzz soak mutants bench corpus first-release first-install clean
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
 	@echo "make setup          everything for development and tests, in $(VENV)"
-	@echo "make test           all checks and all tests on all engines"
+	@echo "make test           all checks, and the tests of all engines that every change runs (15 min on 2 cores)"
+	@echo "make test-deep      the other tests: all tables on Spark, kills, signals, clusters, the site, many examples (45 min)"
 	@echo "make test-embedded  the tests that need neither Dask nor Spark nor Great Expectations"
 	@echo "make test-lowest    a short pass with the lowest versions that pyproject.toml declares, all extras"
 	@echo "make test-python    a short pass on each Python that the package declares and that is at hand, with the newest versions"
@@ -81,14 +82,17 @@ lint: setup
 docs: setup
 	"$(BIN)/python" -m mkdocs build --strict --quiet
 
-# Spark tests come last: one session of a process serves all of its tests. What is slow and rare is left to test-integrations.
-# The tests run even where a check fails, so that one run shows everything; either fails the target.
+# What runs at every change: the checks, and every test that is not deep. All checks run, whatever the first of them finds, and
+# the tests run even where a check fails, so that one run shows everything; either fails the target.
 test: setup java
 	@status=0; $(CHECKS); \
 	[ $$status -eq 0 ] || echo "A check failed, see above; the tests run all the same." >&2; \
-	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark and not rare" --durations=15 $(PYTEST_ARGS) || status=1; \
-	"$(BIN)/python" -m pytest -n $(WORKERS) -m "spark and not rare" --durations=15 $(PYTEST_ARGS) || status=1; \
+	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not deep and not rare" --durations=15 $(PYTEST_ARGS) || status=1; \
 	exit $$status
+
+# Everything else: all tables on Spark, kills, signals, clusters, matrices, the site, and the properties on more examples.
+test-deep: setup java
+	HYPOTHESIS_PROFILE=deep "$(BIN)/python" -m pytest -n $(WORKERS) -m "deep and not rare" --durations=15 $(PYTEST_ARGS)
 
 # Spark's tests on pyspark 3.5; what only 4 has is skipped by name.
 test-spark35: $(BIN)/python java
