@@ -245,7 +245,7 @@ def searched(
         return groups, []
     around = nearest_first(array, nearest_neighbours(array, 6 * k + 20))
     before = group_sse(array, groups)
-    # Column generation goes on from there for the smallest k; a warm start has shown no clear gain (decision 0120).
+    # Column generation goes on from there for the smallest k; a warm start has shown no clear gain (decision 0030).
     warm = before / (int(groups.max()) + 1) if k > SMALL_K else 0.0
     cooling = cooling_of(steps, len(array), warm)
 
