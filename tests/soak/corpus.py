@@ -128,6 +128,9 @@ def policies() -> Iterator[tuple[str, dict[str, Any], list[dict[str, Any]]]]:
             document["source"] = dict(CROWD)
         if name == "safepub":
             document["guarantees"] = [{"differential_privacy": stage[name]}]
+            document["columns"]["illness"] = {"role": "insensitive"}
+        if "age" in str(stage[name].get("columns")):  # what is masked is recoded no more
+            document["columns"]["age"] = {"role": "insensitive", "type": "number"}
         if "household" in stage[name]:
             document["household_id"] = "household"
         yield f"stage {at:03} {name}", document, [{}]
@@ -155,7 +158,9 @@ def policies() -> Iterator[tuple[str, dict[str, Any], list[dict[str, Any]]]]:
 def _staged(stage: dict[str, Any]) -> list[dict[str, Any]]:
     """A stage, and what a release needs besides."""
     (name,) = stage
-    recoding = {"generalize", "mondrian", "local_recoding", "suppress_records", "safepub", "suppress_cells"}
+    if name == "suppress_records":
+        return [{"generalize": {"levels": {"age": 3, "zip": 4}}}, stage]
+    recoding = {"generalize", "mondrian", "local_recoding", "safepub", "suppress_cells"}
     if name in recoding or name == "synthesize":
         return [stage]
     return [stage, {"generalize": {"search": "optimal", "suppress_at_most": 0.4}}]
