@@ -29,20 +29,21 @@ def table_of(records: int, seed: int, first: int = 0) -> pa.Table:
     """So many records; some miss a value, persons and households have several."""
     draw = random.Random(seed)
     rows: list[dict[str, Any]] = []
-    town = code = ""
+    town, code, missing = "", "", False
     for at in range(first, first + records):
         if at % 3 == 0 or at == first:  # a household lives in one place
             town = draw.choice(list(TOWNS)[: draw.choice((2, 3, 5))])
             code = f"{TOWNS[town]}{draw.randint(0, 3)}{draw.randint(0, 2)}"
+            missing = records > PEOPLE and draw.random() < 0.02
         rows.append(
             {
                 "name": f"p{at}",
                 "person": f"q{at * 7 % (records * 9 // 10 + 1)}",
                 "household": f"h{at // 3}",
                 "age": draw.randint(20, 59),
-                "zip": code,
+                "zip": None if missing else code,
                 "town": town,
-                "sex": draw.choice("fm") if draw.random() < 0.98 else None,
+                "sex": draw.choice("fm"),
                 "illness": None if draw.random() < 0.02 else draw.choice(("flu", "flu", "cold", "asthma", "gout")),
                 "income": None if draw.random() < 0.02 else draw.randint(10, 999) / 10,
                 "cost": decimal.Decimal(draw.randint(0, 9999)) / 100,
