@@ -40,10 +40,15 @@ import privpipe as pp
 from privpipe.errors import PrivpipeError, Refused
 
 SECRETS = ("CORPUS_SEED", "PRIVPIPE_TEST_KEY", "PRIVPIPE_LEDGER_KEY")
-UNTOLD = ("versions", "created", "seconds", "times", "began", "ended", "started", "duration", "manifest_sha256")
-"""Keys of documents that speak of the moment, of the machine, or of files whose bytes are not compared."""
+UNTOLD = (
+    *("versions", "created", "seconds", "times", "began", "ended", "started", "duration", "sha256", "bytes"),
+    *("commitment", "seed_commitment", "checksum", "documents", "fingerprint", "private_plan", "seal"),
+    "manifest_sha256",
+)
+"""Keys of documents that speak of the moment and of the machine, that a run salts, or that are of the bytes of files."""
 MOMENTS = (
     (re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}"), "RUN"),
+    (re.compile(r"\d{1,2}\.? \w+ \d{4}, \d\d:\d\d UTC"), "MOMENT"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?( UTC)?"), "MOMENT"),
 )
 NUMBER = 200
@@ -182,18 +187,13 @@ def _what_they_need(document: dict[str, Any]) -> None:
 def told(value: Any) -> Any:
     """A document without what differs between two runs of the same code."""
     if isinstance(value, dict):
-        return {told(key): told(item) for key, item in value.items() if key not in UNTOLD and not _of_bytes(key, item)}
+        return {told(key): told(item) for key, item in value.items() if key not in UNTOLD}
     if isinstance(value, list | tuple):
         return [told(item) for item in value]
     if isinstance(value, str):
         for pattern, name in MOMENTS:
             value = pattern.sub(name, value)
     return value
-
-
-def _of_bytes(key: str, item: Any) -> bool:
-    """Whether a key is a digest or a size of a file, or a commitment, which a run salts."""
-    return key in ("sha256", "bytes", "commitment", "seed_commitment")
 
 
 def digest(value: Any) -> str:
