@@ -45,8 +45,9 @@ UNTOLD = (
     *("commitment", "seed_commitment", "checksum", "documents", "fingerprint", "private_plan", "seal"),
     "manifest_sha256",
 )
-"""Keys of documents that speak of the moment and of the machine, that a run salts, or that are of the bytes of files."""
+"""Keys of documents that speak of the moment and of the machine, that a run salts, or of the bytes of files."""
 MOMENTS = (
+    (re.compile(r"hmac-sha256:[0-9a-f]{64}"), "SALTED"),
     (re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}"), "RUN"),
     (re.compile(r"\d{1,2}\.? \w+ \d{4}, \d\d:\d\d UTC"), "MOMENT"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?( UTC)?"), "MOMENT"),
@@ -255,7 +256,8 @@ def pages(document: dict[str, Any], path: str) -> dict[str, str]:
     """The reports beside a release."""
     places = [Path(path), Path(document["sink"].get("path", "nowhere"))]
     found = sorted({page.resolve() for place in places for page in place.glob("_privpipe/**/report.html")})
-    return {f"page {at}": told(page.read_text("utf-8")) for at, page in enumerate(found)}
+    texts = (re.sub(r"[0-9a-f]{64}", "DIGEST", told(page.read_text("utf-8"))) for page in found)
+    return {f"page {at}": text for at, text in enumerate(texts)}
 
 
 def outcome(document: dict[str, Any], runs: list[dict[str, Any]], engine: str, whole: bool) -> list[dict[str, Any]]:
