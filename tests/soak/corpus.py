@@ -144,7 +144,15 @@ def policies() -> Iterator[tuple[str, dict[str, Any], list[dict[str, Any]]]]:
         changes = dict(changes)
         runs = changes.pop("runs", [{}])
         document = changed(base(), changes)
-        document["guarantees"] = [*document["guarantees"], dict(WEAK)]
+        if document.get("nulls") == "wildcard":  # there are no classes to judge a sensitive column by
+            document["columns"]["illness"] = {"role": "insensitive"}
+        else:
+            entries = [entry for each in document["guarantees"] for entry in each.values()]
+            over = next(({"over": entry["over"]} for entry in entries if "over" in entry), {})
+            document["guarantees"] = [
+                *document["guarantees"],
+                {name: {**entry, **over} for name, entry in WEAK.items()},
+            ]
         yield f"section {at:03} {' '.join(sorted(changes))}", document, runs
     packs = NUMBER - len(stages) - len(given["policies"])
     for at in range(packs):
@@ -157,6 +165,7 @@ def policies() -> Iterator[tuple[str, dict[str, Any], list[dict[str, Any]]]]:
         document["guarantees"] = [{"k_anonymity": {"k": 2}}, dict(WEAK), *judged]
         if any(entry.get("column") == "income" for each in judged for entry in each.values()):
             document["columns"]["income"] = {"role": "sensitive", "type": "number"}
+            document["guarantees"].append({"distinct_l_diversity": {"column": "income", "l": 1}})
         _what_they_need(document)
         yield f"entries {at:03} {' '.join(name for each in (*judged, *reported) for name in each)}", document, [{}]
 
@@ -167,7 +176,7 @@ def _staged(stage: dict[str, Any]) -> list[dict[str, Any]]:
     if name == "suppress_records":
         return [{"generalize": {"levels": {"age": 3, "zip": 4}}}, stage]
     recoding = {"generalize", "mondrian", "local_recoding", "safepub", "suppress_cells"}
-    if name in recoding or name == "synthesize":
+    if name in recoding:
         return [stage]
     return [stage, {"generalize": {"search": "optimal", "suppress_at_most": 0.4}}]
 
@@ -175,10 +184,19 @@ def _staged(stage: dict[str, Any]) -> list[dict[str, Any]]:
 def _what_they_need(document: dict[str, Any]) -> None:
     """A population, a household or noise for the entries that speak of one."""
     names = {name for section in ("guarantees", "measures") for entry in document[section] for name in entry}
-    if names & {"k_map", "delta_presence", "journalist_risk", "journalist_profitability", "file_uniqueness"}:
+    if names & {
+        "k_map",
+        "delta_presence",
+        "journalist_risk",
+        "journalist_profitability",
+        "file_uniqueness",
+        "marketer_risk",
+    }:
         document["population"] = {"path": "census.csv", "format": "csv"}
     if names & {"household_k_anonymity", "whole_households", "household_uniqueness", "individual_risk"}:
         document["household_id"] = "household"
+    if names & {"complementary_release", "repeated_noise"}:  # a ledger looks back at a folder
+        document["sink"] = dict(SINKS[0])
     if names & {"transparency_attack"}:
         document["transform"].insert(0, {"rank_swap": {"columns": ["income"], "p": 0.1}})
     if names & {"repeated_noise", "recovery", "record_linkage", "rank_interval_disclosure", "robust_interval_risk"}:
