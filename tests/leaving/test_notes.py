@@ -250,6 +250,7 @@ class TestFaces:
         assert first.result["details"]["notes"] == [self.WANTED[0], self.WANTED[1]]
         assert second.result["details"]["notes"] == [self.WANTED[1], self.WANTED[2]]
 
+    @pytest.mark.usual
     def test_every_engine_notes_the_same(self, engine: Engine, embedded: Engine) -> None:
         rng = np.random.default_rng(11)
         frame = pd.DataFrame(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.compiled import load
@@ -118,7 +118,6 @@ def tables(draw: st.DrawFn) -> pa.Table:
     return pa.table(columns)
 
 
-@settings(max_examples=150, deadline=None)
 @given(tables(), st.integers(0, 5))
 def test_each_row_has_the_hash_of_its_cells(table: pa.Table, first: int) -> None:
     part = table.slice(first)

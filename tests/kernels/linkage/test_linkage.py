@@ -6,7 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.errors import UsageError
@@ -30,7 +30,6 @@ def by_definition(distances: np.ndarray, partner: np.ndarray, ties: str) -> list
     columns=st.integers(1, 3),
     ties=st.sampled_from(["fractional", "strict", "any"]),
 )
-@settings(max_examples=40)
 def test_scores_are_those_of_all_distances(seed: int, n: int, columns: int, ties: str) -> None:
     rng = np.random.default_rng(seed)
     none = np.zeros((n, 0), dtype=np.int64)

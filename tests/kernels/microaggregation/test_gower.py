@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.errors import UsageError
@@ -80,7 +80,6 @@ CELLS = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(CELLS, min_size=2, max_size=20), st.integers(1, 4))
 def test_groups_are_those_of_the_definition(rows: list[tuple[Any, ...]], k: int) -> None:
     mixed = mixed_of(rows)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.errors import UsageError
@@ -46,7 +46,6 @@ def steps(labels: list[int], k: int) -> Iterator[list[int]]:
             yield swapped
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(CELLS, min_size=4, max_size=16), st.integers(2, 3))
 def test_no_step_is_left_that_lowers_the_loss(rows: list[tuple[Any, ...]], k: int) -> None:
     mixed = mixed_of(rows)

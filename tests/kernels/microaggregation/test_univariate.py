@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -46,7 +46,6 @@ def sse_of(values: NDArray[np.float64], ends: NDArray[np.int64]) -> float:
     return group_sse(values[:, None], np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
 
 
-@settings(max_examples=120, deadline=None)
 @given(VALUES, st.integers(1, 7))
 def test_no_partition_is_better(values: list[int], k: int) -> None:
     column = np.array(values, dtype=np.float64)
@@ -82,7 +81,6 @@ def test_ties_take_the_longest_last_group() -> None:
     assert sorted_ends(np.zeros(7), 2).tolist() == [2, 4, 7]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 6), min_size=4, max_size=40), st.integers(1, 4), st.booleans())
 def test_kept_ties_stay_in_one_group(values: list[int], k: int, fixed: bool) -> None:
     column = np.array(values, dtype=np.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.kernels.sums.weights import exact_sum_by_class, rounded_words
@@ -15,7 +15,6 @@ cells = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(cells, cells)
 def test_sums_are_the_nearest_doubles(one: list[tuple[float, int]], other: list[tuple[float, int]]) -> None:
     offsets = np.array([0, len(one), len(one) + len(other)])
@@ -31,7 +30,6 @@ def test_what_is_not_finite_stays_so() -> None:
     assert found.tolist() == [np.inf, 10.0]
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 2**126 - 1), st.integers(0, 90))
 def test_words_are_rounded_once(total: int, places: int) -> None:
     high, low = np.array([total >> 64]), np.array([total & (2**64 - 1)], dtype=np.uint64)

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -36,7 +36,6 @@ tables = st.integers(1, 5).flatmap(
 )
 
 
-@settings(max_examples=40)
 @given(tables, st.integers(1, 5))
 def test_they_are_those_of_the_definition(rows: list[tuple[int, ...]], most: int) -> None:
     distinct = {row[:-1]: row[-1] for row in rows}

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import privpipe as pp
@@ -146,7 +146,6 @@ def test_brackets_make_a_list_only_where_no_separator_is_given(separator: str | 
     assert baskets_of(comma, separator).lengths.tolist() == [2 if separator == "," else 1]
 
 
-@settings(max_examples=30)
 @given(
     baskets=st.lists(st.lists(st.sampled_from("abcde"), max_size=5), min_size=1, max_size=12),
     m=st.integers(1, 4),

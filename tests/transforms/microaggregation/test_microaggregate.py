@@ -22,8 +22,9 @@ from privpipe.draws import Draws, Seed
 from privpipe.errors import DataError, NoSolutionError, UnsupportedError, UsageError
 from privpipe.transforms import Microaggregate
 from privpipe.transforms.base import StageContext, StagePlan
+from tests.tiers import at_most
 
-MANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=at_most(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 ROWS = st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=2, max_size=25)
 
 

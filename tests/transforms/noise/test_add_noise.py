@@ -20,6 +20,7 @@ from privpipe.kernels.ids.value_draws import value_normals
 from privpipe.transforms import AddNoise
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.noise.covariance import covariance_factor
+from tests.tiers import at_most
 
 N = 60_000
 
@@ -96,7 +97,7 @@ def test_correlated_noise_keeps_correlations_and_collinear_sums() -> None:
     assert applied(shrunk, {"a": a, "b": b, "c": a + b})["a"].var() == pytest.approx(a.var(), rel=0.05)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=at_most(80))
 @given(st.lists(st.lists(st.integers(-5, 5), min_size=3, max_size=3), min_size=2, max_size=8))
 def test_the_factor_gives_the_covariance_back(rows: list[list[int]]) -> None:
     covariance = np.cov(np.array(rows, dtype=float).T)
