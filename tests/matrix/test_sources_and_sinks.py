@@ -1,8 +1,8 @@
 """Every source into every sink: the rows of the source's own reader arrive in the sink's, or a refusal says what to do.
 
 The embedded engine runs each pair, and in `make test` those with Parquet at one end. Sources and sinks do not know each
-other, so that Dask and Spark run each source into Parquet and each sink from Parquet; `PRIVPIPE_MATRIX=whole` runs every
-pair there too.
+other, so that Dask and Spark run each source into Parquet and each sink from Parquet; `PRIVPIPE_MATRIX=whole` runs
+every pair there too.
 """
 
 from __future__ import annotations
