@@ -27,7 +27,7 @@ OTHERS = (
 """Tests that go through the catalogues beside those that the text names, and which of them a new entry could upset."""
 UPSET = (
     "catalogue or top_share or keep_prefix or worst_guess or complete or unique or oracle or site_says or imports "
-    "or explained or same_for_sources"
+    "or explained"
 )
 WORKED = ("A model", "A transformer", "A measure", "A hierarchy builder", "An engine", "Planting a fault")
 
