@@ -26,7 +26,7 @@ hypothesis.settings.register_profile("deep", deadline=None, print_blob=True, der
 hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(PROFILE)
 
-DEEP_ON_SPARK = ("cli", "docs", "leaving", "matrix", "running")
+DEEP_ON_SPARK = ("cli", "docs", "leaving", "matrix", "plugins", "running", "stores")
 """Folders whose tests run on Spark in the deep tier alone; the mark `usual` leaves a test in `make test`."""
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
