@@ -9,7 +9,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.blocks import Cells, ClassBlock, Facts, Histogram
@@ -23,6 +23,7 @@ from privpipe.models import (
     RecursiveCLDiversity,
 )
 from privpipe.testing import judged
+from tests.tiers import at_most
 
 Rows = list[tuple[int, int, int]]
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=40)
@@ -53,6 +54,7 @@ def by_class(cells: Cells) -> list[list[int]]:
     return [sorted(part.tolist()) for part in np.split(cells.counts, cells.offsets[1:-1])]
 
 
+@settings(max_examples=at_most(200))
 @given(rows=ROWS, seed=st.integers(0, 99))
 def test_sets_are_counted_as_defined_in_any_order(rows: Rows, seed: int) -> None:
     held, classes = held_of(rows)
@@ -147,6 +149,7 @@ def test_worked_classes(rows: Rows, alpha: float, l: int, entropy: float, infimu
     assert [verdict.passed for verdict in found[1:]] == [l > 1] * 5
 
 
+@settings(max_examples=at_most(200))
 @given(rows=ROWS, excluded=st.integers(0, 3))
 def test_ruling_values_out_is_bounded_from_above(rows: Rows, excluded: int) -> None:
     """No choice of values that a person has not makes another one more certain than the attack says."""

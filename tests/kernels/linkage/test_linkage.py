@@ -6,13 +6,14 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.errors import UsageError
 from privpipe.kernels.linkage import distance as linkage
 from privpipe.kernels.linkage.distance import LinkedFile, linkage_scores, one_to_one, pair_distances
 from privpipe.kernels.linkage.sampled_share import upper_share
+from tests.tiers import at_most
 
 
 def by_definition(distances: np.ndarray, partner: np.ndarray, ties: str) -> list[float]:
@@ -24,6 +25,7 @@ def by_definition(distances: np.ndarray, partner: np.ndarray, ties: str) -> list
     return scores
 
 
+@settings(max_examples=at_most(200))
 @given(
     seed=st.integers(0, 10_000),
     n=st.integers(1, 12),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -18,6 +18,7 @@ from privpipe.errors import UsageError
 from privpipe.kernels.microaggregation.path_groups import path_ends, sorted_ends
 from privpipe.kernels.microaggregation.refine import group_sse
 from privpipe.kernels.microaggregation.univariate import fixed_groups, univariate_groups
+from tests.tiers import at_most
 
 VALUES = st.lists(st.integers(-1000, 1000), min_size=1, max_size=30)
 
@@ -46,6 +47,7 @@ def sse_of(values: NDArray[np.float64], ends: NDArray[np.int64]) -> float:
     return group_sse(values[:, None], np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
 
 
+@settings(max_examples=at_most(200))
 @given(VALUES, st.integers(1, 7))
 def test_no_partition_is_better(values: list[int], k: int) -> None:
     column = np.array(values, dtype=np.float64)
