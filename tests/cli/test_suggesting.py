@@ -107,6 +107,7 @@ def test_thinning_stops_as_soon_as_it_fits(hierarchies: dict[str, Any], most: in
     assert thinned(hierarchies, lengths, 10**9) == hierarchies
 
 
+@pytest.mark.deep
 def test_the_proposal_for_adult_loads_and_is_released(run: Any, project: Path, tmp_path: Path) -> None:
     out = tmp_path / "release.yaml"
     done = run("init", project / "pipelines" / "adult" / "data" / "adult.csv", "--out", out, "--suggest")

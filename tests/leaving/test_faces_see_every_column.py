@@ -419,6 +419,7 @@ def test_a_suite_says_every_role_whatever_each_expectation_uses() -> None:
     assert not expected(frame.assign(ssn=3), made).passed
 
 
+@pytest.mark.deep
 def test_a_saved_suite_fails_in_a_fresh_process(tmp_path: Path) -> None:
     ppgx = pytest.importorskip("privpipe.gx")
     ppgx.save_suite(suite(False), tmp_path / "suite.json")
