@@ -22,6 +22,7 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.policy import Policy
 from privpipe.policy.plain_values import from_yaml
 from privpipe.policy.reader import read_mapping
+from tests.tiers import deep_beyond
 
 CANARY = "Canary-Marie"
 
@@ -136,7 +137,7 @@ def table(place: Path, name: str = "people.csv", delimiter: str = ";") -> Path:
     return path
 
 
-@pytest.mark.parametrize("delimiter", [";", ",", "\t"])
+@pytest.mark.parametrize("delimiter", deep_beyond(1, (";", ",", "\t")))
 @pytest.mark.parametrize("suggest", [False, True])
 def test_a_csv_file_becomes_a_policy(run: Any, tmp_path: Path, delimiter: str, suggest: bool) -> None:
     path = table(tmp_path, delimiter=delimiter)

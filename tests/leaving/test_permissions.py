@@ -23,7 +23,7 @@ from privpipe.engines import Engine
 from privpipe.errors import PrivpipeError, Refused, SinkError
 from privpipe.private_files import make_public
 from privpipe.sinks.local import LocalTarget
-from tests.tiers import deep_beyond
+from tests.tiers import deep, deep_beyond
 
 NOBODY = 65534
 
@@ -193,7 +193,7 @@ def error_of(run: Callable[[], Any]) -> PrivpipeError | None:
     return None
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES], ids=errno.errorcode.get)
+@pytest.mark.parametrize("number", [errno.ENOSPC, deep(errno.EACCES)], ids=errno.errorcode.get)
 @pytest.mark.parametrize("what", STEPS)
 def test_a_fault_at_any_step_publishes_nothing(
     embedded: Engine, place: Path, what: str, number: int, monkeypatch: pytest.MonkeyPatch
