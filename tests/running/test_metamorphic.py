@@ -132,6 +132,7 @@ def test_how_a_table_lies_in_files_changes_nothing(
     assert once(policy, lambda place: parquet([mixed[names]], place, row_group_size=3)) == as_it_is
 
 
+@pytest.mark.deep
 @few
 @given(tables)
 def test_how_a_missing_value_is_written_changes_nothing(frame: pd.DataFrame) -> None:
@@ -143,6 +144,7 @@ def test_how_a_missing_value_is_written_changes_nothing(frame: pd.DataFrame) -> 
     assert once(policy, lambda place: parquet([frame], place)) == empty
 
 
+@pytest.mark.deep
 @few
 @given(tables)
 def test_names_of_columns_change_no_figure(frame: pd.DataFrame) -> None:
