@@ -20,9 +20,14 @@ SHARED = PROJECT.parent / "shared"
 
 # How long an example takes says nothing of what must hold. A checkout that passed once passes again: new examples are
 # the business of `make fuzz`, and what it finds becomes an example of its own.
-hypothesis.settings.register_profile("privpipe", deadline=None, print_blob=True, derandomize=True)
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "privpipe")
+hypothesis.settings.register_profile("privpipe", deadline=None, print_blob=True, derandomize=True, max_examples=25)
+hypothesis.settings.register_profile("deep", deadline=None, print_blob=True, derandomize=True, max_examples=1000)
 hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "privpipe"))
+hypothesis.settings.load_profile(PROFILE)
+
+DEEP_ON_SPARK = ("cli", "docs", "leaving", "matrix", "plugins", "running", "stores")
+"""Folders whose tests run on Spark in the deep tier alone; the mark `usual` leaves a test in `make test`."""
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -34,11 +39,15 @@ os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test that meets Spark bears its mark, before tests are chosen by marks."""
+    """Every test that meets Spark bears its mark, before tests are chosen by marks; many examples are deep ones."""
     for item in items:
+        if PROFILE == "deep" and "hypothesis" in item.keywords:
+            item.add_marker(pytest.mark.deep)
         needs_spark = "spark" in item.keywords or "spark" in getattr(getattr(item, "callspec", None), "id", "")
         if needs_spark:
             item.add_marker(pytest.mark.spark)
+            if item.path.relative_to(PROJECT).parts[1] in DEEP_ON_SPARK and "usual" not in item.keywords:
+                item.add_marker(pytest.mark.deep)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -23,6 +23,7 @@ from privpipe.models import (
     RecursiveCLDiversity,
 )
 from privpipe.testing import judged
+from tests.tiers import at_most
 
 Rows = list[tuple[int, int, int]]
 ROWS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=40)
@@ -53,7 +54,7 @@ def by_class(cells: Cells) -> list[list[int]]:
     return [sorted(part.tolist()) for part in np.split(cells.counts, cells.offsets[1:-1])]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=at_most(200))
 @given(rows=ROWS, seed=st.integers(0, 99))
 def test_sets_are_counted_as_defined_in_any_order(rows: Rows, seed: int) -> None:
     held, classes = held_of(rows)
@@ -64,7 +65,6 @@ def test_sets_are_counted_as_defined_in_any_order(rows: Rows, seed: int) -> None
     assert by_class(shuffled.sets(classes)) == wanted
 
 
-@settings(max_examples=100, deadline=None)
 @given(rows=ROWS, data=st.data())
 def test_chosen_classes_hold_what_they_held(rows: Rows, data: st.DataObject) -> None:
     held, classes = held_of(rows)
@@ -73,7 +73,6 @@ def test_chosen_classes_hold_what_they_held(rows: Rows, data: st.DataObject) -> 
     assert found == [each for each, kept in zip(by_class(held.sets(classes)), chosen, strict=True) if kept]
 
 
-@settings(max_examples=100, deadline=None)
 @given(rows=ROWS)
 def test_a_row_may_stand_for_persons_who_are_alike(rows: Rows) -> None:
     """Persons of a single row, put together by class and value, as a search holds them."""
@@ -150,7 +149,7 @@ def test_worked_classes(rows: Rows, alpha: float, l: int, entropy: float, infimu
     assert [verdict.passed for verdict in found[1:]] == [l > 1] * 5
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=at_most(200))
 @given(rows=ROWS, excluded=st.integers(0, 3))
 def test_ruling_values_out_is_bounded_from_above(rows: Rows, excluded: int) -> None:
     """No choice of values that a person has not makes another one more certain than the attack says."""
@@ -165,7 +164,6 @@ def test_ruling_values_out_is_bounded_from_above(rows: Rows, excluded: int) -> N
             assert max(chances, default=0.0) <= bound + 1e-12
 
 
-@settings(max_examples=100, deadline=None)
 @given(rows=ROWS)
 def test_entropy_has_the_same_bits_however_sets_are_numbered(rows: Rows) -> None:
     model = EntropyLDiversity(column="ill")

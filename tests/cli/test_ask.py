@@ -34,7 +34,7 @@ def test_answers_on_a_terminal_stand_in_the_draft(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     # Wrong first, then right: each question is one line, and an empty one takes the default.
     os.write(ours, b"maybe\nsensitive\n" + b"illness\nseven\n7\n\n\n\n\n")
-    arguments = ["init", str(table(tmp_path)), "--ask", "--out", str(out), "--seconds", "10"]
+    arguments = ["init", str(table(tmp_path)), "--ask", "--out", str(out), "--seconds", "1"]
     done = subprocess.run(
         [sys.executable, "-m", "privpipe", *arguments],
         stdin=theirs,

@@ -12,6 +12,7 @@ import pytest
 import typer
 
 import privpipe
+from tests.gathering import gathered
 
 HEAVY = {
     "dask",
@@ -94,11 +95,14 @@ def test_help_lists_every_command_and_exit_code(run: Any) -> None:
     assert all(f"{code} " in done.stdout for code in range(8))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself_in_one_line(run: Any, command: str) -> None:
-    assert run(command, "--help").exit_code == 0
-    [line] = [line for line in run("--help").stdout.splitlines() if line.strip().startswith(f"{command} ")]
-    assert not line.endswith("...")
+def test_every_command_explains_itself_in_one_line(run: Any) -> None:
+    listed = run("--help").stdout.splitlines()
+    with gathered() as case:
+        for command in COMMANDS:
+            with case(command):
+                assert run(command, "--help").exit_code == 0
+                [line] = [line for line in listed if line.strip().startswith(f"{command} ")]
+                assert not line.endswith("...")
 
 
 @pytest.mark.parametrize(
@@ -128,8 +132,10 @@ def test_what_a_command_does_is_listed_in_whole(run: Any, group: str, monkeypatc
     assert [line for line in lines if line.endswith("...") or len(line) > 80] == []
 
 
-@pytest.mark.parametrize(("arguments", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in commands()])
-def test_an_option_names_what_it_takes(arguments: tuple[str, ...], command: Any) -> None:
-    unnamed = [each.name for each in command.params if each.param_type_name == "option" and not each.is_flag]
-    assert [each.name for each in command.params if each.name in unnamed and each.metavar is None] == []
-    assert command.help
+def test_an_option_names_what_it_takes() -> None:
+    with gathered() as case:
+        for arguments, command in commands():
+            with case(" ".join(arguments)):
+                options = [each for each in command.params if each.param_type_name == "option" and not each.is_flag]
+                assert [each.name for each in options if each.metavar is None] == []
+                assert command.help

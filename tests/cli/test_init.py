@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.drafting.draft import Asked, draft_policy
@@ -22,6 +22,7 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.policy import Policy
 from privpipe.policy.plain_values import from_yaml
 from privpipe.policy.reader import read_mapping
+from tests.tiers import deep_beyond
 
 CANARY = "Canary-Marie"
 
@@ -69,7 +70,6 @@ def test_roles_follow_names_and_counts_and_have_a_reason(name: str, type_: Any, 
     assert guess.reason
 
 
-@settings(deadline=None)
 @given(st.floats(1e-6, 1e12, allow_nan=False))
 def test_suggested_intervals_are_well_formed(spread: float) -> None:
     found = suggest_hierarchy(Profile("x", "number", 10, 0, 5, spread=spread))
@@ -107,7 +107,6 @@ profiles = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(profiles, st.booleans(), st.booleans())
 def test_every_draft_loads(found: list[Profile], suggest: bool, header: bool) -> None:
     names = () if header else tuple(profile.name for profile in found)
@@ -138,7 +137,7 @@ def table(place: Path, name: str = "people.csv", delimiter: str = ";") -> Path:
     return path
 
 
-@pytest.mark.parametrize("delimiter", [";", ",", "\t"])
+@pytest.mark.parametrize("delimiter", deep_beyond(1, (";", ",", "\t")))
 @pytest.mark.parametrize("suggest", [False, True])
 def test_a_csv_file_becomes_a_policy(run: Any, tmp_path: Path, delimiter: str, suggest: bool) -> None:
     path = table(tmp_path, delimiter=delimiter)

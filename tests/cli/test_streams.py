@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 import pytest
 
 from privpipe.cli.streams import outcome_stands
+from tests.tiers import deep, deep_beyond
 
-REDIRECTS = (">/dev/full", ">&-", "2>/dev/full", "2>&-", ">/dev/full 2>/dev/full", ">&- 2>&-")
+REDIRECTS = deep_beyond(2, (">/dev/full", ">&- 2>&-", ">&-", "2>/dev/full", "2>&-", ">/dev/full 2>/dev/full"))
 TARGET = "published/small"
 POLICY = """\
 version: 1
@@ -46,7 +47,7 @@ def ended(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
 
 
 @needs_full
-@pytest.mark.parametrize("json", ["", "--json"])
+@pytest.mark.parametrize("json", ["", deep("--json")])
 @pytest.mark.parametrize("redirect", REDIRECTS)
 def test_a_release_that_is_published_ends_so(towns: Path, redirect: str, json: str) -> None:
     done = ended(towns, f"release holds.yaml {json} {redirect}")
@@ -60,7 +61,7 @@ def test_a_release_that_is_published_ends_so(towns: Path, redirect: str, json: s
 
 
 @needs_full
-@pytest.mark.parametrize("json", ["", "--json"])
+@pytest.mark.parametrize("json", ["", deep("--json")])
 @pytest.mark.parametrize("redirect", REDIRECTS)
 def test_a_release_that_is_refused_ends_so(towns: Path, redirect: str, json: str) -> None:
     done = ended(towns, f"release fails.yaml {json} {redirect}")
@@ -72,7 +73,7 @@ def test_a_release_that_is_refused_ends_so(towns: Path, redirect: str, json: str
 
 
 @needs_full
-@pytest.mark.parametrize("json", ["", "--json"])
+@pytest.mark.parametrize("json", ["", deep("--json")])
 @pytest.mark.parametrize("redirect", REDIRECTS)
 def test_a_verdict_ends_with_its_code(towns: Path, redirect: str, json: str) -> None:
     assert ended(towns, f"validate data.csv fails.yaml {json} {redirect}").returncode == 5
@@ -88,15 +89,15 @@ def test_a_verdict_that_passes_ends_with_0(towns: Path, redirect: str) -> None:
 
 
 @needs_full
-@pytest.mark.parametrize("redirect", ["2>/dev/full", "2>&-"])
+@pytest.mark.parametrize("redirect", deep_beyond(1, ("2>/dev/full", "2>&-")))
 @pytest.mark.parametrize(
     ("command", "code"),
     [
-        ("release holds.yaml --progress", 0),
         ("--verbose release holds.yaml", 0),
         ("release absent.yaml", 2),
-        ("release --no-such-option", 2),
-        ("schema", 0),
+        deep("release holds.yaml --progress", 0),
+        deep("release --no-such-option", 2),
+        deep("schema", 0),
     ],
 )
 def test_a_stderr_that_takes_nothing_changes_no_exit_code(towns: Path, command: str, code: int, redirect: str) -> None:

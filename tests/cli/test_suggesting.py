@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.blocks import ClassModel, Facts, Histogram
@@ -53,7 +53,6 @@ def test_l_and_t_follow_the_values_and_their_distribution() -> None:
     assert "t_closeness" not in parameters(profile("income", [1000]))
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=40), st.sampled_from(["diagnosis", "income"]))
 def test_nothing_is_proposed_that_the_table_cannot_meet(counts: list[int], name: str) -> None:
     """All records as one class pass, and so would the best class of k records by its distance."""
@@ -72,7 +71,6 @@ def test_nothing_is_proposed_that_the_table_cannot_meet(counts: list[int], name:
     assert all(t >= least_distance(counts, k) - 1e-12 for t in chosen)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=4), st.integers(1, 6))
 def test_the_least_distance_is_that_of_the_best_class(counts: list[int], k: int) -> None:
     """Oracle: every class of k records."""
@@ -98,7 +96,6 @@ builders = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from("abcdefgh"), builders), st.integers(1, 5000))
 def test_thinning_stops_as_soon_as_it_fits(hierarchies: dict[str, Any], most: int) -> None:
     lengths = dict.fromkeys("abcdefgh", 5)
@@ -110,6 +107,7 @@ def test_thinning_stops_as_soon_as_it_fits(hierarchies: dict[str, Any], most: in
     assert thinned(hierarchies, lengths, 10**9) == hierarchies
 
 
+@pytest.mark.deep
 def test_the_proposal_for_adult_loads_and_is_released(run: Any, project: Path, tmp_path: Path) -> None:
     out = tmp_path / "release.yaml"
     done = run("init", project / "pipelines" / "adult" / "data" / "adult.csv", "--out", out, "--suggest")

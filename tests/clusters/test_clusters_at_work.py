@@ -15,6 +15,8 @@ import pytest
 
 from tests.clusters.at_work import driven, killing_problems, other_than_embedded
 
+pytestmark = pytest.mark.deep
+
 
 @pytest.fixture(
     scope="module",

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from privpipe.engines import Engine
 from privpipe.testing import Case, Conformance, HostileTable
+from tests.tiers import at_most
 
 KEYS = st.sampled_from(["a", "b", "A", "a ", "", "*", "null", None])
 NUMBERS = st.sampled_from([0.0, -0.0, 1.0, 0.5, float("nan"), None])
@@ -32,7 +33,7 @@ def tables(draw: st.DrawFn) -> HostileTable:
     return HostileTable(name="random", why="chance", rows=rows, types=types)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_most(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=tables())
 def test_the_embedded_engine_gives_the_oracle_verdict(embedded: Engine, table: HostileTable) -> None:
     checks = Conformance(embedded)

@@ -25,7 +25,10 @@ OTHERS = (
     "tests/reference/test_coverage.py",
 )
 """Tests that go through the catalogues beside those that the text names, and which of them a new entry could upset."""
-UPSET = "catalogue or top_share or keep_prefix or worst_guess or complete or unique or oracle or site_says or imports"
+UPSET = (
+    "catalogue or top_share or keep_prefix or worst_guess or complete or unique or oracle or site_says or imports "
+    "or explained"
+)
 WORKED = ("A model", "A transformer", "A measure", "A hierarchy builder", "An engine", "Planting a fault")
 
 
@@ -80,7 +83,7 @@ def run(clone: Path, *words: str) -> str:
     done = subprocess.run(
         [sys.executable, *words],
         cwd=clone,
-        env={**os.environ, "PYTHONPATH": str(clone)},
+        env={**os.environ, "PYTHONPATH": str(clone), "HYPOTHESIS_PROFILE": "privpipe"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -107,6 +110,7 @@ def test_an_entry_is_itself_its_test_and_a_line(sections: dict[str, str], title:
     assert Path(tested).name == f"test_{Path(new).name}"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("title", WORKED)
 def test_each_worked_example_works(clone: Path, sections: dict[str, str], title: str) -> None:
     given = commands(sections[title])
@@ -117,6 +121,7 @@ def test_each_worked_example_works(clone: Path, sections: dict[str, str], title:
         assert " passed" in printed or "pytest" not in words, printed
 
 
+@pytest.mark.deep
 def test_no_list_of_the_tests_has_to_be_told(clone: Path, sections: dict[str, str]) -> None:
     """What is derived from the catalogues holds with the new entries, once the table is written."""
     for _, *words in commands(sections["A model"])[:1]:
@@ -124,10 +129,12 @@ def test_no_list_of_the_tests_has_to_be_told(clone: Path, sections: dict[str, st
     run(clone, "-m", "pytest", "-q", "-p", "no:cacheprovider", *OTHERS, "-m", "not spark and not dask", "-k", UPSET)
 
 
+@pytest.mark.deep
 def test_the_examples_keep_the_rules_of_the_house(clone: Path, sections: dict[str, str]) -> None:
     made = [path for title in WORKED for path, kind, _ in files(sections[title]) if kind == "python"]
     run(clone, "-m", "ruff", "check", "--no-cache", *made)
     run(clone, "-m", "ruff", "format", "--no-cache", "--check", *made)
+    run(clone, "-c", "from importlinter.cli import lint_imports_command as lint; lint()", "--no-cache")
     run(clone, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(path for path in made if path.startswith("privpipe")))
 
 
@@ -138,6 +145,7 @@ def test_the_commands_of_the_set_up_are_targets(project: Path, sections: dict[st
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
 
 
+@pytest.mark.deep
 def test_readers_can_be_fuzzed(clone: Path, sections: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FUZZ_SECONDS", "1")
     fuzz, replay = commands(sections["Fuzzing"])
@@ -151,6 +159,7 @@ def test_folders_of_tests_are_there(project: Path, sections: dict[str, str]) -> 
     assert not [name for name in listed if not (project / "tests" / name).is_dir()]
 
 
+@pytest.mark.deep
 def test_the_plug_in_is_the_sample_and_its_commands_run(project: Path, sections: dict[str, str]) -> None:
     [(path, _, body)] = files(sections["A plug-in"])
     assert body in (project / path).read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from privpipe.policy import Policy
+from tests.gathering import gathered
 from tests.object_store import ObjectStore, needs_object_store, object_store_at
 
 from .page_blocks import blocks, run, said
@@ -45,6 +46,7 @@ def pages(compiled: bool) -> list[Any]:
     return found
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("page", pages(compiled=False))
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if said(page, "marker") == "spark":
@@ -65,7 +67,9 @@ def test_the_python_of_a_page_compiles_where_its_package_is_missing(page: Path) 
     assert importlib.util.find_spec(page.stem) is None, "the package is there; run the blocks"
 
 
-@pytest.mark.parametrize("page", [path for path in WRITTEN if blocks(path, "yaml")], ids=lambda path: path.stem)
-def test_the_policies_of_a_page_load(page: Path) -> None:
-    for text in blocks(page, "yaml"):
-        assert Policy.from_dict(YAML(typ="safe").load(text)).guarantees
+def test_the_policies_of_pages_load() -> None:
+    with gathered() as case:
+        for page in WRITTEN:
+            for at, text in enumerate(blocks(page, "yaml"), 1):
+                with case(f"{page.relative_to(PROJECT)}, policy {at}"):
+                    assert Policy.from_dict(YAML(typ="safe").load(text)).guarantees

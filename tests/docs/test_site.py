@@ -98,6 +98,7 @@ def from_outside(site: Path, pages: dict[Path, Page]) -> list[str]:
     return found
 
 
+@pytest.mark.deep
 def test_the_site_is_built_whole_and_refers_to_nothing_outside(project: Path, tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     site = build(project, tmp_path / "site")

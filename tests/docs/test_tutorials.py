@@ -18,6 +18,8 @@ from tests.record.conftest import base_document, place
 
 from .page_blocks import blocks
 
+pytestmark = pytest.mark.deep
+
 __all__ = ["place"]
 
 PROJECT = Path(__file__).resolve().parents[2]

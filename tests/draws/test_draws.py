@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtri
@@ -65,7 +65,6 @@ def test_an_order_word_is_the_word_labelled_order() -> None:
     assert (STREAM.order(ids) == STREAM.words(ids, label).view(np.int64)).all()
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 60), st.integers(1, 9), st.randoms(use_true_random=False))
 def test_partitions_and_row_order_change_nothing(count: int, parts: int, shuffler: object) -> None:
     ids = some_ids(count)
@@ -186,7 +185,6 @@ def test_what_is_easily_guessed_is_refused(weak: str | int | bytes) -> None:
         Seed.of(weak)
 
 
-@settings(max_examples=200)
 @given(st.integers(0, 2**64).map(lambda seed: random.Random(seed).randbytes(16)))
 def test_128_drawn_bits_are_taken_however_they_are_written(drawn: bytes) -> None:
     for text in (drawn, drawn.hex(), base64.b64encode(drawn).decode(), base64.urlsafe_b64encode(drawn).decode()[:22]):

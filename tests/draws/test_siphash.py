@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.compiled import load
@@ -108,7 +108,6 @@ def test_the_check_value_of_the_paper() -> None:
     assert int.from_bytes(sip(KEY, bytes(range(15)), 8), "little") == 0xA129CA6149BE45E5
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.binary(min_size=16, max_size=16), st.lists(st.integers(0, MASK), max_size=40))
 def test_compiled_and_plain_agree_on_any_words(key: bytes, words: list[int]) -> None:
     message = b"".join(word.to_bytes(8, "little") for word in words)
@@ -116,7 +115,6 @@ def test_compiled_and_plain_agree_on_any_words(key: bytes, words: list[int]) -> 
         assert compiled(key, words, size) == sip(key, message, size)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, MASK), st.integers(0, MASK))
 def test_the_upper_half_of_a_product(a: int, b: int) -> None:
     assert int(siphash.high_product(np.uint64(a), np.uint64(b))) == (a * b) >> 64

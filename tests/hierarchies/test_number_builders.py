@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.errors import HierarchyError, PolicyError, UsageError
@@ -281,7 +281,6 @@ NUMBERS = st.one_of(
 )
 
 
-@settings(max_examples=60)
 @given(st.sampled_from(BUILDERS), st.lists(NUMBERS, min_size=1, max_size=25), st.sampled_from([None, "words", "open"]))
 def test_labels_hold_their_values_and_levels_nest(builder: dict[str, Any], texts: list[str], style: str | None) -> None:
     [(name, given)] = builder.items()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pulp
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.errors import EngineError
@@ -45,7 +45,6 @@ def hard(seed: int, many: int = 40) -> tuple[Any, ...]:
     return -rng.integers(10, 99, many).astype(float), weights, (-np.inf, weights.sum(axis=1) / 2), (0.0, 1.0)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(-5, 5), min_size=3, max_size=3), st.lists(ROWS, max_size=4), st.integers(-2, 2))
 def test_the_optimum_is_that_of_enumeration(
     costs: list[int], rows: list[tuple[list[int], str, int]], constant: int

@@ -179,6 +179,7 @@ def test_a_remote_sink_holds_no_private_record(policy: dict[str, Any], tmp_path:
     assert not [path for path in (tmp_path / "lake").rglob("*") if "refused" in path.name]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("step", "kept"), [("publish", False), ("judge again", True)])
 def test_a_killed_run_keeps_its_record_exactly_if_it_published(
     policy: dict[str, Any], tmp_path: Path, step: str, kept: bool

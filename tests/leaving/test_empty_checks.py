@@ -71,6 +71,7 @@ def test_a_saved_suite_tells_how_many_it_holds(tmp_path: Path) -> None:
         ppgx.load_suite(tmp_path / "suite.json")
 
 
+@pytest.mark.deep
 def test_a_process_that_reads_the_suite_before_it_knows_it_is_refused(tmp_path: Path) -> None:
     """Great Expectations drops what it does not know with a line in a log, and calls an empty suite a success."""
     ppgx.save_suite(suite(ANONYMITY), tmp_path / "suite.json")

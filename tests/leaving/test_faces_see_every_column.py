@@ -6,7 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.errors import PrivpipeError
 from privpipe.models import DistinctLDiversity, KAnonymity
+from tests.gathering import gathered
 
 ROWS = pd.DataFrame({"zip": ["a"] * 6 + ["b"] * 6, "illness": ["flu", "cold", "gout"] * 4, "cost": [1, 2, 3] * 4})
 SURNAMES = [f"Zanzibarella{at}" for at in range(12)]
@@ -235,22 +236,34 @@ def require_seen(seen: Seen, case: Case) -> None:
     assert "Zanzibarella" not in seen.said + " ".join(seen.notes)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def require_all_seen(face: Callable[..., Seen], kind: Callable[..., Any], names: Iterable[str], folder: Path) -> None:
+    """What a face must say of each case, given as a frame of one kind that it does not change."""
+    with gathered() as tried:
+        for name in names:
+            with tried(name):
+                case, place = CASES[name], folder / name
+                place.mkdir()
+                before = case.frame.copy()
+                require_seen(face(kind(case.frame), False, place), case)
+                pd.testing.assert_frame_equal(case.frame, before)
+
+
+def as_it_is(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame
+
+
 @pytest.mark.parametrize("face", FACES.values(), ids=FACES)
-def test_every_face_sees_it(face: Callable[..., Seen], case: Case, tmp_path: Path) -> None:
-    before = case.frame.copy()
-    require_seen(face(case.frame, False, tmp_path), case)
-    pd.testing.assert_frame_equal(case.frame, before)
+def test_every_face_sees_it(face: Callable[..., Seen], tmp_path: Path) -> None:
+    require_all_seen(face, as_it_is, CASES, tmp_path)
 
 
 FILED = {name: CASES[name] for name in CASES if name not in ("index that is a number", "identifier in a level")}
 """Cases that pandas writes to a file as they are: it leaves out numbers of rows, and names a level without a name."""
 
 
-@pytest.mark.parametrize("case", FILED.values(), ids=FILED)
 @pytest.mark.parametrize("face", {**by_files(), "dbt": by_dbt}.values(), ids={**by_files(), "dbt": by_dbt})
-def test_faces_over_files_and_relations_see_it(face: Callable[..., Seen], case: Case, tmp_path: Path) -> None:
-    require_seen(face(case.frame, False, tmp_path), case)
+def test_faces_over_files_and_relations_see_it(face: Callable[..., Seen], tmp_path: Path) -> None:
+    require_all_seen(face, as_it_is, FILED, tmp_path)
 
 
 def polars_of(frame: pd.DataFrame) -> Any:
@@ -269,23 +282,22 @@ def dask_of(frame: pd.DataFrame) -> Any:
     return pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=2, sort=False)
 
 
-@pytest.mark.parametrize("case", BY_COLUMNS.values(), ids=BY_COLUMNS)
 @pytest.mark.parametrize("kind", [polars_of, arrow_of, relation_of])
-@pytest.mark.parametrize("face", FACES.values(), ids=FACES)
-def test_every_face_sees_it_in_a_frame_of_another_kind(
-    face: Callable[..., Seen], kind: Callable[..., Any], case: Case, tmp_path: Path
-) -> None:
-    require_seen(face(kind(case.frame), False, tmp_path), case)
+def test_every_face_sees_it_in_a_frame_of_another_kind(kind: Callable[..., Any], tmp_path: Path) -> None:
+    with gathered() as tried:
+        for name, face in FACES.items():
+            with tried(name):
+                (tmp_path / name).mkdir()
+                require_all_seen(face, kind, BY_COLUMNS, tmp_path / name)
 
 
 DASK = {name: case for name, case in CASES.items() if case.frame.index.nlevels == 1}
 
 
 @pytest.mark.dask
-@pytest.mark.parametrize("case", DASK.values(), ids=DASK)
 @pytest.mark.parametrize("face", FACES.values(), ids=FACES)
-def test_every_face_sees_it_in_a_dask_frame(face: Callable[..., Seen], case: Case, tmp_path: Path) -> None:
-    require_seen(face(dask_of(case.frame), False, tmp_path), case)
+def test_every_face_sees_it_in_a_dask_frame(face: Callable[..., Seen], tmp_path: Path) -> None:
+    require_all_seen(face, dask_of, DASK, tmp_path)
 
 
 @pytest.mark.dask
@@ -407,6 +419,7 @@ def test_a_suite_says_every_role_whatever_each_expectation_uses() -> None:
     assert not expected(frame.assign(ssn=3), made).passed
 
 
+@pytest.mark.deep
 def test_a_saved_suite_fails_in_a_fresh_process(tmp_path: Path) -> None:
     ppgx = pytest.importorskip("privpipe.gx")
     ppgx.save_suite(suite(False), tmp_path / "suite.json")

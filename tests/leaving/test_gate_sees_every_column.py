@@ -33,6 +33,7 @@ NAMED = pd.DataFrame(
 )
 
 
+@pytest.mark.usual
 def test_a_table_with_names_fails_first_of_all(engine: Engine) -> None:
     """Row of the table: `validate` of a table with a column `name`."""
     found = pp.assess(NAMED, POLICY, engine=engine)
@@ -110,6 +111,7 @@ def test_pseudonyms_of_the_policy_may_stay(engine: Engine, tmp_path: Path, monke
     assert not pp.assess(result.path, without, engine=engine).passed
 
 
+@pytest.mark.usual
 def test_every_release_is_judged_by_it(engine: Engine, tmp_path: Path) -> None:
     NAMED.to_csv(tmp_path / "raw.csv", index=False)
     policy = {**POLICY, "source": {"path": str(tmp_path / "raw.csv")}, "sink": {"path": str(tmp_path / "published")}}

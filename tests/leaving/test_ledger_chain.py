@@ -237,6 +237,7 @@ def test_a_changed_record_of_the_sink_is_refused_and_mended(document: Document, 
     pp.release(document())
 
 
+@pytest.mark.deep
 def test_no_kill_leaves_a_ledger_that_is_refused(tmp_path: Path) -> None:
     """Every call that touches a file is a place to be killed at, in publishing and in withdrawing."""
     run = subprocess.run(

@@ -16,6 +16,7 @@ from privpipe.testing import people
 from privpipe.testing.stages import keys_of
 from privpipe.transforms import CATALOGUE
 from privpipe.transforms.base import Transformer
+from tests.tiers import deep, deep_beyond
 
 N = 400
 ABOVE_CHANCE = 0.05
@@ -80,14 +81,14 @@ def joins(stage: Transformer, engine: Engine) -> dict[str, float]:
     return {names: share for names, share in shares.items() if share > ABOVE_CHANCE}
 
 
-@pytest.mark.parametrize("name", MASKING)
+@pytest.mark.parametrize("name", [name if name in ONE_EACH else deep(name) for name in MASKING])
 def test_nothing_joins_two_policies_but_what_says_so(embedded: Engine, name: str) -> None:
     found = joins(MASKING[name], embedded)
     assert not found or MASKING[name].links_releases, found
 
 
 @pytest.mark.dask
-@pytest.mark.parametrize("name", ONE_EACH)
+@pytest.mark.parametrize("name", deep_beyond(3, ONE_EACH))
 def test_nor_on_dask(dask_engine: Engine, name: str) -> None:
     assert not joins(MASKING[name], dask_engine) or MASKING[name].links_releases
 

@@ -19,6 +19,7 @@ import privpipe as pp
 from privpipe.cli import app
 from privpipe.engines import Engine
 from privpipe.judging.spelling import folded
+from tests.tiers import deep
 
 COLUMNS: dict[str, Any] = {
     "zip": {"role": "quasi_identifier"},
@@ -45,7 +46,7 @@ def spelled(engine: Engine, frame: Any) -> list[str]:
 
 
 class TestNearUnique:
-    @pytest.mark.parametrize("held", [0, 200_000], ids=["in place", "on the driver"])
+    @pytest.mark.parametrize("held", [0, deep(200_000)], ids=["in place", "on the driver"])
     @pytest.mark.parametrize(
         ("pay", "said"),
         [
@@ -250,6 +251,7 @@ class TestFaces:
         assert first.result["details"]["notes"] == [self.WANTED[0], self.WANTED[1]]
         assert second.result["details"]["notes"] == [self.WANTED[1], self.WANTED[2]]
 
+    @pytest.mark.usual
     def test_every_engine_notes_the_same(self, engine: Engine, embedded: Engine) -> None:
         rng = np.random.default_rng(11)
         frame = pd.DataFrame(

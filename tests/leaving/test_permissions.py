@@ -23,6 +23,7 @@ from privpipe.engines import Engine
 from privpipe.errors import PrivpipeError, Refused, SinkError
 from privpipe.private_files import make_public
 from privpipe.sinks.local import LocalTarget
+from tests.tiers import deep, deep_beyond
 
 NOBODY = 65534
 
@@ -192,7 +193,7 @@ def error_of(run: Callable[[], Any]) -> PrivpipeError | None:
     return None
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES], ids=errno.errorcode.get)
+@pytest.mark.parametrize("number", [errno.ENOSPC, deep(errno.EACCES)], ids=errno.errorcode.get)
 @pytest.mark.parametrize("what", STEPS)
 def test_a_fault_at_any_step_publishes_nothing(
     embedded: Engine, place: Path, what: str, number: int, monkeypatch: pytest.MonkeyPatch
@@ -260,8 +261,8 @@ main()
 """
 
 
-@pytest.mark.parametrize("engine_name", ["embedded", "dask"])
-@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+@pytest.mark.parametrize("engine_name", deep_beyond(1, ("embedded", "dask")))
+@pytest.mark.parametrize("format", deep_beyond(1, ("parquet", "csv", "json")))
 def test_part_files_that_find_no_room_publish_nothing(engine_name: str, format: str, place: Path) -> None:
     """The system itself refuses more bytes, in the middle of a file and beneath any library."""
     document = policy(place)

@@ -80,7 +80,7 @@ def examples() -> Iterator[Any]:
                 parameters |= {"household": "income", "along": []}  # each record of this table lives alone
             if name == "generalize" and "levels" not in parameters:
                 continue  # its levels are chosen by the data; below
-            yield pytest.param({name: parameters}, id=f"{name}-{at}")
+            yield pytest.param({name: parameters}, id=f"{name}-{at}", marks=[pytest.mark.deep] if at > 1 else [])
     by: list[dict[str, Any]] = [
         {"add_noise": {"columns": ["income"], "variance_ratio": 0.1}},
         {"rank_swap": {"columns": ["income"], "p": 0.1}},

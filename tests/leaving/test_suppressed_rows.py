@@ -17,6 +17,7 @@ from privpipe.engines import Engine
 from privpipe.errors import NoSolutionError, Refused
 from privpipe.judging import Assessment
 from privpipe.running.stage_key import DrawRoot
+from tests.tiers import at_most
 
 Rows = dict[str, list[Any]]
 
@@ -279,7 +280,7 @@ def by_definition(rows: list[tuple[Any, ...]]) -> tuple[int, int, Any]:
     return len(left), len(rows) - len(left), min(sizes.values(), default=None)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_most(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(PERSON, min_size=1, max_size=12), st.integers(0, 4))
 @pytest.mark.parametrize("name", ["embedded", "dask_engine"])
 def test_it_is_the_definition_and_nothing_rescues(

@@ -22,6 +22,7 @@ from privpipe.engines import Source, open_engine
 from privpipe.errors import EngineError
 from privpipe.private_files import leftovers, new_folder, remove_folder, remove_leftovers, scratch_folder
 from privpipe.private_files.run_folder import OWNER
+from tests.tiers import deep, deep_beyond
 
 NAME = re.compile(rf"privpipe-{os.geteuid()}-(\d+)-\d+-\w+")
 
@@ -107,16 +108,24 @@ def spilled(run: subprocess.CompletedProcess[str]) -> list[tuple[str, str, bool]
     return found
 
 
-ENGINES = ["embedded", pytest.param("dask", marks=pytest.mark.dask), pytest.param("spark", marks=pytest.mark.spark)]
+ENGINES = [
+    "embedded",
+    pytest.param("dask", marks=[pytest.mark.dask, pytest.mark.deep]),
+    pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.deep]),
+]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("number", "code", "name"),
-    [(signal.SIGTERM, 143, "SIGTERM"), (signal.SIGHUP, 129, "SIGHUP"), (signal.SIGINT, 130, "interrupted")],
+    [
+        (signal.SIGTERM, 143, "SIGTERM"),
+        deep(signal.SIGHUP, 129, "SIGHUP"),
+        deep(signal.SIGINT, 130, "interrupted"),
+    ],
     ids=["term", "hup", "int"],
 )
-@pytest.mark.parametrize("at", ["judge", "judge again"])
+@pytest.mark.parametrize("at", deep_beyond(1, ("judge again", "judge")))
 def test_a_signal_ends_a_run_cleanly(
     engine: str, number: int, code: int, name: str, at: str, temp: Path, policy: Path
 ) -> None:
@@ -147,6 +156,7 @@ def test_what_is_spilled_is_private_and_goes_with_the_run(engine: str, temp: Pat
     assert own(temp) == []
 
 
+@pytest.mark.deep
 def test_what_a_killed_run_left_goes_with_the_next(temp: Path, policy: Path) -> None:
     run = ran(policy, "embedded", "judge", signal.SIGKILL)
     assert run.returncode == -signal.SIGKILL
@@ -158,6 +168,7 @@ def test_what_a_killed_run_left_goes_with_the_next(temp: Path, policy: Path) -> 
     assert own(temp) == []
 
 
+@pytest.mark.deep
 def test_doctor_shows_and_cleans(temp: Path, policy: Path) -> None:
     ran(policy, "embedded", "judge", signal.SIGKILL)
     (left,) = own(temp)

@@ -16,6 +16,7 @@ import pytest
 from privpipe.engines import Engine
 from privpipe.running.stage_key import DrawRoot
 from privpipe.testing.two_releases import two_releases
+from tests.tiers import deep
 
 STRONG = {"from_env": "PRIVPIPE_TEST_SEED"}
 PAIRS = int(os.environ.get("PRIVPIPE_PAIRS", "24"))
@@ -140,9 +141,10 @@ def attack_pairs(seeds: range, folder: Path, engine: Engine) -> Counter[str]:
     return found
 
 
-def test_two_releases_tell_no_more_than_their_cells(tmp_path: Path, embedded: Engine) -> None:
-    found = attack_pairs(range(PAIRS), tmp_path, embedded)
-    assert found["published"] >= PAIRS // 3, found
+@pytest.mark.parametrize("pairs", [8, deep(PAIRS)])
+def test_two_releases_tell_no_more_than_their_cells(pairs: int, tmp_path: Path, embedded: Engine) -> None:
+    found = attack_pairs(range(pairs), tmp_path, embedded)
+    assert found["published"] >= pairs // 3, found
 
 
 @pytest.mark.parametrize("pairs", [range(3)])

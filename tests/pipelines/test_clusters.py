@@ -166,6 +166,7 @@ def test_spark_master_and_two_workers_publish_the_release(cluster: Cluster) -> N
     published_as_by_the_command_line(cluster, cluster.home / "published" / "adult-spark")
 
 
+@pytest.mark.deep
 @pytest.mark.dask
 def test_dask_scheduler_and_two_workers_publish_the_release(cluster: Cluster) -> None:
     if importlib.util.find_spec("distributed") is None:

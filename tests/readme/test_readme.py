@@ -12,6 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from privpipe.policy import Policy
+from tests.tiers import deep_beyond
 
 from ..docs.page_blocks import blocks, run
 
@@ -32,7 +33,7 @@ def test_the_policy_of_the_readme_loads(project: Path) -> None:
     assert len(policy.guarantees) == 2
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/reference/policy.md", "docs/start.md"])
+@pytest.mark.parametrize("page", deep_beyond(1, ("README.md", "docs/reference/policy.md", "docs/start.md")))
 def test_the_commands_of_a_page_exist(project: Path, page: str) -> None:
     commands = [
         line.split("#")[0].split(">")[0] for body in blocks(project / page, "console") for line in body.splitlines()

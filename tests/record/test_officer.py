@@ -18,6 +18,7 @@ from privpipe.blocks.parameters import marked, parameters_of
 from privpipe.errors import PolicyError
 from privpipe.policy.officer import PINNED, presets, read_officer
 from privpipe.policy.schema import officer_schema
+from tests.gathering import gathered
 
 Document = dict[str, Any]
 Written = Callable[..., Path]
@@ -223,13 +224,15 @@ def guarantees() -> list[type[Guarantee]]:
     return [room[name] for room in (models.CATALOGUE, measures.CATALOGUE) for name in room]
 
 
-@pytest.mark.parametrize("kind", guarantees(), ids=lambda kind: kind.name())
-def test_every_parameter_says_which_way_it_is_stricter(kind: type[Guarantee]) -> None:
+def test_every_parameter_says_which_way_it_is_stricter() -> None:
     """The direction of thresholds follows from how a figure must lie to them."""
-    assert set(parameters_of(kind)) == set(marked(kind, Stricter))
-    field = kind.threshold_field
-    if field is not None:
-        assert parameters_of(kind)[field].marked(Stricter).direction in ("larger", "smaller")
+    with gathered() as case:
+        for kind in guarantees():
+            with case(kind.name()):
+                assert set(parameters_of(kind)) == set(marked(kind, Stricter))
+                field = kind.threshold_field
+                if field is not None:
+                    assert parameters_of(kind)[field].marked(Stricter).direction in ("larger", "smaller")
 
 
 def test_what_protects_nobody_lies_on_the_loose_side() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.reporting.figures import FEW, leading_figure, public_figure
@@ -19,7 +19,6 @@ def map_of(pairs: list[tuple[float | None, float | None]]) -> RiskUtilityMap:
     return RiskUtilityMap(points=points, risk_weights={"a": 1.0}, loss_weights={"b": 1.0})
 
 
-@settings(max_examples=40)
 @given(st.lists(st.tuples(FIGURES, FIGURES), min_size=1, max_size=8))
 def test_a_point_is_on_the_front_unless_another_beats_it(pairs: list[tuple[float | None, float | None]]) -> None:
     found = map_of(pairs)

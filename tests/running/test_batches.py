@@ -342,6 +342,7 @@ def kills(kind: str, home: Path, monkeypatch: pytest.MonkeyPatch, count: int) ->
     return trial
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", ["folder", "delta"])
 def test_killed_batches_are_published_exactly_once(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = kills(kind, tmp_path, monkeypatch, 3)

@@ -12,6 +12,7 @@ from tests.running.delta_releases import Releases
 pytest.importorskip("deltalake", reason="needs deltalake")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mode", ["replace", "append"])
 def test_readers_see_whole_judged_releases_whenever_a_run_is_killed(tmp_path: Path, mode: str) -> None:
     kills = DeltaKills(Releases(tmp_path / "lake"), mode)
@@ -28,6 +29,7 @@ def test_readers_see_whole_judged_releases_whenever_a_run_is_killed(tmp_path: Pa
     assert kills.reads
 
 
+@pytest.mark.deep
 def test_a_first_release_that_is_killed_is_whole_or_none(tmp_path: Path) -> None:
     for number, at in enumerate((10, 24, 30)):
         kills = DeltaKills(Releases(tmp_path / f"lake{number}"), "append")

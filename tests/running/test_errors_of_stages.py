@@ -60,6 +60,7 @@ def told(file: Path, engine: Engine, kind: type[PrivpipeError]) -> str:
 
 
 @pytest.mark.parametrize("after", [[], [SWAP], [SWAP, NOISE]], ids=len)
+@pytest.mark.usual
 def test_of_a_stage_that_fails_while_rows_are_read(engine: Engine, tmp_path: Path, after: list[str]) -> None:
     said = told(policy(tmp_path, [SHIFT, *after], born=1), engine, DataError)
     assert said.startswith(f"{tmp_path / 'release.yaml'}:10: transform[0].shift_dates: shifting carries ")

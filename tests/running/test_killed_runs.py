@@ -16,6 +16,7 @@ import pytest
 import privpipe as pp
 from privpipe.running.run import STEPS
 from privpipe.sinks.local import METADATA
+from tests.tiers import deep
 
 KILLED = """
 import os, signal, sys
@@ -34,7 +35,7 @@ def verdict_of(target: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", [step if step == "publish" else deep(step) for step in STEPS])
 def test_a_killed_run_publishes_nothing_unjudged(
     step: str, document: dict[str, Any], policy_file: Callable[[Mapping[str, Any]], Path]
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_killed_run_publishes_nothing_unjudged(
     assert after.run_id in {folder.name for folder in (state / "releases").iterdir()}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("step", STEPS[:5])
 def test_a_first_run_that_is_killed_leaves_no_target(
     step: str, document: dict[str, Any], policy_file: Callable[[Mapping[str, Any]], Path]

@@ -41,6 +41,7 @@ def everything_logged() -> Iterator[io.StringIO]:
         logging.getLogger(name).setLevel(level)
 
 
+@pytest.mark.usual
 def test_a_published_run_says_no_value(
     engine: Engine,
     document: dict[str, Any],
@@ -57,6 +58,7 @@ def test_a_published_run_says_no_value(
     assert_silent("".join(capfd.readouterr()))
 
 
+@pytest.mark.usual
 def test_a_refused_run_says_no_value(
     engine: Engine,
     raw_document: dict[str, Any],

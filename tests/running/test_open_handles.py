@@ -27,6 +27,7 @@ def held(grown: dict[str, Held], threads: int, megabytes: float = float("inf")) 
     }
 
 
+@pytest.mark.deep
 def test_releases_hold_no_more_handles_and_threads(tmp_path: Path) -> None:
     assert held(growth(tmp_path, dict.fromkeys(SINKS, "release"), 3, 6), threads=12) == {}
 

@@ -116,6 +116,7 @@ def test_a_dry_run_keeps_nothing(document: dict[str, Any], tmp_path: Path) -> No
     assert not (tmp_path / "held").exists()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("step", [pytest.param("judge", marks=pytest.mark.rare), "publish", "judge again"])
 def test_a_killed_run_keeps_what_its_release_left_out_and_nothing_else(
     step: str, document: dict[str, Any], tmp_path: Path

@@ -23,6 +23,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import EngineError, PrivpipeError
+from tests.tiers import deep
 
 Row = Mapping[str, Any]
 
@@ -425,15 +426,17 @@ def try_policies(seeds: Sequence[int], folder: Path, engine: Engine) -> Counter[
     return Counter(release_and_judge(seed, folder / str(seed), engine) for seed in seeds)
 
 
-def test_nothing_is_published_that_a_second_judge_refuses(tmp_path: Path, embedded: Engine) -> None:
-    found = try_policies([*range(235, 300), 1024, 1076], tmp_path, embedded)
-    assert min(found["published"], found["NoSolutionError"]) >= 10, found
+@pytest.mark.parametrize("policies", [25, deep(65)])
+def test_nothing_is_published_that_a_second_judge_refuses(policies: int, tmp_path: Path, embedded: Engine) -> None:
+    found = try_policies([*range(235, 235 + policies), 1024, 1076], tmp_path, embedded)
+    assert min(found["published"], found["NoSolutionError"]) >= policies // 7, found
 
 
 def test_dask_publishes_nothing_that_a_second_judge_refuses(tmp_path: Path, dask_engine: Engine) -> None:
-    assert try_policies([235, 243, 245, 257, 286, 297], tmp_path, dask_engine)["published"] == 6
+    assert try_policies([235, 243, 286], tmp_path, dask_engine)["published"] == 3
 
 
 @pytest.mark.spark
+@pytest.mark.usual
 def test_spark_publishes_nothing_that_a_second_judge_refuses(tmp_path: Path, spark_engine: Engine) -> None:
     assert try_policies([279], tmp_path, spark_engine)["published"] == 1

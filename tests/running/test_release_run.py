@@ -100,6 +100,7 @@ def test_a_second_release_replaces_the_first(document: dict[str, Any]) -> None:
     assert first.run_id not in {folder.name for folder in (state / "releases").iterdir()}
 
 
+@pytest.mark.usual
 def test_every_engine_gives_the_same_release(engine: Engine, embedded: Engine, document: dict[str, Any]) -> None:
     reference = pp.release(document, engine=embedded)
     expected = released_rows(reference.path)

@@ -167,6 +167,7 @@ run_apart(Job(policy=sys.argv[1]), tell=said, started=lambda process: said(proce
 """
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("step", ["stage", "judge", "publish"])
 def test_a_killed_task_leaves_no_process_and_the_next_try_publishes(
     tmp_path: Path, written: Written, step: str
@@ -243,6 +244,7 @@ except RuntimeError as error:
 """
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("step", "kind"), [("judge", "returns"), ("stage", "raises")])
 def test_a_task_that_is_told_to_stop_while_it_reads_ends_its_process_and_keeps_the_outcome(
     tmp_path: Path, written: Written, step: str, kind: str
@@ -280,6 +282,7 @@ def test_a_process_that_does_not_end_is_ended_by_force(monkeypatch: pytest.Monke
         assert process.wait(20) == -signal.SIGKILL
 
 
+@pytest.mark.deep
 def test_a_repeated_job_of_a_batch_ends_well_and_changes_nothing(tmp_path: Path, written: Written) -> None:
     policy, told = written(), []
     first = run_apart(Job(policy=policy, batch="2026-01-31"))

@@ -58,6 +58,7 @@ def test_tables_that_lie_on_this_machine(
     assert "the sink" in refused(dags, sunk("{iceberg: db.visits, catalog: lake}"))
 
 
+@pytest.mark.deep
 def test_a_sink_behind_links(tmp_path: Path, dags: Path, written: Written) -> None:
     (tmp_path / "innocent").symlink_to(dags / "deep")
     assert "the sink" in refused(dags, written(), target=str(tmp_path / "innocent" / "visits"))
@@ -90,6 +91,7 @@ def test_a_work_area_that_is_a_link(tmp_path: Path, dags: Path, written: Written
     assert "work area" in refused(dags, written(), target=str(tmp_path / "out" / "visits"))
 
 
+@pytest.mark.deep
 def test_private_records_and_reports(tmp_path: Path, dags: Path, written: Written) -> None:
     assert "private records" in refused(dags, written(more="records: ../dags/records\n"))
     assert "the report" in refused(dags, written(), report=str(dags / "visits.html"))
@@ -107,6 +109,7 @@ def test_a_url_of_this_machine(tmp_path: Path, dags: Path, written: Written) -> 
     assert "the sink" in refused(dags, written(), target=f"file://{dags}/visits")
 
 
+@pytest.mark.deep
 def test_a_policy_in_the_dag_folder_may_publish_elsewhere(tmp_path: Path, dags: Path, written: Written) -> None:
     policy = written(folder="dags")
     ending = run_apart(

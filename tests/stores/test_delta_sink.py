@@ -18,6 +18,7 @@ from privpipe.running import run as running
 from privpipe.sinks.remote_delta import RemoteDeltaTarget, remote_target
 from tests.object_store import BUCKET, Fault, FaultyProxy, ObjectStore
 from tests.running.delta_releases import counted, rows_of
+from tests.tiers import deep_beyond
 
 deltalake = pytest.importorskip("deltalake", reason="needs deltalake")
 FIRST, SECOND, UNSAFE = rows_of(A="fffcc", B="ccff"), rows_of(A="gggg", C="fcfc"), rows_of(A="fffcc", D="Q")
@@ -136,7 +137,7 @@ def test_a_first_release_that_is_taken_back_leaves_a_table_without_rows(
     assert seen(store) == counted(SECOND)
 
 
-@pytest.mark.parametrize("kind", ["cut", "cut after", "503", "403"])
+@pytest.mark.parametrize("kind", deep_beyond(1, ("cut after", "cut", "503", "403")))
 def test_a_commit_whose_answer_is_lost_is_there_or_never_will_be(
     store: ObjectStore, proxy: FaultyProxy, release: Release, kind: str
 ) -> None:
@@ -172,6 +173,7 @@ def test_another_writer_between_judging_and_commit_wins(
     assert not [name for name in listed(store) if "pending" in name]
 
 
+@pytest.mark.deep
 def test_what_a_killed_run_left_goes_once_its_commit_cannot_arrive(store: ObjectStore, release: Release) -> None:
     release(FIRST)
     left = "20200101T000000Z-00000000"

@@ -8,6 +8,7 @@ import pytest
 
 from tests.object_store import needs_object_store
 from tests.store_trials import KINDS, Trials
+from tests.tiers import deep
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trials]:
 STEPS = (0.5, 0.68)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind if kind == "cut" else deep(kind) for kind in KINDS])
 def test_readers_see_the_old_release_or_the_new_one(trials: Trials, kind: str) -> None:
     wrong: list[str] = []
     for number, step in enumerate(STEPS):
@@ -29,6 +30,7 @@ def test_readers_see_the_old_release_or_the_new_one(trials: Trials, kind: str) -
     assert wrong + trials.after() == []
 
 
+@pytest.mark.deep
 def test_a_first_release_that_is_killed_leaves_nothing_that_is_read(trials: Trials) -> None:
     trials.store.request("DELETE", "/lake/people/_CURRENT")
     assert trials.once("kill", int(0.6 * trials.requests)) == []

@@ -14,11 +14,12 @@ from privpipe.cli import app
 from privpipe.errors import DataError, SinkError
 from privpipe.running import fetching
 from tests.object_store import BUCKET, ObjectStore
+from tests.tiers import deep_beyond
 
 SINK = f"s3://{BUCKET}/people"
 
 
-@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+@pytest.mark.parametrize("format", deep_beyond(1, ("parquet", "csv", "json")))
 @pytest.mark.parametrize("place", ["store", "folder"])
 def test_a_release_is_read_back(
     store: ObjectStore, document: dict[str, Any], tmp_path: Path, place: str, format: str

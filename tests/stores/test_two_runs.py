@@ -18,6 +18,7 @@ from privpipe.sinks.conditional import S3Writes, conditional_writes, holds_condi
 from privpipe.sinks.remote import RemoteTarget
 from tests.object_store import BUCKET, Fault, FaultyProxy, ObjectStore
 from tests.store_trials import Warm
+from tests.tiers import deep_beyond
 
 SINK = f"s3://{BUCKET}/people"
 LOCK = f"{BUCKET}/.people.privpipe/_LOCK"
@@ -46,6 +47,7 @@ def test_a_second_process_is_kept_out(store: ObjectStore, document: dict[str, An
     assert published(store)
 
 
+@pytest.mark.deep
 def test_a_lock_of_a_process_that_is_gone_is_taken_over_at_once(
     store: ObjectStore, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,8 +90,8 @@ def cleaned(place: RemoteTarget) -> None:
     place._put(next(path for path in place._local.rglob("*.csv")), f"{place.state}/releases/first/part-00000.csv")
 
 
-@pytest.mark.parametrize("befalls", [usual, cleaned])
-@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("befalls", deep_beyond(1, (usual, cleaned)))
+@pytest.mark.parametrize("before", deep_beyond(1, (1, 0, 2)))
 @pytest.mark.parametrize("second_publishes", [True, False])
 def test_a_run_that_stood_still_does_not_publish_over_another(
     store: ObjectStore,

@@ -16,6 +16,7 @@ from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import RowTransformer, StagePlan, Transformer, checked_columns
 from privpipe.transforms.microaggregation.group_aggregates import Groups
 from privpipe.transforms.numeric import masked_type, written
+from tests.tiers import at_most
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def middle(values: list[float]) -> float:
     return (values[at] + near[0]) / 2 if near else values[at]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=at_most(150))
 @given(CELLS, st.sampled_from(["mean", "median"]))
 def test_aggregates_of_groups(cells: list[tuple[int, float]], aggregate: Any) -> None:
     labels = np.unique(np.array([label for label, _ in cells], dtype=np.int64), return_inverse=True)[1]

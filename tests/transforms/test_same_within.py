@@ -45,7 +45,7 @@ STAGES = [
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=repr)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 10_000))
 def test_what_was_constant_in_a_household_stays_so(stage: Any, seed: int) -> None:
     rows = families(60, seed)

@@ -20,6 +20,7 @@ def test_a_stub_is_as_the_catalogue_makes_it(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == stub_of(path), "write it anew: python -m tests.typing.stubs"
 
 
+@pytest.mark.deep
 def test_mypy_refuses_every_wrong_call_and_no_other() -> None:
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--output=json"]
     run = subprocess.run(
@@ -35,6 +36,7 @@ def test_mypy_refuses_every_wrong_call_and_no_other() -> None:
     assert _lines(found, "file", lambda each: each["line"]) == _marked()
 
 
+@pytest.mark.deep
 def test_pyright_refuses_every_wrong_call_and_no_other() -> None:
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
     run = subprocess.run(

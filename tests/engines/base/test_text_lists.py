@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.text_lists import is_text_list, json_of_lists
+from tests.tiers import at_most
 
 LISTS: list[Any] = [["a", None, ""], [], None, ['"\\/\b\f\n\r\t', "\x00\x1f\x7f\u2028é\U0001f600", "[x]"], ["1,2"]]
 
 
-@settings(max_examples=40)
+@settings(max_examples=at_most(40))
 @given(st.lists(st.none() | st.lists(st.none() | st.text(max_size=4), max_size=4), max_size=6))
 def test_json_reads_them_back(lists: list[Any]) -> None:
     texts = json_of_lists(pa.array(lists, pa.list_(pa.string()))).to_pylist()

@@ -34,6 +34,7 @@ from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
 from privpipe.testing import Case, Conformance, cases, examples_of
 from tests.engines.embedded.class_rows import classes
+from tests.tiers import at_most
 
 SEED = Seed.insecure(3)
 RNG = np.random.default_rng(8)
@@ -426,7 +427,7 @@ def test_texts_that_come_between_two_readings_are_an_error(
     group=st.integers(1, 9),
     piece=st.integers(1, 30),
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_most(40), deadline=None, suppress_health_check=list(HealthCheck))
 def test_row_groups_and_order_change_nothing(
     engine: EmbeddedEngine, tmp_path_factory: pytest.TempPathFactory, rows: list[Any], group: int, piece: int
 ) -> None:

@@ -17,6 +17,7 @@ from privpipe.engines.embedded import EmbeddedEngine, grouping, held_exchange, m
 from privpipe.engines.embedded.held_exchange import exchange_held
 from privpipe.errors import DataError, EngineError
 from privpipe.transforms.swapping.segment_swap import SegmentPermutation
+from tests.tiers import at_most
 
 STREAM = Stream(bytes(16))
 
@@ -42,7 +43,7 @@ def column(kind: str, n: int, distinct: int, seed: int) -> pa.Array:
     return pa.array(values, mask=rng.random(n) < rng.choice([0.0, 0.1, 1.0], p=[0.5, 0.4, 0.1])).cast(types[kind])
 
 
-@settings(max_examples=30)
+@settings(max_examples=at_most(30))
 @given(
     kind=st.sampled_from(["number", "integer", "date", "timestamp"]),
     n=st.sampled_from([1, 2, 3, 60, 500]),

@@ -22,6 +22,7 @@ from privpipe.engines.embedded.digits import Digits
 from privpipe.engines.embedded.packed_keys import PackedClasses, PackedKeys
 from privpipe.errors import EngineError
 from tests.engines.embedded.test_class_table import shape
+from tests.tiers import at_most
 
 RNG = np.random.default_rng(8)
 ROWS = pa.table(
@@ -78,7 +79,7 @@ def test_columns_of_other_classes_are_not_put_together(engine: EmbeddedEngine, m
     rows=st.lists(st.tuples(st.sampled_from(["a", "b", "", None]), st.sampled_from([3, 4, 90, None])), min_size=1),
     exact=st.sampled_from([0, packed_keys.EXACT]),
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_most(40), deadline=None, suppress_health_check=list(HealthCheck))
 def test_keys_are_the_same_numbers_however_they_are_packed(
     engine: EmbeddedEngine, rows: list[tuple[str | None, int | None]], exact: int
 ) -> None:

@@ -16,6 +16,7 @@ from privpipe.engines import Source
 from privpipe.engines.embedded import EmbeddedEngine, sorted_words
 from privpipe.engines.embedded.sorted_words import sorted_words as words_of
 from privpipe.errors import EngineError
+from tests.tiers import at_most
 
 WORDS = st.lists(st.integers(0, 60), min_size=1, max_size=90)
 
@@ -27,7 +28,7 @@ def engine() -> Any:
 
 
 @given(words=WORDS, radix=st.sampled_from([1, 2, 7, 100]), parts=st.integers(1, 4), most=st.integers(1, 20))
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_most(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_key_is_in_one_slice(engine: EmbeddedEngine, words: list[int], radix: int, parts: int, most: int) -> None:
     table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": words}))), None, Seed.insecure(1))
     with pytest.MonkeyPatch.context() as patch:
@@ -43,7 +44,7 @@ def test_a_key_is_in_one_slice(engine: EmbeddedEngine, words: list[int], radix: 
 
 
 @given(words=WORDS, parts=st.integers(2, 4))
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_most(30), deadline=None, suppress_health_check=list(HealthCheck))
 def test_slices_of_one_part_outlive_it(engine: EmbeddedEngine, words: list[int], parts: int) -> None:
     """Threads look at slices while the next part is read into the same array; none of them holds that array."""
     table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": words}))), None, Seed.insecure(1))
@@ -72,7 +73,7 @@ def test_rows_that_were_not_counted_are_told_all_the_same(engine: EmbeddedEngine
     numbers=st.lists(st.sampled_from([0.0, -0.0, 1.5, -7.25, 1e300, -1e300, 5e-324]), min_size=1, max_size=60),
     parts=st.integers(2, 5),
 )
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_most(30), deadline=None, suppress_health_check=list(HealthCheck))
 def test_equal_numbers_are_in_one_slice(engine: EmbeddedEngine, numbers: list[float], parts: int) -> None:
     """Both zeros are one number."""
     table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": numbers}))), None, Seed.insecure(1))
@@ -83,7 +84,7 @@ def test_equal_numbers_are_in_one_slice(engine: EmbeddedEngine, numbers: list[fl
 
 
 @given(words=st.lists(st.sampled_from([-(2**62), -1, 0, 1, 2**61]), min_size=1, max_size=60))
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=at_most(30), deadline=None, suppress_health_check=list(HealthCheck))
 def test_words_of_both_signs_are_dealt(engine: EmbeddedEngine, words: list[int]) -> None:
     table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": words}))), None, Seed.insecure(1))
     with pytest.MonkeyPatch.context() as patch:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -75,7 +75,6 @@ def ordered_oracle(row: dict[int, int], p: NDArray[np.float64]) -> float:
     return math.fsum(abs(math.fsum(extras[: i + 1])) for i in range(len(p) - 1)) / (len(p) - 1)
 
 
-@settings(max_examples=80, deadline=None)
 @given(CLASSES, st.integers(1, 6))
 def test_every_figure_follows_its_definition(table: Table, l: int) -> None:
     offsets, codes, counts = cells(table)
@@ -96,7 +95,6 @@ def test_every_figure_follows_its_definition(table: Table, l: int) -> None:
     assert emd_ordered_by_class(offsets, codes, counts, p) == pytest.approx(expected, abs=1e-12)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.dictionaries(st.integers(0, 8), st.integers(1, 700), min_size=1), min_size=1, max_size=6))
 def test_the_corrected_entropy_follows_its_definition(table: Table) -> None:
     offsets, _, counts = cells(table)
@@ -132,7 +130,6 @@ def test_the_distance_over_many_values_keeps_its_last_digits() -> None:
     assert emd_ordered_by_class(offsets, codes, counts, p)[0] == pytest.approx(float(total / 2999), abs=2e-16)
 
 
-@settings(max_examples=40, deadline=None)
 @given(CLASSES, st.randoms(use_true_random=False))
 def test_codes_and_cell_order_leave_the_bits_of_the_entropy_alone(table: Table, shuffler: Any) -> None:
     offsets, _, counts = cells(table)
@@ -146,7 +143,6 @@ def test_codes_and_cell_order_leave_the_bits_of_the_entropy_alone(table: Table, 
     assert (ratios[0] == ratios[1]).all()
 
 
-@settings(max_examples=40, deadline=None)
 @given(CLASSES, st.integers(1, 5))
 def test_splitting_the_table_into_blocks_changes_no_bit(table: Table, parts: int) -> None:
     p = base_of(table, 9)
@@ -158,7 +154,6 @@ def test_splitting_the_table_into_blocks_changes_no_bit(table: Table, parts: int
         assert (split == figure(*whole, p)).all()
 
 
-@settings(max_examples=40, deadline=None)
 @given(CLASSES.filter(lambda table: len(table) > 1))
 def test_merging_two_classes_brings_them_nearer_to_the_base(table: Table) -> None:
     p = base_of(table, 9)

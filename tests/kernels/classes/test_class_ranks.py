@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.kernels.classes.ranks import cells_by_rank
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 30), st.sampled_from([3, 20, 60]))
 def test_cells_in_rank_order_are_those_sorted(seed: int, classes: int, values: int) -> None:
     rng = np.random.default_rng(seed)

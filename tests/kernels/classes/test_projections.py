@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.kernels.classes.projections import projected_counts, projected_sizes
@@ -16,7 +16,6 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(ROWS)
 def test_records_are_counted_by_what_they_share(rows: list[tuple[int, int, int, int]]) -> None:
     wanted: Counter[tuple[int, ...]] = Counter()

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.kernels.columns.csv_structure import csv_structure
@@ -20,7 +20,6 @@ def structure(text: str, places: list[int], delimiter: str = ",") -> object:
     return csv_structure(np.frombuffer(text.encode(), dtype=np.uint8), delimiter, places)
 
 
-@settings(deadline=None)  # the first call compiles
 @given(st.lists(st.lists(FIELDS, min_size=2, max_size=3), max_size=8), st.sampled_from([",", ";"]), st.integers(1, 20))
 def test_cutting_changes_no_record(rows, delimiter, size):
     out = io.StringIO(newline="")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -56,7 +56,6 @@ def test_nan_of_either_sign_comes_last() -> None:
     np.testing.assert_array_equal(values[: len(kept)], kept)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     hnp.arrays(np.int64, st.integers(1, 400), elements=st.sampled_from(ENDS) | st.integers(-300, 300)),
     st.integers(1, 3),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.kernels.grouping.sorting import sort_integers, sort_places
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(-50, 50), max_size=200), st.integers(0, 200))
 def test_the_first_integers_are_sorted_and_the_others_left(values: list[int], count: int) -> None:
     count = min(count, len(values))
@@ -19,7 +18,6 @@ def test_the_first_integers_are_sorted_and_the_others_left(values: list[int], co
     assert array.tolist() == sorted(values[:count]) + values[count:]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=200))
 def test_places_are_sorted_by_key_then_place(keys: list[int]) -> None:
     places = np.arange(len(keys))[::-1].copy()

@@ -6,7 +6,7 @@ import bisect
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.kernels.grouping.word_groups import add_hashes, group_rows, ordered_by_group, ranges_of, split_order
@@ -19,7 +19,6 @@ def matrix(rows: list[tuple[int, ...]], width: int) -> np.ndarray:
     return np.array(rows, dtype=np.int64).reshape(len(rows), width)
 
 
-@settings(deadline=None)  # the first call compiles
 @given(
     st.integers(1, 4).flatmap(
         lambda width: st.lists(st.tuples(*[WORDS] * width), max_size=60).map(lambda r: (width, r))
@@ -47,7 +46,6 @@ def test_slices_and_read_only_arrays_will_do():
     assert len(group_rows(words[::2, 1:])[1]) == 2
 
 
-@settings(deadline=None)  # the first call compiles
 @given(st.lists(st.integers(0, 5), max_size=40))
 def test_the_order_is_that_of_a_stable_sort(groups):
     order, offsets = ordered_by_group(np.array(groups, dtype=np.int64), 6)
@@ -55,7 +53,6 @@ def test_the_order_is_that_of_a_stable_sort(groups):
     assert np.diff(offsets).tolist() == [groups.count(group) for group in range(6)]
 
 
-@settings(deadline=None)  # the first call compiles
 @given(st.lists(WORDS, max_size=40), st.integers(1, 9))
 def test_parts_are_equal_ranges_of_all_words(words, parts):
     order, offsets = split_order(np.array(words, dtype=np.int64), parts)
@@ -63,7 +60,6 @@ def test_parts_are_equal_ranges_of_all_words(words, parts):
     assert np.repeat(np.arange(parts), np.diff(offsets)).tolist() == [expected[row] for row in order]
 
 
-@settings(deadline=None)  # the first call compiles
 @given(st.lists(st.tuples(WORDS, WORDS), max_size=30), st.lists(st.tuples(WORDS, WORDS), max_size=6))
 def test_a_range_counts_the_cuts_that_are_not_above(rows, cuts):
     cuts = sorted(cuts)
@@ -71,7 +67,6 @@ def test_a_range_counts_the_cuts_that_are_not_above(rows, cuts):
     assert found.tolist() == [bisect.bisect_right(cuts, row) for row in rows]
 
 
-@settings(deadline=None)  # the first call compiles
 @given(st.lists(st.integers(0, 2**128 - 1), min_size=1, max_size=5), st.lists(st.integers(0, 2**128 - 1), max_size=8))
 def test_hashes_add_up_modulo_2_to_the_128(table, totals):
     def words(numbers: list[int]) -> np.ndarray:

@@ -28,6 +28,7 @@ from privpipe.kernels.ids.record_ids import (
     record_id,
     sum_of_hashes,
 )
+from tests.tiers import at_most
 
 SEED = Seed.insecure("a seed")
 EPOCH = dt.datetime(1970, 1, 1)
@@ -118,7 +119,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
     return pa.table(columns)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=at_most(200))
 @given(tables(), st.integers(0, 5))
 def test_each_row_has_the_hash_of_its_cells(table: pa.Table, first: int) -> None:
     part = table.slice(first)
@@ -249,6 +250,7 @@ def test_a_type_without_encoding_is_an_error_that_names_it() -> None:
             content_hash(pa.table({"visits": column}), SEED)
 
 
+@settings(max_examples=at_most(200))
 @given(st.lists(st.text(max_size=20), unique=True, min_size=1, max_size=6), st.data())
 def test_numbers_of_a_dictionary_hash_as_the_texts_they_stand_for(values: list[str], data: st.DataObject) -> None:
     codes = data.draw(st.lists(st.integers(0, len(values)), max_size=30))

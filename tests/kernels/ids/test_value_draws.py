@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import ndtri
@@ -50,7 +50,6 @@ def cell(value: Any) -> list[int]:
     return [tag | 8 << 8, struct.unpack("<Q", struct.pack(form, value + 0))[0]]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(

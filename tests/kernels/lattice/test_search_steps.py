@@ -6,7 +6,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.blocks.quality_spec import Aggregate
@@ -26,7 +26,6 @@ def test_aggregates_by_level_are_those_of_the_figures_to_the_last_bit(aggregate:
         assert aggregated_levels(nodes, figures, aggregate).tolist() == wanted.tolist()
 
 
-@settings(max_examples=60, deadline=None)
 @given(SEEDS, st.integers(1, 40))
 def test_bounds_and_the_vectors_left_are_those_of_plain_arrays(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
@@ -46,7 +45,6 @@ def test_bounds_and_the_vectors_left_are_those_of_plain_arrays(seed: int, size: 
     assert smallest_below(nodes, sizes, held, top) == min(under, key=lambda at: (sizes[at], at), default=-1)
 
 
-@settings(max_examples=60, deadline=None)
 @given(SEEDS, st.integers(1, 30), st.integers(1, 4))
 def test_witnesses_are_the_rarest_and_then_those_unlike_all_before(seed: int, t: int, most: int) -> None:
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -26,7 +26,6 @@ def tables(draw: st.DrawFn) -> tuple[NDArray[np.int32], list[Lookup]]:
     return codes.reshape(t, m).astype(np.int32), lookups
 
 
-@settings(max_examples=200, deadline=None)
 @given(tables())
 def test_numbers_follow_first_occurrence(made: tuple[NDArray[np.int32], list[Lookup]]) -> None:
     codes, lookups = made
@@ -42,7 +41,6 @@ def test_a_key_that_no_word_holds() -> None:
         class_numbers(np.zeros((1, 1), np.int32), [(0, np.zeros(1, np.int64), 2**63)])
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3), st.integers(0, 4)), max_size=40))
 def test_totals_and_cells(rows: list[tuple[int, int, int]]) -> None:
     numbers = np.array([number for number, _, _ in rows], dtype=np.int64)

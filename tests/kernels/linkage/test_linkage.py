@@ -13,6 +13,7 @@ from privpipe.errors import UsageError
 from privpipe.kernels.linkage import distance as linkage
 from privpipe.kernels.linkage.distance import LinkedFile, linkage_scores, one_to_one, pair_distances
 from privpipe.kernels.linkage.sampled_share import upper_share
+from tests.tiers import at_most
 
 
 def by_definition(distances: np.ndarray, partner: np.ndarray, ties: str) -> list[float]:
@@ -24,13 +25,13 @@ def by_definition(distances: np.ndarray, partner: np.ndarray, ties: str) -> list
     return scores
 
 
+@settings(max_examples=at_most(200))
 @given(
     seed=st.integers(0, 10_000),
     n=st.integers(1, 12),
     columns=st.integers(1, 3),
     ties=st.sampled_from(["fractional", "strict", "any"]),
 )
-@settings(max_examples=40)
 def test_scores_are_those_of_all_distances(seed: int, n: int, columns: int, ties: str) -> None:
     rng = np.random.default_rng(seed)
     none = np.zeros((n, 0), dtype=np.int64)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -52,7 +52,6 @@ tables = st.integers(1, 4).flatmap(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(tables, st.integers(0, 2**31), st.booleans())
 def test_covers_are_the_cheapest_and_dropping_keeps_every_record_safe(case: Any, seed: int, informative: bool) -> None:
     codes, k, weights = case
@@ -96,7 +95,6 @@ def test_covers_are_the_cheapest_and_dropping_keeps_every_record_safe(case: Any,
             assert (cost[found] <= np.maximum(most, cost[found & covers]) + 1e-9).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(tables, st.integers(0, 2**31))
 def test_what_is_blank_everywhere_can_be_taken_back_too(case: Any, seed: int) -> None:
     """From any feasible start, some combinations of it blank in every column: always feasible, and never dearer."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.kernels.local_suppression.wildcard_matching import mask_count, matching_sizes
@@ -29,7 +29,6 @@ def by_row(rows: list[tuple[int, ...]], width: int) -> list[int]:
     return matching_sizes(patterns, counts)[owner.ravel()].tolist()  # type: ignore[no-any-return]
 
 
-@settings(deadline=None)
 @given(st.integers(1, 4).flatmap(lambda m: st.lists(st.tuples(*[st.integers(-1, 3)] * m), min_size=1, max_size=40)))
 def test_all_pairs_of_rows_say_the_same(rows: list[tuple[int, ...]]) -> None:
     assert by_row(rows, len(rows[0])) == by_pairs(rows)

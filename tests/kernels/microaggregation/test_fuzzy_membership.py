@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.kernels.microaggregation.fuzzy_membership import drawn_groups, held_by_k
@@ -30,7 +30,6 @@ def test_a_record_at_a_centroid_stays_and_equal_ones_share() -> None:
     assert high.tolist() == [1, 1, 1, 1, 2, 2]
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.integers(0, 6), min_size=3, max_size=40),
     st.integers(1, 5),

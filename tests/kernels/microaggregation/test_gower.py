@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from privpipe.errors import UsageError
 from privpipe.kernels.microaggregation.gower import MixedRecords, gower_groups
+from tests.tiers import at_most
 
 PATHS = {0: (0, 0), 1: (1, 0), 2: (2, 1)}  # 0 and 1 share their parent, below a root two levels up
 
@@ -80,7 +81,7 @@ CELLS = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(200))
 @given(st.lists(CELLS, min_size=2, max_size=20), st.integers(1, 4))
 def test_groups_are_those_of_the_definition(rows: list[tuple[Any, ...]], k: int) -> None:
     mixed = mixed_of(rows)

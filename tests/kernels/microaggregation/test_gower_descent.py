@@ -18,6 +18,7 @@ from privpipe.kernels.microaggregation.gower import MixedRecords, gower_groups
 from privpipe.kernels.microaggregation.gower_descent import descend_by_gower, gower_loss
 from privpipe.kernels.microaggregation.refine import group_sse
 from tests.kernels.microaggregation.test_gower import CELLS, apart, mixed_of
+from tests.tiers import at_most
 
 WEIGHTS = 4.0
 """Of the three columns of `apart` together."""
@@ -46,7 +47,7 @@ def steps(labels: list[int], k: int) -> Iterator[list[int]]:
             yield swapped
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(200))
 @given(st.lists(CELLS, min_size=4, max_size=16), st.integers(2, 3))
 def test_no_step_is_left_that_lowers_the_loss(rows: list[tuple[Any, ...]], k: int) -> None:
     mixed = mixed_of(rows)

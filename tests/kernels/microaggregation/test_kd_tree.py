@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -46,7 +46,6 @@ def oracle_cut(points: NDArray[np.float64], weights: list[int], k: int, share: F
     return None
 
 
-@settings(max_examples=120, deadline=None)
 @given(weighted())
 def test_each_node_cuts_as_defined(case: tuple[NDArray[np.float64], NDArray[np.int64], int, int, int]) -> None:
     points, weights, k, block, shift = case
@@ -69,7 +68,6 @@ def test_each_node_cuts_as_defined(case: tuple[NDArray[np.float64], NDArray[np.i
         below += [(tree.left[node], members[left], level + 1), (tree.right[node], members[~left], level + 1)]
 
 
-@settings(max_examples=60, deadline=None)
 @given(weighted(), st.randoms(use_true_random=False))
 def test_row_order_and_json_change_nothing(
     case: tuple[NDArray[np.float64], NDArray[np.int64], int, int, int], shuffler: Any

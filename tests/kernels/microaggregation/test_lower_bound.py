@@ -71,7 +71,7 @@ def test_the_bound_and_the_groups_meet_the_optimum_on_small_tables(n: int, k: in
         assert bound >= 0.6 * best
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     rows=st.lists(st.tuples(st.integers(-4, 4), st.integers(-1, 1)), min_size=4, max_size=11),
     scale=st.sampled_from([1e-6, 1.0, 1e6]),

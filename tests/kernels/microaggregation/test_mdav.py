@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -91,7 +91,6 @@ def loss(points: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
     return 100 * group_sse(points, labels) / int((len(points) - 1) * points.shape[1])
 
 
-@settings(max_examples=120, deadline=None)
 @given(POINTS, st.integers(1, 6))
 def test_groups_are_those_of_the_definition(rows: list[list[int]], k: int) -> None:
     if len(rows) < k:
@@ -153,7 +152,6 @@ def test_the_centre_is_computed_anew_on_long_runs() -> None:
     assert far == pytest.approx(near, rel=1e-3)
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     n=st.integers(2, 400),
     s=st.integers(1, 5),

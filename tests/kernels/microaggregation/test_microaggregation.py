@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -53,7 +53,6 @@ def test_blocks_refined_lose_less_than_mdav_over_all() -> None:
     assert unrefined > losses[0]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 4).flatmap(
         lambda k: st.tuples(st.just(k), st.lists(st.tuples(*[st.integers(0, 3)] * 2), min_size=k, max_size=60))

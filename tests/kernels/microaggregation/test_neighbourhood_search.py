@@ -30,7 +30,6 @@ def refined(points: Points, k: int) -> NDArray[np.int64]:
     return descend(points, path_step(points, mdav_groups(points, k), k), k)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), min_size=4, max_size=40), st.integers(2, 4))
 def test_groups_keep_their_size_and_never_lose(rows: list[tuple[int, int]], k: int) -> None:
     points = np.array(rows, dtype=np.float64)
@@ -97,7 +96,7 @@ def test_losses_are_as_low_as_asked_for(shared: Path, file: str) -> None:
         assert 100 * group_sse(points, found) / ((len(points) - 1) * points.shape[1]) <= limit
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-2, 2)), min_size=8, max_size=30), st.integers(4, 5))
 def test_a_warm_search_never_loses_either(rows: list[tuple[int, int]], k: int) -> None:
     points = np.array(rows, dtype=np.float64)

@@ -53,7 +53,7 @@ def test_without_a_relaxation_nothing_is_rounded() -> None:
     assert pool.labels().tolist() == [0, 1, 0, 1]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-2, 2)), min_size=8, max_size=40), st.integers(4, 5))
 def test_recombining_never_loses_beside_the_search(rows: list[tuple[int, int]], k: int) -> None:
     points = np.array(rows, dtype=np.float64)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -50,7 +50,6 @@ def improves(points: Points, labels: NDArray[np.int64], k: int) -> bool:
     return False
 
 
-@settings(max_examples=80, deadline=None)
 @given(grouped())
 def test_refinement_keeps_sizes_and_lowers_the_loss(case: tuple[Points, NDArray[np.int64], int]) -> None:
     points, labels, k = case
@@ -61,7 +60,6 @@ def test_refinement_keeps_sizes_and_lowers_the_loss(case: tuple[Points, NDArray[
     assert np.bincount(descend(points, labels, k)).max() <= 2 * k - 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(grouped())
 def test_descent_ends_where_no_move_or_swap_helps(case: tuple[Points, NDArray[np.int64], int]) -> None:
     points, labels, k = case
@@ -77,7 +75,6 @@ def test_a_large_group_is_split() -> None:
     assert len(set(refined.tolist())) == 3
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 3).flatmap(
         lambda s: st.lists(st.lists(st.integers(-9, 9), min_size=s, max_size=s), min_size=1, max_size=60)

@@ -18,6 +18,7 @@ from privpipe.errors import UsageError
 from privpipe.kernels.microaggregation.path_groups import path_ends, sorted_ends
 from privpipe.kernels.microaggregation.refine import group_sse
 from privpipe.kernels.microaggregation.univariate import fixed_groups, univariate_groups
+from tests.tiers import at_most
 
 VALUES = st.lists(st.integers(-1000, 1000), min_size=1, max_size=30)
 
@@ -46,7 +47,7 @@ def sse_of(values: NDArray[np.float64], ends: NDArray[np.int64]) -> float:
     return group_sse(values[:, None], np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=at_most(200))
 @given(VALUES, st.integers(1, 7))
 def test_no_partition_is_better(values: list[int], k: int) -> None:
     column = np.array(values, dtype=np.float64)
@@ -82,7 +83,6 @@ def test_ties_take_the_longest_last_group() -> None:
     assert sorted_ends(np.zeros(7), 2).tolist() == [2, 4, 7]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 6), min_size=4, max_size=40), st.integers(1, 4), st.booleans())
 def test_kept_ties_stay_in_one_group(values: list[int], k: int, fixed: bool) -> None:
     column = np.array(values, dtype=np.float64)

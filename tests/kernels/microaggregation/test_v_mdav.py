@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -50,7 +50,6 @@ def oracle(points: Points, k: int, gamma: float) -> list[int]:
     return labels
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-16, 16), st.integers(-16, 16)), min_size=2, max_size=24),
     st.integers(1, 4),

@@ -23,6 +23,7 @@ from privpipe.kernels.mondrian.sides import (
     side_sizes,
 )
 from privpipe.kernels.mondrian.tree import NO_KEYS, Columns, Rows, cuts_of, cuts_of_counts, divided, grown
+from tests.tiers import at_most
 
 SIZES = (6, 4, 3)
 TREES = [Hierarchy.from_rows([[f"v{code:02}", f"g{code // 2}", "*"] for code in range(size)]) for size in SIZES]
@@ -85,7 +86,6 @@ def members_of(codes: Any, counts: Any) -> list[tuple[tuple[int, ...], int]]:
     return list(zip(map(tuple, codes.tolist()), counts.tolist(), strict=True))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**30), st.integers(1, 9))
 def test_a_tree_is_that_of_the_definition(seed: int, least: int) -> None:
     codes, counts = table(seed)
@@ -108,7 +108,7 @@ def test_a_tree_is_that_of_the_definition(seed: int, least: int) -> None:
     assert volume == np.prod(SIZES)  # cells tile the space
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=at_most(200))
 @given(st.integers(0, 2**30), st.integers(1, 6))
 def test_candidates_by_width_and_by_loss(seed: int, least: int) -> None:
     codes, counts = table(seed)
@@ -214,7 +214,7 @@ def between_records(codes: Any, counts: Any, least: int) -> dict[int, list[int]]
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(200))
 @given(st.integers(0, 2**30), st.integers(1, 6), st.sampled_from([9, 60, 5000]))
 def test_cuts_beside_a_population_lie_between_records(seed: int, least: int, size: int) -> None:
     """Also where codes are too sparse to be counted densely."""
@@ -296,7 +296,7 @@ def parts_in_persons(rows: list[list[int]], least: int) -> list[list[list[int]]]
     return [sorted(rows)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(200))
 @given(st.integers(0, 2**30), st.integers(1, 6))
 def test_cuts_in_persons_are_those_of_the_definition(seed: int, least: int) -> None:
     """Who has rows on both sides counts on both."""
@@ -316,7 +316,7 @@ def test_cuts_in_persons_are_those_of_the_definition(seed: int, least: int) -> N
     assert leaves == parts_in_persons(rows, least)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(200))
 @given(st.integers(0, 2**30))
 def test_sides_in_persons(seed: int) -> None:
     codes, _, persons = persons_of(seed)

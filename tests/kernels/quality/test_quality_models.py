@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.blocks.quality_spec import LossSpec
@@ -308,7 +308,6 @@ def at_most(bound: Sequence[float], figure: Sequence[float]) -> bool:
 
 
 @given(st.integers(0, 2**40))
-@settings(max_examples=40)
 def test_models_follow_their_definitions_and_bounds_hold(seed: int) -> None:
     draw = random.Random(seed)
     it = small(seed)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.kernels.sums.exact import ExactSums, measure_sums, rounded_sqrt
@@ -34,7 +34,6 @@ def root_is_nearest(root: float, square: Any) -> bool:
     return bool(halves[0] ** 2 <= square <= halves[1] ** 2)
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(FLOATS, min_size=2, max_size=60))
 def test_one_column_of_any_doubles(values: list[float]) -> None:
     sums = measure_sums([np.array(values)])
@@ -50,7 +49,6 @@ def test_one_column_of_any_doubles(values: list[float]) -> None:
     assert (sums.minima, sums.maxima) == ((min(values),), (max(values),))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(INTEGERS, min_size=2, max_size=60), st.integers(0, 15))
 def test_integers_of_64_bits_and_decimals(values: list[int], decimals: int) -> None:
     sums = measure_sums([np.array(values, dtype=np.int64)], decimals=[decimals])
@@ -60,7 +58,6 @@ def test_integers_of_64_bits_and_decimals(values: list[int], decimals: int) -> N
     assert sums.sd() == statistics.stdev(exact)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(TAME, TAME, st.integers(-(10**12), 10**12)), min_size=2, max_size=40))
 def test_cross_products(rows: list[tuple[float, float, int]]) -> None:
     a, b, c = zip(*rows, strict=True)
@@ -86,7 +83,6 @@ def test_cross_products(rows: list[tuple[float, float, int]]) -> None:
         assert correlation[0, 0] == 1.0
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(), st.one_of(st.none(), INTEGERS)), max_size=50),
     st.integers(1, 7),
@@ -155,7 +151,6 @@ def test_collinear_columns_correlate_exactly() -> None:
     assert measure_sums([x, 3 * x + 7, -x]).correlation().tolist() == [[1, 1, -1], [1, 1, -1], [-1, -1, 1]]
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.integers(1, 10**40), st.integers(1, 10**40))
 def test_roots_are_rounded_to_the_nearest(numerator: int, denominator: int) -> None:
     assert root_is_nearest(rounded_sqrt(numerator, denominator), Fraction(numerator, denominator))

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.kernels.sums.weights import exact_sum_by_class, rounded_words
+from tests.tiers import at_most
 
 cells = st.lists(
     st.tuples(st.floats(-1e12, 1e12, allow_subnormal=False), st.integers(1, 2**40)), min_size=0, max_size=20
 )
 
 
-@settings(max_examples=40)
 @given(cells, cells)
 def test_sums_are_the_nearest_doubles(one: list[tuple[float, int]], other: list[tuple[float, int]]) -> None:
     offsets = np.array([0, len(one), len(one) + len(other)])
@@ -31,7 +31,7 @@ def test_what_is_not_finite_stays_so() -> None:
     assert found.tolist() == [np.inf, 10.0]
 
 
-@settings(max_examples=40)
+@settings(max_examples=at_most(200))
 @given(st.integers(0, 2**126 - 1), st.integers(0, 90))
 def test_words_are_rounded_once(total: int, places: int) -> None:
     high, low = np.array([total >> 64]), np.array([total & (2**64 - 1)], dtype=np.uint64)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -44,7 +44,6 @@ SEVERAL: Any = given(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @SEVERAL
 def test_pairs_are_what_the_definition_allows(seed: int, n: int, finest: int, rate: float, loose: bool) -> None:
     asked = swapping(seed, n, finest, rate, loose)
@@ -59,7 +58,6 @@ def test_pairs_are_what_the_definition_allows(seed: int, n: int, finest: int, ra
     assert len(moved) == 2 * sum(found.swaps)
 
 
-@settings(max_examples=60, deadline=None)
 @SEVERAL
 def test_who_must_be_swapped_is_or_has_no_donor(seed: int, n: int, finest: int, rate: float, loose: bool) -> None:
     asked = swapping(seed, n, finest, rate, loose)
@@ -73,7 +71,6 @@ def test_who_must_be_swapped_is_or_has_no_donor(seed: int, n: int, finest: int, 
     assert (~across).sum() <= 2 * found.without_donor[0]
 
 
-@settings(max_examples=60, deadline=None)
 @SEVERAL
 def test_the_quotas_are_met_or_nobody_is_left(seed: int, n: int, finest: int, rate: float, loose: bool) -> None:
     asked = swapping(seed, n, finest, rate, loose)
@@ -87,7 +84,6 @@ def test_the_quotas_are_met_or_nobody_is_left(seed: int, n: int, finest: int, ra
         assert sum(found.swaps) == asked.quotas.sum() - found.missing
 
 
-@settings(max_examples=100)
 @given(arrays(np.int64, st.integers(1, 9), elements=st.integers(0, 50)), st.floats(0, 1), st.floats(1e-9, 1 - 1e-9))
 def test_quotas_are_shares_rounded_either_way(households: Any, rate: float, start: float) -> None:
     n = int(households.sum())

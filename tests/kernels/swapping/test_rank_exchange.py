@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.draws import Stream
@@ -15,7 +15,6 @@ from privpipe.errors import UsageError
 from privpipe.kernels.swapping.chance import bucket_permutation, distribution_permutation
 
 
-@settings(max_examples=40)
 @given(n=st.integers(0, 200), buckets=st.integers(1, 30), p=st.floats(0.01, 1), key=st.binary(min_size=16, max_size=16))
 def test_ranks_are_paired(n: int, buckets: int, p: float, key: bytes) -> None:
     for pi in (bucket_permutation(n, buckets, Stream(key)), distribution_permutation(n, p, Stream(key))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -45,7 +45,6 @@ def oracle(n: int, w: int, stream: Stream, partner: Partner, segment: int) -> li
     return pi
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 80), st.integers(1, 90), st.sampled_from(PARTNERS), st.integers(1, 90), st.integers(0, 99))
 def test_the_scan_is_the_published_one(n: int, w: int, partner: Partner, segment: int, seed: int) -> None:
     stream = Draws(Seed.insecure(seed), stage=0, transformer="rank_swap").of("income")
@@ -58,7 +57,6 @@ def test_blocks_of_counts_give_the_same_partners_as_a_plain_scan() -> None:
     assert swap_permutation(n, n, STREAM).tolist() == oracle(n, n, STREAM, "unswapped", n)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 3000), st.integers(1, 3000), st.sampled_from(PARTNERS), st.integers(1, 3000))
 def test_a_permutation_within_the_window(n: int, w: int, partner: Partner, segment: int) -> None:
     pi = swap_permutation(n, w, STREAM, partner=partner, segment=segment)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -93,7 +93,6 @@ def test_of_two_codes_the_one_score_is_that_of_either() -> None:
     assert same_but_for_scale(found, fitted) or same_but_for_scale(-found, fitted)
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**16), cut=st.integers(0, N))
 def test_sums_are_exact_in_any_order_and_parts(seed: int, cut: int) -> None:
     codes, features = table(seed)

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal, norm
 
@@ -66,7 +66,6 @@ def test_ends_and_what_does_not_vary() -> None:
     assert latent_correlation(np.array([0.5]), fine[None], fine[None])[0] == pytest.approx(0.5, abs=2e-3)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000))
 def test_scores_are_a_stationary_point_of_the_sum_of_cubes(seed: int) -> None:
     """From the definition: no single column can do better by small changes of its scores."""

@@ -121,7 +121,7 @@ def test_a_leaf_keeps_its_shares_and_covariances_come_back(target: str, size: in
     assert np.abs(left).max() < 0.5 * np.abs(lost).max()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**16), min_leaf=st.integers(1, 200), target=st.sampled_from(["pay", "job"]))
 def test_a_coin_takes_one_of_the_two_whatever_the_tree(seed: int, min_leaf: int, target: str) -> None:
     (codes, _, tree), _, ready, leaves = learnt(target, seed, min_leaf)

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.kernels.synthesis.trees import CodeTree
@@ -27,7 +27,6 @@ def gain(target: list[int], places: list[int], threshold: float) -> float:
     return entropy(target) - parts
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 2)), min_size=8, max_size=40))
 def test_no_other_first_split_gains_more_information(rows: list[tuple[int, int, int]]) -> None:
     target, *columns = ([row[at] for row in rows] for at in range(3))

@@ -6,7 +6,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.kernels.uniqueness.individual_risk import household_risk, individual_risk
@@ -63,7 +63,6 @@ def test_tiny_fractions_and_limits() -> None:
     assert individual_risk(np.zeros(0), np.zeros(0)).tolist() == []
 
 
-@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(-1, 3), st.sampled_from([0.1, 0.5, 1.0]), st.integers(1, 3)), max_size=12))
 def test_households_are_a_product_in_any_order(parts: list[tuple[int, float, int]]) -> None:
     arrays = [np.array(column) for column in zip(*parts, strict=True)] or [np.zeros(0, np.int64)] * 3

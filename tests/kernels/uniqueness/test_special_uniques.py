@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.kernels.uniqueness.special_uniques import MinimalUniques, dis_scores, minimal_uniques, size_weights
+from tests.tiers import at_most
 
 
 def alone(codes: NDArray[np.int64], counts: NDArray[np.int64], row: int, columns: tuple[int, ...]) -> bool:
@@ -36,7 +37,7 @@ tables = st.integers(1, 5).flatmap(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=at_most(200))
 @given(tables, st.integers(1, 5))
 def test_they_are_those_of_the_definition(rows: list[tuple[int, ...]], most: int) -> None:
     distinct = {row[:-1]: row[-1] for row in rows}

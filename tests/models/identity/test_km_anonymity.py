@@ -21,6 +21,7 @@ from privpipe.kernels.classes.item_sets import baskets_of, merged_supports, supp
 from privpipe.models import KAnonymity, KmAnonymity
 from privpipe.roles import Roles
 from privpipe.testing import HostileTable, judged, oracle
+from tests.tiers import at_most
 
 ROWS = {
     "age": ["30", "30", "40", "40", "30"],
@@ -146,7 +147,7 @@ def test_brackets_make_a_list_only_where_no_separator_is_given(separator: str | 
     assert baskets_of(comma, separator).lengths.tolist() == [2 if separator == "," else 1]
 
 
-@settings(max_examples=30)
+@settings(max_examples=at_most(200))
 @given(
     baskets=st.lists(st.lists(st.sampled_from("abcde"), max_size=5), min_size=1, max_size=12),
     m=st.integers(1, 4),

@@ -18,6 +18,7 @@ from privpipe.errors import NotWithdrawn, Refused, SinkError
 from privpipe.sinks.iceberg_files import Leftovers
 from tests.engines.lakes import icebergs
 from tests.running.iceberg.tables import NAMES, TABLE, content, foreign_write, read_again, rows, standing
+from tests.tiers import deep_beyond
 
 
 def test_what_another_writer_commits_during_a_run_is_never_overwritten(
@@ -149,7 +150,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("after", deep_beyond(1, (False, True)), ids=["before", "after"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_step_that_fails_leaves_what_was_there(
     fault: str,

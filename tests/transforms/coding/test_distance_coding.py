@@ -19,6 +19,7 @@ from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.transforms import CATALOGUE, BottomCode, TopCode
 from privpipe.transforms.coding.region import Boundary, Region
 from tests.kernels.noise.test_minimum_covariance import hbk, squared, weighed
+from tests.tiers import at_most
 
 Array = np.ndarray[Any, Any]
 SEED = "9f2c41d7e0b85a6394c1f7d2083be65a"
@@ -131,7 +132,7 @@ def region_of_three() -> Region:
     return Region.of(BASE, 0.9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(40))
 @given(st.lists(st.tuples(*[st.one_of(st.none(), finite)] * 3), min_size=1, max_size=12), st.booleans())
 def test_every_coded_record_keeps_its_direction(rows: list[tuple[float | None, ...]], above: bool) -> None:
     points = np.array([[np.nan if cell is None else cell for cell in row] for row in rows], float)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms import Round
 from privpipe.transforms.coding.round import rounded_floats
+from tests.tiers import at_most
 
 
 def rounded(run: Any, stage: Round, x: Any) -> list[Any]:
@@ -34,7 +35,7 @@ def test_integers_are_exact(run: Any, x: list[int], base: int) -> None:
     assert all(y in (v // base * base, -(-v // base) * base) for v, y in zip(x, drawn, strict=True))
 
 
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1), st.sampled_from([0.1, 0.25, 2.5, 7, 1000]))
 def test_floats_stay_within_the_base(x: list[float], base: float) -> None:
     values = np.array(x)
@@ -87,7 +88,7 @@ def test_wrong_parameters(parameters: dict[str, Any], message: str) -> None:
         Round(**{"columns": ["x"], **parameters})
 
 
-@settings(max_examples=100)
+@settings(max_examples=at_most(100))
 @given(st.integers(-(10**12), 10**12), st.sampled_from([0.1, 0.7, 0.01, 0.07, 1e-5, 2.5, 30]))
 def test_a_multiple_stays_what_it_is(k: int, base: float) -> None:
     """In every mode: the division must not carry it to its neighbour, a whole base away."""

@@ -22,9 +22,10 @@ from privpipe.models import KAnonymity
 from privpipe.transforms import SuppressCells
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.local_suppression.stage import CellBudget
+from tests.tiers import at_most
 
 KEYS = ("a", "b", "c")
-FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=at_most(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def suppressed(

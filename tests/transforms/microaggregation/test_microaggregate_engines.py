@@ -62,6 +62,7 @@ def test_the_same_records_everywhere(
     assert multiset(found.rows) == multiset(wanted.rows)
 
 
+@pytest.mark.deep
 def test_sampled_trees_are_the_same_everywhere(
     engine: Engine, run_on: Any, embedded: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

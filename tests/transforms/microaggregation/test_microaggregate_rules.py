@@ -19,7 +19,7 @@ from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.running.plan import canonical_json
 from privpipe.transforms import Microaggregate
 
-MANY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def grouped(rows: pa.Table, by: list[str], column: str) -> dict[Any, list[Any]]:

@@ -20,6 +20,7 @@ from privpipe.kernels.ids.value_draws import value_normals
 from privpipe.transforms import AddNoise
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.noise.covariance import covariance_factor
+from tests.tiers import at_most, deep_beyond
 
 N = 60_000
 
@@ -96,7 +97,7 @@ def test_correlated_noise_keeps_correlations_and_collinear_sums() -> None:
     assert applied(shrunk, {"a": a, "b": b, "c": a + b})["a"].var() == pytest.approx(a.var(), rel=0.05)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=at_most(80))
 @given(st.lists(st.lists(st.integers(-5, 5), min_size=3, max_size=3), min_size=2, max_size=8))
 def test_the_factor_gives_the_covariance_back(rows: list[list[int]]) -> None:
     covariance = np.cov(np.array(rows, dtype=float).T)
@@ -232,8 +233,8 @@ def test_orthogonal_noise_keeps_sums_and_covariance_of_census_exactly(run: Any, 
         assert np.abs(after[8] - after[6] - after[7]).max() <= 1e-6
 
 
-@pytest.mark.parametrize("block", [8, 64, 500])
-@pytest.mark.parametrize("ratio", [0.001, 0.1, 0.5, 1.6])
+@pytest.mark.parametrize("block", deep_beyond(2, (8, 64, 500)))
+@pytest.mark.parametrize("ratio", deep_beyond(2, (0.001, 1.6, 0.1, 0.5)))
 def test_orthogonal_noise_has_the_variance_that_was_asked_for(run: Any, block: int, ratio: float) -> None:
     """A skewed column and a normal one; 4 % is five standard errors of the largest figure."""
     rng = np.random.default_rng(6)

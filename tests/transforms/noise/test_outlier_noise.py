@@ -19,6 +19,7 @@ from privpipe.kernels.ids.value_draws import value_normals
 from privpipe.transforms import CATALOGUE, AddNoise
 from privpipe.transforms.noise.outlier_cuts import OutlierCuts
 from privpipe.transforms.robust_sample import LARGEST_SAMPLE
+from tests.tiers import at_most
 
 Array = np.ndarray[Any, Any]
 
@@ -92,7 +93,7 @@ def test_the_order_and_the_cuts_of_a_table_change_nothing(run: Any) -> None:
     assert all(each.plan.detail == runs[0].plan.detail for each in runs)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(40))
 @given(st.lists(st.tuples(*[st.one_of(st.none(), st.integers(-9, 9), st.floats(-1e6, 1e6))] * 3), max_size=40))
 def test_who_is_no_outlier_keeps_every_bit(rows: list[tuple[float | None, ...]]) -> None:
     columns = {name: [row[at] for row in rows] for at, name in enumerate("abc")}

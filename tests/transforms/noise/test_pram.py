@@ -17,6 +17,7 @@ from privpipe.errors import DataError, UsageError
 from privpipe.kernels.noise.pram import diagonal_matrix, draw_categories, invariant_matrix, posterior, transition_matrix
 from privpipe.transforms import Pram, Synthesize
 from privpipe.transforms.noise.pram import TransitionMatrix
+from tests.tiers import at_most
 
 REGIONS = ["n"] * 500 + ["s"] * 300 + ["e"] * 150 + ["w"] * 50
 
@@ -28,7 +29,7 @@ def aligned(run: Any, stage: Pram, columns: dict[str, Any], **options: Any) -> t
     return outcome.plan, {name: found.column(name).to_pylist() for name in columns}
 
 
-@settings(max_examples=40)
+@settings(max_examples=at_most(40))
 @given(
     counts=st.lists(st.integers(1, 50), min_size=1, max_size=7),
     diagonal=st.floats(0.05, 1.0),

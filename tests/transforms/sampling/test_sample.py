@@ -18,6 +18,7 @@ from privpipe.errors import DataError, UsageError
 from privpipe.transforms import Sample
 from privpipe.transforms.sampling.sample import proportional
 from privpipe.transforms.swapping.order_cuts import OrderCuts
+from tests.tiers import at_most
 
 N = 4000
 ROWS = pa.table({"row": range(N), "town": ["a"] * 2500 + ["b"] * 1400 + [None] * 100})
@@ -63,7 +64,7 @@ def test_strata_in_proportion_with_weights(run: Any) -> None:
     }
 
 
-@settings(max_examples=40)
+@settings(max_examples=at_most(40))
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=8), st.floats(0, 1))
 def test_largest_remainders(sizes: list[int], share: float) -> None:
     records = int(share * sum(sizes))

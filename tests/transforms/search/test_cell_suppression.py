@@ -165,7 +165,7 @@ def least_cost(table: CellTable) -> float:
     return float(least)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.data())
 def test_a_small_table_is_solved_and_proved(data: st.DataObject) -> None:
     wildcard = data.draw(st.booleans())
@@ -188,7 +188,7 @@ def test_a_small_table_is_solved_and_proved(data: st.DataObject) -> None:
     assert table.lower_bound(np.arange(len(rows))) <= best + 1e-9
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_few_stay_alone(data: st.DataObject) -> None:
     """Complete records that equal no other complete one: as few as asked, at the least cost, also with one column."""

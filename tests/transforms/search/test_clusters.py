@@ -23,6 +23,7 @@ from privpipe.transforms import LocalRecoding
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding import clusters
 from privpipe.transforms.local_recoding.planner import plan
+from tests.tiers import at_most
 
 SEED = Seed.insecure(1)
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -45,7 +46,7 @@ def made(engine: Engine, stage: LocalRecoding, table: Any, context: StageContext
     return found, engine.collect(stage.run(engine, table, text, Draws(SEED, 0, "local_recoding"), context))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(40), suppress_health_check=SLOW)
 @given(st.data(), st.sampled_from([2, 6, 32_000]))
 def test_a_release_meets_everything(
     embedded: Engine, random_problems: Any, suppressed_rows: Any, data: st.DataObject, block: int
@@ -80,7 +81,7 @@ def assert_labels_cover(problem: Any, released: dict[str, list[Any]]) -> None:
             assert count <= sum(raw[row[0]] for row in rows if label in row)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=20, suppress_health_check=SLOW)
 @given(st.data(), st.randoms(use_true_random=False), st.sampled_from([3, 32_000]))
 def test_row_order_changes_nothing(
     embedded: Engine, random_problems: Any, data: st.DataObject, random: Any, block: int

@@ -25,6 +25,7 @@ from privpipe.roles import Roles
 from privpipe.transforms import LocalRecoding, Mondrian
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.mondrian import cut_source
+from tests.tiers import at_most
 
 SEED = Seed.insecure(1)
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -147,7 +148,7 @@ def asked(draw: random.Random) -> list[Any]:
     return [*draw.sample(first, draw.randint(1, 2)), *draw.sample(others, draw.randint(0, 1))]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(100), suppress_health_check=SLOW)
 @given(seed=st.integers(0, 2**40), stage=st.sampled_from(STAGES))
 def test_parts_meet_everything_and_count_nobody_they_do_not_cover(embedded: Engine, seed: int, stage: Any) -> None:
     draw = random.Random(seed)

@@ -34,6 +34,7 @@ from privpipe.roles import Roles
 from privpipe.tolerance import floor_share
 from privpipe.transforms import LocalRecoding, Mondrian
 from privpipe.transforms.base import StageContext, StagePlan
+from tests.tiers import at_most
 
 SEED = Seed.insecure(1)
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -121,7 +122,7 @@ def meets(guarantee: Any, sizes: list[int]) -> bool:
     raise LookupError(guarantee.name())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(60), suppress_health_check=SLOW)
 @given(seed=st.integers(0, 2**40), stage=st.sampled_from(STAGES), wildcard=st.sampled_from([None, "*"]))
 def test_what_matches_meets_everything(embedded: Engine, seed: int, stage: Any, wildcard: str | None) -> None:
     draw = random.Random(seed)
@@ -204,7 +205,7 @@ def in_persons(guarantee: Any, rows: list[tuple[Any, Any, str, str]], base: Coun
     raise LookupError(guarantee.name())
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(120), suppress_health_check=SLOW)
 @given(seed=st.integers(0, 2**40), stage=st.sampled_from(STAGES))
 def test_persons_meet_everything(embedded: Engine, seed: int, stage: Any) -> None:
     draw = random.Random(seed)

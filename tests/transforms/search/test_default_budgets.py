@@ -123,7 +123,7 @@ def test_cores_change_nothing(plain: Any, wide: Any, search: str, model: Any, mo
     assert not [each for each in threading.enumerate() if each.name.startswith("privpipe-search")]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=25, suppress_health_check=SLOW)
 @given(st.data())
 def test_boxes_checked_ahead_find_the_optimum(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     problem = data.draw(random_problems)

@@ -20,6 +20,7 @@ from privpipe.transforms.recoding.lattice import Lattice
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.quality import searched_quality
+from tests.tiers import at_most
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
@@ -37,7 +38,7 @@ def least_of(explorer: Explorer) -> float | None:
     return min((loss[0] for loss in found if loss is not None), default=None)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(40), suppress_health_check=SLOW)
 @given(st.data())
 def test_exchanges_of_all_columns_find_the_best(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     problem = data.draw(random_problems)
@@ -55,7 +56,7 @@ def test_exchanges_of_all_columns_find_the_best(plain: Any, random_problems: Any
     assert explorer.best.loss[0] == pytest.approx(least, abs=1e-9)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=15, suppress_health_check=SLOW)
 @given(st.data())
 def test_they_end_with_the_limits_and_are_the_same_each_time(
     plain: Any, random_problems: Any, data: st.DataObject
@@ -73,7 +74,7 @@ def test_they_end_with_the_limits_and_are_the_same_each_time(
     assert made[0] == made[1]
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=5, suppress_health_check=SLOW)
 @given(st.data())
 def test_a_small_lattice_does_not_take_all_the_time(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     problem = data.draw(random_problems)

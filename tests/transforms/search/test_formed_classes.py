@@ -16,6 +16,7 @@ from privpipe.kernels.lattice.tuple_classes import class_cells
 from privpipe.transforms.recoding import formed_classes
 from privpipe.transforms.recoding.encoded import encode
 from privpipe.transforms.recoding.packed import PackedTable
+from tests.tiers import at_most
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
@@ -66,7 +67,7 @@ def test_cells_are_the_same_by_every_route() -> None:
         assert (merged == tallied(coarser[numbers], 3, ills, counts, 5)).all()
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(100), suppress_health_check=SLOW)
 @given(st.data())
 def test_classes_of_classes_are_those_of_combinations(
     plain: Any, random_problems: Any, monkeypatch: pytest.MonkeyPatch, data: st.DataObject
@@ -89,7 +90,7 @@ def test_classes_of_classes_are_those_of_combinations(
         assert (found.tallies("ill", ill, counts, 4) == tallied(found.numbers, len(found), ill, counts, 4)).all()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=at_most(50))
 @given(st.integers(0, 2**32), st.integers(1, 7), st.integers(0, 60))
 def test_totals_are_those_of_each_column(seed: int, columns: int, t: int) -> None:
     rng = np.random.default_rng(seed)

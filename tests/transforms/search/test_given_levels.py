@@ -20,6 +20,7 @@ from privpipe.transforms.recoding import planner
 from privpipe.transforms.recoding.given import needs_combinations
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.planner import plan
+from tests.tiers import at_most
 
 SEED = Seed.insecure(1)
 SHARED = ("levels", "recoded", "level_names", "hierarchies", "builders", "data_dependent", "records")
@@ -41,7 +42,7 @@ def with_gaps(problem: Any, draw: random.Random) -> tuple[Any, Any]:
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=at_most(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_columns_by_themselves_cost_what_combinations_cost(
     embedded: Engine, random_problems: Any, data: st.DataObject
 ) -> None:

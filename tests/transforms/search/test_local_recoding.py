@@ -28,6 +28,7 @@ from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding.planner import plan
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.planner import plan as plan_one_vector
+from tests.tiers import at_most
 
 SEED = Seed.insecure(1)
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -85,7 +86,7 @@ def suppressed_of(part: Any, node: list[int], whole: Any) -> set[int]:
         gone |= more
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(40), suppress_health_check=SLOW)
 @given(st.data())
 def test_a_release_is_what_its_rounds_say_and_meets_everything(
     embedded: Engine, random_problems: Any, suppressed_rows: Any, data: st.DataObject
@@ -140,7 +141,7 @@ def plain_sweep(problem: Any) -> float:
     return float(math.prod(1 + u for u in each)) ** (1 / len(each)) - 1
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=25, suppress_health_check=SLOW)
 @given(st.data())
 def test_it_loses_no_more_than_one_plain_walk(embedded: Engine, random_problems: Any, data: st.DataObject) -> None:
     problem = data.draw(random_problems)
@@ -154,7 +155,7 @@ def test_it_loses_no_more_than_one_plain_walk(embedded: Engine, random_problems:
         assert found.detail["cell_loss"] <= plain_sweep(problem) + 1e-9
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=20, suppress_health_check=SLOW)
 @given(st.data(), st.randoms(use_true_random=False))
 def test_row_order_and_copies_change_nothing(
     embedded: Engine, random_problems: Any, data: st.DataObject, random: Any

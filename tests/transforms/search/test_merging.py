@@ -23,6 +23,7 @@ from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding import clusters
 from privpipe.transforms.local_recoding.planner import plan
 from privpipe.transforms.recoding.loss import LossSpec
+from tests.tiers import at_most
 from tests.transforms.search.merging_oracle import plainly_merged
 from tests.transforms.search.test_local_recoding import ADULT, by_rounds, of_file
 
@@ -54,7 +55,7 @@ def made(engine: Engine, stage: LocalRecoding, table: Any, context: StageContext
     return found, engine.collect(stage.run(engine, table, text, Draws(SEED, 0, "local_recoding"), context))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(60), suppress_health_check=SLOW)
 @given(st.data(), st.sampled_from(RULES), st.sampled_from([0.0, 0.3, 0.8]))
 def test_the_rest_is_merged_as_defined(
     embedded: Engine, random_problems: Any, data: st.DataObject, rules: Any, share: float
@@ -78,7 +79,7 @@ def test_the_rest_is_merged_as_defined(
     assert found.detail["merging"]["records"] == kept.count(None) - wanted.count(None) > 0
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(60), suppress_health_check=SLOW)
 @given(st.data(), st.sampled_from([{"share": 0.3}, {}, {"method": "search", "steps": 1}, {"method": "rounds"}]))
 def test_it_holds_and_neither_suppresses_nor_loses_more(
     embedded: Engine, random_problems: Any, suppressed_rows: Any, data: st.DataObject, given_: dict[str, Any]
@@ -105,7 +106,7 @@ def test_it_holds_and_neither_suppresses_nor_loses_more(
         assert not suppressed_rows(released, problem.guarantees, problem.keys, {"ill": released["ill"]}, lambda *_: [])
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=25, suppress_health_check=SLOW)
 @given(st.data(), st.sampled_from(RULES), st.randoms(use_true_random=False))
 def test_row_order_changes_nothing(
     embedded: Engine, random_problems: Any, data: st.DataObject, rules: Any, draw: random.Random

@@ -39,6 +39,7 @@ from privpipe.transforms import Mondrian
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.mondrian.cut_tree import CutTree
 from privpipe.transforms.mondrian.planner import plan
+from tests.tiers import at_most
 
 SEED = Seed.insecure(1)
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -175,7 +176,7 @@ class Grown:
         return float(math.prod(1 + loss for loss in losses)) ** (1 / len(losses)) - 1
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(40), suppress_health_check=SLOW)
 @given(st.data())
 def test_a_release_is_that_of_a_tree_grown_by_hand(
     embedded: Engine, random_problems: Any, suppressed_rows: Any, data: st.DataObject
@@ -236,7 +237,7 @@ class GrownOfPersons(Grown):
         return False
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(60), suppress_health_check=SLOW)
 @given(st.data())
 def test_a_release_in_persons_is_that_of_a_tree_grown_by_hand(
     embedded: Engine, random_problems: Any, data: st.DataObject
@@ -292,7 +293,7 @@ def values_problem(seed: int, guarantees: Any, make_problem: Any) -> Any:
     )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(80), suppress_health_check=SLOW)
 @given(seed=st.integers(0, 2**40), delta=st.sampled_from([0.5, 0.8, 1.1]), lookahead=st.integers(0, 1))
 def test_a_cut_is_looked_through_as_by_hand(
     embedded: Engine, make_problem: Any, seed: int, delta: float, lookahead: int
@@ -314,7 +315,7 @@ def test_a_cut_is_looked_through_as_by_hand(
     assert found.detail["cell_loss"] == pytest.approx(wanted.cell_loss())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(60), suppress_health_check=SLOW)
 @given(
     seed=st.integers(0, 2**40),
     delta=st.sampled_from([0.5, 0.8, 1.1]),
@@ -375,7 +376,7 @@ def test_what_is_convex_in_records_is_looked_through_in_persons(
     assert made(embedded, Mondrian(), table, problem.context)[0].detail["classes"] == 4
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=25, suppress_health_check=SLOW)
 @given(seed=st.integers(0, 2**40), stage=st.sampled_from([{}, {"score": "loss"}, {"mode": "relaxed"}]))
 def test_looking_ahead_changes_nothing_for_k_l_and_t(
     embedded: Engine, make_problem: Any, seed: int, stage: Any

@@ -19,6 +19,7 @@ from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.optimal import search_optimal
 from privpipe.transforms.recoding.planner import plan
 from privpipe.transforms.recoding.quality import LossModel
+from tests.tiers import at_most
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
@@ -28,7 +29,7 @@ def checks(plain: Any, problem: Any) -> NodeCheck:
     return NodeCheck(encoded, problem.context, LossModel(encoded, problem.stage.loss))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(400), suppress_health_check=SLOW)
 @given(st.data())
 def test_the_optimum_is_that_of_brute_force(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     problem = data.draw(random_problems)
@@ -61,7 +62,7 @@ ROUTES = {
 
 
 @pytest.mark.parametrize("route", ROUTES)
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(40), suppress_health_check=SLOW)
 @given(st.data())
 def test_the_plan_is_the_same_by_every_route(plain: Any, random_problems: Any, route: str, data: st.DataObject) -> None:
     problem = data.draw(random_problems)
@@ -79,7 +80,7 @@ def test_the_plan_is_the_same_by_every_route(plain: Any, random_problems: Any, r
         assert made() == usual
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(150), suppress_health_check=SLOW)
 @given(st.data())
 def test_every_node_is_judged_as_by_hand(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     problem = data.draw(random_problems)
@@ -94,7 +95,7 @@ def test_every_node_is_judged_as_by_hand(plain: Any, random_problems: Any, data:
         assert list(loss) == pytest.approx(problem.exact_loss(levels, gone), abs=1e-9)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(150), suppress_health_check=SLOW)
 @given(st.data())
 def test_each_pruning_is_sound(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     """A bound is never above the loss; what must go goes at every specialization; failing at 0 fails below."""
@@ -115,7 +116,7 @@ def test_each_pruning_is_sound(plain: Any, random_problems: Any, data: st.DataOb
                 assert not inherits or node.suppressed == 0 or finer.suppressed != 0
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(60), suppress_health_check=SLOW)
 @given(st.data())
 def test_a_budget_of_nodes_gives_a_sound_gap(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     problem = data.draw(random_problems)
@@ -134,7 +135,7 @@ def test_a_budget_of_nodes_gives_a_sound_gap(plain: Any, random_problems: Any, d
         assert found.node.levels == best.node.levels
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(60), suppress_health_check=SLOW)
 @given(st.data())
 def test_the_plan_knows_no_row_order(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     problem = data.draw(random_problems)
@@ -149,7 +150,7 @@ def test_the_plan_knows_no_row_order(plain: Any, random_problems: Any, data: st.
     assert made(problem.table) == made(problem.table.take(order))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(60), suppress_health_check=SLOW)
 @given(st.data())
 def test_doubled_rows_under_doubled_k_change_nothing(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     from dataclasses import replace

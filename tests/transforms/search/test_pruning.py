@@ -49,7 +49,7 @@ def under(problem: Any, model: Any) -> Any:
     return replace(problem, guarantees=(model,), limit=0.5)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=25, suppress_health_check=SLOW)
 @given(st.data())
 def test_what_must_go_goes_at_every_specialization(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     drawn = data.draw(random_problems)
@@ -69,7 +69,7 @@ def test_what_must_go_goes_at_every_specialization(plain: Any, random_problems: 
                     assert (gone >= one.forced).all()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=25, suppress_health_check=SLOW)
 @given(st.data())
 def test_sharper_bounds_stay_below_the_loss(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     drawn = data.draw(random_problems)
@@ -86,7 +86,7 @@ def test_sharper_bounds_stay_below_the_loss(plain: Any, random_problems: Any, da
                 assert list(bound) <= [figure + 1e-12 for figure in losses[at]]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=25, suppress_health_check=SLOW)
 @given(st.data())
 def test_a_witness_tells_its_class_at_every_node(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     """What witnesses count as lost is lost: their own records, wherever their class fails, for any kind of model."""

@@ -21,6 +21,7 @@ from privpipe.transforms import SuppressRecords
 from privpipe.transforms.base import StagePlan
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.planner import plan
+from tests.tiers import at_most
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 SEED = Seed.insecure(1)
@@ -35,7 +36,7 @@ def expected(problem: Any, node: Any, gone: set[int]) -> Counter[Any]:
     return Counter(tuple(labels[name][row] for name in labels) for row in range(len(problem)) if row not in gone)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(120), suppress_health_check=SLOW)
 @given(st.data())
 def test_the_released_records_are_those_of_brute_force(
     embedded: Engine, random_problems: Any, data: st.DataObject
@@ -53,7 +54,7 @@ def test_the_released_records_are_those_of_brute_force(
     assert released(embedded, found) == expected(problem, node, gone)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(120), suppress_health_check=SLOW)
 @given(st.data())
 def test_suppression_of_a_table_as_it_is(
     embedded: Engine, random_problems: Any, suppressed_rows: Any, data: st.DataObject

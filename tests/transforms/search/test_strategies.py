@@ -28,6 +28,7 @@ from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.optimal import LatticeSearch
 from privpipe.transforms.recoding.planner import plan
 from privpipe.transforms.recoding.quality import searched_quality
+from tests.tiers import at_most
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
@@ -56,7 +57,7 @@ def explorer_of(plain: Any, problem: Any, limits: Limits) -> Explorer:
     return Explorer(check, Lattice.of(encoded), floor_share(problem.limit, len(problem)), limits)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(40), suppress_health_check=SLOW)
 @given(st.data())
 def test_minimal_vectors_are_those_of_brute_force(plain: Any, random_problems: Any, data: st.DataObject) -> None:
     problem = data.draw(random_problems)
@@ -104,7 +105,7 @@ def test_minimal_vectors_are_those_of_brute_force(plain: Any, random_problems: A
     assert detail["optimal"]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=at_most(40), suppress_health_check=SLOW)
 @given(st.data())
 def test_heuristics_and_boxes_give_valid_vectors_and_sound_gaps(
     plain: Any, random_problems: Any, data: st.DataObject

@@ -43,6 +43,7 @@ from privpipe.transforms.recoding.node import NodeCheck
 from privpipe.transforms.recoding.planner import plan
 from privpipe.transforms.recoding.quality import LossModel, searched_quality
 from privpipe.transforms.suppression.budget import suppress_failing
+from tests.tiers import at_most
 
 TREES = {
     "a": [["v0", "g0", "*"], ["v1", "g0", "*"], ["v2", "g1", "*"], ["v3", "g1", "*"], ["v4", "g1", "*"]],
@@ -319,7 +320,7 @@ class WithCount:
 
 
 @pytest.mark.parametrize("kind", ["population", "persons", "labels", "wildcard"])
-@settings(max_examples=40)
+@settings(max_examples=at_most(40))
 @given(seed=st.integers(0, 2**40))
 def test_every_node_and_the_optimum_by_definition(plain: Any, make_problem: Any, kind: str, seed: int) -> None:
     case = case_of(make_problem, seed, kind)

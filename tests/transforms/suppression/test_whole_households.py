@@ -51,7 +51,7 @@ def expected(rows: pd.DataFrame, k: int, over: str) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("over", ["records", "households"])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), k=st.integers(2, 12))
 def test_what_goes_is_what_the_definition_says(over: str, seed: int, k: int) -> None:
     rows = survey(seed=seed)
@@ -66,7 +66,7 @@ def test_what_goes_is_what_the_definition_says(over: str, seed: int, k: int) -> 
     assert sorted(after["number"]) == sorted(left["number"])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), k=st.integers(2, 4))
 def test_households_of_a_rare_composition_go(seed: int, k: int) -> None:
     rows = survey(120, seed, homes=2)

@@ -23,9 +23,10 @@ from privpipe.tolerance import floor_share
 from privpipe.transforms import RankSwap
 from privpipe.transforms.swapping import ranked_tails, segment_swap
 from privpipe.transforms.swapping.sorted_values import SortedValues, tails
+from tests.tiers import at_most
 
 NEAR_UNIQUE = "privpipe.transforms.swapping.rank_swap.is_near_unique"
-MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=at_most(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def aligned(run: Any, stage: RankSwap, values: Any, **options: Any) -> list[Any]:

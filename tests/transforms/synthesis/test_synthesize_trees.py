@@ -24,6 +24,7 @@ from privpipe.kernels.synthesis.value_cells import ValueCells
 from privpipe.transforms import Synthesize
 from privpipe.transforms.synthesis.codebooks import Codebook
 from privpipe.transforms.synthesis.tree_draws import TreeModel
+from tests.tiers import at_most
 
 N = 3000
 
@@ -60,7 +61,7 @@ def test_relations_are_kept(run: Any) -> None:
     assert np.mean(np.array(found["worked"]) == 0) == pytest.approx(np.mean(x["worked"] == 0), abs=0.05)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(40))
 @given(
     st.lists(st.integers(-50, 10_000) | st.integers(0, 6), min_size=1, max_size=200),
     st.integers(2, 7),
@@ -98,7 +99,7 @@ def test_tails_keep_mean_and_deviation() -> None:
     assert not np.isin(made, x).any()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(40))
 @given(
     st.lists(st.integers(-50, 10_000) | st.sampled_from([0, 10**12]), min_size=1, max_size=300),
     st.integers(1, 60),
@@ -454,7 +455,7 @@ def test_without_scikit_learn_the_error_names_the_extra(run: Any, monkeypatch: p
         run(Synthesize(), {"x": [1] * 90})
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_every_seed_draws_what_is_allowed(run: Any, seed: int) -> None:
     x = {"a": ["x"] * 40 + ["y"] * 40 + ["z"], "b": [1] * 40 + [None] * 40 + [3]}

@@ -21,6 +21,7 @@ from privpipe.judging import JudgingRules, assess
 from privpipe.judging.recovering import recovery_notes
 from privpipe.measures import Recovery
 from privpipe.roles import Roles
+from tests.tiers import at_most
 
 ROLES = Roles(quasi_identifiers=["region", "age"], sensitive=["illness"], insensitive=["weight"], identifiers=["id"])
 Rows = dict[str, list[Any]]
@@ -225,7 +226,7 @@ ENTRIES = [
 ]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=at_most(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=tables())
 @example(rows=HAND)
 def test_the_figures_are_those_of_the_definition(embedded: Engine, rows: tuple[Rows, Rows]) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from privpipe.kernels.uniqueness.individual_risk import individual_risk
 from privpipe.kernels.uniqueness.sample_frequencies import sample_frequencies
+from tests.tiers import at_most
 
 Rows = list[tuple[Any, ...]]
 
@@ -45,7 +46,7 @@ def by_definition(rows: Rows, weights: list[float], alpha: float) -> tuple[list[
     return counts, sums
 
 
-@settings(max_examples=40)
+@settings(max_examples=at_most(40))
 @given(
     st.integers(1, 3).flatmap(lambda m: st.lists(st.tuples(*[st.sampled_from([None, 0, 1])] * m), min_size=1)),
     st.sampled_from([0.0, 0.3, 1.0]),

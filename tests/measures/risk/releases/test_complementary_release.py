@@ -28,6 +28,7 @@ from privpipe.kernels.classes.combined import combined_sizes, signatures, values
 from privpipe.measures import ComplementaryRelease
 from privpipe.measures.risk.releases.joined_tables import Joined, joined
 from privpipe.measures.risk.releases.released_regions import relation_of
+from tests.tiers import at_most
 
 KEYS = ["race", "birth", "gender", "zip"]
 
@@ -157,7 +158,7 @@ def test_values_of_another_column_are_no_change() -> None:
 releases = st.lists(st.lists(st.integers(-1, 2), min_size=7, max_size=7), min_size=1, max_size=4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(40), deadline=None)
 @given(releases)
 def test_combined_sizes_are_those_of_the_definition(vectors: list[list[int]]) -> None:
     people = [person for person in range(7) if any(release[person] >= 0 for release in vectors)]

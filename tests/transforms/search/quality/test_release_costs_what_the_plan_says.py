@@ -42,7 +42,7 @@ def with_gaps(problem: Any, draw: random.Random) -> tuple[Any, Any]:
 
 
 @given(data=st.data())
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_model_finds_the_plans_loss_on_the_release(
     embedded: Engine, random_problems: Any, data: st.DataObject
 ) -> None:

@@ -1,0 +1,26 @@
+"""What `make test` leaves to `make test-deep`: cases beyond the first of their kind, and most random examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+__all__ = ["at_most", "deep", "deep_beyond"]
+
+
+def deep(*values: Any, id: str | None = None) -> Any:
+    """A case of a parametrized test that `make test-deep` runs."""
+    return pytest.param(*values, marks=pytest.mark.deep, id=id)
+
+
+def deep_beyond(usual: int, cases: Iterable[Any]) -> list[Any]:
+    """Cases of one parameter each: `make test` runs the first so many, `make test-deep` the others."""
+    return [deep(case) if at >= usual else case for at, case in enumerate(cases)]
+
+
+def at_most(examples: int) -> int:
+    """As many random examples as the profile asks for, or this many where each of them takes long."""
+    return min(examples, settings().max_examples)
