@@ -64,7 +64,9 @@ $(VENV)/.privpipe-base: pyproject.toml constraints.txt | $(BIN)/python
 demo: $(VENV)/.privpipe-base
 	@"$(BIN)/privpipe" demo
 
+# Type checkers and editors read the stubs, which follow the catalogues.
 setup: $(VENV)/.privpipe-all
+	@"$(BIN)/python" -m stubs
 
 # Without Java the Spark tests are skipped by name; everything else runs.
 java:
@@ -217,4 +219,5 @@ first-install: setup
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist pipelines/*/published
+	find privpipe -name '*.pyi' -delete
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -33,7 +33,7 @@ install_into() {
     work="$(mktemp -d)"
     # A copy of the sources: the build leaves nothing behind in them, and they may be read-only.
     mkdir -p "$work/sources/pipelines"
-    for each in pyproject.toml README.md LICENSE NOTICE privpipe; do
+    for each in pyproject.toml README.md LICENSE NOTICE privpipe stubs; do
         cp -R "$project/$each" "$work/sources"
     done
     cp -R "$project/pipelines/adult" "$project/pipelines/refused" "$work/sources/pipelines"

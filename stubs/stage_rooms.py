@@ -10,7 +10,7 @@ from privpipe.blocks.guarantee import COMMON_KEYS
 from privpipe.blocks.marks import SensitiveColumn
 from privpipe.blocks.parameters import hint_of, marked
 from privpipe.transforms import CATALOGUE
-from tests.typing.stub_text import NAMES, Stub, capital
+from stubs.text import NAMES, Stub, capital, definition
 
 __all__ = ["observe_stub", "sklearn_stub", "spark_stub"]
 
@@ -23,29 +23,25 @@ def observe_stub() -> str:
     stub = Stub()
     for name in observe.__all__:
         stub.imported("privpipe.observe.figures", f"{name} as {name}")
-    asked = (
-        f"**options: {stub.imported('typing', 'Unpack')}[{stub.imported('privpipe.blocks.check_face', 'CheckOptions')}]"
-    )
+    unpack, options = stub.imported("typing", "Unpack"), stub.imported("privpipe.blocks.check_face", "CheckOptions")
     frame, keys = f"frame: {stub.imported('typing', 'Any')}", f"quasi_identifiers: {NAMES} | None"
     for name in observe.figures.names():
         if name in observe.__all__:
             continue
         kind: Any = observe.figures.attribute(name)._kind
-        left_out = [kind.threshold_field, *COMMON_KEYS, *OPTIONS]
-        gives = f"{asked}) -> {stub.spelled(kind.observes)}: ..."
+        left_out = [kind.threshold_field, *kind.other_thresholds, *COMMON_KEYS, *OPTIONS]
         own, own_column = stub.parameters(kind, left_out), marked(kind, SensitiveColumn)
         if len(own_column) != 1:
-            stub.add(_function(name, [frame, f"{keys} = ...", "/"], own, gives), "")
-            continue
-        others = stub.parameters(kind, [*left_out, *own_column])
-        overload = f"@{stub.imported('typing', 'overload')}"
-        stub.add(overload, _function(name, [frame, keys, "column: str", "/"], others, gives))
-        stub.add(overload, _function(name, [frame, f"{keys} = ...", "/"], own, gives), "")
+            forms = [([f"{keys} = ..."], own)]
+        else:
+            stub.imported("typing", "overload")
+            others = stub.parameters(kind, [*left_out, *own_column])
+            forms = [([keys, "column: str"], others), ([f"{keys} = ..."], own)]
+        for places, named in forms:
+            taken = [frame, *places, "/", *(["*", *named] if named else []), f"**options: {unpack}[{options}]"]
+            made = definition("", name, taken, stub.spelled(kind.observes))
+            stub.add(*(["@overload"] if len(forms) > 1 else []), made, "")
     return stub.text()
-
-
-def _function(name: str, places: Sequence[str], named: Sequence[str], rest: str) -> str:
-    return f"def {name}({', '.join([*places, *(['*', *named] if named else []), rest])}"
 
 
 def sklearn_stub() -> str:
@@ -60,7 +56,8 @@ def sklearn_stub() -> str:
         kind: Any = CATALOGUE.of_class(name)
         made: Any = getattr(room, name)
         spelled = {}
-        for parameter in inspect.signature(made).parameters.values():
+        _, *parameters = inspect.signature(made.__init__).parameters.values()
+        for parameter in parameters:
             option = made._options.get(parameter.name)
             text = ESTIMATOR_OPTIONS[option] if option else stub.spelled(hint_of(kind, parameter.name))
             spelled[parameter.name] = text if parameter.default is not None or "None" in text else f"{text} | None"
@@ -160,13 +157,13 @@ def _params(stub: Stub, made: Any, kind: Any) -> Params:
 def _add_pair(stub: Stub, name: str, bases: Sequence[str], params: Params, *others: str) -> None:
     """An estimator and its model; `others`: what its constructor takes besides."""
     arguments = [f"{each}: {takes} = ..." for names, takes, _ in params for each in names]
-    taken = ", ".join([*(["*", *arguments] if arguments else []), *others])
+    taken = ["self", *(["*", *arguments] if arguments else []), *others]
     load = ["    @classmethod", "    def load(cls, path: str) -> Self: ..."]
     stub.add(
         f"class {name}({bases[0]}):",
-        f"    def __init__(self, {taken}) -> None: ...",
+        definition("    ", "__init__", taken, "None"),
         # The base takes any keyword: it knows no Param by name.
-        f"    def setParams(  # type: ignore[override]\n        self, {taken}) -> Self: ...",
+        definition("    ", "setParams", taken, "Self", note="# type: ignore[override]"),
         *_getters(params),
         *_setters(params),
         "    @overload",

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal
 from privpipe.blocks import Entry
 from privpipe.blocks.parameters import hint_of
 
-__all__ = ["HEADER", "NAMES", "Stub", "capital"]
+__all__ = ["HEADER", "NAMES", "Stub", "capital", "definition"]
 
-HEADER = '"""Types of this room, made from the catalogue by `python -m tests.typing.stubs`; a test compares."""\n'
+HEADER = '"""Types of this room, made from the catalogue by `python -m stubs`."""\n'
 NAMES = "list[str] | tuple[str, ...]"
 """What a list of names may be: a text is a sequence of texts too, and never meant."""
+WIDTH = 120
 PLAIN = {str: "str", int: "int", float: "float", bool: "bool", bytes: "bytes", Any: "Any", type(None): "None"}
 
 
@@ -24,16 +25,31 @@ def capital(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
+def definition(indent: str, name: str, arguments: Sequence[str], gives: str, note: str = "") -> str:
+    """A function; its arguments share a line if they fit and there is no note on the first.
+
+    Examples
+    --------
+    >>> print(definition("    ", "fit", ["self", "table: Any"], "Self"))
+        def fit(self, table: Any) -> Self: ...
+    """
+    whole = f"{indent}def {name}({', '.join(arguments)}) -> {gives}: ..."
+    if len(whole) <= WIDTH and not note:
+        return whole
+    lines = (f"{indent}    {argument}," for argument in arguments)
+    return "\n".join([f"{indent}def {name}({note and '  ' + note}", *lines, f"{indent}) -> {gives}: ..."])
+
+
 class Stub:
     """The text of a stub, and what it has to import."""
 
     def __init__(self) -> None:
-        self._imports: set[tuple[str, str]] = set()
+        self._imports: dict[str, set[str]] = {}
         self._lines: list[str] = []
 
     def imported(self, module: str, name: str) -> str:
         """A name that the stub imports."""
-        self._imports.add((module, name))
+        self._imports.setdefault(module, set()).add(name)
         return name.rpartition(" as ")[2]
 
     def add(self, *lines: str) -> None:
@@ -42,7 +58,7 @@ class Stub:
 
     def text(self) -> str:
         """The whole file."""
-        found = [f"from {module} import {name}" for module, name in sorted(self._imports)]
+        found = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(self._imports.items())]
         return "\n".join([HEADER, *found, "", *self._lines]) + "\n"
 
     def spelled(self, hint: Any) -> str:
@@ -104,5 +120,5 @@ class Stub:
 
     def add_class(self, name: str, base: str, arguments: Sequence[str], *more: str) -> None:
         """A class that takes these arguments by name; `more` lines of its body."""
-        taken = ", ".join(["self", *(["*", *arguments] if arguments else [])])
-        self.add(f"class {name}({base}):", f"    def __init__({taken}) -> None: ...", *more, "")
+        taken = ["self", *(["*", *arguments] if arguments else [])]
+        self.add(f"class {name}({base}):", definition("    ", "__init__", taken, "None"), *more, "")

@@ -1,26 +1,23 @@
-"""Stubs of the rooms whose names come from the catalogues: ``python -m tests.typing.stubs`` writes them anew."""
+"""What makes the stub of each room whose names come from the catalogues."""
 
 from __future__ import annotations
 
-import functools
 import importlib
-import subprocess
-import sys
 import typing
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import privpipe
 from privpipe.blocks import Catalogue
 from privpipe.blocks.guarantee import COMMON_KEYS
-from tests.typing.generated_rooms import observe_stub, sklearn_stub, spark_stub
-from tests.typing.stub_text import Stub
+from privpipe.measures import CATALOGUE as MEASURES
+from privpipe.models import CATALOGUE as MODELS
+from stubs.stage_rooms import observe_stub, sklearn_stub, spark_stub
+from stubs.text import Stub
 
-__all__ = ["PACKAGE", "STUBS", "stub_of"]
+__all__ = ["STUBS"]
 
-PACKAGE = Path(privpipe.__file__).parent
 ROOMS = ("transforms", "models", "measures")
 
 
@@ -53,23 +50,24 @@ def expectations_stub() -> str:
     stub = Stub()
     for name in gx.__all__:
         stub.imported(_home(gx, name), f"{name} as {name}")
-    for made in gx.EXPECTATIONS.values():
-        own = stub.parameters(made.entry, leave_out=COMMON_KEYS)
+    for name in gx.EXPECTATIONS:
+        entry = (MODELS if name in MODELS else MEASURES)[name]
+        own = stub.parameters(entry, leave_out=COMMON_KEYS)
         named = [line.partition(":")[0] for line in own]
         beside = [
-            f"{name}: {stub.spelled(hint)}{'' if gx.PrivacyExpectation.__fields__[name].required else ' = ...'}"
+            f"{name}: {stub.spelled(hint)}{' = ...' if name in vars(gx.PrivacyExpectation) else ''}"
             for name, hint in _settings(gx.PrivacyExpectation).items()
             if name not in named
         ]
         of_gx = [f"{name}: {stub.imported('typing', 'Any')} = ..." for name in ("id", "meta", "notes", "severity")]
-        stub.add_class(made.__name__, "PrivacyExpectation", [*own, *beside, *of_gx])
+        stub.add_class(f"Expect{entry.__name__}", "PrivacyExpectation", [*own, *beside, *of_gx])
     return stub.text()
 
 
 def _settings(base: Any) -> dict[str, Any]:
     """The fields that every expectation has, with their types."""
     hints = typing.get_type_hints(base)
-    return {name: hints[name] for name in base.__annotations__ if name in base.__fields__}
+    return {name: hints[name] for name in base.__annotations__ if typing.get_origin(hints[name]) is not ClassVar}
 
 
 def _home(room: Any, name: str) -> str:
@@ -88,7 +86,7 @@ def room_of(room: str) -> str:
     return room_stub(importlib.import_module(f"privpipe.{room}").CATALOGUE)
 
 
-MADE: Mapping[str, Callable[[], str]] = {
+STUBS: Mapping[str, Callable[[], str]] = {
     "": package_stub,
     "gx": expectations_stub,
     "observe": observe_stub,
@@ -96,24 +94,4 @@ MADE: Mapping[str, Callable[[], str]] = {
     "spark": spark_stub,
     **{room: partial(room_of, room) for room in ROOMS},
 }
-STUBS = {PACKAGE / room / "__init__.pyi": made for room, made in MADE.items()}
-"""What makes each stub, by its file."""
-
-
-@functools.cache
-def stub_of(path: Path) -> str:
-    """The text of a stub."""
-    return formatted(STUBS[path]())
-
-
-def formatted(text: str) -> str:
-    """A stub as the linter wants it."""
-    for command in (["check", "--fix", "--quiet", "--select", "I", "-"], ["format", "-"]):
-        run = [sys.executable, "-m", "ruff", *command, "--stdin-filename", "privpipe/stub.pyi"]
-        text = subprocess.run(run, input=text, capture_output=True, text=True, check=True, cwd=PACKAGE.parent).stdout
-    return text
-
-
-if __name__ == "__main__":
-    for path in STUBS:
-        path.write_text(stub_of(path), encoding="utf-8")
+"""What makes the stub of each room; the package itself is the empty name."""
