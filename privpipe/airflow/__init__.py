@@ -14,9 +14,9 @@ import importlib
 from typing import Any
 
 WIRES = {
-    "PrivpipeReleaseOperator": "privpipe.airflow.operator",
-    "PrivpipeSensor": "privpipe.airflow.sensor",
-    "ReportLink": "privpipe.airflow.link",
+    "PrivpipeReleaseOperator": "privpipe.airflow.operators",
+    "PrivpipeSensor": "privpipe.airflow.operators",
+    "ReportLink": "privpipe.airflow.operators",
 }
 
 __all__ = sorted(WIRES)

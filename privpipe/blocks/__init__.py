@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from privpipe.blocks.catalogue import Catalogue
-from privpipe.blocks.class_block import Cells, ClassBlock, ClassQuery
-from privpipe.blocks.distinct_block import DistinctBlock
+from privpipe.blocks.class_block import Cells, ClassBlock, ClassQuery, DistinctBlock, Tally
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts, FactsRequest, Histogram, Moments
 from privpipe.blocks.file_pair import FilePair, FilePairMeasure, GatheredPairs
 from privpipe.blocks.guarantee import ClassModel, Guarantee, prepared
-from privpipe.blocks.pair_block import PairBlock
-from privpipe.blocks.primitives import Primitives, Reduction, Table
-from privpipe.blocks.rank_exchange import RankExchange, unsigned_zeros
-from privpipe.blocks.row_block import ID_COLUMNS, RowBlock
+from privpipe.blocks.primitives import (
+    ID_COLUMNS,
+    PairBlock,
+    Primitives,
+    RankExchange,
+    Reduction,
+    RowBlock,
+    Table,
+    unsigned_zeros,
+)
 from privpipe.blocks.size_model import SizeModel
-from privpipe.blocks.tally import Tally
 from privpipe.blocks.verdict import Outcome, Verdict
 
 __all__ = [

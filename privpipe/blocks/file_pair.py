@@ -1,4 +1,4 @@
-"""The two files an attack compares: aligned columns of the original and of the release, on the driver."""
+"""What measures of an original and a release compare: paired columns, positions, combinations, whole tables."""
 
 from __future__ import annotations
 
@@ -12,20 +12,177 @@ from typing_extensions import Doc
 
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.guarantee import Guarantee
-from privpipe.blocks.marks import Columns, Stricter
-from privpipe.blocks.pair_block import PairBlock
-from privpipe.blocks.verdict import Verdict
-from privpipe.blocks.way import FILES, Way
+from privpipe.blocks.marks import Columns, FilePath, Stricter
+from privpipe.blocks.primitives import PairBlock
+from privpipe.blocks.verdict import Comparison, Verdict
+from privpipe.blocks.way import FILES, JOINED_CLASSES, POSITIONS, RECODED_TABLES, WHOLE_TABLES, Way
 from privpipe.errors import DataError
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from privpipe.blocks.class_block import ClassBlock
+    from privpipe.blocks.primitives import Reduction
     from privpipe.draws import Stream
     from privpipe.hierarchies import HierarchySpec
 
-__all__ = ["FilePair", "FilePairMeasure", "GatheredPairs", "Side"]
+__all__ = [
+    "DistinctPair",
+    "DistinctPairMeasure",
+    "FilePair",
+    "FilePairMeasure",
+    "GatheredPairs",
+    "JoinedClassMeasure",
+    "JoinedTables",
+    "PositionMeasure",
+    "RowPositions",
+    "Side",
+    "TableFiles",
+    "TableMeasure",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowPositions:
+    """Records of both tables; never published.
+
+    Parameters
+    ----------
+    classes : ndarray of int64, shape (n,)
+        Rows that are released identically have the same number.
+    released, original : ndarray of int64, shape (n,)
+        Positions, all different on each side.
+    proved : bool
+        The order of the files was compared with the keyed one and is that.
+    ordered : bool
+        The released rows stand in the order of their own values.
+    """
+
+    classes: NDArray[Any] = field(repr=False)
+    released: NDArray[Any] = field(repr=False)
+    original: NDArray[Any] = field(repr=False)
+    proved: bool = False
+    ordered: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PositionMeasure(Guarantee):
+    """A measure of what the order of released rows discloses. Subclasses give `judge_positions`."""
+
+    way: ClassVar[Way] = POSITIONS
+
+    def judge_positions(self, positions: RowPositions | str) -> Verdict:
+        """The verdict; a text says why there are no positions."""
+        raise TypeError(f"{type(self).__name__} judges no positions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableFiles:
+    """Tables on the driver, each in a keyed order of its contents. Never published, never logged.
+
+    Parameters
+    ----------
+    original, released : pyarrow.Table
+        The columns asked for, under the same names; a released one may have become text (labels).
+    holdout : pyarrow.Table, optional
+        Records of the same population that the release was not made from.
+    reference : pyarrow.Table, optional
+        More of them, none of which is in the original or the holdout.
+    hierarchies : mapping of column to HierarchySpec
+    order : Stream, optional
+        Keyed order for draws of records.
+    """
+
+    original: pa.Table = field(repr=False)
+    released: pa.Table = field(repr=False)
+    holdout: pa.Table | None = field(default=None, repr=False)
+    reference: pa.Table | None = field(default=None, repr=False)
+    hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
+    order: Stream | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TableMeasure(Guarantee):
+    """A measure of whole tables that pairs no records, hence also of synthetic ones. Subclasses give `judge_tables`."""
+
+    way: ClassVar[Way] = WHOLE_TABLES
+
+    holdout: Annotated[
+        str | None,
+        FilePath(),
+        Stricter("equal"),
+        Doc("table of records of the same population that the release was not made from"),
+    ] = None
+
+    def compared_columns(self, roles: Roles) -> tuple[str, ...]:
+        """Those it names, else all quasi-identifiers."""
+        return self.own_columns() or tuple(roles.quasi_identifiers)
+
+    def columns_read(self, roles: Roles) -> tuple[str, ...]:
+        """Columns of all tables it looks at; default: those by which it compares records."""
+        return self.compared_columns(roles)
+
+    @property
+    def reads_values(self) -> bool:
+        """Whether it compares values with labels, so that it must know which values a label stands for."""
+        return True
+
+    def table_of_reference(self) -> str | None:
+        """Path of a third table, of records in neither the original nor the holdout."""
+        return None
+
+    def judge_tables(self, files: TableFiles) -> Verdict:
+        """The verdict over the tables."""
+        raise TypeError(f"{type(self).__name__} judges no tables")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistinctPair:
+    """Both tables as combinations with counts, on the driver; held in memory only, never published, never logged.
+
+    Parameters
+    ----------
+    keys : tuple of str
+        Quasi-identifiers.
+    released : pyarrow.Table
+        Distinct combinations of the columns asked for, their count in `__count`; suppressed records left out.
+    original : pyarrow.Table, optional
+        The same of the original; records need no ids.
+    marked : int
+        Suppressed records that stand in the release as rows of the mark.
+    records : int, optional
+        Records that entered the suppressing stage, where a run says so.
+    hierarchies : mapping of column to HierarchySpec
+        Declared ones.
+    stages : sequence of mapping
+        The release's own plan: of each stage ``name``, ``parameters`` and ``detail``.
+    """
+
+    keys: tuple[str, ...]
+    released: pa.Table = field(repr=False)
+    original: pa.Table | None = field(default=None, repr=False)
+    marked: int = 0
+    records: int | None = None
+    hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
+    stages: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DistinctPairMeasure(Guarantee):
+    """A measure of the distinct combinations of the release, and of the original where there is one."""
+
+    way: ClassVar[Way] = RECODED_TABLES
+    threshold_field: ClassVar[str | None] = "at_most"
+
+    def columns_read(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """Columns whose combinations it looks at, the quasi-identifiers first."""
+        return keys
+
+    def judge_tables(self, pair: DistinctPair) -> Verdict:
+        """The verdict over the two tables."""
+        raise TypeError(f"{type(self).__name__} judges no tables")
+
 
 Side = Literal["original", "released"]
 
@@ -84,7 +241,7 @@ class FilePair:
         """A column of one side as float64, NaN where there is no value (dates: days); None where it is no number."""
         import pyarrow as pa
 
-        from privpipe.blocks.row_block import RowBlock
+        from privpipe.blocks.primitives import RowBlock
 
         batch = self.original if side == "original" else self.released
         kind = batch.schema.field(column).type
@@ -190,7 +347,7 @@ class GatheredPairs:
         """Original, released and ids, in the order of the ids."""
         import pyarrow as pa
 
-        from privpipe.blocks.row_block import RowBlock
+        from privpipe.blocks.primitives import RowBlock
 
         first = pa.Table.from_batches([original for original, _ in blocks]).combine_chunks()
         second = pa.Table.from_batches([released for _, released in blocks]).combine_chunks()
@@ -205,3 +362,68 @@ def _one(table: pa.Table) -> pa.RecordBatch:
 
     batches = table.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedTables:
+    """What was counted over the joined classes; in memory only, never published, never logged.
+
+    Parameters
+    ----------
+    counts : object
+        Of the original with the release, as the entry's reduction counts.
+    records, released : int
+        Records of the original; rows of the release.
+    secrets : ndarray of int64, shape (values,)
+        Records of the original with each value of the secret column; values in the order of their text, null last.
+    holdout : object, optional
+        Of the holdout with the release.
+    holdout_records : int
+    compared : tuple of Comparison
+        Rows of the release with a value that the original has, in the key column with the fewest.
+    """
+
+    counts: Any = field(repr=False)
+    records: int
+    released: int
+    secrets: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
+    holdout: Any = field(default=None, repr=False)
+    holdout_records: int = 0
+    compared: tuple[Comparison, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class JoinedClassMeasure(Guarantee):
+    """A measure of two class tables joined by exact keys: of any size, without pairs, hence also of synthetic tables.
+
+    The original is recoded as the release was before keys are compared. Subclasses give `reduction`, over blocks with
+    cells of one column that tell the sides and the secret apart, and `judge_joined`.
+    """
+
+    way: ClassVar[Way] = JOINED_CLASSES
+    threshold_field: ClassVar[str | None] = "at_most"
+
+    compares_numbers: ClassVar[bool] = True
+    """Whether numbers that are not in the original leave a row unjudged; False: they show that it is no copy."""
+
+    columns: Annotated[tuple[str, ...] | None, Columns()] = None
+
+    def compared_columns(self, roles: Roles) -> tuple[str, ...]:
+        """Columns of the key; default: its `columns`, else all quasi-identifiers."""
+        return self.columns or tuple(roles.quasi_identifiers)
+
+    def secret(self) -> str | None:
+        """Column whose values are counted within the keys; None: records alone are."""
+        return None
+
+    def table_beside(self) -> str | None:
+        """Path of a holdout that is joined with the release as the original is."""
+        return None
+
+    def reduction(self, secrets: NDArray[np.int64]) -> Reduction[ClassBlock, Any]:
+        """What counts a block: code s * values + v for the secret v in the original (s = 0) or the release (s = 1)."""
+        raise TypeError(f"{type(self).__name__} joins no classes")
+
+    def judge_joined(self, tables: JoinedTables) -> Verdict:
+        """The verdict over the counts."""
+        raise TypeError(f"{type(self).__name__} joins no classes")

@@ -1,4 +1,4 @@
-"""`Guarantee`: the base class of privacy models and of measures with a threshold."""
+"""`Guarantee`: the base class of privacy models and of measures with a threshold; rules on the names of columns."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks.check_face import CheckFace
-from privpipe.blocks.class_block import Cells, ClassBlock
-from privpipe.blocks.counted_over import CountedOver, Over
-from privpipe.blocks.distinct_block import DistinctBlock
+from privpipe.blocks.class_block import Cells, ClassBlock, DistinctBlock, Tally, added
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.marks import BaseDistribution, Columns, Household, SensitiveColumn, Stricter, Weight
-from privpipe.blocks.public_rules import PublicRules
-from privpipe.blocks.severity import Severity
-from privpipe.blocks.tally import Tally, added
-from privpipe.blocks.verdict import Verdict
-from privpipe.blocks.way import CLASSES, PAIRS, Way
+from privpipe.blocks.public_edition import PublicRules
+from privpipe.blocks.verdict import Severity, Verdict
+from privpipe.blocks.way import CLASSES, COLUMNS, PAIRS, CountedOver, Over, Way
 from privpipe.errors import UsageError
 from privpipe.roles import Roles, not_text
 from privpipe.tolerance import at_least, at_most, below
@@ -30,12 +26,14 @@ __all__ = [
     "COMMON_KEYS",
     "MEETS",
     "ClassModel",
+    "ColumnRule",
     "Direction",
     "Guarantee",
     "one_class",
     "prepared",
     "short",
 ]
+
 
 COMMON_KEYS = ("quasi_identifiers", "severity")
 """Parameters that every guarantee takes."""
@@ -404,3 +402,19 @@ def short(figure: Any) -> str:
     if isinstance(figure, float) and np.isinf(figure):
         return "no number"
     return f"{figure:,}" if isinstance(figure, int) else f"{figure:.6g}"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ColumnRule(Guarantee):
+    """Judges a table before any cell is looked at. Subclasses give `judge_columns`."""
+
+    way: ClassVar[Way] = COLUMNS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.binds:
+            raise UsageError(f"{self.name()}: severity must be fail: the check is built in, and nobody can waive it")
+
+    def judge_columns(self, present: Sequence[str], roles: Roles) -> Verdict:
+        """The verdict over a table with these columns."""
+        raise TypeError(f"{type(self).__name__} judges no columns")

@@ -10,8 +10,7 @@ import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
-from privpipe.blocks.parameters import check_parameters
-from privpipe.blocks.require import require_number
+from privpipe.blocks.parameters import check_parameters, require_number
 from privpipe.errors import UsageError, did_you_mean
 
 __all__ = [

@@ -11,10 +11,10 @@ from typing_extensions import Doc
 
 from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.marks import FilePath, Stricter
-from privpipe.blocks.require import require_choice
+from privpipe.blocks.parameters import require_choice
 from privpipe.blocks.verdict import Verdict
 from privpipe.blocks.way import HISTORY, Way
-from privpipe.draws.secret import require_key_place
+from privpipe.draws.seed import require_key_place
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
 

@@ -1,4 +1,4 @@
-"""Models over the sizes of all classes together, and the histogram of sizes that they share."""
+"""Models over the sizes of all classes together, and rules on households: compositions, what is left of each."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.class_block import ClassBlock
-from privpipe.blocks.counted_over import CountedOver
+from privpipe.blocks.class_block import ClassBlock, Tally, added
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.guarantee import MEETS, Direction, Guarantee, short
-from privpipe.blocks.tally import Tally, added
 from privpipe.blocks.verdict import Verdict
+from privpipe.blocks.way import HOUSEHOLDS, KEPT_HOUSEHOLDS, CountedOver, Over, Way
 
-__all__ = ["SizeModel", "histogram_sums", "matching_sums", "size_histogram"]
+__all__ = ["HouseholdRule", "KeptHouseholds", "SizeModel", "histogram_sums", "matching_sums", "size_histogram"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -114,3 +113,46 @@ def size_histogram(tally: Tally) -> tuple[NDArray[np.int64], NDArray[Any]]:
         return matching, np.array([tally.sums[f"~{size}"] / size for size in matching.tolist()], dtype=np.float64)
     sizes = np.array(sorted(int(size) for size in tally.sums), dtype=np.int64)
     return sizes, np.array([tally.sums[str(size)] for size in sizes], dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HouseholdRule(Guarantee):
+    """Judges how many households have each composition; subclasses give `judge`.
+
+    The composition of a household is the multiset of its members' quasi-identifiers as they are released. A member is
+    a record, or with `person_id` the multiset of a person's records. A class of the block holds the households of one
+    composition.
+    """
+
+    way: ClassVar[Way] = HOUSEHOLDS
+
+    def counts_over(self) -> Over | None:
+        return "households"
+
+    def least_alike(self) -> int:
+        """Households that must share each composition at the least; 0: no least number decides."""
+        return 0
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Tally:
+        return Tally(classes=len(block), records=block.records, sums=histogram_sums(block.sizes))
+
+    def merge(self, left: Tally, right: Tally) -> Tally:
+        return Tally(
+            classes=left.classes + right.classes,
+            records=left.records + right.records,
+            sums=added(left.sums, right.sums),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class KeptHouseholds(Guarantee):
+    """Judges numbers of households; subclasses give `judge_kept`."""
+
+    way: ClassVar[Way] = KEPT_HOUSEHOLDS
+
+    def reads_households(self) -> bool:
+        return True
+
+    def judge_kept(self, whole: int, part: int, missing: int) -> Verdict:
+        """The verdict where so many households are released whole, so many in part, which lack so many records."""
+        raise TypeError(f"{type(self).__name__} judges no households")

@@ -12,28 +12,23 @@ from privpipe.cli import (
     compare,
     demo,
     doctor,
-    expecting,
+    drafts,
     explain,
     explore,
-    exporting,
-    fetching,
+    finished_runs,
+    gate,
+    gx_contexts,
     hierarchy,
-    initialise,
-    judging,
+    keys,
     ledger,
-    planning,
-    plugging,
-    recording,
-    releasing,
-    reporting,
+    plan,
+    plugin_list,
+    release,
     schema,
-    seeding,
-    signing,
 )
 from privpipe.cli.collector import none_at_the_end, seldom
-from privpipe.cli.console import settle
-from privpipe.cli.endings import ended_by_signal, guarded, handle_signals, ignore_signals, interrupted
-from privpipe.cli.streams import prepare_streams
+from privpipe.cli.console import prepare_streams, settle
+from privpipe.cli.exit_codes import ended_by_signal, guarded, handle_signals, ignore_signals, interrupted
 
 __all__ = ["app", "main"]
 
@@ -81,30 +76,30 @@ def common(
 for name, command in (
     ("demo", demo.demo),
     ("doctor", doctor.doctor),
-    ("init", initialise.init),
-    ("assess", judging.assess),
-    ("plan", planning.plan),
-    ("transform", planning.transform),
-    ("release", releasing.release),
-    ("validate", judging.validate),
-    ("fetch", fetching.fetch),
-    ("report", reporting.report),
-    ("export", exporting.export),
-    ("verify", recording.verify),
-    ("history", recording.history),
-    ("sign", signing.sign),
+    ("init", drafts.init),
+    ("assess", gate.assess),
+    ("plan", plan.plan),
+    ("transform", plan.transform),
+    ("release", release.release),
+    ("validate", gate.validate),
+    ("fetch", finished_runs.fetch),
+    ("report", finished_runs.report),
+    ("export", finished_runs.export),
+    ("verify", finished_runs.verify),
+    ("history", finished_runs.history),
+    ("sign", keys.sign),
     ("compare", compare.compare),
     ("explore", explore.explore),
     ("explain", explain.explain),
     ("schema", schema.schema),
-    ("plugins", plugging.plugins),
-    ("seed", seeding.seed),
+    ("plugins", plugin_list.plugins),
+    ("seed", keys.seed),
 ):
     app.command(name)(guarded(command))
 app.add_typer(hierarchy.commands, name="hierarchy")
 app.add_typer(ledger.commands, name="ledger")
-app.add_typer(signing.commands, name="key")
-app.add_typer(expecting.commands, name="gx")
+app.add_typer(keys.commands, name="key")
+app.add_typer(gx_contexts.commands, name="gx")
 
 
 def main() -> None:

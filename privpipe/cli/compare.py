@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privpipe.cli import completing
+from privpipe.cli import arguments
 from privpipe.cli.arguments import EngineOption, JsonOption, ProgressOption, loaded
 from privpipe.cli.console import plain_cell, print_json, print_table, progress, put, say
 from privpipe.errors import SinkError, UsageError
@@ -73,7 +73,7 @@ def compare(
             metavar="L",
             help="Language of that page: en, de, fr or es; left out, the first run's policy's.",
             show_default=False,
-            autocompletion=completing.report_languages,
+            autocompletion=arguments.report_languages,
         ),
     ] = None,
 ) -> None:
@@ -109,7 +109,7 @@ def compare(
 def _grid(
     policy: Path, grid: Path, risk: list[str], loss: list[str], engine: str | None, *, lines: bool, json: bool
 ) -> None:
-    from privpipe.running.grid import compare_grid, read_grid, settings_of
+    from privpipe.running.settings_grid import compare_grid, read_grid, settings_of
 
     rules, places = loaded(policy), read_grid(grid)
     with progress(len(settings_of(places)), lines=lines) as tell:
@@ -122,7 +122,7 @@ def _grid(
 
 
 def _suggest(policy: Path, *, json: bool) -> None:
-    from privpipe.drafting.comparing import suggested
+    from privpipe.drafting.trials import suggested
 
     rules = loaded(policy)
     with progress() as tell:
@@ -215,7 +215,7 @@ def _runs(left: str, right: str, *, json: bool, html: Path | None, lang: str | N
 
 
 def _write_page(html: Path, left: RunDocuments, right: RunDocuments, lang: str | None) -> None:
-    from privpipe.reporting.officer.comparison_page import comparison_page
+    from privpipe.reporting.officer.page import comparison_page
 
     text = comparison_page(left, right, lang)
     try:

@@ -12,7 +12,7 @@ import typer
 
 from privpipe.cli.arguments import EngineOption, loaded
 from privpipe.cli.console import say
-from privpipe.cli.releasing import released
+from privpipe.cli.release import released
 from privpipe.errors import Refused, UsageError
 
 if TYPE_CHECKING:

@@ -11,21 +11,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from privpipe.cli import completing
+from privpipe.cli import arguments
 from privpipe.cli.arguments import JsonOption
 from privpipe.cli.console import print_json, put
-from privpipe.cli.explaining_hierarchies import (
+from privpipe.cli.explanations import (
+    LAKE_TOPICS,
+    OFFICER_TOPICS,
+    SOURCE_TOPICS,
     TOPIC,
     builder_document,
     builder_lines,
     hierarchy_document,
     hierarchy_lines,
+    key_document,
+    lake_keys,
+    lake_text,
+    officer_document,
+    source_document,
+    source_example,
 )
-from privpipe.cli.explaining_lakes import LAKE_TOPICS, lake_keys, lake_text
-from privpipe.cli.explaining_officers import OFFICER_TOPICS, officer_document
-from privpipe.cli.explaining_sources import SOURCE_TOPICS, key_document, source_document, source_example
-from privpipe.cli.plugging import plug_in_of, tell_left_out
-from privpipe.drafting.suggesting import rule_of_thumb
+from privpipe.cli.plugin_list import plug_in_of, tell_left_out
+from privpipe.drafting.guarantees import rule_of_thumb
 from privpipe.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -51,7 +57,7 @@ def explain(
             metavar="NAME",
             help="An entry; left out: all of them.",
             show_default=False,
-            autocompletion=completing.explained,
+            autocompletion=arguments.explained,
         ),
     ] = None,
     json: JsonOption = False,
@@ -141,7 +147,7 @@ def _sections() -> dict[str, dict[str, Any]]:
 
 def _uses() -> dict[str, Any]:
     """How uses are written, and how what they lose is measured."""
-    from privpipe.drafting.surviving import lost_of_use
+    from privpipe.drafting.use_figures import lost_of_use
     from privpipe.policy.grammar import TOP
     from privpipe.policy.uses import FORMS
 

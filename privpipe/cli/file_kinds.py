@@ -1,22 +1,26 @@
-"""What a data file is, in words, and the `source:` of a policy that reads it."""
+"""What a data file or a folder of a table format is, in words, and the `source:` of a policy that reads it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
-from privpipe.drafting.database_sources import database_tables
+from privpipe.drafting.column_profiles import ProfiledTable, profile_table
 from privpipe.drafting.draft import source_keys
-from privpipe.drafting.inline_yaml import flow
-from privpipe.drafting.profiling import ProfiledTable, profile_table
+from privpipe.drafting.methods import flow
+from privpipe.drafting.source_formats import database_tables
 from privpipe.engines import Source, open_engine
 from privpipe.engines.base import format_of
-from privpipe.engines.base.files import list_files
-from privpipe.engines.base.text_form import NO_QUOTE
-from privpipe.errors import UsageError
+from privpipe.engines.lakes import delta_table, delta_version, has_deltalake
+from privpipe.engines.readers.files import list_files
+from privpipe.engines.readers.folders import is_delta_table, refuse_table_format, table_format_error, table_format_of
+from privpipe.engines.readers.text_forms import NO_QUOTE
+from privpipe.errors import PrivpipeError, UsageError
 
-__all__ = ["described_csv", "described_database", "described_other", "is_csv"]
+__all__ = ["described_csv", "described_database", "described_lake", "described_other", "is_csv"]
+
 
 MOST_NAMED = 20
 
@@ -113,3 +117,32 @@ def _parts(table: ProfiledTable, path: str) -> Iterator[str]:
 
 def _lines(count: int) -> str:
     return f"{count:,} line{'s' if count != 1 else ''}"
+
+
+State = Literal["ok", "warning", "failed"]
+
+
+def described_lake(path: str) -> tuple[State, str, str] | None:
+    """Whether a path is a table of a format, what it holds and what to do; None for a plain file or folder."""
+    if not is_delta_table(path):
+        try:
+            refuse_table_format(path)
+            for folder, _, _ in os.walk(path):
+                if (below := table_format_of(folder)) is not None:
+                    raise table_format_error(below, folder)
+        except PrivpipeError as error:
+            found, sign, remedy = str(error).partition("not read as plain files")
+            return "failed", found + sign, remedy.removeprefix(": ")
+        return None
+    if not has_deltalake():
+        return "failed", "a Delta table, and deltalake is not installed", "pip install 'privpipe[delta]'"
+    try:
+        version = delta_version(path)
+        table = delta_table(path, version)
+    except PrivpipeError as error:
+        return "failed", str(error), "see `privpipe explain delta`"
+    said = f"a Delta table at version {version:,} of {len(table.pieces):,} live file(s)"
+    deleted = sum(getattr(piece, "deleted", None) is not None for piece in table.pieces)
+    if deleted:
+        said += f", {deleted:,} of them with a deletion vector"
+    return "ok", said, f"source: {{path: {path}, format: delta}}"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from privpipe.cli.console import as_json, print_json, say, write_text
-from privpipe.cli.plugging import tell_left_out
+from privpipe.cli.plugin_list import tell_left_out
 
 __all__ = ["schema"]
 

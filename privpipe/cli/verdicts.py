@@ -1,4 +1,4 @@
-"""Assessments for a person: a table on a terminal, a line a guarantee elsewhere."""
+"""Assessments and information loss for a person: tables on a terminal, a line per guarantee elsewhere."""
 
 from __future__ import annotations
 
@@ -6,15 +6,47 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from privpipe.cli.console import plain_cell, print_json, print_table, put, say
-from privpipe.cli.lost import show_alarms, show_lost
 from privpipe.html_tables import figure
 
 if TYPE_CHECKING:
     from privpipe.blocks import Verdict
     from privpipe.judging import Assessment
+    from privpipe.judging.column_loss import LossTable
     from privpipe.policy import Policy
 
-__all__ = ["passed_with", "show_assessment", "tell_where"]
+__all__ = ["passed_with", "show_alarms", "show_assessment", "show_lost", "tell_where"]
+
+
+TEXTS = 3
+"""Columns of the table that are texts; the others are figures, but for the last two."""
+
+
+def show_alarms(lost: LossTable | None) -> None:
+    """Columns that lost all, before anything else is said."""
+    from privpipe.reporting.release_report import alarm_lines
+
+    for line in alarm_lines({} if lost is None else lost.documents()):
+        put(line)
+
+
+def show_lost(lost: LossTable | None) -> None:
+    """The table."""
+    if lost is None or not lost.columns:
+        return
+    from rich.table import Table
+
+    from privpipe.reporting.release_report import LOST_HEAD, lost_rows, lost_text
+
+    document = lost.documents()["column_loss"]
+    table = Table(show_edge=False, pad_edge=False, title="what was lost", title_justify="left")
+    for at, name in enumerate(LOST_HEAD):
+        table.add_column(name, justify="right" if TEXTS <= at < len(LOST_HEAD) - 2 else "left")
+    for row in lost_rows(document):
+        table.add_row(*map(plain_cell, row))
+    put("")
+    print_table(table)
+    put(lost_text(document))
+
 
 SIGNS = {"at_least": ">=", "at_most": "<=", "below": "<"}
 COLOURS = {"pass": "green", "fail": "red", "error": "red"}

@@ -14,10 +14,10 @@ import importlib
 from typing import Any
 
 WIRES = {
-    "PrivpipeResource": "privpipe.dagster.resource",
-    "asset_check_metadata": "privpipe.dagster.metadata",
+    "PrivpipeResource": "privpipe.dagster.assets",
+    "asset_check_metadata": "privpipe.dagster.assets",
     "privpipe_asset": "privpipe.dagster.assets",
-    "privpipe_asset_check": "privpipe.dagster.checks",
+    "privpipe_asset_check": "privpipe.dagster.assets",
 }
 
 __all__ = sorted(WIRES)

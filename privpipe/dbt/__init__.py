@@ -12,7 +12,6 @@ In a Python model of dbt-duckdb::
 
 from __future__ import annotations
 
-from privpipe.dbt.models import gate, release
-from privpipe.dbt.packaged import package
+from privpipe.dbt.models import gate, package, release
 
 __all__ = ["gate", "package", "release"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privpipe.dbt.packaged import package
+from privpipe.dbt.models import package
 
 if __name__ == "__main__":
     print(package())

@@ -1,12 +1,10 @@
-"""What a Python model of dbt-duckdb returns: a table that was judged, and is held in memory as it was judged.
-
-A model that raises leaves the table of the run before in its place, and dbt skips whatever refers to it.
-"""
+"""Python models of dbt-duckdb whose table was judged, and the path of the dbt package."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.border import bordered
@@ -15,7 +13,19 @@ from privpipe.errors import ColumnsLost, Refused, UsageError
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["gate", "release"]
+__all__ = ["gate", "package", "release"]
+
+
+def package() -> str:
+    """The folder of the dbt package, for ``packages: [{local: ...}]``.
+
+    Examples
+    --------
+    >>> (Path(package()) / "dbt_project.yml").exists()
+    True
+    """
+    return str(Path(__file__).resolve().parent / "package")
+
 
 END = "The model was not built; the table of an earlier run is untouched."
 
@@ -95,7 +105,7 @@ def _released(rows: Any, policy: Policy) -> Any:
 
 
 def _judged(rows: Any, policy: Policy) -> Any:
-    from privpipe.running.validating import validate
+    from privpipe.running.validation import validate
 
     try:
         validate(rows, policy).raise_if_failed(END)
@@ -106,7 +116,7 @@ def _judged(rows: Any, policy: Policy) -> Any:
 
 def _told(refused: Refused, policy: Policy) -> Refused:
     """The refusal with the figures that the public edition shows."""
-    from privpipe.scheduled.figures import public_figures, refusal
+    from privpipe.scheduled.work import public_figures, refusal
 
     if refused.assessment is None or refused.assessment.holds:
         return refused

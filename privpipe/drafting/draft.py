@@ -9,18 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.drafting.asking import Answers
-from privpipe.drafting.database_sources import database_keys
-from privpipe.drafting.guessing import column_disclosure
-from privpipe.drafting.inline_yaml import flow
-from privpipe.drafting.methods import Method
-from privpipe.drafting.planned import Planned, planned
+from privpipe.drafting.guarantees import RESEARCH, Proposal, Purpose, propose
+from privpipe.drafting.guesses import column_disclosure
+from privpipe.drafting.methods import Method, flow
 from privpipe.drafting.profile import Profile
-from privpipe.drafting.purposes import RESEARCH, Purpose
-from privpipe.drafting.relating import Relations
-from privpipe.drafting.roles import finely_valued, household_key, person_key
-from privpipe.drafting.sniffing import made_up_names
-from privpipe.drafting.suggesting import Proposal, propose
+from privpipe.drafting.questions import Answers
+from privpipe.drafting.relations import Relations
+from privpipe.drafting.roles import Planned, finely_valued, household_key, person_key, planned
+from privpipe.drafting.source_formats import database_keys, made_up_names
 
 if TYPE_CHECKING:
     from privpipe.engines import Source
@@ -121,7 +117,7 @@ def proposals(profiles: Sequence[Profile], made: Planned, asked: Asked) -> list[
 
 def _place(source: Source) -> str:
     """Where the table lies; nothing of a frame, which no policy names."""
-    from privpipe.engines.base.databases import Database
+    from privpipe.engines.databases import Database
 
     if source.is_path:
         return str(source.data)

@@ -1,18 +1,124 @@
-"""The methods that a draft may take for its quasi-identifiers, as lines of `transform:`."""
+"""Methods that a draft may use for its quasi-identifiers.
+
+As lines of `transform:`, with hierarchies small enough for them.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privpipe.drafting.inline_yaml import flow
+from privpipe.drafting.guarantees import RESEARCH, Purpose
 from privpipe.drafting.profile import NUMBERS, Profile
-from privpipe.drafting.purposes import RESEARCH, Purpose
-from privpipe.drafting.thinning import levels_of
 
-__all__ = ["FULL_DOMAIN", "Candidate", "Method", "candidates"]
+__all__ = ["FULL_DOMAIN", "MOST_NODES", "Candidate", "Method", "candidates", "flow", "levels_of", "thinned"]
+
+
+PLAIN = re.compile(r"[A-Za-z_]([\w ./-]*[\w/-])?", re.ASCII)
+WORDS_OF_YAML = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))  # of 1.1 too
+
+
+def flow(value: Any) -> str:
+    """A value as YAML on one line.
+
+    Written here because a column may have any name, and emitters leave some unquoted that no parser takes back.
+
+    Examples
+    --------
+    >>> flow({"role": "sensitive", "zip: 5": [1, 2.5, True], "no": "a\\nb"})
+    '{role: sensitive, "zip: 5": [1, 2.5, true], "no": "a\\\\U0000000ab"}'
+    """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{flow(key)}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str):
+        return repr(value)
+    if PLAIN.fullmatch(value) and value.lower() not in WORDS_OF_YAML:
+        return value
+    return '"' + "".join(map(_quoted, value)) + '"'
+
+
+def _quoted(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
+
+
+MOST_NODES = 50_000
+LISTS = {
+    "intervals": "widths",
+    "bands": "steps",
+    "quantiles": "counts",
+    "dates": "levels",
+    "frequency_groups": "keep",
+    "groups": "sizes",
+    "from_columns": "columns",
+}
+USUAL = (1, 2, 3)
+"""As many levels as a builder is taken to make that says not how many."""
+CUT = ("intervals", "bands", "quantiles", "dates", "frequency_groups")
+"""Builders whose levels do not rest on the one below."""
+
+
+def levels_of(hierarchy: Mapping[str, Any], code_length: int = 0) -> int:
+    """Levels that a search may choose from, of a suggested hierarchy.
+
+    Examples
+    --------
+    >>> levels_of({"intervals": {"widths": [5, 10]}}), levels_of({"redact": {"keep": "left"}}, 5)
+    (4, 6)
+    """
+    builder = next(iter(hierarchy), "")
+    given = hierarchy.get(builder)
+    given = given if isinstance(given, Mapping) else {}
+    if builder in LISTS:
+        found = 2 + len(given.get(LISTS[builder], USUAL))
+    elif builder == "priority":
+        found = 1 + given["levels"]
+    else:
+        found = 1 + (code_length if builder == "redact" and code_length else len(USUAL))
+    return int(found - hierarchy.get("min_level", 0))
+
+
+def thinned(
+    hierarchies: Mapping[str, Mapping[str, Any]], code_lengths: Mapping[str, int], most: int = MOST_NODES
+) -> dict[str, dict[str, Any]]:
+    """The hierarchies with fewer levels: the one with most loses a middle one, of two the finer, then the raw values.
+
+    Every column keeps two levels at least, so many columns may still make more vectors of levels than `most`.
+
+    Examples
+    --------
+    >>> thinned({"age": {"intervals": {"widths": [5, 10]}}}, {}, most=3)
+    {'age': {'intervals': {'widths': [10]}}}
+    >>> thinned({"zip": {"redact": {"keep": "left"}}}, {"zip": 5}, most=4)
+    {'zip': {'redact': {'keep': 'left'}, 'min_level': 2}}
+    """
+    left = {name: dict(hierarchy) for name, hierarchy in hierarchies.items()}
+    while left:
+        levels = {name: levels_of(hierarchy, code_lengths.get(name, 0)) for name, hierarchy in left.items()}
+        name = max(levels, key=lambda name: levels[name])
+        if math.prod(levels.values()) <= most or levels[name] <= 2:
+            break
+        left[name] = _coarser(left[name])
+    return left
+
+
+def _coarser(hierarchy: dict[str, Any]) -> dict[str, Any]:
+    builder = next(iter(hierarchy))
+    listed = hierarchy[builder][LISTS[builder]] if builder in CUT else ()
+    if len(listed) > 1:
+        gone = len(listed) // 2 if len(listed) > 2 else 0
+        left = [each for at, each in enumerate(listed) if at != gone]
+        return {**hierarchy, builder: {**hierarchy[builder], LISTS[builder]: left}}
+    return {**hierarchy, "min_level": hierarchy.get("min_level", 0) + 1}
+
 
 FULL_DOMAIN = "generalize: {search: optimal, suppress_at_most: 0.05}"
 VECTORS_A_SECOND = 3e7

@@ -7,8 +7,7 @@ under any partitioning, and nobody without the seed can take the noise away agai
 
 from __future__ import annotations
 
-from privpipe.draws.run_key import RunKey
 from privpipe.draws.seed import Seed
-from privpipe.draws.stream import Draws, Stream
+from privpipe.draws.stream import Draws, RunKey, Stream
 
 __all__ = ["Draws", "RunKey", "Seed", "Stream"]

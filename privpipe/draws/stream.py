@@ -1,4 +1,4 @@
-"""Draws of one stage, a stream a column; a draw is a function of the key and the record's id alone."""
+"""Draws of one stage, one stream per column, as functions of the key and the record's id; and the key of one run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from privpipe.draws.seed import Seed
 from privpipe.errors import UsageError
 
-__all__ = ["SCHEME", "SHARED_SCHEME", "Draws", "Stream"]
+__all__ = ["SCHEME", "SHARED_SCHEME", "Draws", "RunKey", "Stream"]
+
 
 SCHEME = "privpipe/stage/3"
 SHARED_SCHEME = "privpipe/stage/2"
@@ -163,7 +164,7 @@ class Draws:
     ----------
     root : Seed
         Of one run, of one frozen plan, or the seed itself for a stage that is applied without a policy
-        (see `privpipe.running.stage_key.DrawRoot`).
+        (see `privpipe.running.stage_run.DrawRoot`).
     stage : int
         Position in the policy's `transform` list, from 0, implicit stages left out.
     transformer : str
@@ -218,3 +219,59 @@ def _checked(ids: NDArray[np.int64]) -> NDArray[np.int64]:
     array = array.view()
     array.flags.writeable = False  # one compiled version for arrays that may and may not be written
     return array
+
+
+@dataclass(frozen=True, repr=False)
+class RunKey:
+    """R = HMAC-SHA256(seed, ["privpipe/run/2", policy digest, source fingerprint]).
+
+    The same source, policy and seed give the same orders on every engine; anything else gives independent ones.
+
+    Parameters
+    ----------
+    key : bytes
+        Thirty-two bytes. Use `RunKey.of`.
+
+    Examples
+    --------
+    >>> one = RunKey.of(Seed.insecure(42), "policy", "source")
+    >>> one.rows() == RunKey.of(Seed.insecure(42), "policy", "another source").rows(), one
+    (False, RunKey(secret))
+    """
+
+    key: bytes = field(repr=False)
+
+    def __repr__(self) -> str:
+        return "RunKey(secret)"
+
+    @classmethod
+    def of(cls, seed: Seed, policy_digest: str, source: str) -> RunKey:
+        """The key of a policy's run over a source.
+
+        Parameters
+        ----------
+        seed : Seed
+        policy_digest : str
+            As `Policy.digest` gives it.
+        source : str
+            The keyed fingerprint of the source.
+        """
+        return cls(seed.bound("privpipe/run/2", policy_digest, source))
+
+    def rows(self, plan: str = "") -> Stream:
+        """The order in which released rows are written, and what else there is to a layout.
+
+        Parameters
+        ----------
+        plan : str
+            Digest of the plans of the stages, so that what policy and source do not contain (a hierarchy's file, a
+            frozen plan, a key) parts two releases as well.
+        """
+        return self._stream(f"rows/{plan}")
+
+    def attacks(self) -> Stream:
+        """The order of records by which the attacked ones are sampled: the same for every measure and setting."""
+        return self._stream("attacks")
+
+    def _stream(self, purpose: str) -> Stream:
+        return Stream(hmac.new(self.key, purpose.encode(), hashlib.sha256).digest()[:16])

@@ -27,13 +27,11 @@ os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 from privpipe.blocks.entry import snake_case
 from privpipe.errors import UnsupportedError
 from privpipe.gx.action import RaiseOnFailure
-from privpipe.gx.checking import ContextFinding, check
-from privpipe.gx.expectations import EXPECTATIONS, REFUSED, PrivacyExpectation
-from privpipe.gx.handle import handle, hold, let_go
-from privpipe.gx.safe_harbor import ExpectSafeHarbor
+from privpipe.gx.context_checks import ContextFinding, check
+from privpipe.gx.expectations import EXPECTATIONS, REFUSED, ExpectSafeHarbor, PrivacyExpectation
 from privpipe.gx.store import protect
-from privpipe.gx.suites import load_suite, save_suite, suite_of
-from privpipe.gx.templates import TEMPLATES, Initialised, init, template
+from privpipe.gx.suites import TEMPLATES, Initialised, init, load_suite, save_suite, suite_of, template
+from privpipe.gx.tables import handle, hold, let_go
 
 __all__ = [
     "EXPECTATIONS",

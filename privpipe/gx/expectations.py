@@ -1,9 +1,9 @@
-"""The expectations, one for each guarantee of the catalogues, with the guarantee's parameters as fields."""
+"""The expectations: one for each guarantee of the catalogues that can be one, and one for HIPAA Safe Harbor."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Literal
 
 from great_expectations.compatibility import pydantic
@@ -15,20 +15,69 @@ from great_expectations.validator.validator import ValidationDependencies
 from privpipe.blocks import Guarantee
 from privpipe.blocks.guarantee import COMMON_KEYS
 from privpipe.blocks.verdict import plain
+from privpipe.border import bordered
 from privpipe.errors import PrivpipeError, UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.batch import METRIC, Asked, OpenBatch, require_whole
-from privpipe.gx.other_tables import OtherTable
-from privpipe.gx.refused import taken, ways_of, why_refused
 from privpipe.gx.rendering import Rendered
+from privpipe.gx.tables import OtherTable
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import Gate
 from privpipe.judging.gate import undeclared_rule
-from privpipe.judging.ways import way_of
+from privpipe.judging.ways import WayOfJudging, way_of
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
 from privpipe.roles import Roles
 
-__all__ = ["COLUMNS", "EXPECTATIONS", "REFUSED", "SETTINGS", "Expectations", "PrivacyExpectation"]
+__all__ = [
+    "COLUMNS",
+    "EXPECTATIONS",
+    "REFUSED",
+    "SETTINGS",
+    "ExpectSafeHarbor",
+    "Expectations",
+    "PrivacyExpectation",
+    "taken",
+    "ways_of",
+    "why_refused",
+]
+
+
+def ways_of(entry: type[Guarantee]) -> list[WayOfJudging]:
+    """How the entry is judged; it may differ from instance to instance, so its examples are asked."""
+    return list(dict.fromkeys(way_of(example) for example in entry.examples()))
+
+
+def why_refused(ways: Collection[WayOfJudging], threshold: str | None, *, model: bool) -> str:
+    """Why there is no expectation of an entry, or nothing.
+
+    Parameters
+    ----------
+    ways : collection of WayOfJudging
+        Those of its examples.
+    threshold : str or None
+        Name of the threshold.
+    model : bool
+        Whether it is a privacy model, which judges without one.
+
+    Examples
+    --------
+    >>> from privpipe.measures import RecordLinkage
+    >>> why_refused(ways_of(RecordLinkage), None, model=False)
+    'it only reports: it has no threshold by which it could fail'
+    >>> why_refused(ways_of(RecordLinkage), "at_most", model=False)
+    ''
+    """
+    if threshold is None and not model:
+        return "it only reports: it has no threshold by which it could fail"
+    reasons = [way.no_expectation for way in ways]
+    return reasons[0] if reasons and all(reasons) else ""
+
+
+def taken(names: set[str]) -> str:
+    """Why parameters of these names make no fields of an expectation, or nothing where there are none."""
+    listed = ", ".join(map(repr, sorted(names)))
+    return f"every expectation has a field of the name {listed} of its own" if names else ""
+
 
 SETTINGS = (
     *("quasi_identifiers", "sensitive", "nulls", "suppression_mark", "original_source", "align", "record_id"),
@@ -346,3 +395,45 @@ def _refusal(entry: type[Guarantee], model: bool, *, built_in: bool) -> str:
 
 EXPECTATIONS, REFUSED = _made()
 """Expectation classes by the catalogue name of their guarantee, and why the other entries have none."""
+
+
+@bordered
+class ExpectSafeHarbor(BatchExpectation):
+    """No column looks like one of the 18 kinds of identifiers of 45 CFR 164.514(b)(2); observed = such columns.
+
+    It searches the names of columns and their distinct values (`privpipe.reporting.safe_harbor`). A PASS does not show
+    that the batch conforms: free text may name people in forms that no pattern finds.
+
+    Parameters
+    ----------
+    vouched : list of str, optional
+        Columns that a person looked at and vouches for, such as ``zip`` after only its first three digits were left.
+    """
+
+    vouched: list[str] | dict[str, str] = []
+
+    metric_dependencies: ClassVar[tuple[str, ...]] = (METRIC,)
+    success_keys: ClassVar[tuple[str, ...]] = ("vouched",)
+    args_keys: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def awaited(self) -> list[str]:
+        """Names of the parameters that each run must give."""
+        return [self.vouched["$PARAMETER"]] if isinstance(self.vouched, dict) else []
+
+    def _validate(
+        self,
+        metrics: dict[str, Any],
+        runtime_configuration: dict[str, Any] | None = None,
+        execution_engine: Any = None,
+    ) -> dict[str, Any]:
+        batch: OpenBatch = metrics[METRIC]
+        try:
+            found = [each for each in batch.safe_harbor() if each.column not in self.vouched]
+        except PrivpipeError as error:
+            details = {"outcome": "error", "threshold": 0, "reason": str(error)}
+            return {"success": False, "result": {"observed_value": None, "details": details}}
+        columns = sorted({each.column for each in found})
+        reason = "; ".join(f"column {each.column!r} seems to hold {each}" for each in found)
+        details = {"outcome": "fail" if found else "pass", "threshold": 0, "reason": reason}
+        return {"success": not found, "result": {"observed_value": len(columns), "details": details}}

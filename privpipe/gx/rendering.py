@@ -1,4 +1,7 @@
-"""What Data Docs show of a privacy expectation: what was asked, what was found, and why it failed; never a value."""
+"""How Data Docs and suites describe a privacy expectation.
+
+Its meaning, what was required, what was observed, why it failed.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,44 @@ from typing import Any, ClassVar
 from great_expectations.core.expectation_validation_result import ExpectationValidationResult
 from great_expectations.expectations.expectation import render_suite_parameter_string
 from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
-from great_expectations.render import (
-    LegacyDiagnosticRendererType,
-    LegacyRendererType,
-    RenderedStringTemplateContent,
-)
+from great_expectations.render import LegacyDiagnosticRendererType, LegacyRendererType, RenderedStringTemplateContent
 from great_expectations.render.renderer.renderer import renderer
 from great_expectations.render.renderer_configuration import RendererConfiguration, RendererValueType
 
 from privpipe.blocks import Guarantee
 from privpipe.blocks.parameters import parameters_of
+from privpipe.blocks.verdict import plain
 
-__all__ = ["Rendered"]
+__all__ = ["MEANT", "Rendered", "meaning_of"]
+
+
+MEANT = "privpipe"
+"""The key of an expectation's meta under which it stands."""
+TOLD = {"threat": "guards_against", "formula": "rule", "source": "source"}
+
+
+def meaning_of(entry: type[Guarantee], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Threshold, what it means in a sentence, against what it guards, its rule and its source, as `explain` has them.
+
+    Parameters
+    ----------
+    entry : type of Guarantee
+    parameters : mapping
+        Of the expectation; a threshold may be a parameter of the run.
+
+    Examples
+    --------
+    >>> from privpipe.models import KAnonymity
+    >>> found = meaning_of(KAnonymity, {"k": 5})
+    >>> found["threshold"], found["means"] == KAnonymity.summary()
+    ({'k': 5}, True)
+    """
+    given = [name for name in entry.other_thresholds if parameters.get(name) is not None]
+    field = given[0] if given else entry.threshold_field
+    asked = {} if field is None else {"threshold": {field: plain(parameters.get(field))}}
+    said = {key: " ".join(str(getattr(entry, name, "") or "").split()) for name, key in TOLD.items()}
+    return {**asked, "means": entry.summary(), **{key: text for key, text in said.items() if text}}
+
 
 _OVER = "quasi_identifiers"
 

@@ -1,27 +1,33 @@
-"""Suites from policies, saved as JSON and loaded in a fresh process."""
+"""Suites of privacy expectations: from policies or templates, saved as JSON and loaded in a fresh process."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import great_expectations as gx
 from great_expectations.core.expectation_suite import ExpectationSuite
+from great_expectations.core.suite_parameters import is_suite_parameter
+from great_expectations.exceptions import DataContextError
 
 from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
 from privpipe.border import bordered
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.action import DECLARED, is_privacy_type
-from privpipe.gx.expectations import EXPECTATIONS, REFUSED, PrivacyExpectation
-from privpipe.gx.meaning import MEANT, meaning_of
+from privpipe.gx.expectations import COLUMNS, EXPECTATIONS, REFUSED, ExpectSafeHarbor, PrivacyExpectation
+from privpipe.gx.rendering import MEANT, meaning_of
+from privpipe.gx.store import protect, root_of
 from privpipe.judging.gate import named_columns, undeclared_rule
 from privpipe.models.identity.no_identifiers import NoIdentifiers
+from privpipe.policy import Policy
 from privpipe.roles import Roles
 
-__all__ = ["load_suite", "save_suite", "suite_of"]
+__all__ = ["COLUMN_PARAMETERS", "TEMPLATES", "Initialised", "init", "load_suite", "save_suite", "suite_of", "template"]
 
 
 BESIDE = (
@@ -168,3 +174,220 @@ def load_suite(path: str | PathLike[str]) -> ExpectationSuite:
     if lost:
         raise UsageError(f"{str(path)!r}: {lost} of its expectations cannot be made; make the suite anew")
     return suite
+
+
+def _parameter(name: str) -> dict[str, str]:
+    return {"$PARAMETER": name}
+
+
+_ROLES = {name: _parameter(name) for name in COLUMNS if name != "declared"} | {"undeclared": "refuse"}
+
+
+@dataclass(frozen=True)
+class Template:
+    """A suite whose thresholds and columns are parameters.
+
+    Parameters
+    ----------
+    about : str
+        What it asks of a table.
+    source : str
+        Where its starting values come from.
+    defaults : mapping
+        Values of parameters that `init` fills in; each of the others must be given to it, or by every run.
+    entries : mapping
+        By the name of an expectation its parameters besides the roles of columns.
+    """
+
+    about: str
+    source: str
+    defaults: Mapping[str, Any]
+    entries: Mapping[str, Mapping[str, Any]]
+
+
+COLUMN_PARAMETERS: Final = (*COLUMNS, "vouched")
+"""Parameters that are lists of columns."""
+_NO_OTHERS: Final[Mapping[str, list[str]]] = {"sensitive": [], "identifiers": [], "insensitive": []}
+TEMPLATES: Final[Mapping[str, Template]] = {
+    "k_anonymity": Template(
+        "Every column has a role, no column is an identifier, and each record is one of at least k that are alike.",
+        "Samarati, Protecting Respondents' Identities in Microdata Release, IEEE TKDE 13(6), 2001",
+        {"k": 5, **_NO_OTHERS},
+        {"no_identifiers": {}, "k_anonymity": {"k": _parameter("k")}},
+    ),
+    "research_file": Template(
+        "A file for researchers under contract: k-anonymity, and l values of one sensitive column in each class.",
+        "ESSNet handbooks on statistical disclosure control; Machanavajjhala et al., ACM TKDD 1(1), 2007",
+        {"k": 5, "l": 2, "identifiers": [], "insensitive": []},
+        {
+            "no_identifiers": {},
+            "k_anonymity": {"k": _parameter("k")},
+            "distinct_l_diversity": {"column": _parameter("column"), "l": _parameter("l")},
+        },
+    ),
+    "safe_harbor": Template(
+        "Every column has a role, and none looks like one of the 18 kinds of identifiers of HIPAA Safe Harbor.",
+        "45 CFR 164.514(b)(2)",
+        {"vouched": [], "quasi_identifiers": [], **_NO_OTHERS},
+        {"no_identifiers": {}, "safe_harbor": {"vouched": _parameter("vouched")}},
+    ),
+}
+"""Templates by name, in the order of the documentation."""
+
+
+@bordered
+def template(name: str, **parameters: Any) -> ExpectationSuite:
+    """A suite made from a template.
+
+    Parameters
+    ----------
+    name : str
+        A key of `TEMPLATES`.
+    **parameters
+        Values to fill in. What is left out stays a parameter, which each run gives:
+        ``checkpoint.run(expectation_parameters={"k": 5, ...})``.
+
+    Raises
+    ------
+    UsageError
+        No such template, or it has no such parameter.
+
+    Examples
+    --------
+    >>> suite = template("k_anonymity", k=5, quasi_identifiers=["age"])
+    >>> [each.expectation_type for each in suite.expectations]
+    ['expect_no_identifiers', 'expect_k_anonymity']
+    >>> suite.expectations[1].awaited
+    ['identifiers', 'insensitive', 'sensitive']
+    """
+    if name not in TEMPLATES:
+        raise UsageError(f"no template ({', '.join(TEMPLATES)}) is called {name!r}{did_you_mean(name, TEMPLATES)}")
+    chosen, known, made = TEMPLATES[name], set(), []
+    for entry, own in chosen.entries.items():
+        kwargs = {**own, **({} if entry == "safe_harbor" else _ROLES)}
+        known |= {value["$PARAMETER"] for value in kwargs.values() if is_suite_parameter(value)}
+        kwargs = {key: _filled(value, parameters) for key, value in kwargs.items()}
+        if entry == "safe_harbor":
+            made.append(ExpectSafeHarbor(**kwargs))
+        else:
+            kind = EXPECTATIONS[entry]
+            made.append(kind(meta={MEANT: meaning_of(kind.entry, plain(kwargs))}, **kwargs))
+    for parameter in sorted(set(parameters) - known):
+        raise UsageError(
+            f"template {name!r} has no parameter {parameter!r}{did_you_mean(parameter, known)}; it has "
+            f"{', '.join(sorted(known))}"
+        )
+    meta = {"privpipe": {DECLARED: len(made)}, "about": chosen.about, "source": chosen.source}
+    return ExpectationSuite(name=name, expectations=made, meta=meta)
+
+
+def _filled(value: Any, parameters: Mapping[str, Any]) -> Any:
+    return parameters.get(value["$PARAMETER"], value) if is_suite_parameter(value) else value
+
+
+@bordered
+@dataclass(frozen=True)
+class Initialised:
+    """What `init` wrote.
+
+    Parameters
+    ----------
+    suite : str
+        Name of the suite.
+    root : Path
+        Folder of the context's configuration.
+    expectations : int
+        How many expectations the suite holds.
+    awaited : list of str
+        Parameters that each run must give.
+    left_out : mapping
+        By name of a guarantee of the policy that is no expectation, the reason.
+    """
+
+    suite: str
+    root: Path
+    expectations: int
+    awaited: list[str]
+    left_out: Mapping[str, str]
+
+
+@bordered
+def init(
+    source: str | Path | Policy, context: str | Path, *, name: str | None = None, replace: bool = False, **given: Any
+) -> Initialised:
+    """Write the suite of a policy or of a template into a project of Great Expectations.
+
+    Makes the project where there is none, and protects it (`protect`).
+
+    Parameters
+    ----------
+    source : str, Path or Policy
+        A policy or its file, or a key of `TEMPLATES`.
+    context : str or Path
+        Folder of the project.
+    name : str, optional
+        Of the suite; left out, that of the policy or template.
+    replace : bool
+        Whether a suite of that name is replaced.
+    **given
+        Parameters of a template; of a policy what `suite_of` takes, such as ``original_source``.
+
+    Raises
+    ------
+    UsageError
+        No such template or file, a parameter that it does not have, or a suite of that name is there.
+    UnsupportedError
+        No guarantee of the policy can be an expectation, or it judges missing values in a way that none has.
+    """
+    left_out: dict[str, str] = {}
+    if isinstance(source, str) and source in TEMPLATES:
+        suite = template(source, **{**TEMPLATES[source].defaults, **given})
+    else:
+        policy = source if isinstance(source, Policy) else _policy(source)
+        suite, left_out = _of_policy(policy, given)
+    suite.name = name or suite.name
+    try:
+        opened = gx.get_context(mode="file", project_root_dir=context)
+    except (DataContextError, OSError) as error:
+        raise UsageError(f"{str(context)!r} cannot be opened as a data context: {type(error).__name__}") from None
+    if not replace and suite.name in {each.name for each in opened.suites.all()}:
+        raise UsageError(f"the project has a suite {suite.name!r}; name another with `name`, or write `replace`")
+    protect(opened)
+    awaited = sorted({each for expectation in suite.expectations for each in getattr(expectation, "awaited", ())})
+    held = len(suite.expectations)
+    opened.suites.add_or_update(suite)
+    return Initialised(suite.name, root_of(opened), held, awaited, left_out)
+
+
+def _policy(source: str | Path) -> Policy:
+    if not Path(source).is_file():
+        named = str(source)
+        raise UsageError(
+            f"{named!r} is neither a policy file nor a template ({', '.join(TEMPLATES)})"
+            f"{did_you_mean(named, TEMPLATES)}"
+        )
+    return Policy.load(source)
+
+
+def _of_policy(policy: Policy, given: Mapping[str, Any]) -> tuple[ExpectationSuite, dict[str, str]]:
+    if policy.nulls not in ("own_value", "refuse"):
+        raise UnsupportedError(
+            f"an expectation judges with `nulls: own_value` or `refuse`, the policy with {policy.nulls}"
+        )
+    left_out = {each.name(): REFUSED[each.name()] for each in policy.guarantees if each.name() in REFUSED}
+    kept: Sequence[Any] = [each for each in policy.guarantees if each.name() not in REFUSED]
+    if not kept:
+        raise UnsupportedError(
+            f"no guarantee of the policy is an expectation: {'; '.join(map(': '.join, left_out.items()))}"
+        )
+    persons = {name: getattr(policy, name) for name in ("person_id", "household_id") if getattr(policy, name)}
+    suite = suite_of(
+        kept,
+        policy.released_roles,
+        name=policy.name,
+        nulls=policy.nulls,
+        suppression_mark=policy.suppression_mark,
+        undeclared=policy.undeclared,
+        **{**persons, **given},
+    )
+    return suite, left_out

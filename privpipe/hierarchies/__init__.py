@@ -6,9 +6,8 @@ meet in `canonical_text`, the one text form that files, builders and engines sha
 
 from __future__ import annotations
 
-from privpipe.hierarchies.canonical import canonical_text
+from privpipe.hierarchies.canonical import COLUMN_TYPES, canonical_literal, canonical_text
 from privpipe.hierarchies.hierarchy import Hierarchy
-from privpipe.hierarchies.literals import COLUMN_TYPES, canonical_literal
 from privpipe.hierarchies.options import Options
 from privpipe.hierarchies.spec import BUILDERS, OPTION_KEYS, HierarchySpec, builders
 

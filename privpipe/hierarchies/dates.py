@@ -12,11 +12,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from typing_extensions import Doc
 
 from privpipe.errors import UsageError
-from privpipe.hierarchies.draft import Draft
-from privpipe.hierarchies.levels import Levels
-from privpipe.hierarchies.literals import canonical_literal
-from privpipe.hierarchies.options import ROOT
-from privpipe.hierarchies.parameters import check_type_of_column, choice, known_keys, listed
+from privpipe.hierarchies.canonical import canonical_literal
+from privpipe.hierarchies.levels import Draft, Levels
+from privpipe.hierarchies.options import ROOT, check_type_of_column, choice, known_keys, listed
 
 __all__ = ["Dates"]
 

@@ -9,10 +9,8 @@ from typing import Annotated, ClassVar, Self
 from typing_extensions import Doc
 
 from privpipe.errors import HierarchyError, UsageError
-from privpipe.hierarchies.draft import Draft
-from privpipe.hierarchies.levels import Levels
-from privpipe.hierarchies.options import ROOT, whose
-from privpipe.hierarchies.parameters import known_keys, texts
+from privpipe.hierarchies.levels import Draft, Levels
+from privpipe.hierarchies.options import ROOT, known_keys, texts, whose
 
 __all__ = ["FromColumns", "ReadColumns"]
 

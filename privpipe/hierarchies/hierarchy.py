@@ -1,4 +1,4 @@
-"""`Hierarchy`: a column's raw values and, level by level, what each is generalized to."""
+"""`Hierarchy`: a column's raw values and, level by level, what each is generalized to; and the tables that show one."""
 
 from __future__ import annotations
 
@@ -13,16 +13,58 @@ from numpy.typing import NDArray
 
 from privpipe.border import bordered
 from privpipe.errors import HierarchyError, UsageError, did_you_mean
-from privpipe.hierarchies.cover import Extras, absent, extended, refuse_unknown
-from privpipe.hierarchies.csvfile import check_delimiter, write_records
-from privpipe.hierarchies.draft import Draft, check_levels_in_range, checked, level_warnings
+from privpipe.hierarchies.label_table import Extras, LabelTable, absent, extended, refuse_unknown
+from privpipe.hierarchies.levels import Draft, check_levels_in_range, checked, draft_from_rows, level_warnings
 from privpipe.hierarchies.options import OptionArgs, Options, whose
-from privpipe.hierarchies.page import hierarchy_page
-from privpipe.hierarchies.rows import draft_from_rows
-from privpipe.hierarchies.sources import File, Tree
-from privpipe.hierarchies.table import LabelTable
+from privpipe.hierarchies.sources import File, Tree, check_delimiter, write_records
+from privpipe.html_tables import Table, html_tables, short_list
 
-__all__ = ["Hierarchy"]
+__all__ = ["Hierarchy", "hierarchy_page"]
+
+
+DIGEST_SIGNS = 12
+FEW = 8
+
+
+def hierarchy_page(described: Mapping[str, Any], told: Sequence[Sequence[str]]) -> str:
+    """The page.
+
+    Parameters
+    ----------
+    described : mapping
+        Of `Hierarchy.describe`.
+    told : sequence of sequence of str
+        Labels of each level that may be shown.
+
+    Examples
+    --------
+    >>> from privpipe.hierarchies import Hierarchy
+    >>> page = Hierarchy.from_tree({"Europe": ["Paris"], "Asia": ["Tokyo"]})._repr_html_()
+    >>> "Europe" in page, "Paris" in page
+    (True, False)
+    """
+    rows = [
+        (level["level"], level["name"], level["labels"], short_list(labels, FEW))
+        for level, labels in zip(described["levels"], told, strict=True)
+    ]
+    column = described["column"]
+    about = [
+        ("made of", described["source"]),
+        ("levels in use", f"{described['min_level']} to {described['max_level']}"),
+        ("size of the domain", described["domain_size"]),
+        ("values outside", described["unknown"]),
+        ("values outside, found", described["unknown_values"] or None),
+        ("leaf of nulls", "yes" if described["nulls"] else "no"),
+        ("depends on the data", "yes" if described["data_dependent"] else "no"),
+        ("digest", described["digest"][:DIGEST_SIGNS]),
+    ]
+    return html_tables(
+        f"Hierarchy of {column}" if column else "Hierarchy",
+        Table(head=("level", "name", "labels", "such as"), rows=rows),
+        Table(rows=[row for row in about if row[1] is not None]),
+        notes=[f"warning: {each}" for each in described["warnings"]],
+    )
+
 
 UNUSED = -1
 MOST_LEVELS = 32_767

@@ -1,23 +1,226 @@
-"""Levels of intervals over a column of numbers: what the builders of numbers share."""
+"""Levels of intervals over a column of numbers: exact numbers, labels, and what the builders of numbers share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
-from privpipe.hierarchies.draft import Draft
-from privpipe.hierarchies.interval_text import IntervalText
-from privpipe.hierarchies.levels import Levels
-from privpipe.hierarchies.numberline import NumberLine
+from privpipe.hierarchies.canonical import exact_number, plain_decimal
+from privpipe.hierarchies.levels import Draft, Levels
 from privpipe.hierarchies.options import ROOT
 
-__all__ = ["Cutter", "Span", "Tails", "Tier", "cut_open", "draft_of_intervals"]
+__all__ = [
+    "Cutter",
+    "IntervalText",
+    "LabelStyle",
+    "NumberLine",
+    "Span",
+    "Tails",
+    "Tier",
+    "cut_open",
+    "draft_of_intervals",
+    "interval_ends",
+    "style_for",
+]
+
+
+LARGEST: Final = 2**62
+_PLAIN = re.compile(r"-?\d+(?:\.\d+)?", re.ASCII)
+
+
+class NumberLine:
+    """Values and bounds in one unit, so that comparing and dividing them is exact.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Canonical numbers; ``inf`` and ``-inf`` are allowed, and what is no number is marked.
+    bounds : iterable of Decimal
+        Finite; they share the unit.
+
+    Attributes
+    ----------
+    values : ndarray of int64, or of object when they do not fit, shape (n,)
+        In units; 0 for what is infinite or no number.
+    infinite : ndarray of int8, shape (n,)
+        -1, 0 or 1.
+    numeric : ndarray of bool, shape (n,)
+        Whether the text is a number, infinite ones included.
+
+    Examples
+    --------
+    >>> line = NumberLine(["0.3", "-1", "inf"], [Decimal("0.25")])
+    >>> line.values.tolist(), line.infinite.tolist(), line.units(Decimal("0.25")), line.text(-125)
+    ([30, -100, 0], [0, 0, 1], 25, '-1.25')
+    """
+
+    def __init__(self, texts: Sequence[str], bounds: Iterable[Decimal]) -> None:
+        limits = [plain_decimal(bound) for bound in bounds]
+        plain = [text if _PLAIN.fullmatch(text) else _finite(text) for text in texts]
+        self.infinite = np.array(
+            [0 if known else _sign(text) for text, known in zip(texts, plain, strict=True)], np.int8
+        )
+        self.numeric = np.array([bool(known) for known in plain], dtype=bool) | (self.infinite != 0)
+        self.scale = max((_decimals(text) for text in (*plain, *limits) if text), default=0)
+        whole = [self._whole(text) if text else 0 for text in plain]
+        reach = max((abs(each) for each in (*whole, *map(self._whole, limits))), default=0)
+        self.values: NDArray[Any] = np.array(whole, dtype=np.int64 if reach < LARGEST else object)
+
+    def units(self, bound: Decimal) -> int:
+        """A bound in units."""
+        return self._whole(plain_decimal(bound))
+
+    def text(self, units: int) -> str:
+        """The canonical text of a number of units."""
+        digits = str(abs(units)).zfill(self.scale + 1)
+        cut = len(digits) - self.scale
+        part = digits[cut:].rstrip("0")
+        return ("-" if units < 0 else "") + digits[:cut] + (f".{part}" if part else "")
+
+    def below(self, bound: Decimal) -> NDArray[np.bool_]:
+        """Which values are smaller than a bound, minus infinity included."""
+        smaller = np.asarray(self.values < self.units(bound), dtype=bool)
+        found: NDArray[np.bool_] = self.numeric & np.where(self.infinite == 0, smaller, self.infinite < 0)
+        return found
+
+    def _whole(self, text: str) -> int:
+        whole, _, part = text.partition(".")
+        return int(whole + part.ljust(self.scale, "0"))
+
+
+def _finite(text: str) -> str:
+    """Canonical text of a finite number written in another way; empty for anything else."""
+    try:
+        exact = exact_number(text)
+    except ValueError:
+        return ""
+    return plain_decimal(exact) if exact.is_finite() else ""
+
+
+def _sign(text: str) -> int:
+    return {"inf": 1, "-inf": -1}.get(text, 0)
+
+
+def _decimals(text: str) -> int:
+    point = text.find(".")
+    return 0 if point < 0 else len(text) - point - 1
+
+
+LabelStyle = Literal["brackets", "dash", "words", "open"]
+"""``[40, 60)``, ``40-59``, ``40 to under 60`` or ``[40, 60[``."""
+
+_BRACKETS: Final = re.compile(r"\[(?P<low>[^,\[\]()]+), (?P<high>[^,\[\]()]+)(?P<end>[\]\[)])")
+_WORDS: Final = re.compile(r"(?P<low>\S+) to under (?P<high>\S+)")
+_DASH: Final = re.compile(r"(?P<low>\d+)-(?P<high>\d+)|(?P<below>-?\d+) to (?P<above>-?\d+)", re.ASCII)
+
+Ends = tuple[str | None, str | None, bool]
+
+
+def style_for(asked: LabelStyle | None, kind: str | None, line: NumberLine, column: str) -> LabelStyle:
+    """The style that a column's labels have: as asked, else ``dash`` for whole numbers and ``brackets`` for others.
+
+    Raises
+    ------
+    UsageError
+        ``dash`` is asked for, and the column or the bounds are not whole: its labels would not meet.
+    """
+    if asked is None:
+        return "dash" if kind == "integer" and line.scale == 0 else "brackets"
+    if asked == "dash" and (kind not in (None, "integer") or line.scale):
+        what = f"column {column!r} has type {kind}" if kind != "integer" else f"bounds of column {column!r} are not"
+        raise UsageError(f"labels: dash is for whole numbers, and {what}; say `labels: brackets` or `labels: words`")
+    return asked
+
+
+@dataclass(frozen=True)
+class IntervalText:
+    """Labels of intervals [start, stop) in units of a line.
+
+    Parameters
+    ----------
+    line : NumberLine
+    style : {"brackets", "dash", "words", "open"}
+
+    Examples
+    --------
+    >>> line = NumberLine([], [])
+    >>> for style in ("brackets", "dash", "words", "open"):
+    ...     text = IntervalText(line, style)
+    ...     print(text(40, 60), "|", text(None, 40), "|", text(60, None))
+    [40, 60) | <40 | >=60
+    40-59 | <40 | >=60
+    40 to under 60 | under 40 | 60 or more
+    [40, 60[ | <40 | >=60
+    >>> IntervalText(line, "dash")(-10, 0), IntervalText(line, "dash")(7, 8)
+    ('-10 to -1', '7')
+    """
+
+    line: NumberLine
+    style: LabelStyle
+
+    def __call__(self, start: int | None, stop: int | None) -> str:
+        """The label of one interval; None: it has no end on that side. Of one number (start = stop): that number."""
+        write, words = self.line.text, self.style == "words"
+        if start is None or stop is None:
+            if stop is not None:
+                return f"under {write(stop)}" if words else f"<{write(stop)}"
+            if start is not None:
+                return f"{write(start)} or more" if words else f">={write(start)}"
+            return ROOT
+        if start == stop:
+            return write(start)
+        if self.style == "dash":
+            return self._dash(start, stop - 1)
+        if words:
+            return f"{write(start)} to under {write(stop)}"
+        return f"[{write(start)}, {write(stop)}" + (")" if self.style == "brackets" else "[")
+
+    def _dash(self, first: int, last: int) -> str:
+        if first == last:
+            return self.line.text(first)
+        between = "-" if first >= 0 else " to "
+        return f"{self.line.text(first)}{between}{self.line.text(last)}"
+
+
+def interval_ends(label: str, *, dashes: bool = True) -> Ends | None:
+    """Low end, high end (None: there is none) and whether the high end belongs to it; None for no interval.
+
+    Parameters
+    ----------
+    label : str
+        In any style. The text of the ends is not looked at.
+    dashes : bool
+        Whether ``40-59`` is the interval [40, 60), as in columns of numbers, or a text such as a month.
+
+    Examples
+    --------
+    >>> interval_ends("[40, 60)"), interval_ends("40-59"), interval_ends("40 to under 60")
+    (('40', '60', False), ('40', '60', False), ('40', '60', False))
+    >>> interval_ends("[a, b]"), interval_ends("under 5"), interval_ends(">=5"), interval_ends("5")
+    (('a', 'b', True), (None, '5', False), ('5', None, True), None)
+    """
+    if label.startswith((">=", "<")):
+        return (label[2:], None, True) if label.startswith(">=") else (None, label[1:], False)
+    if (found := _BRACKETS.fullmatch(label)) is not None:
+        return found["low"], found["high"], found["end"] == "]"
+    if (found := _WORDS.fullmatch(label)) is not None:
+        return found["low"], found["high"], False
+    if label.startswith("under ") or label.endswith(" or more"):
+        low = label.removesuffix(" or more")
+        return (low, None, True) if low != label else (None, label.removeprefix("under "), False)
+    if dashes and (found := _DASH.fullmatch(label)) is not None:
+        low, high = found["low"] or found["below"], found["high"] or found["above"]
+        if Decimal(low) < Decimal(high):
+            return low, str(int(high) + 1), False
+    return None
+
 
 Span = tuple[int | None, int | None]
 """Ends of an interval in units; None: none on that side."""

@@ -1,16 +1,29 @@
-"""The labels of a hierarchy as integer codes: one row of codes a level, one column a raw value."""
+"""Levels of a hierarchy before it is checked: labels as integer codes, drafts of builders, and rows of labels."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Levels", "content_digest", "factorize"]
+from privpipe.errors import HierarchyError, UsageError
+from privpipe.hierarchies.canonical import canonical_literal, checked_type
+from privpipe.hierarchies.options import ROOT, Options, whose
+
+__all__ = [
+    "Draft",
+    "Levels",
+    "check_levels_in_range",
+    "checked",
+    "content_digest",
+    "draft_from_rows",
+    "factorize",
+    "level_warnings",
+]
 
 
 def factorize(texts: Iterable[str]) -> tuple[NDArray[np.int32], tuple[str, ...]]:
@@ -203,3 +216,235 @@ def content_digest(
     if missing:
         whole.update(b"nulls stay missing")
     return whole.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """Levels in the order of their source, not yet checked.
+
+    Parameters
+    ----------
+    levels : Levels
+        In source order.
+    source : str
+        File name or builder, named in errors.
+    places : sequence of int
+        Line of each value in the file; empty when there is none.
+    shares : ndarray of float64, shape (levels, n_values), or None
+        Declared shares of the domain; None: rows that carry the label / rows.
+    domain_size : float or None
+        Declared size of the domain; None: the number of values.
+    level_names : tuple of str
+        The builder's own names.
+    data_dependent : bool
+        Labels depend on the data at hand, not on declarations alone.
+    warnings : tuple of str
+        What was noticed so far.
+    outside : tuple of int
+        Places, among the values a builder was given, of those it has no interval or group for.
+    outside_why : str
+        What would let them in.
+    written_out : bool
+        Somebody wrote the labels out, row by row or as a tree in place; no builder drew them from values.
+    """
+
+    levels: Levels
+    source: str
+    places: Sequence[int] = ()
+    shares: NDArray[np.float64] | None = None
+    domain_size: float | None = None
+    level_names: tuple[str, ...] = ()
+    data_dependent: bool = False
+    warnings: tuple[str, ...] = ()
+    outside: tuple[int, ...] = ()
+    outside_why: str = ""
+    written_out: bool = False
+
+    def place(self, index: int) -> str:
+        """Where value `index` stands in the source."""
+        return f"line {self.places[index]}" if len(self.places) else f"value {index + 1}"
+
+
+def checked(draft: Draft, options: Options) -> Draft:
+    """The draft with its root, once C1 (each level a function of the one below) and C2 (one root) hold.
+
+    Raises
+    ------
+    HierarchyError
+        ``not_functional`` or ``no_root``; names column, source, level and lines.
+    """
+    name = whose(options.column, draft.source)
+    if (conflict := draft.levels.first_conflict()) is not None:
+        level, first, second = conflict
+        raise HierarchyError(
+            f"{name}: not functional: {draft.place(first)} and {draft.place(second)} share their label at level "
+            f"{level} but not at level {level + 1}; a label must have one label above it",
+            kind="not_functional",
+        )
+    if options.add_root:
+        draft = replace(draft, levels=draft.levels.topped(ROOT), level_names=_topped_names(draft))
+    top = len(draft.levels.labels[-1])
+    if top > 1 and options.root == "required":
+        hint = "; every line holds a single field: is the delimiter right?" if draft.levels.height == 0 else ""
+        raise HierarchyError(
+            f"{name}: no root: level {draft.levels.height}, the last, has {top:,} labels instead of one; "
+            f"`add_root: true` appends a `*` level, `root: optional` accepts it as it is{hint}",
+            kind="no_root",
+        )
+    return draft
+
+
+def level_warnings(draft: Draft, collisions: int) -> tuple[str, ...]:
+    """What is legal but seldom meant: useless levels, labels with two meanings."""
+    found = list(draft.warnings)
+    counts = [len(labels) for labels in draft.levels.labels]
+    for level in range(1, len(counts)):
+        if counts[level] == counts[level - 1] > 0:
+            found.append(
+                f"not_refining: level {level} has as many labels ({counts[level]:,}) as level {level - 1}; "
+                "it is kept, and counts in the height"
+            )
+    if collisions:
+        found.append(
+            f"label_collision: {collisions:,} labels name different nodes at different levels; a table that mixes "
+            "levels in one column cannot tell them apart"
+        )
+    return tuple(found)
+
+
+def check_levels_in_range(options: Options, height: int, source: str) -> tuple[int, int]:
+    """The least and greatest level in use.
+
+    Raises
+    ------
+    UsageError
+        When `min_level`, `max_level` or the number of `level_names` does not fit the height.
+
+    Examples
+    --------
+    >>> check_levels_in_range(Options(min_level=1), 3, "age.csv")
+    (1, 3)
+    """
+    name = whose(options.column, source)
+    for key in ("min_level", "max_level"):
+        given = getattr(options, key)
+        if given is not None and given > height:
+            raise UsageError(f"{name}: {key} is {given}, but the last level is {height}")
+    if options.level_names and len(options.level_names) != height + 1:
+        raise UsageError(f"{name}: level_names has {len(options.level_names)} names for {height + 1} levels")
+    return options.min_level, height if options.max_level is None else options.max_level
+
+
+def _topped_names(draft: Draft) -> tuple[str, ...]:
+    return (*draft.level_names, ROOT) if draft.level_names else ()
+
+
+def draft_from_rows(
+    rows: Sequence[Sequence[str]], *, lines: Sequence[int] = (), kind: str | None, column: str, source: str
+) -> Draft:
+    """The draft of rows that all have the same number of fields and name each raw value once.
+
+    Parameters
+    ----------
+    rows : sequence of sequence of str
+        Field 0 the raw value, field l its label at level l.
+    lines : sequence of int
+        Where each row stands in the file; empty: rows are counted from 1.
+    kind : str or None
+        The column's type, under which raw values are compared.
+    column, source : str
+        Named in errors.
+
+    Raises
+    ------
+    HierarchyError
+        ``ragged``, ``blank``, ``type`` or ``duplicate``, with lines and counts.
+
+    Examples
+    --------
+    >>> draft = draft_from_rows([["07", "*"], ["8", "*"]], kind="integer", column="age", source="age.csv")
+    >>> draft.levels.labels
+    (('7', '8'), ('*',))
+    """
+    name = whose(column, source)
+    lines = lines if len(lines) else range(1, len(rows) + 1)
+    _check_rectangular(rows, lines, name)
+    _check_labelled(rows, lines, name)
+    raws = _canonical_raws(rows, lines, checked_type(kind), name)
+    kept: dict[str, int] = {}
+    repeated: list[tuple[int, int]] = []
+    clashes: list[tuple[int, int]] = []
+    for index, raw in enumerate(raws):
+        first = kept.setdefault(raw, index)
+        if first != index:
+            (repeated if rows[first][1:] == rows[index][1:] else clashes).append((first, index))
+    if clashes:
+        first, second = clashes[0]
+        raise HierarchyError(
+            f"{name}: duplicate: line {lines[second]} repeats the raw value of line {lines[first]} with other "
+            f"labels ({len(clashes):,} such lines); keep one line a value",
+            kind="duplicate",
+        )
+    order = list(kept.values())
+    columns = [list(kept), *([rows[index][level] for index in order] for level in range(1, len(rows[0])))]
+    return Draft(
+        levels=Levels.from_columns(columns),
+        source=source,
+        places=[lines[index] for index in order],
+        warnings=_merged_warning(len(repeated), lines[repeated[0][1]]) if repeated else (),
+    )
+
+
+def _check_rectangular(rows: Sequence[Sequence[str]], lines: Sequence[int], name: str) -> None:
+    if not rows or not len(rows[0]):
+        raise HierarchyError(f"{name}: ragged: it is empty; give one line a raw value", kind="ragged")
+    width = len(rows[0])
+    wrong = [index for index, row in enumerate(rows) if len(row) != width]
+    if wrong:
+        raise HierarchyError(
+            f"{name}: ragged: line {lines[wrong[0]]} has {len(rows[wrong[0]])} fields, line {lines[0]} has {width} "
+            f"({len(wrong):,} of {len(rows):,} lines differ); every line needs one label a level",
+            kind="ragged",
+        )
+
+
+def _check_labelled(rows: Sequence[Sequence[str]], lines: Sequence[int], name: str) -> None:
+    """An empty text of the data may be kept as it is; any other empty label is one that somebody forgot."""
+    blank = [
+        (index, level)
+        for index, row in enumerate(rows)
+        for level, label in enumerate(row)
+        if not label.strip() and label != row[0]
+    ]
+    if blank:
+        index, level = blank[0]
+        raise HierarchyError(
+            f"{name}: blank: line {lines[index]} has no label at level {level} ({len(blank):,} in all); "
+            "write one, or the label of the level below again",
+            kind="blank",
+        )
+
+
+def _canonical_raws(rows: Sequence[Sequence[str]], lines: Sequence[int], kind: str | None, name: str) -> list[str]:
+    raws: list[str] = []
+    wrong = []
+    for row, line in zip(rows, lines, strict=True):
+        try:
+            raw = canonical_literal(row[0], kind)
+        except ValueError:
+            raw = None
+        if raw is None:
+            wrong.append(line)
+        else:
+            raws.append(raw)
+    if wrong:
+        raise HierarchyError(
+            f"{name}: type: the raw value of line {wrong[0]} is no {kind} ({len(wrong):,} such lines); correct the "
+            "file or the column's `type:` (is there a header line? then `header: true`)",
+            kind="type",
+        )
+    return raws
+
+
+def _merged_warning(count: int, line: int) -> tuple[str, ...]:
+    return (f"duplicate: {count:,} identical lines merged, the first is line {line}",)

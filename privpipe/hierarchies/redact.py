@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.errors import HierarchyError
-from privpipe.hierarchies.draft import Draft
-from privpipe.hierarchies.levels import Levels, factorize
-from privpipe.hierarchies.options import ROOT, whose
-from privpipe.hierarchies.parameters import known_keys, read_fields
+from privpipe.hierarchies.levels import Draft, Levels, factorize
+from privpipe.hierarchies.options import ROOT, known_keys, read_fields, whose
 
 __all__ = ["Redact"]
 

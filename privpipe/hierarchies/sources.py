@@ -1,8 +1,11 @@
-"""The builders that bring their own rows: a delimited file, a tree, a hierarchy made in Python."""
+"""The builders that bring their own rows: a delimited file, a tree, rows in the policy, a hierarchy made in Python."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -11,14 +14,229 @@ from typing import Annotated, Any, ClassVar, Self
 from typing_extensions import Doc
 
 from privpipe.errors import HierarchyError, UsageError
-from privpipe.hierarchies.csvfile import check_delimiter, read_records
-from privpipe.hierarchies.draft import Draft
-from privpipe.hierarchies.options import whose
-from privpipe.hierarchies.rows import draft_from_rows
-from privpipe.hierarchies.table import LabelTable
-from privpipe.hierarchies.tree import read_tree, tree_rows
+from privpipe.hierarchies.canonical import scalar_text
+from privpipe.hierarchies.label_table import LabelTable
+from privpipe.hierarchies.levels import Draft, draft_from_rows
+from privpipe.hierarchies.options import ROOT, whose
 
-__all__ = ["File", "Prepared", "Tree"]
+__all__ = [
+    "File",
+    "Prepared",
+    "Rows",
+    "Tree",
+    "check_delimiter",
+    "read_records",
+    "read_tree",
+    "tree_rows",
+    "write_records",
+]
+
+
+DELIMITERS = ",;\t|"
+"""Those that are tried where the one that was declared parts no line."""
+
+
+def check_delimiter(delimiter: object) -> str:
+    """The delimiter, when it is a single character that cannot be part of a quote or line end.
+
+    Examples
+    --------
+    >>> check_delimiter(";")
+    ';'
+    """
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n\ufeff':
+        raise UsageError(f"delimiter: must be one character other than a quote or line end, got {delimiter!r}")
+    return delimiter
+
+
+def read_records(path: str | PathLike[str], delimiter: str, name: str) -> tuple[list[list[str]], list[int]]:
+    """Records of a UTF-8 file (RFC 4180 quotes, LF or CRLF, BOM stripped, blank lines left out) and their lines.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        A local file.
+    delimiter : str
+        One character.
+    name : str
+        The start of error messages.
+
+    Raises
+    ------
+    HierarchyError
+        ``unreadable`` when the file is missing, not UTF-8 or wrongly quoted; ``delimiter`` when lines have one field
+        and all come apart under another delimiter; with the line.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise HierarchyError(
+            f"{name}: the file cannot be read ({error.strerror}); relative paths start at the policy file",
+            kind="unreadable",
+        ) from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise HierarchyError(f"{name}: line {line} is not UTF-8; save the file as UTF-8", kind="unreadable") from None
+    try:
+        records, lines = _records(text, delimiter)
+    except _NotQuoted as error:
+        if other := _other_delimiter(text, delimiter):
+            raise HierarchyError(f"{name}: line {error.line} {other}", kind="delimiter") from None
+        message = f"{name}: the record at line {error.line} is not well quoted ({error})"
+        raise HierarchyError(message, kind="unreadable") from None
+    single = next((line for record, line in zip(records, lines, strict=True) if len(record) == 1), None)
+    if single is not None and (other := _other_delimiter(text, delimiter)):
+        raise HierarchyError(f"{name}: line {single} {other}", kind="delimiter")
+    return records, lines
+
+
+class _NotQuoted(Exception):
+    """A record that no quote ends, or that goes on behind one."""
+
+    def __init__(self, message: str, line: int) -> None:
+        self.line = line
+        super().__init__(message)
+
+
+def _records(text: str, delimiter: str) -> tuple[list[list[str]], list[int]]:
+    records, lines = [], []
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    start = 1
+    try:
+        for record in reader:
+            if record:
+                records.append(record)
+                lines.append(start)
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise _NotQuoted(str(error), start) from None
+    return _without_blank_lines(records, lines)
+
+
+def _other_delimiter(text: str, delimiter: str) -> str:
+    """What to say where every record of a file has the same number of fields, two or more, under another delimiter."""
+    for sign in DELIMITERS.replace(delimiter, ""):
+        try:
+            widths = {len(record) for record in _records(text, sign)[0]}
+        except _NotQuoted:
+            continue
+        if len(widths) == 1 and (fields := widths.pop()) > 1:
+            return (
+                f"does not come apart under the delimiter {delimiter!r}, and every line has {fields} fields under "
+                f"{sign!r}: write `delimiter: {json.dumps(sign)}` next to `file:` (`--delimiter` of commands), or put "
+                "quotes around values that hold this character"
+            )
+    return ""
+
+
+def write_records(path: str | PathLike[str], records: Iterable[Sequence[str]], delimiter: str) -> None:
+    """Write records as UTF-8 with LF line ends, quoted where needed."""
+    with Path(path).open("w", encoding="utf-8", newline="") as stream:
+        plain = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+        # The csv module does not quote a carriage return when lines end in LF, and would read it as a line end.
+        quoted = csv.writer(stream, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        for at, record in enumerate(records):
+            # A byte order mark at the very start would be taken for the file's own.
+            marked = at == 0 and record[0].startswith("\ufeff")
+            (quoted if marked or any("\r" in text for text in record) else plain).writerow(record)
+
+
+def _without_blank_lines(records: list[list[str]], lines: list[int]) -> tuple[list[list[str]], list[int]]:
+    # A line of blanks is a blank line, unless the whole file has a single field a line.
+    if max(map(len, records), default=1) == 1:
+        return records, lines
+    kept = [(record, line) for record, line in zip(records, lines, strict=True) if len(record) > 1 or record[0].strip()]
+    return [record for record, _ in kept], [line for _, line in kept]
+
+
+def read_tree(path: str | PathLike[str], name: str) -> Mapping[Any, Any]:
+    """The mapping of a YAML 1.2 or JSON file, with line numbers where the reader knows them.
+
+    Raises
+    ------
+    HierarchyError
+        ``unreadable`` when the file is missing, is no YAML or holds no mapping.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise HierarchyError(f"{name}: the file cannot be read ({why})", kind="unreadable") from None
+    try:
+        tree = YAML(typ="rt", pure=True).load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}" if mark is not None else "the file"
+        raise HierarchyError(
+            f"{name}: {where} is not well-formed YAML or names a key twice", kind="unreadable"
+        ) from None
+    except YAMLError:
+        raise HierarchyError(f"{name}: the file is not well-formed YAML", kind="unreadable") from None
+    if not isinstance(tree, Mapping):
+        raise HierarchyError(f"{name}: the file must hold a mapping of labels to their children", kind="unreadable")
+    return tree
+
+
+def tree_rows(tree: Mapping[Any, Any], name: str) -> tuple[list[list[str]], list[int]]:
+    """Rows from raw value to root, leaves of less depth padded by repeating the value upwards; and their lines.
+
+    Parameters
+    ----------
+    tree : mapping
+        Label to children: a mapping, a list of raw values, one raw value, or nothing (the key is a raw value).
+        A single outermost key is the root; several get a ``*`` above them.
+    name : str
+        The start of error messages.
+
+    Returns
+    -------
+    tuple of (list of rows, list of int)
+        Lines are empty when the tree does not come from a file.
+
+    Examples
+    --------
+    >>> tree_rows({"*": {"Europe": {"France": ["Paris"]}, "Asia": ["Tokyo"]}}, "hierarchy")[0]
+    [['Paris', 'France', 'Europe', '*'], ['Tokyo', 'Tokyo', 'Asia', '*']]
+    """
+    single = len(tree) == 1 and next(iter(tree.values())) is not None
+    paths = list(_leaves(tree, () if single else (ROOT,), 0, name))
+    depth = max((len(path) for path, _ in paths), default=0)
+    rows = [[path[-1]] * (depth - len(path)) + list(reversed(path)) for path, _ in paths]
+    lines = [line for _, line in paths]
+    return rows, lines if all(lines) else []
+
+
+def _leaves(node: Any, path: tuple[str, ...], line: int, name: str) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Each leaf's path from the root, and the line it stands on (0: not known)."""
+    places = getattr(node, "lc", None)
+    if isinstance(node, Mapping):
+        for key, child in node.items():
+            at = places.key(key)[0] + 1 if places is not None else line
+            below = (*path, _text(key, name))
+            if child is None or (isinstance(child, Mapping | list | tuple) and not child):
+                yield below, at
+            else:
+                yield from _leaves(child, below, at, name)
+    elif isinstance(node, list | tuple):
+        for index, item in enumerate(node):
+            at = places.item(index)[0] + 1 if places is not None else line
+            yield from _leaves(item, path, at, name)
+    else:
+        yield (*path, _text(node, name)), line
+
+
+def _text(scalar: Any, name: str) -> str:
+    try:
+        return scalar_text(scalar)
+    except ValueError:
+        raise HierarchyError(
+            f"{name}: a tree's labels and values must be texts, numbers, booleans or dates", kind="type"
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,3 +369,40 @@ class Prepared:
             level_names=self.level_names,
             data_dependent=self.data_dependent,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """`rows`: a list a raw value, then its labels from finest to coarsest.
+
+    Parameters
+    ----------
+    rows : tuple of tuple of str
+
+    Examples
+    --------
+    >>> rows = Rows.from_parameters([["flu", "common", "*"], ["gout", "rare", "*"]])
+    >>> rows.draft((), None, None, "illness").levels.labels[1]
+    ('common', 'rare')
+    """
+
+    example: ClassVar[str] = "[[flu, common, '*'], [gout, rare, '*']]"
+    example_values: ClassVar[tuple[str, ...]] = ("flu", "gout")
+    example_type: ClassVar[str] = "text"
+
+    rows: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def from_parameters(cls, given: object) -> Self:
+        """From the lists under `rows:`."""
+        if not isinstance(given, list | tuple) or not given:
+            raise UsageError("must be a list of rows, each a raw value and its labels")
+        for at, row in enumerate(given):
+            if not isinstance(row, list | tuple) or not row or not all(isinstance(cell, str) for cell in row):
+                raise UsageError(f"row {at + 1} must be a list of texts: a raw value and its labels")
+        return cls(rows=tuple(tuple(row) for row in given))
+
+    def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
+        """Levels of the rows, in their order; the data's values do not matter."""
+        draft = draft_from_rows(self.rows, kind=kind, column=column, source="rows")
+        return replace(draft, written_out=True)

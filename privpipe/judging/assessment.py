@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from privpipe.blocks.public_rules import PublicRules
+from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.verdict import VERDICT_HEAD, Verdict, plain, warning_of
 from privpipe.border import bordered
 from privpipe.errors import ColumnsLost, Refused

@@ -1,25 +1,24 @@
-"""Count the classes of a judged table: once for each set of quasi-identifiers, for every entry over it."""
+"""Count the classes of a judged table: once for each set of quasi-identifiers, for every entry of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 from privpipe.blocks import ClassQuery, Facts, FactsRequest, Tally, Verdict
-from privpipe.blocks.comparison import Comparison
+from privpipe.blocks.verdict import Comparison
 from privpipe.errors import DataError
-from privpipe.judging.composite import Composite, Judged
-from privpipe.judging.grouping import Group, groups_of, query_of
+from privpipe.judging.entry_groups import Composite, Group, Judged, groups_of, query_of
+from privpipe.judging.inputs import JudgingInputs
+from privpipe.judging.judged_columns import with_row_columns
 from privpipe.judging.population import reduce_beside_population
-from privpipe.judging.row_columns import with_row_columns
 from privpipe.judging.verdicts import all_suppressed, not_judged, resting_on
 from privpipe.judging.wildcards import alone_notes, reduce_matching
 
-if TYPE_CHECKING:
-    from privpipe.judging.inputs import JudgingInputs
+__all__ = ["NO_RECORDS", "CountedClasses", "JudgingContext", "count_classes"]
 
-__all__ = ["NO_RECORDS", "CountedClasses", "count_classes"]
 
 NO_RECORDS = "the table has no records: there is nothing to judge"
 
@@ -144,3 +143,13 @@ class _Count:
         if self.group.population:
             return reduce_beside_population(engine, table, self.context.population, query, composite, facts)
         return engine.reduce_classes(table, query, composite, facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgingContext(JudgingInputs):
+    """The inputs of a run, with what its ways of judging share."""
+
+    @cached_property
+    def counted(self) -> CountedClasses:
+        """Every class that an entry asks for, counted once whatever the way it is judged in."""
+        return count_classes(self)

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.marks import ColumnName, ColumnNames
 from privpipe.engines import Source
-from privpipe.engines.base.file_metadata import foreign_metadata
+from privpipe.engines.readers.unjudged_content import foreign_metadata
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.roles import Roles

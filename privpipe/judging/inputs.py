@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from privpipe.blocks.weight_faults import weight_faults
-from privpipe.judging.suppressed import JudgedTable
+from privpipe.blocks.row_reductions import weight_faults
+from privpipe.judging.suppressed_records import JudgedTable
 
 if TYPE_CHECKING:
     from privpipe.blocks import Facts, Guarantee
     from privpipe.engines import Engine
-    from privpipe.judging.grouping import Base
+    from privpipe.judging.entry_groups import Base
     from privpipe.judging.rules import JudgingRules
     from privpipe.roles import Roles
 

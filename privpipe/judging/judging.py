@@ -7,30 +7,29 @@ from dataclasses import replace
 from typing import Any
 
 from privpipe.blocks import Facts, Guarantee, Verdict
-from privpipe.blocks.severity import binding
+from privpipe.blocks.verdict import binding
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.judging.assessment import Assessment
-from privpipe.judging.context import JudgingContext
-from privpipe.judging.counted_classes import NO_RECORDS
-from privpipe.judging.gate import column_verdicts, named_columns
-from privpipe.judging.grouping import Base, keys_of
-from privpipe.judging.learning import facts_by_base
-from privpipe.judging.persons import require_persons
-from privpipe.judging.population import require_population
-from privpipe.judging.public_figures import rules_of_judging
-from privpipe.judging.required_columns import require_columns
-from privpipe.judging.rules import JudgingRules
-from privpipe.judging.served import (
+from privpipe.judging.counted_classes import NO_RECORDS, JudgingContext
+from privpipe.judging.entry_groups import Base, keys_of
+from privpipe.judging.gaps import (
+    guarantee_notes,
     nothing_compared,
     refused_in_persons,
     refused_under_wildcard,
     refused_without_wildcard,
     uncountable,
 )
-from privpipe.judging.suppressed import JudgedTable
+from privpipe.judging.gate import column_verdicts, named_columns
+from privpipe.judging.judged_columns import require_columns
+from privpipe.judging.persons import require_persons
+from privpipe.judging.population import require_population
+from privpipe.judging.public_figures import rules_of_judging
+from privpipe.judging.rules import JudgingRules
+from privpipe.judging.suppressed_records import JudgedTable
+from privpipe.judging.table_facts import facts_by_base
 from privpipe.judging.table_notes import table_notes
-from privpipe.judging.unlooked import guarantee_notes
 from privpipe.judging.verdicts import EMPTY_PASSED, empty_passed, founded
 from privpipe.judging.ways import WAYS, way_of
 from privpipe.roles import Roles

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.suppressed import bears_nothing
+from privpipe.blocks.row_reductions import bears_nothing
 from privpipe.errors import PrivpipeError
 from privpipe.hierarchies import canonical_text
 from privpipe.kernels.losses.association import (
@@ -20,7 +20,7 @@ from privpipe.kernels.losses.association import (
     uncertainty,
 )
 from privpipe.roles import ColumnType, column_type_of
-from privpipe.transforms.local_recoding.cell_loss import column_loss
+from privpipe.transforms.recoding.loss import column_loss
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -60,7 +60,7 @@ class PairedSample:
     @cached_property
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Positions in both of the records that are in both."""
-        from privpipe.kernels.ids.partners import partners
+        from privpipe.kernels.ids.record_ids import partners
 
         return partners(self.original.record_ids, self.released.record_ids)
 

@@ -11,9 +11,8 @@ import numpy as np
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Guarantee, Histogram
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError
-from privpipe.judging.composite import Composite, Judged
-from privpipe.judging.required_columns import require_columns
-from privpipe.judging.row_columns import with_row_columns
+from privpipe.judging.entry_groups import Composite, Judged
+from privpipe.judging.judged_columns import require_columns, with_row_columns
 
 __all__ = ["Compared", "OverPopulation", "beside_population", "reduce_beside_population", "require_population"]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from privpipe.blocks.public_rules import LEAST_REPORTED, PublicRules
+from privpipe.blocks.public_edition import LEAST_REPORTED, PublicRules
 from privpipe.blocks.verdict import Verdict
 
 if TYPE_CHECKING:

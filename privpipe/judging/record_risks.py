@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import DistinctBlock, Guarantee
-from privpipe.blocks.weight_faults import weight_faults
+from privpipe.blocks.row_reductions import weight_faults
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
-from privpipe.judging.grouping import keys_of
+from privpipe.judging.entry_groups import keys_of
 from privpipe.judging.rules import JudgingRules
-from privpipe.judging.suppressed import JudgedTable
+from privpipe.judging.suppressed_records import JudgedTable
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:

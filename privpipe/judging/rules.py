@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks import Facts, Histogram
-from privpipe.blocks.counted_over import Over
+from privpipe.blocks.way import Over
 from privpipe.judging.gate import Gate
 from privpipe.roles import EmptyRule, NullRule
 
 if TYPE_CHECKING:
     from privpipe.blocks import FilePair, Guarantee
+    from privpipe.blocks.file_pair import RowPositions
     from privpipe.blocks.release_history import ReleaseHistory
-    from privpipe.blocks.row_positions import RowPositions
     from privpipe.draws import Stream
     from privpipe.hierarchies import HierarchySpec
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from privpipe.blocks import Entry, Guarantee, Outcome, Verdict
-from privpipe.blocks.comparison import Comparison, least
+from privpipe.blocks.verdict import Comparison, least
 
 __all__ = [
     "ALL_SUPPRESSED",

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Histogram
-from privpipe.blocks.distinct_block import weights_of
-from privpipe.blocks.suppressed import bears_nothing
+from privpipe.blocks.class_block import weights_of
+from privpipe.blocks.row_reductions import bears_nothing
 from privpipe.engines import Engine
 from privpipe.engines.base.histograms import codes_of
 from privpipe.errors import UnsupportedError
-from privpipe.judging.composite import Composite, Judged
+from privpipe.judging.entry_groups import Composite, Judged
 from privpipe.judging.persons import ClassCount
 from privpipe.roles import Roles
 
@@ -88,8 +88,11 @@ def matching_block(
     >>> block.sizes.tolist(), block.matching.tolist()
     ([4, 1, 2], [4, 1, 2])
     """
-    from privpipe.kernels.local_suppression.wildcard_matching import informative_sizes, mask_count
-    from privpipe.kernels.uniqueness.sample_frequencies import informative_frequencies
+    from privpipe.kernels.local_suppression.wildcard_matching import (
+        informative_frequencies,
+        informative_sizes,
+        mask_count,
+    )
 
     counts = distinct["__count"].to_numpy().astype(np.int64)
     columns = [distinct[name].combine_chunks() for name in keys]
@@ -136,7 +139,7 @@ def _pattern_weights(
 ) -> NDArray[np.float64]:
     """Weight of each pattern, exact and rounded once."""
     from privpipe.kernels.columns.arrays import read_only
-    from privpipe.kernels.sums.weights import exact_sum_by_class
+    from privpipe.kernels.weight_sums import exact_sum_by_class
 
     order = np.argsort(owner, kind="stable")
     offsets = np.searchsorted(owner[order], np.arange(patterns + 1)).astype(np.int64)

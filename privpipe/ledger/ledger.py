@@ -1,36 +1,28 @@
-"""An open ledger: its entries, and how a new entry takes effect in the step that publishes.
+"""An open ledger.
 
-A ledger is a folder::
-
-    ledger/ledger.json                 id, salt, what is followed, number and link of the last entry
-    ledger/lock                        held while a run is at work
-    ledger/<id>/00001-<run>.entry      a release: keyed hashes of units and classes, sealed to the entry before
-    ledger/<id>/pending-<run>.entry    a run about to publish, with what its sink pointed at before
-
-A pending entry counts from the moment its sink points at its run: publishing and remembering are one rename. A run
-killed right after it leaves the entry pending, and the next run finds by the sink which of the two happened; where the
-sink has moved on since, the entry counts. The sink remembers the same, in its own work area.
+Its entries, the persons that several releases share, and how a new entry takes effect in the step that publishes.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
 from privpipe.border import bordered
 from privpipe.draws import Seed
 from privpipe.errors import DataError, SinkError, UsageError
-from privpipe.ledger.chain import ADVICE, NEXT, Chain, name_of, read_chain
-from privpipe.ledger.entry import SUFFIX, Entry
+from privpipe.judging.release_memory import places_of
+from privpipe.ledger.chain import ADVICE, NEXT, Chain, Head, name_of, now, read_chain
+from privpipe.ledger.entry import SUFFIX, Entry, Seal
 from privpipe.ledger.folder import HEAD, found_in, private_folder, require_ours, write
-from privpipe.ledger.head import Head, now
-from privpipe.ledger.recognised import known_share, recognised
-from privpipe.ledger.seal import Seal
 from privpipe.ledger.sink import (
     SinkRecord,
     Witness,
@@ -44,7 +36,58 @@ from privpipe.ledger.sink import (
 from privpipe.private_files import sync_folder
 from privpipe.sinks.remote import is_remote
 
-__all__ = ["FOREIGN_FOLDER", "Ledger", "locked"]
+__all__ = ["FOREIGN_FOLDER", "Ledger", "known_share", "locked", "recognised"]
+
+
+def recognised(releases: Sequence[ReleaseRows]) -> tuple[ReleaseRows, ...]:
+    """The releases with the id of each person's folded spelling in place of that of the spelling itself.
+
+    A folded spelling that two persons of one release share is nobody's: they keep their own ids, as do persons of
+    releases that were remembered without it, unless a newer release spells them so.
+
+    Examples
+    --------
+    >>> words = lambda *codes: np.array([[code, code] for code in codes])
+    >>> row = lambda unit, fold: ReleaseRows(words(unit), words(7), np.ones(1, dtype=np.int64), folds=words(fold))
+    >>> [int(rows.units[0, 0]) for rows in recognised([row(1, 9), row(2, 9), row(3, 8)])]
+    [9, 9, 8]
+    """
+    pairs = [np.unique(np.hstack([rows.units, rows.folds]), axis=0) for rows in releases if rows.folds is not None]
+    if not pairs:
+        return tuple(releases)
+    taken = np.concatenate([_repeated(each[:, 2:]) for each in pairs])
+    known = np.unique(np.concatenate(pairs), axis=0)
+    if len(taken):
+        known = known[places_of(taken, known[:, 2:]) < 0]
+    return tuple(_renamed(rows, known) for rows in releases)
+
+
+def known_share(current: ReleaseRows, earlier: Sequence[ReleaseRows]) -> tuple[int, int]:
+    """How many persons of a release one of the earlier releases holds, and how many there are."""
+    persons = np.unique(current.units, axis=0)
+    known = np.zeros(len(persons), dtype=np.bool_)
+    for rows in earlier:
+        known |= places_of(rows.units, persons) >= 0
+    return int(known.sum()), len(persons)
+
+
+def _repeated(words: NDArray[np.int64]) -> NDArray[np.int64]:
+    distinct, counts = np.unique(words, axis=0, return_counts=True)
+    found: NDArray[np.int64] = distinct[counts > 1]
+    return found
+
+
+def _renamed(rows: ReleaseRows, known: NDArray[np.int64]) -> ReleaseRows:
+    noise = rows.noise
+    if noise is not None:
+        noise = replace(noise, units=_names(noise.units, known))
+    return replace(rows, units=_names(rows.units, known), noise=noise)
+
+
+def _names(units: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.int64]:
+    places = places_of(known[:, :2], units)
+    return np.where((places >= 0)[:, None], known[np.maximum(places, 0), 2:] if len(known) else units, units)
+
 
 FOREIGN_FOLDER = "the folder named for the ledger holds something else; name one that is empty or does not exist"
 FEW_KNOWN = (

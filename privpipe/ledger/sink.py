@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from privpipe.errors import DataError, SinkError
+from privpipe.ledger.entry import Seal
 from privpipe.ledger.folder import canonical, read_document
-from privpipe.ledger.seal import Seal
 from privpipe.sinks.delta import local_target
 from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.remote import is_remote

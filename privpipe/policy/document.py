@@ -14,18 +14,24 @@ from typing import Any, Self, TypeVar, Unpack
 from privpipe.blocks import Guarantee
 from privpipe.blocks.marks import FilePath
 from privpipe.blocks.parameters import marked
-from privpipe.blocks.severity import binding
+from privpipe.blocks.verdict import binding
 from privpipe.border import bordered
 from privpipe.draws import Seed
-from privpipe.engines.base.carried_cells import CARRIED
+from privpipe.engines.base.logical_types import CARRIED
 from privpipe.hierarchies import HierarchySpec
 from privpipe.html_tables import cut
 from privpipe.judging.gate import OthersRule, UndeclaredRule
-from privpipe.policy.drawn_records import drawing_stage
+from privpipe.policy.conditions import drawing_stage
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
 from privpipe.policy.officer import OfficerPolicy
-from privpipe.policy.page import policy_page
-from privpipe.policy.public_paths import PATH_KEYS, QUERIED, without_folders, without_paths, without_queries
+from privpipe.policy.public_views import (
+    PATH_KEYS,
+    QUERIED,
+    policy_page,
+    without_folders,
+    without_paths,
+    without_queries,
+)
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import (

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from privpipe.engines.base import Format
-from privpipe.engines.base.text_form import Encoding
-from privpipe.engines.base.unpacking import MOST_BYTES, Compression
+from privpipe.engines.readers.text_forms import Encoding
+from privpipe.engines.readers.unpacking import MOST_BYTES, Compression
 from privpipe.judging.column_loss import AlarmAction, ColumnLossRule
 from privpipe.policy.specs import FormulaRule, PublishMode, SchemaRule
 from privpipe.reporting.officer.languages import Language

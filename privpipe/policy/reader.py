@@ -10,11 +10,10 @@ from typing import Any
 
 from privpipe.blocks import Guarantee
 from privpipe.errors import PolicyError, Problem
-from privpipe.policy.draft import Draft
+from privpipe.policy.conditions import Draft
 from privpipe.policy.entries import Catalogues, ReadEntry, filled_in, read_entries
-from privpipe.policy.failing import read_failing
 from privpipe.policy.grammar import COLUMN, TOP, VERSION
-from privpipe.policy.officer import read_officer
+from privpipe.policy.officer import HeldJob, read_officer, require_tighter
 from privpipe.policy.places import Report, shown
 from privpipe.policy.plain_values import decoded, from_python, from_yaml
 from privpipe.policy.rules import check
@@ -32,9 +31,8 @@ from privpipe.policy.sections import (
     read_uses,
     read_utility,
 )
-from privpipe.policy.sinks import read_sink
+from privpipe.policy.sinks import read_failing, read_sink
 from privpipe.policy.specs import ColumnSpec, roles_of
-from privpipe.policy.tightening import HeldJob, require_tighter
 
 __all__ = ["held_job", "read_file", "read_mapping"]
 

@@ -12,19 +12,23 @@ from privpipe.blocks import Entry, Guarantee
 from privpipe.blocks.marks import ColumnNames, Columns, SensitiveColumn
 from privpipe.blocks.parameters import flat_names, marked
 from privpipe.blocks.table_name import TableName
-from privpipe.engines.base.databases import Database
-from privpipe.engines.base.lakes import IcebergName
+from privpipe.engines.databases import Database
+from privpipe.engines.lakes import IcebergName
 from privpipe.errors import did_you_mean
-from privpipe.judging.unlooked import unused_quasi_identifiers
-from privpipe.policy.appending import check_appending
-from privpipe.policy.counting import check_counting, check_persons_in_stages, check_stages_under_counting
-from privpipe.policy.draft import Draft
+from privpipe.judging.gaps import unused_quasi_identifiers
+from privpipe.policy.conditions import (
+    Draft,
+    check_appending,
+    check_counting,
+    check_persons_in_stages,
+    check_processes,
+    check_stages_under_counting,
+)
 from privpipe.policy.entries import ReadEntry
-from privpipe.policy.failing import check_failing
-from privpipe.policy.forms import check_dated_columns
 from privpipe.policy.ledgers import check_ledgers
 from privpipe.policy.places import Place, Report
-from privpipe.policy.processes import check_processes
+from privpipe.policy.sinks import check_failing
+from privpipe.policy.sources import check_dated_columns
 from privpipe.policy.specs import SinkSpec, SourceSpec, located
 from privpipe.transforms.coding.tail_coding import TailCode
 

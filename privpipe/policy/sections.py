@@ -8,13 +8,11 @@ from typing import Any
 
 from privpipe.draws import Seed
 from privpipe.engines import engine_fault
-from privpipe.engines.base.objects import refuse_credentials
-from privpipe.engines.base.text_form import FORM_KEYS
+from privpipe.engines.readers.text_forms import FORM_KEYS
+from privpipe.engines.stores import refuse_credentials
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
-from privpipe.policy.databases import database_fault, read_database, table_name
-from privpipe.policy.forms import read_form
 from privpipe.policy.grammar import (
     COLUMN,
     COLUMN_LOSS,
@@ -28,9 +26,9 @@ from privpipe.policy.grammar import (
     Key,
     source_keys,
 )
-from privpipe.policy.lakes import check_delta, read_iceberg
 from privpipe.policy.places import Place, Report
 from privpipe.policy.secret import SecretSpec
+from privpipe.policy.sources import check_delta, database_fault, read_database, read_form, read_iceberg, table_name
 from privpipe.policy.specs import ColumnSpec, DriftSpec, PlanSpec, ReportSpec, RetentionSpec, SourceSpec, Utility
 from privpipe.policy.uses import Use, read_use
 from privpipe.roles import case_collisions

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines.base import Format, Source, format_of
-from privpipe.engines.base.databases import Database
-from privpipe.engines.base.lakes import IcebergName
-from privpipe.engines.base.text_form import TextForm
-from privpipe.engines.base.unpacking import MOST_BYTES
+from privpipe.engines.databases import Database
+from privpipe.engines.lakes import IcebergName
+from privpipe.engines.readers.text_forms import TextForm
+from privpipe.engines.readers.unpacking import MOST_BYTES
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privpipe.private_files.owned import (
+from privpipe.private_files.ownership import (
     create_private,
     flush_new,
     make_public,

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privpipe.errors import EngineError
-from privpipe.private_files.owned import keep_private, require_ours
+from privpipe.private_files.ownership import keep_private, require_ours
 
 __all__ = [
     "Leftover",

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from privpipe.record.checks import Check, Verification
 from privpipe.record.history import History, history, prune
-from privpipe.record.verify import verify
+from privpipe.record.verification import verify
 
 __all__ = ["Check", "History", "Verification", "history", "prune", "verify"]

@@ -11,7 +11,7 @@ from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.policy import Policy
 from privpipe.policy.specs import RetentionSpec
-from privpipe.record.public_checks import chain_problems, manifest_fault
+from privpipe.record.checks import chain_problems, manifest_fault
 from privpipe.record.released import Released, opened_release
 from privpipe.running.kept_records import in_order, of_sink, prune_records, published_rows, refused_runs
 from privpipe.running.release_chain import chain_entry

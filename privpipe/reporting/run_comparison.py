@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from privpipe.html_tables import Table, html_tables
-from privpipe.reporting.entry_rows import own_parameters, parameter_text
-from privpipe.reporting.figures import leading_figure
+from privpipe.reporting.entry_rows import leading_figure, own_parameters, parameter_text
 from privpipe.reporting.risk_utility import shown_setting
 from privpipe.reporting.run_documents import RunDocuments
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from privpipe.engines.base.logical import type_name
+from privpipe.engines.base.logical_types import type_name
 from privpipe.errors import DataError
-from privpipe.running.reading import run_columns
+from privpipe.running.tables_read import run_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

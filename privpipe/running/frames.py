@@ -10,30 +10,26 @@ from typing import Any
 
 from privpipe.border import bordered
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.frames import as_handed, at_hand, made_like
-from privpipe.engines.base.held_frames import Held
-from privpipe.engines.base.lakes import IcebergName
-from privpipe.engines.base.lazy_frames import known_as_held
-from privpipe.engines.base.stamps import require_stamps, stamps_of
+from privpipe.engines.base.frame_kinds import known_as_held
+from privpipe.engines.base.frames import Held, as_handed, at_hand, made_like
+from privpipe.engines.lakes import IcebergName
+from privpipe.engines.readers.files import require_stamps, stamps_of
 from privpipe.policy import Policy
 from privpipe.policy.specs import FrameSpec, SourceSpec, located
 from privpipe.progress import watched
-from privpipe.running.attaching import attach
-from privpipe.running.course import Course
-from privpipe.running.judging_rows import judge_staged
+from privpipe.running.attached_source import attach
+from privpipe.running.engine_choice import OpenedEngine, is_path
+from privpipe.running.judged_rows import judge_staged
 from privpipe.running.kept_types import return_form
-from privpipe.running.losing import lost_columns
-from privpipe.running.opened import OpenedEngine, is_path
-from privpipe.running.outcome import Outcome
-from privpipe.running.pinning import pinned_tables
 from privpipe.running.population import population_beside
-from privpipe.running.reading import read_as_source
-from privpipe.running.release_result import ReleaseResult
-from privpipe.running.remembering import Remembering
+from privpipe.running.release_memory import Remembering
+from privpipe.running.release_result import Outcome, ReleaseResult
+from privpipe.running.report_figures import lost_columns
 from privpipe.running.run import release_with
-from privpipe.running.run_context import RunContext, seed_of
-from privpipe.running.run_notes import require_publishable_seed
+from privpipe.running.run_context import Course, RunContext, seed_of
+from privpipe.running.run_documents import require_publishable_seed
 from privpipe.running.staging import Staged, run_stages
+from privpipe.running.tables_read import pinned_tables, read_as_source
 
 __all__ = ["about", "apply_policy", "held_staged", "release_frame"]
 

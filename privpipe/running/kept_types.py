@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from privpipe.engines.base.logical import logical_type
+from privpipe.engines.base.logical_types import logical_type
 from privpipe.engines.base.return_forms import ReturnForm, kept_types
 
 if TYPE_CHECKING:

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source, Written
-from privpipe.engines.base.carried_cells import CARRIED, is_carried
+from privpipe.engines.base.logical_types import CARRIED, is_carried
 from privpipe.engines.base.partition_files import split_parts
 from privpipe.errors import SinkError, UsageError
 from privpipe.private_files import scratch_folder
 from privpipe.roles import column_type_of
-from privpipe.running.bytes_columns import is_bytes
 from privpipe.running.run_context import RunContext
+from privpipe.running.source_columns import is_bytes
 from privpipe.running.staging import Staged
+from privpipe.sinks.catalogue_table import TableTarget
 from privpipe.sinks.databases import DatabaseTarget
 from privpipe.sinks.delta import DeltaTarget
 from privpipe.sinks.formula_cells import escapes_formulas
 from privpipe.sinks.iceberg import IcebergTarget
 from privpipe.sinks.local import LocalTarget, sink_faults
-from privpipe.sinks.partitioned import PartitionedFolder, PartitionedRemote
+from privpipe.sinks.partition_folders import PartitionedFolder, PartitionedRemote
 from privpipe.sinks.remote import RemoteTarget, is_remote
 from privpipe.sinks.remote_delta import RemoteDeltaTarget
-from privpipe.sinks.table import TableTarget
 from privpipe.sinks.target import Rows, Target
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Engine
-from privpipe.engines.base.files import elsewhere
+from privpipe.engines.readers.files import elsewhere
 from privpipe.errors import DataError, UsageError, did_you_mean
-from privpipe.policy.counting import KEEPS_KEYS, suppresses
+from privpipe.policy.conditions import KEEPS_KEYS, suppresses
 from privpipe.roles import column_type_of
-from privpipe.running.reading import scanned
+from privpipe.running.tables_read import scanned
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from privpipe.engines import open_engine
 from privpipe.errors import UsageError
 from privpipe.judging.record_risks import record_risks
-from privpipe.running.judging_rows import source_of
-from privpipe.running.reading import scanned, without_others
-from privpipe.running.rules import judging_rules
+from privpipe.running.judged_rows import source_of
+from privpipe.running.run_context import judging_rules
+from privpipe.running.tables_read import scanned, without_others
 
 if TYPE_CHECKING:
     import pyarrow as pa

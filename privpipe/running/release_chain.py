@@ -1,4 +1,7 @@
-"""The chain of a sink's releases: each manifest names the hash of the one before, and lists those before that."""
+"""What makes a change of a published manifest show.
+
+Checksums, seals, commitments, and the chain of a sink's releases.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,82 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from privpipe.draws import Seed
 from privpipe.errors import SinkError
-from privpipe.running.sealing import manifest_checksum
+from privpipe.running.plan import document_digest
 
 if TYPE_CHECKING:
     from privpipe.sinks.target import Target
 
-__all__ = ["CHAIN_START", "Chain", "chain_entry", "chain_of", "link_of"]
+__all__ = [
+    "CHAIN_START",
+    "MANIFEST_VERSION",
+    "Chain",
+    "chain_entry",
+    "chain_of",
+    "core_digest",
+    "document_hashes",
+    "input_commitment",
+    "link_of",
+    "manifest_checksum",
+    "manifest_seal",
+    "plan_commitment",
+    "plan_key",
+    "sealed",
+]
+
+
+MANIFEST_VERSION = 1
+
+
+def sealed(manifest: Mapping[str, Any], seed: Seed | None) -> dict[str, Any]:
+    """The manifest with its checksum, and where there is a declared seed with its seal.
+
+    Parameters
+    ----------
+    seed : Seed or None
+        None: one was drawn for the run, and nobody could check a seal.
+
+    Examples
+    --------
+    >>> made = sealed({"run_id": "r"}, None)
+    >>> made["seal"], made["checksum"] == manifest_checksum({**made, "run_id": "s"})
+    (None, False)
+    """
+    sealed_one = {**manifest, "seal": None if seed is None else manifest_seal(seed, manifest)}
+    return {**sealed_one, "checksum": manifest_checksum(sealed_one)}
+
+
+def manifest_checksum(manifest: Mapping[str, Any]) -> str:
+    """SHA-256 of a manifest as canonical JSON, without its checksum."""
+    return _digest(manifest, "checksum")
+
+
+def core_digest(manifest: Mapping[str, Any]) -> str:
+    """The same also without seal and signatures: what is signed, before there are any."""
+    return _digest(manifest, "checksum", "seal", "sign_off")
+
+
+def manifest_seal(seed: Seed, manifest: Mapping[str, Any]) -> str:
+    """Of all but itself and the checksum, bound to the run: without the seed nobody can make it."""
+    told = _digest(manifest, "checksum", "seal")
+    return "hmac-sha256:" + seed.bound("privpipe/manifest/1", str(manifest["run_id"]), told).hex()
+
+
+def document_hashes(texts: Mapping[str, str]) -> dict[str, str]:
+    """SHA-256 of documents by name, as they are written.
+
+    Examples
+    --------
+    >>> document_hashes({"verdict": "{}"})["verdict"][:8]
+    '44136fa3'
+    """
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(texts.items())}
+
+
+def _digest(manifest: Mapping[str, Any], *without: str) -> str:
+    return document_digest({name: value for name, value in manifest.items() if name not in without})
+
 
 CHAIN_START = "0" * 64
 """What stands in the place of the link before the first one."""
@@ -128,3 +200,30 @@ def link_of(entry: Mapping[str, Any]) -> str:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def input_commitment(seed: Seed, run_id: str, fingerprint: str) -> str:
+    """To the source of a run: it shows later what was released, and links no two runs of it.
+
+    Examples
+    --------
+    >>> seed = Seed(b"0123456789abcdef")
+    >>> input_commitment(seed, "run 1", "9f86d0") == input_commitment(seed, "run 2", "9f86d0")
+    False
+    """
+    return _commitment(seed, "privpipe/input/2", run_id, fingerprint)
+
+
+def plan_commitment(seed: Seed, run_id: str, digest: str) -> str:
+    """To the whole plan of a run, which stands in the private record."""
+    return _commitment(seed, "privpipe/plan/2", run_id, digest)
+
+
+def plan_key(seed: Seed) -> bytes:
+    """What keys the hashes of source content that a plan holds: the same for every run, so that a plan can be used."""
+    return seed.key("plan hashes")
+
+
+def _commitment(seed: Seed, purpose: str, *parts: str) -> str:
+    """Without the seed nobody can try contents against it."""
+    return "hmac-sha256:" + seed.bound(purpose, *parts).hex()

@@ -1,35 +1,55 @@
-"""What a report shows and no other document holds: measured while a run has both tables, and kept with its record."""
+"""What a report shows and no other document holds: measured while a run has both tables, and made into its pages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from privpipe.blocks.public_rules import PublicRules
+from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.verdict import plain
 from privpipe.engines import Engine
-from privpipe.errors import UsageError
-from privpipe.judging.class_sizes import AT_RISK, SizeFigures, judged_keys, size_bins, size_figures
-from privpipe.judging.distributions import distributions
+from privpipe.errors import PrivpipeError, UsageError
+from privpipe.judging.column_loss import LossTable
+from privpipe.judging.loss_counts import LossAsked, labels_of, loss_table
+from privpipe.judging.paired_sample import PairedSample, paired_sample
 from privpipe.judging.persons import most_records
+from privpipe.judging.report_counts import AT_RISK, SizeFigures, distributions, judged_keys, size_bins, size_figures
 from privpipe.reporting.officer.languages import REPORT_VERSION
+from privpipe.reporting.officer.page import make_ready, report_page
+from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.run_documents import RunDocuments
 from privpipe.running.population import population_beside
-from privpipe.running.rules import judging_rules, withholds_counts
+from privpipe.running.run_context import RunContext, judging_rules, withholds_counts
 from privpipe.running.run_documents import public_rules
+from privpipe.running.staging import Staged
+from privpipe.sinks.records import document_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from privpipe.judging import JudgingRules
-    from privpipe.judging.paired_sample import PairedSample
     from privpipe.policy import Policy
-    from privpipe.running.run_context import RunContext
-    from privpipe.running.staging import Staged
+    from privpipe.sinks.records import PrivateRecords
 
-__all__ = ["count_original_classes", "earlier_run", "least_records", "least_shown", "report_figures"]
+__all__ = [
+    "RunReport",
+    "count_original_classes",
+    "count_original_labels",
+    "counted_ahead",
+    "earlier_run",
+    "least_records",
+    "least_shown",
+    "lost_columns",
+    "report_figures",
+    "sample_of",
+]
+
 
 FEWEST = 5
 PERTURBING = ("perturbative", "synthetic")
@@ -212,3 +232,137 @@ class _Classes:
             if stage.taxon in PERTURBING:
                 lost |= set(stage.masked_columns() or keys)
         return [name for name in keys if name in lost]
+
+
+def sample_of(context: RunContext, staged: Staged) -> PairedSample | None:
+    """The records of a staged release beside their originals, with every column that both have."""
+    both = [name for name in staged.table.schema.names if name in staged.original.schema.names]
+    return paired_sample(context.engine, staged.table, staged.original, both) if both else None
+
+
+def count_original_labels(context: RunContext, staged: Staged) -> None:
+    """What `lost_columns` counts of a large original, so that an engine that remembers counts has them."""
+    names = [name for name in staged.table.schema.names if name in staged.original.schema.names]
+    if not withholds_counts(context.policy):
+        labels_of(context.engine, staged.original, names, context.policy.suppression_mark)
+
+
+def lost_columns(context: RunContext, staged: Staged, sample: PairedSample | None = None) -> LossTable:
+    """What each column has lost.
+
+    Under a model that forbids counts of the source nothing is compared with it.
+
+    Parameters
+    ----------
+    sample : PairedSample, optional
+        From `sample_of`, where it was brought already.
+    """
+    policy = context.policy
+    withheld = withholds_counts(policy)
+    if sample is None and not withheld:
+        sample = sample_of(context, staged)
+    asked = LossAsked(
+        roles=policy.roles,
+        stages=[
+            {"name": each.name, "parameters": each.parameters, "detail": each.detail} for each in staged.plan.stages
+        ],
+        mark=policy.suppression_mark,
+        hierarchies=staged.rules.hierarchies,
+        pseudonyms=policy.pseudonyms,
+        rule=policy.utility.column_loss,
+        withheld=withheld,
+    )
+    return loss_table(context.engine, staged.seen, staged.original, asked, sample)
+
+
+log = logging.getLogger("privpipe.release")
+
+
+@contextmanager
+def counted_ahead(context: RunContext, staged: Staged, *, reported: bool) -> Iterator[None]:
+    """Count labels and classes of the original meanwhile, where the engine has room beside.
+
+    The engine remembers them: who asks for one that is being made waits for it. Figures are those of before.
+
+    Parameters
+    ----------
+    context : RunContext
+    staged : Staged
+    reported : bool
+        Whether a report will show the classes of the original.
+    """
+    if not context.engine.has_room_beside(staged.original):
+        yield
+        return
+
+    def count() -> None:
+        try:
+            count_original_labels(context, staged)
+            if reported:
+                count_original_classes(context, staged)
+                make_ready()
+        except PrivpipeError as error:  # whoever needs the count makes it again, and says what is wrong
+            log.debug("counts ahead of their time failed: %s", type(error).__name__)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="privpipe-ahead") as pool:
+        counting = pool.submit(count)
+        yield
+    counting.result()
+
+
+Documents = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What a run writes for people; nothing where its policy says so, or where nothing is kept.
+
+    Parameters
+    ----------
+    context : RunContext
+    records : PrivateRecords or None
+        None: a dry run.
+    current : str or None
+        The release that is published while this one is made.
+    documents : mapping of str to mapping
+        The private document of figures, by its name, once they are gathered.
+    """
+
+    context: RunContext = field(repr=False)
+    records: PrivateRecords | None
+    current: str | None
+    documents: Documents = field(default_factory=dict, repr=False)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a report is written."""
+        return self.context.policy.report.write and self.records is not None
+
+    def gathered(self, staged: Staged, sample: PairedSample | None) -> Self:
+        """The same report with its figures."""
+        if not self.wanted or self.records is None:
+            return self
+        earlier = earlier_run(self.records.home, self.current)
+        return replace(self, documents={"report": report_figures(self.context, staged, sample, earlier)})
+
+    def private_page(self, documents: Documents) -> str | None:
+        """The internal edition, of the documents of the private record."""
+        return self._page(documents, self.documents.get("report", {})) if self.wanted else None
+
+    def public_page(self, documents: Documents) -> str | None:
+        """The public edition, of the public documents alone."""
+        return self._page(documents, {}) if self.wanted else None
+
+    def waiting_page(self, documents: Documents, request: Mapping[str, Any], folder: str) -> str | None:
+        """The internal edition of a run that waits in a folder for signatures."""
+        return self._page(documents, self.documents.get("report", {}), request, folder) if self.wanted else None
+
+    def _page(
+        self, documents: Documents, figures: Mapping[str, Any], request: Mapping[str, Any] | None = None, path: str = ""
+    ) -> str:
+        # As they are read back, so that `privpipe report` makes the same page of them.
+        verdict, manifest, report = (
+            json.loads(document_text(each)) for each in (documents["verdict"], documents.get("manifest", {}), figures)
+        )
+        run = RunDocuments(path or str(verdict.get("run_id", "")), verdict, manifest, report, request or {})
+        return report_page(ReportData.of(run), self.context.policy.report.lang)

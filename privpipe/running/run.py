@@ -12,18 +12,14 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Engine, Source, Written
-from privpipe.engines.base.stamps import Stamp, require_stamps, stamps_of
+from privpipe.engines.readers.files import Stamp, require_stamps, stamps_of
 from privpipe.errors import EngineError, NotWithdrawn
 from privpipe.judging import Assessment
 from privpipe.progress import watched
-from privpipe.running.attaching import attach
+from privpipe.running.attached_source import attach
 from privpipe.running.batches import already_published, require_batch, require_own_partitions
-from privpipe.running.bytes_columns import require_file_of_bytes, require_flat
-from privpipe.running.counting_ahead import counted_ahead
-from privpipe.running.course import WHOLE_COURSE, Course
 from privpipe.running.drift import SourceDrift
-from privpipe.running.frozen import frozen_plan, require_fitting
-from privpipe.running.judging_rows import (
+from privpipe.running.judged_rows import (
     judge_staged,
     judge_written,
     notes_of_source,
@@ -33,30 +29,24 @@ from privpipe.running.judging_rows import (
 )
 from privpipe.running.kept_records import in_order, of_sink, prune_records, published_rows, refused_runs
 from privpipe.running.kept_types import types_kept
-from privpipe.running.key_history import KeyHistory
-from privpipe.running.left_out import keep_left_out
-from privpipe.running.losing import lost_columns, sample_of
 from privpipe.running.officers import under_officer
-from privpipe.running.outcome import Outcome, reason_of
 from privpipe.running.places import clear_workplace, keeps_types, sink_format, target_of, workplace, write_rows
-from privpipe.running.plan import Plan
+from privpipe.running.plan import Plan, frozen_plan, require_fitting
 from privpipe.running.population import population_beside
-from privpipe.running.ready import Ready
+from privpipe.running.quarantined_records import keep_left_out
 from privpipe.running.release_chain import Chain, chain_entry, chain_of
-from privpipe.running.release_result import ReleaseResult
-from privpipe.running.remembering import Remembering
-from privpipe.running.rerun import Rerun
-from privpipe.running.run_context import RunContext, seed_of
-from privpipe.running.run_documents import output_of, run_documents, run_header, write_public
-from privpipe.running.run_notes import require_publishable_seed
-from privpipe.running.run_report import RunReport
-from privpipe.running.staging import Staged, run_stages
-from privpipe.running.waiting import HeldRun, drop_stale, held_run, require_waitable, wait_if_asked
+from privpipe.running.release_memory import KeyHistory, Remembering
+from privpipe.running.release_result import Outcome, ReleaseResult, reason_of
+from privpipe.running.report_figures import RunReport, counted_ahead, lost_columns, sample_of
+from privpipe.running.run_context import WHOLE_COURSE, Course, RunContext, seed_of
+from privpipe.running.run_documents import output_of, require_publishable_seed, run_documents, run_header, write_public
+from privpipe.running.source_columns import require_file_of_bytes, require_flat
+from privpipe.running.staging import Rerun, Staged, run_stages
+from privpipe.running.waiting_runs import HeldRun, Ready, drop_stale, held_run, require_waitable, wait_if_asked
 from privpipe.running.whole_table import appended, judge_whole, require_judged_whole
 from privpipe.sinks.formula_cells import formula_notes
 from privpipe.sinks.local import sink_faults
-from privpipe.sinks.quarantine import Quarantine
-from privpipe.sinks.records import PrivateRecords
+from privpipe.sinks.records import PrivateRecords, Quarantine
 from privpipe.sinks.target import Rows, Target
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
-"""The documents of a run in both editions: the public one beside the data, and the private record."""
+"""The documents of a run in both editions, and the notes of its verdict."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,28 +12,56 @@ from typing import TYPE_CHECKING, Any
 
 import privpipe
 from privpipe import plugins
-from privpipe.blocks.public_rules import LEAST_REPORTED, PublicRules
+from privpipe.blocks.public_edition import LEAST_REPORTED, PublicRules
 from privpipe.blocks.verdict import Verdict, plain
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Written
-from privpipe.engines.base.parallel import in_order
+from privpipe.engines.base.batches import in_order
+from privpipe.errors import UsageError
 from privpipe.judging import Assessment
-from privpipe.running.commitments import input_commitment, plan_commitment
-from privpipe.running.pinning import versions_read
+from privpipe.kernels.integer_programs import NAME, PACKAGE
 from privpipe.running.plan import Plan, document_digest
-from privpipe.running.release_chain import Chain
-from privpipe.running.rules import judging_rules, withholds_counts
-from privpipe.running.run_context import RunContext
-from privpipe.running.sealing import MANIFEST_VERSION, document_hashes, sealed
-from privpipe.running.solver_at_work import solver_at_work
+from privpipe.running.release_chain import (
+    MANIFEST_VERSION,
+    Chain,
+    document_hashes,
+    input_commitment,
+    plan_commitment,
+    sealed,
+)
+from privpipe.running.run_context import RunContext, judging_rules, withholds_counts
 from privpipe.running.staging import Staged
+from privpipe.running.tables_read import versions_read
 from privpipe.sinks.local import METADATA
 from privpipe.sinks.records import document_text
+from privpipe.transforms.base import RowTransformer, Transformer
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["finished", "output_of", "public_rules", "run_documents", "run_header", "versions_at_work", "write_public"]
+__all__ = [
+    "INSECURE",
+    "finished",
+    "linking_notes",
+    "output_of",
+    "public_rules",
+    "require_publishable_seed",
+    "run_documents",
+    "run_header",
+    "seed_notes",
+    "solver_at_work",
+    "value_notes",
+    "versions_at_work",
+    "write_public",
+]
+
+
+def solver_at_work(policy: Policy) -> dict[str, str] | None:
+    """Its name and the version of the package that brings it; None where no entry solves integer programs."""
+    if not any(entry.solves_programs() for entry in (*policy.transform, *policy.entries)):
+        return None
+    return {"name": NAME, "package": PACKAGE, "version": importlib.metadata.version(PACKAGE)}
+
 
 Documents = dict[str, dict[str, Any]]
 NO_CHAIN = Chain()
@@ -205,3 +234,76 @@ def write_public(folder: Path, documents: Mapping[str, Mapping[str, Any]], repor
 def _sha256(path: Path) -> str:
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+INSECURE = (
+    "the seed is insecure: whoever guesses it can undo noise, swaps and the order of rows; such a release is for "
+    "demonstrations and tests alone"
+)
+
+
+def require_publishable_seed(policy: Policy) -> None:
+    """A guessable seed publishes only where the policy says that it may.
+
+    Raises
+    ------
+    UsageError
+    """
+    if _is_insecure(policy) and not policy.allow_insecure_seed:
+        raise UsageError(
+            f"{policy.located('seed')}: the seed is declared insecure, and nothing is published under it; make one "
+            "with `privpipe seed` and name it as {from_env: NAME} or {from_file: PATH}, or write "
+            "`allow_insecure_seed: true` for a demonstration"
+        )
+
+
+def seed_notes(policy: Policy) -> tuple[str, ...]:
+    """That the seed is insecure; a verdict says so first."""
+    return (INSECURE,) if _is_insecure(policy) else ()
+
+
+def linking_notes(policy: Policy, *, frozen: bool) -> tuple[str, ...]:
+    """By which columns two releases can be joined: what stages make of them is the same in both.
+
+    Quasi-identifiers are left out, by which whoever knows a person joins anyway.
+
+    Parameters
+    ----------
+    policy : Policy
+    frozen : bool
+        Whether the stages follow a plan that was given, under which a value that did not change keeps its draws.
+    """
+    together = tuple(
+        f"{policy.place_of(at)} gives rows of one {within.removesuffix('_id')} one value where theirs were equal: a "
+        "value that no other has shows which rows belong together, unless it is coarse; household_k_anonymity judges "
+        "what that tells"
+        for at, stage in enumerate(policy.transform)
+        if isinstance(stage, RowTransformer) and (within := stage.draws_within()) is not None
+    )
+    keys = policy.roles.quasi_identifiers
+    return together + tuple(
+        f"{policy.place_of(at)} gives an unchanged record the same result in every release{when}: releases that hold "
+        f"{', '.join(map(repr, columns))} can be joined by it"
+        for at, stage in enumerate(policy.transform)
+        if (when := _linking(stage, frozen=frozen)) is not None
+        and (columns := [name for name in stage.masked_columns() if name not in keys])
+    )
+
+
+def value_notes(policy: Policy) -> tuple[str, ...]:
+    """Which stages and hierarchies release the value of a single record as a figure or label."""
+    stages = tuple((policy.place_of(at), stage.shows_values) for at, stage in enumerate(policy.transform))
+    used = policy.hierarchies.items() if policy.transform else ()
+    drawn = tuple((f"the hierarchy of {name!r}", spec.shows_values) for name, spec in used)
+    return tuple(f"{place} shows values of single records: {what}" for place, what in (*stages, *drawn) if what)
+
+
+def _linking(stage: Transformer, *, frozen: bool) -> str | None:
+    """Under what the stage gives a record the same result again; None: it draws for each release."""
+    if stage.links_releases:
+        return "" if stage.key_place() is None else " under its key"
+    return " under this plan" if frozen else None
+
+
+def _is_insecure(policy: Policy) -> bool:
+    return policy.seed is not None and policy.seed.within == "insecure"

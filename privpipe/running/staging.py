@@ -1,35 +1,38 @@
-"""Run the stages of a policy over a table: each learns from the output of the one before."""
+"""Run the stages of a policy over a table, and once more with other sensitive values for attacks on searches."""
 
 from __future__ import annotations
 
+import hashlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from privpipe.draws import Draws, RunKey, Stream
-from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines import Source
+from privpipe.engines.base.contract import fingerprint
 from privpipe.errors import DataError, NoSolutionError, PrivpipeError, UsageError
 from privpipe.judging import JudgingRules
-from privpipe.policy.declared_ledger import named_ledger
+from privpipe.judging.release_memory import hashed_rows, places_of
+from privpipe.policy.ledgers import named_ledger
 from privpipe.roles import Roles
-from privpipe.running.column_levels import with_columns_read
-from privpipe.running.commitments import plan_key
-from privpipe.running.frozen import released_columns
-from privpipe.running.plan import DrawnIn, Plan
-from privpipe.running.rules import judging_rules
-from privpipe.running.run_context import RunContext
-from privpipe.running.stage_key import DrawRoot, inputs_digest, stages_digest
-from privpipe.running.stage_run import StageRun
+from privpipe.running.plan import DrawnIn, Plan, released_columns
+from privpipe.running.release_chain import plan_key
+from privpipe.running.run_context import RunContext, judging_rules
+from privpipe.running.source_columns import with_columns_read
+from privpipe.running.stage_run import DrawRoot, StageRun, inputs_digest, stages_digest
 from privpipe.transforms.sampling.safepub import process_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from privpipe.judging.noise_memory import NoiseStage
+    from privpipe.blocks import FilePair
+    from privpipe.judging.release_memory import NoiseStage
     from privpipe.policy import Policy
 
-__all__ = ["Staged", "require_learnt", "run_stages"]
+__all__ = ["Rerun", "Staged", "require_learnt", "run_stages"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,3 +251,53 @@ def _plan_made(state: StageRun, salt: str, drawn: DrawnIn) -> Plan:
         hash_key=b"" if state.policy.seed else state.hash_key,
         policy=state.policy,
     )
+
+
+PLACE = "place of privpipe"
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """What comes out of a policy's stages for other values of a column; on the driver's data, for small tables.
+
+    Parameters
+    ----------
+    context : RunContext
+    original : Table
+        With record ids.
+    source : str
+        The original's fingerprint: stages draw as they did for it, so that values alone make a difference.
+    """
+
+    context: RunContext
+    original: Any
+    source: str
+
+    def __call__(self, files: FilePair, column: str, values: Sequence[Any]) -> str:
+        """A fingerprint of each record's released quasi-identifiers, suppressed ones included as such."""
+        import pyarrow as pa
+
+        engine, policy, seed = self.context.engine, self.context.policy, self.context.seed
+        table, ids = self._rows()
+        at = places_of(ids, files.ids)
+        own = table[column].to_pylist()
+        for place, value in zip(at.tolist(), values, strict=True):
+            own[place] = value
+        names = table.schema.names
+        changed = table.set_column(names.index(column), column, pa.array(own, table.schema.field(column).type))
+        changed = changed.append_column(PLACE, pa.array(range(changed.num_rows), pa.int64()))
+        scanned = engine.scan(Source(data=changed, types=policy.source_types))
+        numbered = engine.select(engine.with_record_ids(scanned, PLACE, seed), names)
+        try:
+            staged = run_stages(self.context, numbered, source=self.source)
+        except NoSolutionError:
+            return "no solution"
+        found, words = hashed_rows(engine, staged.table, list(policy.roles.quasi_identifiers), seed)
+        order = np.lexsort((found[:, 1], found[:, 0]))
+        return hashlib.sha256(np.ascontiguousarray(np.hstack([found, words])[order]).tobytes()).hexdigest()
+
+    def _rows(self) -> tuple[Any, Any]:
+        """All columns of the original with its ids, in the order of the ids."""
+        from privpipe.judging.release_memory import gathered_rows
+
+        return gathered_rows(self.context.engine, self.original, list(self.original.schema.names))

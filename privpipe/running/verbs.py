@@ -14,50 +14,52 @@ from privpipe.border import bordered
 from privpipe.compiled import passed_over
 from privpipe.draws import RunKey, Seed, Stream
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.contract import fingerprint
 from privpipe.engines.base.frames import as_handed, at_hand, made_like
-from privpipe.engines.base.stamps import require_stamps, stamps_of
+from privpipe.engines.readers.files import require_stamps, stamps_of
 from privpipe.errors import UsageError
 from privpipe.judging import Assessment, JudgingRules
 from privpipe.judging import assess as judge
 from privpipe.judging.gate import metadata_notes
 from privpipe.judging.persons import person_histograms
-from privpipe.judging.recovering import recovery_notes
+from privpipe.judging.recovery import recovery_notes
 from privpipe.ledger import named_ledger
 from privpipe.policy import Policy
 from privpipe.progress import watched
-from privpipe.running.aligning import Align, aligned, compares_tables, reads_pairs
-from privpipe.running.attaching import attach
-from privpipe.running.column_levels import with_columns_read
-from privpipe.running.course import Course
-from privpipe.running.frozen import require_same_columns
-from privpipe.running.judging_rows import source_of
+from privpipe.running.attached_source import attach
+from privpipe.running.engine_choice import OpenedEngine, is_path
+from privpipe.running.judged_rows import (
+    Align,
+    aligned,
+    compares_tables,
+    finished_positions,
+    notes_beside_original,
+    reads_pairs,
+    reads_positions,
+    source_of,
+)
 from privpipe.running.kept_types import return_form
-from privpipe.running.losing import lost_columns
-from privpipe.running.noting import notes_beside_original
-from privpipe.running.opened import OpenedEngine, is_path
-from privpipe.running.outcome import Outcome
-from privpipe.running.pinning import pinned_tables
-from privpipe.running.plan import Plan
+from privpipe.running.plan import Plan, require_same_columns
 from privpipe.running.population import finished_population, raw_population
-from privpipe.running.positions import finished_positions, reads_positions
-from privpipe.running.published import process_for
-from privpipe.running.reading import (
+from privpipe.running.published_release import process_for
+from privpipe.running.release_memory import Remembering
+from privpipe.running.release_result import Outcome, ReleaseResult
+from privpipe.running.report_figures import lost_columns
+from privpipe.running.run import release_with
+from privpipe.running.run_context import Course, RunContext, judging_rules, seed_of
+from privpipe.running.run_documents import versions_at_work
+from privpipe.running.source_columns import with_columns_read
+from privpipe.running.staging import require_learnt, run_stages
+from privpipe.running.tables_read import (
     finished_source,
     left_out_notes,
+    pinned_tables,
     read_as_source,
     scanned,
     unjudged_notes,
     untyped_columns,
     without_others,
 )
-from privpipe.running.release_result import ReleaseResult
-from privpipe.running.remembering import Remembering
-from privpipe.running.rules import judging_rules
-from privpipe.running.run import release_with
-from privpipe.running.run_context import RunContext, seed_of
-from privpipe.running.run_documents import versions_at_work
-from privpipe.running.staging import require_learnt, run_stages
 
 __all__ = ["assess", "plan", "release", "transform"]
 

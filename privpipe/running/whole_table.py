@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.release_history import HistoryMeasure
 from privpipe.engines import Source
-from privpipe.engines.base.lakes import Appended
+from privpipe.engines.lakes import Appended
 from privpipe.errors import EngineError, UnsupportedError
 from privpipe.judging import Assessment, assess
 from privpipe.roles import column_type_of
-from privpipe.running.bytes_columns import is_bytes
-from privpipe.running.rules import judging_rules
-from privpipe.running.run_context import RunContext
+from privpipe.running.run_context import RunContext, judging_rules
+from privpipe.running.source_columns import is_bytes
 from privpipe.running.staging import Staged
 from privpipe.sinks.target import Rows
 

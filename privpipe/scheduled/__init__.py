@@ -8,9 +8,7 @@ the public figures, as `Ending`.
 
 from __future__ import annotations
 
-from privpipe.scheduled.apart import run_apart
-from privpipe.scheduled.ending import Ending
-from privpipe.scheduled.job import Job
-from privpipe.scheduled.published import Published, published_at
+from privpipe.scheduled.job import Ending, Job, run_apart
+from privpipe.scheduled.publication import Published, published_at
 
 __all__ = ["Ending", "Job", "Published", "published_at", "run_apart"]

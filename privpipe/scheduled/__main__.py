@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privpipe.scheduled.inside import main
+from privpipe.scheduled.job_process import main
 
 if __name__ == "__main__":
     main()

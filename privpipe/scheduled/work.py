@@ -1,28 +1,111 @@
-"""The work of a job, in its process: read the policy, keep out of the scheduler's folders, release or judge."""
+"""The work of a job, in its process.
+
+Read the policy, stay out of the scheduler's folders, release or judge, and return public figures.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from privpipe.errors import PrivpipeError, Refused
+from privpipe.errors import PrivpipeError, Refused, UsageError
+from privpipe.judging import Assessment
+from privpipe.judging.public_figures import public_figures as figures_of
+from privpipe.ledger import named_ledger
 from privpipe.policy import Policy
 from privpipe.private_files import scratch_folder
 from privpipe.reporting.report import report
+from privpipe.running.places import place_of
 from privpipe.running.run import STEPS
-from privpipe.running.run_documents import write_public
-from privpipe.running.validating import validate
+from privpipe.running.run_documents import public_rules, write_public
+from privpipe.running.validation import validate
 from privpipe.running.verbs import release
-from privpipe.scheduled.ending import Ending
-from privpipe.scheduled.figures import public_figures, refusal
-from privpipe.scheduled.job import Job
-from privpipe.scheduled.places import require_kept_out
+from privpipe.scheduled.job import Ending, Job
 
-__all__ = ["judged", "released"]
+__all__ = ["judged", "public_figures", "refusal", "released", "require_kept_out"]
+
+
+def require_kept_out(job: Job, policy: Policy) -> None:
+    """Refuse a sink, record, ledger or report that lies in a folder to keep out of, whatever links lead there.
+
+    Raises
+    ------
+    UsageError
+    """
+    if not job.keep_out:
+        return
+    for name, place in _places(job, policy):
+        for what, folder in job.keep_out:
+            if _inside(place, folder):
+                raise UsageError(
+                    f"{name} {str(place)!r} lies in {what} ({folder!r}): whoever reads that folder would read it, and "
+                    "the scheduler takes what lies there for its own; name a folder outside"
+                )
+
+
+def _places(job: Job, policy: Policy) -> Iterator[tuple[str, Path]]:
+    """What a run writes on this machine, as far as it is known without running."""
+    base = Path(os.path.abspath(policy.base_dir))
+    if job.report is not None:
+        yield "the report", Path(job.report)
+    if job.action != "release":
+        return
+    area: Path | None = None
+    if job.target is not None or policy.sink is None or policy.sink.table is None:
+        place = place_of(policy, job.target)
+        area = place.area
+        try:
+            yield from place.folders
+        finally:
+            place.close()
+    if policy.records is not None:
+        yield "the folder of private records", base / policy.records
+    elif area is None:
+        yield "the folder of private records", base / ".privpipe"
+    ledger = named_ledger(policy.entries)
+    if ledger is not None:
+        yield "the ledger", Path(os.path.abspath(ledger.path))
+
+
+def _inside(place: Path, folder: str) -> bool:
+    """Whether a path, or where it leads, is a folder or lies below it, by name or as the very same directory."""
+    real = Path(os.path.realpath(folder))
+    # The parent is followed and the name is not: the sink itself is a link, from its first release on.
+    named = Path(os.path.realpath(place.parent), place.name)
+    for path in {named, Path(os.path.realpath(place))}:
+        if path.is_relative_to(real):
+            return True
+        for above in (path, *path.parents):  # a mount, or a file system that knows no case
+            with suppress(OSError):
+                if os.path.samefile(above, real):
+                    return True
+    return False
+
+
+def public_figures(assessment: Assessment, policy: Policy) -> dict[str, Any]:
+    """What the public edition of the verdict says of each guarantee; of a refused table no more than of a release."""
+    shown = assessment.public_dict(public_rules(policy, policy.released_roles.columns))
+    return figures_of(shown, (*assessment.built_in, *assessment.verdicts))
+
+
+def refusal(figures: dict[str, Any]) -> str:
+    """What did not hold, in a sentence for a log."""
+    failed = [row for row in figures["guarantees"] if row["outcome"] != "pass" and row["severity"] == "fail"]
+    said = [
+        f"{row['guarantee']}: asked {_shown_figure(row['asked'])}, reached {_shown_figure(row['reached'])}"
+        for row in failed
+    ]
+    return "; ".join(said) or "a column lost more than the policy allows"
+
+
+def _shown_figure(figure: Any) -> str:
+    return "a figure that is not shown" if figure is None else str(figure)
+
 
 Tell = Callable[[str], None]
 CREDENTIALS = re.compile(r"://[^/@\s]*@")

@@ -37,8 +37,7 @@ from privpipe.sinks.delta_log import (
     write_aside,
 )
 from privpipe.sinks.delta_releases import DeltaReleases, Evolution, Mode, require_takes_releases, staged_files
-from privpipe.sinks.local import METADATA, LocalTarget, flush_below, sink_faults
-from privpipe.sinks.public_properties import public_properties
+from privpipe.sinks.local import METADATA, LocalTarget, flush_below, public_properties, sink_faults
 from privpipe.sinks.target import Rows
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from privpipe import __version__
-from privpipe.engines.base.lakes import has_deltalake
+from privpipe.engines.lakes import has_deltalake
 from privpipe.errors import PrivpipeError, SinkError, UnsupportedError, UsageError
 from privpipe.private_files import sync_folder
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from privpipe.engines import Source
-from privpipe.engines.base.lakes import DeltaFolder
 from privpipe.engines.base.partition_files import partitions_among, replaced_among
+from privpipe.engines.lakes import DeltaFolder
 from privpipe.errors import DataError, SinkError
 from privpipe.sinks.delta_log import Added, Commit, Snapshot, fields_of
 from privpipe.sinks.target import OTHER_PARTITIONS, Rows

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from privpipe.blocks import Facts, RowBlock
 from privpipe.engines import Engine
-from privpipe.engines.base.formulas import formula_cells
+from privpipe.engines.readers.text_forms import formula_cells
 from privpipe.errors import DataError
 
 if TYPE_CHECKING:

@@ -27,16 +27,22 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import quote
 
 from privpipe.engines import Source
-from privpipe.engines.base.lakes import IcebergFolder, IcebergName, iceberg_catalogue
 from privpipe.engines.base.partition_files import partitions_among, replaced_among
-from privpipe.engines.base.partition_names import partition_in
+from privpipe.engines.lakes import IcebergFolder, IcebergName, iceberg_catalogue
+from privpipe.engines.readers.files import partition_in
 from privpipe.errors import PrivpipeError, SinkError, UsageError
 from privpipe.private_files import flush_new, private_folder
-from privpipe.sinks.iceberg_columns import arrow_type, ids_of, require_fitting, written_under
 from privpipe.sinks.iceberg_commit import MARK, RUN, Commit, Withdrawal, data_files, released_run, said_of
-from privpipe.sinks.iceberg_files import Leftovers, copied, local_place
-from privpipe.sinks.local import METADATA
-from privpipe.sinks.public_properties import public_properties
+from privpipe.sinks.iceberg_files import (
+    Leftovers,
+    arrow_type,
+    copied,
+    ids_of,
+    local_place,
+    require_fitting,
+    written_under,
+)
+from privpipe.sinks.local import METADATA, public_properties
 from privpipe.sinks.target import OTHER_PARTITIONS, Rows, WholeReleases
 
 if TYPE_CHECKING:

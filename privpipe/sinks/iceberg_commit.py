@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from privpipe.errors import SinkError
-from privpipe.sinks.iceberg_columns import add_columns, pa_schema
+from privpipe.sinks.iceberg_files import add_columns, pa_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,22 +1,9 @@
-"""Where a release is published on a local file system: staged beside the target, switched by one rename.
-
-The published path is a symbolic link to a folder of its own for each release::
-
-    published/adult -> .adult.privpipe/releases/20260102T030405Z-1a2b3c4d
-    published/.adult.privpipe/
-        lock                 held while a run is at work
-        ledger.json          which ledger the release is remembered in, and how far that had come
-        staging/<run>/       being written and judged; private until then
-        releases/<run>/      judged; part files and _privpipe/{verdict,manifest,plan}.json, the public editions
-        records/<run>/       private: the whole documents of runs that published or were refused (see `records`)
-
-Replacing a link is one atomic rename, so a reader sees the old release or the new one and never a part. A release, and
-the way to it, is as readable as the umask says.
-"""
+"""Where a release is published on a local file system: staged next to the target, switched by one rename."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,20 +13,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from privpipe.errors import SinkError
-from privpipe.private_files import (
-    flush_new,
-    make_public,
-    private_folder,
-    public_modes,
-    require_ours,
-    sync_folder,
-)
+from privpipe.private_files import flush_new, make_public, private_folder, public_modes, require_ours, sync_folder
 from privpipe.sinks.target import Rows, WholeReleases
+
+__all__ = ["MEMORY", "METADATA", "LocalTarget", "flush_below", "public_properties", "sink_faults"]
+
 
 if TYPE_CHECKING:
     pass
 
-__all__ = ["MEMORY", "METADATA", "LocalTarget", "flush_below", "sink_faults"]
 
 MEMORY = "ledger.json"
 METADATA = "_privpipe"
@@ -298,3 +280,13 @@ def flush_below(folder: Path) -> None:
             finally:
                 os.close(handle)
         sync_folder(Path(root))
+
+
+def public_properties(staged: Path, run_id: str) -> dict[str, str]:
+    """``run_id``, ``verdict`` (``passed`` or ``refused``), ``policy_hash`` and ``batch`` of a staged release."""
+    verdict, manifest = (
+        json.loads((staged / METADATA / f"{name}.json").read_text(encoding="utf-8")) for name in ("verdict", "manifest")
+    )
+    word = "passed" if verdict["passed"] is True else "refused"
+    batch = {} if manifest.get("batch") is None else {"batch": str(manifest["batch"])}
+    return {"run_id": run_id, "verdict": word, "policy_hash": str(verdict["policy_hash"]), **batch}

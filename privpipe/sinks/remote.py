@@ -1,21 +1,6 @@
-"""Publishing to any fsspec file system: files beside the place readers list, then one pointer object in it.
+"""Publishing to any fsspec file system.
 
-::
-
-    lake/adult/_CURRENT                         names the release
-    lake/adult/read_CURRENT_first.md            no table: a reader of the sink itself fails on it
-    lake/.adult.privpipe/releases/<run>/...     part files and _privpipe/
-    lake/.adult.privpipe/_LOCK                  while a run is at work
-
-Readers follow ``_CURRENT``, a small JSON object: ``{"release": "../.adult.privpipe/releases/<run>", ...}``, relative to
-the sink. Writing it is one PUT (object stores) or one rename, so a reader sees the old release or the new one; who
-lists the sink sees no part of either, hence nothing that was not judged, and never two releases as one table. Tools
-skip names with a leading underscore and would take the sink for an empty table: the notice next to the pointer makes
-them fail instead.
-
-Where the store has conditional writes, the pointer is switched only from the version that the run found when it began,
-and whoever removes what other runs left writes the pointer anew before that. So of runs that overlap one publishes, and
-no run points at files that another has thrown away, however late its request arrives.
+Files next to the place that readers list, then one pointer that is replaced.
 """
 
 from __future__ import annotations
@@ -31,24 +16,36 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from privpipe.engines.base.objects import (
-    POINTER,
-    OpenedStore,
-    opened_store,
-    pointed_at,
-    pointer_text,
-    reason_of,
-    whole_copy,
-)
+from privpipe.engines.stores import POINTER, OpenedStore, opened_store, pointed_at, pointer_text, reason_of, whole_copy
 from privpipe.errors import EngineError, PrivpipeError, SinkError, UsageError
 from privpipe.private_files import new_folder, remove_folder
-from privpipe.sinks.conditional import Conditional, Conflict, Version, conditional_writes
-from privpipe.sinks.lease import Lease
+from privpipe.sinks.conditional_objects import Conditional, Conflict, Lease, Version, conditional_writes
 from privpipe.sinks.local import MEMORY, METADATA
-from privpipe.sinks.pointer_notice import NOTICE, give_notice
 from privpipe.sinks.target import Rows, WholeReleases
 
-__all__ = ["RemoteTarget", "is_remote"]
+__all__ = ["NOTICE", "RemoteTarget", "give_notice", "is_remote"]
+
+
+NOTICE = "read_CURRENT_first.md"
+NOTICE_TEXT = (
+    b"This is no part of a table. The table is not in this folder: the object _CURRENT next to this one names the "
+    b"folder of the release, relative to this folder, in its key `release`. Read that folder.\n"
+)
+
+
+def give_notice(files: Any, root: str) -> None:
+    """Put the notice into a sink, where it is not there yet.
+
+    Parameters
+    ----------
+    files : fsspec file system
+    root : str
+        The sink, as `files` takes it.
+    """
+    name = f"{root}/{NOTICE}"
+    if not files.exists(name) or files.cat_file(name) != NOTICE_TEXT:
+        files.pipe_file(name, NOTICE_TEXT)
+
 
 log = logging.getLogger("privpipe.release")
 TRIES = 5

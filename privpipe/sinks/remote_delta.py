@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Source
-from privpipe.engines.base.objects import OpenedStore, whole_copy
+from privpipe.engines.stores import OpenedStore, whole_copy
 from privpipe.errors import SinkError, UnsupportedError
-from privpipe.sinks.conditional import Conditional, Conflict
+from privpipe.sinks.conditional_objects import Conditional, Conflict
 from privpipe.sinks.delta_log import (
     COMMIT,
     LOG,
@@ -36,8 +36,7 @@ from privpipe.sinks.delta_log import (
     snapshot,
 )
 from privpipe.sinks.delta_releases import DeltaReleases, Evolution, Mode, require_takes_releases, staged_files
-from privpipe.sinks.local import METADATA
-from privpipe.sinks.public_properties import public_properties
+from privpipe.sinks.local import METADATA, public_properties
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.sinks.target import Rows
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Source
-from privpipe.engines.base.databases import Database
+from privpipe.engines.databases import Database
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -33,8 +33,8 @@ from __future__ import annotations
 from typing import Any
 
 from privpipe.spark.gate import ReleaseGate, ReleaseGateModel
-from privpipe.spark.made import made, made_names
 from privpipe.spark.release import Release, ReleaseModel
+from privpipe.spark.stage_classes import made, made_names
 from privpipe.spark.stages import StageEstimator, StageModel
 from privpipe.transforms import CATALOGUE
 

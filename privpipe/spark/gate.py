@@ -8,10 +8,9 @@ from pyspark.ml.base import Estimator
 
 from privpipe.border import bordered
 from privpipe.errors import UsageError
-from privpipe.spark.accessors import with_params
-from privpipe.spark.frames import require_rows_at_hand
 from privpipe.spark.options import gate_options
-from privpipe.spark.stages import AskedParams, LearntModel, SetParams
+from privpipe.spark.parameters import with_params
+from privpipe.spark.stages import AskedParams, LearntModel, SetParams, require_rows_at_hand
 
 if TYPE_CHECKING:
     from privpipe.judging import Assessment
@@ -33,7 +32,7 @@ class GateParams(AskedParams):
             No guarantee is asked for.
         """
         from privpipe.judging.gate import undeclared_rule
-        from privpipe.running.around import hierarchy_specs, policy_around
+        from privpipe.running.frame_policy import hierarchy_specs, policy_around
         from privpipe.running.verbs import assess
 
         require_rows_at_hand(type(self).__name__, dataset)
@@ -88,7 +87,7 @@ class ReleaseGateModel(GateParams, LearntModel):
 
     @bordered
     def _transform(self, dataset: Any) -> Any:
-        from privpipe.checks.verbs import held_frame
+        from privpipe.checks.frame_checks import held_frame
 
         self._require_fitted()
         require_rows_at_hand(type(self).__name__, dataset)

@@ -95,7 +95,7 @@ def _roles(owner: str, name: str, value: Any) -> Any:
 
 
 def _hierarchies(owner: str, name: str, value: Any) -> Any:
-    from privpipe.running.around import hierarchy_specs
+    from privpipe.running.frame_policy import hierarchy_specs
 
     if not isinstance(value, Mapping):
         raise UsageError(f"{owner}: {name} must be a mapping of column to builder mapping, path or Hierarchy")

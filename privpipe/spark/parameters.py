@@ -1,14 +1,19 @@
-"""The fields of a transformer as Params: their names, their lines of text, and what each takes."""
+"""The fields of a transformer as Params.
+
+Their names, their lines of text, their values, and a getter and setter for each.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.ml.base import Estimator, Model
+from pyspark.ml.param import Param, Params
 from pyspark.ml.util import MLReadable, MLWritable
 
 from privpipe.blocks.marks import Columns
@@ -19,7 +24,18 @@ from privpipe.errors import UsageError
 if TYPE_CHECKING:
     from privpipe.transforms.base import Transformer
 
-__all__ = ["Asked", "FieldConverter", "as_json", "asked_of", "capital", "defaults_of", "lower_camel", "names_of"]
+__all__ = [
+    "Asked",
+    "FieldConverter",
+    "as_json",
+    "asked_of",
+    "capital",
+    "defaults_of",
+    "lower_camel",
+    "names_of",
+    "with_params",
+]
+
 
 COLUMNS = "inputCols"
 """What Spark ML calls the columns of a stage."""
@@ -166,3 +182,71 @@ def _spelt(field: str) -> str:
     """The lowerCamel name of a field; in front of one that Spark's classes bear themselves stands ``stage``."""
     name = lower_camel(field)
     return f"stage{capital(name)}" if name in TAKEN else name
+
+
+C = TypeVar("C", bound=type[Any])
+
+
+def with_params(
+    asked: Sequence[Asked], defaults: Mapping[str, Any] | None = None, *, setters: bool
+) -> Callable[[C], C]:
+    """A decorator that gives a class its Params.
+
+    Parameters
+    ----------
+    asked : sequence of Asked
+    defaults : mapping of Param to value, optional
+        Of Params that are no options; an option is None by default.
+    setters : bool
+        Whether they can be set, as in an estimator.
+    """
+    found = {**(defaults or {}), **{each.name: None for each in asked if each.option}}
+
+    def given(owner: C) -> C:
+        for each in asked:
+            for name, value in _attributes(each, setters=setters).items():
+                setattr(owner, name, value)
+        owner.asked, owner.defaults = tuple(asked), found
+        if setters:
+            owner.__signature__ = _signature(asked, found)
+        return owner
+
+    return given
+
+
+def _attributes(asked: Asked, *, setters: bool) -> Mapping[str, Any]:
+    # The dummy parent is Spark's own idiom: each object copies the Params of its class.
+    found: dict[str, Any] = {asked.name: Param(Params._dummy(), asked.name, asked.text, asked.convert)}
+    for name in (asked.name, *([asked.alias] if asked.alias else [])):
+        found[f"get{capital(name)}"] = _getter(asked)
+        if setters:
+            found[f"set{capital(name)}"] = _setter(asked)
+    if asked.alias:
+        # A property is none of `params`: one value under two names, and never two that differ.
+        found[asked.alias] = property(lambda self: getattr(self, asked.name), doc=f"As `{asked.name}`.")
+    return found
+
+
+def _getter(asked: Asked) -> Callable[[Any], Any]:
+    def get(self: Any) -> Any:
+        return self.getOrDefault(asked.name)
+
+    get.__doc__ = f"The value of `{asked.name}`: {asked.text}."
+    return get
+
+
+def _setter(asked: Asked) -> Callable[[Any, Any], Any]:
+    def put(self: Any, value: Any) -> Any:
+        self.set(self.getParam(asked.name), value)
+        return self
+
+    put.__doc__ = f"Set `{asked.name}`: {asked.text}."
+    return put
+
+
+def _signature(asked: Sequence[Asked], defaults: Mapping[str, Any]) -> inspect.Signature:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    empty = inspect.Parameter.empty
+    return inspect.Signature(
+        [inspect.Parameter(each.name, kind, default=defaults.get(each.name, empty)) for each in asked]
+    )

@@ -7,23 +7,22 @@ from typing import Any
 
 from privpipe.draws import Seed
 from privpipe.engines import Engine
-from privpipe.engines.base.fingerprint import fingerprint
-from privpipe.engines.base.lazy_frames import known_as_held
+from privpipe.engines.base.contract import fingerprint
+from privpipe.engines.base.frame_kinds import known_as_held
 from privpipe.errors import UnsupportedError
 from privpipe.judging import Assessment, assess
 from privpipe.policy import Policy
-from privpipe.policy.declared_ledger import named_ledger
-from privpipe.running.aligning import reads_pairs
-from privpipe.running.attaching import attach
+from privpipe.policy.ledgers import named_ledger
+from privpipe.running.attached_source import attach
+from privpipe.running.engine_choice import OpenedEngine
 from privpipe.running.frames import held_staged
-from privpipe.running.judging_rows import stages_of
+from privpipe.running.judged_rows import reads_pairs, stages_of
 from privpipe.running.kept_types import return_form
-from privpipe.running.opened import OpenedEngine
 from privpipe.running.plan import Plan
 from privpipe.running.population import population_beside
-from privpipe.running.reading import read_as_source
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import Staged, require_learnt, run_stages
+from privpipe.running.tables_read import read_as_source
 
 __all__ = ["run_policy"]
 

@@ -10,10 +10,8 @@ from pyspark.ml.base import Estimator
 
 from privpipe.border import bordered
 from privpipe.errors import UsageError
-from privpipe.spark.accessors import with_params
-from privpipe.spark.frames import require_rows_at_hand
-from privpipe.spark.parameters import Asked
-from privpipe.spark.stages import AskedParams, LearntModel, SetParams
+from privpipe.spark.parameters import Asked, with_params
+from privpipe.spark.stages import AskedParams, LearntModel, SetParams, require_rows_at_hand
 
 if TYPE_CHECKING:
     from privpipe.draws import Seed
@@ -134,8 +132,7 @@ class ReleaseModel(PolicyParams, LearntModel):
 
     def _read_learnt(self, text: str, path: str) -> None:
         """Take what was written; the Params are set already."""
-        from privpipe.running.frozen import require_fitting
-        from privpipe.running.plan import Plan
+        from privpipe.running.plan import Plan, require_fitting
         from privpipe.running.run_context import seed_of
 
         policy = self._policy()

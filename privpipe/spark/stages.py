@@ -1,4 +1,7 @@
-"""What every estimator and model of a transformer shares: Params, fitting, transforming, saving."""
+"""What every estimator and model of a transformer shares.
+
+Params, fitting, transforming, saving, and frames of rows that are all present.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,54 @@ from pyspark.ml.param import Params
 from pyspark.ml.util import MLReadable, MLWritable
 
 from privpipe.border import bordered
-from privpipe.errors import UsageError, did_you_mean
-from privpipe.spark.frames import require_rows_at_hand
+from privpipe.errors import UnsupportedError, UsageError, did_you_mean
 from privpipe.spark.options import option_values, unsavable
-from privpipe.spark.saving import Reader, Writer, learnt_of, text_of
+from privpipe.spark.persistence import Reader, Writer, learnt_of, text_of
 
 if TYPE_CHECKING:
     from privpipe.spark.parameters import Asked
     from privpipe.transforms.base import Transformer
     from privpipe.transforms.face import FittedStage
 
-__all__ = ["AskedParams", "LearntModel", "SetParams", "StageEstimator", "StageModel"]
+__all__ = ["AskedParams", "LearntModel", "SetParams", "StageEstimator", "StageModel", "require_rows_at_hand"]
+
+
+STREAMING = """{owner}: a streaming DataFrame has no end, and what is learnt or judged is so of all rows. \
+Do it batch by batch:
+
+    def publish(batch, number):
+        released = stage.apply(batch, seed=seed)
+        with pp.checked(released, [KAnonymity(k=5)], roles=roles) as safe:
+            safe.write.mode("append").parquet(target)
+
+    stream.writeStream.foreachBatch(publish).start()
+"""
+
+
+def require_rows_at_hand(owner: str, frame: Any) -> None:
+    """Refuse a streaming DataFrame, and what is no DataFrame of Spark.
+
+    Raises
+    ------
+    UnsupportedError
+        It is a stream; the message shows `foreachBatch`.
+    UsageError
+
+    Examples
+    --------
+    >>> require_rows_at_hand("RankSwap", [])
+    Traceback (most recent call last):
+        ...
+    privpipe.errors.UsageError: RankSwap: a stage of Spark ML takes a Spark DataFrame, not list; ...
+    """
+    streams = getattr(frame, "isStreaming", None)
+    if streams is None:
+        kind = type(frame).__name__
+        raise UsageError(
+            f"{owner}: a stage of Spark ML takes a Spark DataFrame, not {kind}; `stage.apply` takes other frames"
+        )
+    if streams:
+        raise UnsupportedError(STREAMING.format(owner=owner))
 
 
 class AskedParams(Params, MLReadable[Any], MLWritable):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from privpipe.stages.learnt import LearntStage, load
-from privpipe.stages.verbs import apply, fit, transform
+from privpipe.stages.fitted_stage import LearntStage, apply, fit, load, transform
 
 __all__ = ["LearntStage", "apply", "fit", "load", "transform"]

@@ -45,15 +45,15 @@ Examples
 
 from __future__ import annotations
 
-from privpipe.testing.catalogue import catalogue_problems
-from privpipe.testing.class_claims import Claim, merging_claims, suppression_claim, threshold_claim
-from privpipe.testing.comparisons import NOTHING_IN_COMMON, comparison_problems
+from privpipe.testing.class_blocks import block_of, facts_of, judged
+from privpipe.testing.class_claims import Claim, merging_claims, splitting_problems, suppression_claim, threshold_claim
 from privpipe.testing.conformance import (
     Case,
     Conformance,
     Nonconforming,
     Report,
     cases,
+    catalogue_problems,
     conformance,
     examples_of,
 )
@@ -63,12 +63,16 @@ from privpipe.testing.hostile_tables import HOSTILE_TABLES
 from privpipe.testing.oracle import Classes, Expected, has_oracle, oracle, oracle_of
 from privpipe.testing.people import People, people
 from privpipe.testing.plain_engine import PlainEngine, histogram_of
-from privpipe.testing.release_attacks import Finding, Published
-from privpipe.testing.small import block_of, facts_of, judged
-from privpipe.testing.splitting import splitting_problems
+from privpipe.testing.release_attacks import Finding, Published, TwoReleases, two_releases
 from privpipe.testing.stages import first_outcome, stage_problems
-from privpipe.testing.two_releases import TwoReleases, two_releases
-from privpipe.testing.verdicts import SETTINGS, Judging, Setting, verdict_problems
+from privpipe.testing.verdicts import (
+    NOTHING_IN_COMMON,
+    SETTINGS,
+    Judging,
+    Setting,
+    comparison_problems,
+    verdict_problems,
+)
 
 __all__ = [
     "GAPS",

@@ -1,25 +1,28 @@
-"""What every stage must hold: the same rows and plan however the input lies, others under another seed if it draws."""
+"""What every stage must hold: the same rows and plan however the input is arranged, also with blocks without rows."""
 
 from __future__ import annotations
 
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from privpipe.blocks import RowBlock
+from privpipe.blocks.primitives import ID_COLUMNS
 from privpipe.blocks.verdict import plain
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.errors import PrivpipeError
 from privpipe.policy import Policy
-from privpipe.running.attaching import attach
+from privpipe.running.attached_source import attach
 from privpipe.running.plan import Plan, canonical_json
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import run_stages
-from privpipe.testing.empty_blocks import EmptyBlocks
 from privpipe.testing.people import TABLES, People
 from privpipe.transforms.base import StagePlan, Transformer
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PARTITIONS",
     "SEEDS",
+    "EmptyBlocks",
     "Outcome",
     "Staging",
     "first_outcome",
@@ -36,6 +40,61 @@ __all__ = [
     "stage_problems",
     "written_in_parts",
 ]
+
+
+class EmptyBlocks:
+    """Everything is the engine's, but functions of blocks are tried on nothing before they run.
+
+    Parameters
+    ----------
+    engine : Engine
+
+    Attributes
+    ----------
+    problems : list of str
+        What went wrong so far.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self.problems: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def map_rows(self, table: Any, function: Callable[[RowBlock], RowBlock], schema: Any) -> Any:
+        """As the engine's."""
+        self._try(lambda: function(_nothing(table)), schema)
+        return self._engine.map_rows(table, function, schema)
+
+    def map_groups(self, table: Any, key: Callable[[RowBlock], Any], function: Any, schema: Any) -> Any:
+        """As the engine's; a group has a row at the least, its key is asked of any block."""
+        self._try(lambda: key(_nothing(table)), None)
+        return self._engine.map_groups(table, key, function, schema)
+
+    def map_ranked(self, table: Any, column: str, stream: Any, function: Any, schema: Any) -> Any:
+        """As the engine's."""
+        self._try(lambda: function(_nothing(table), np.zeros(0, dtype=np.int64)), schema)
+        return self._engine.map_ranked(table, column, stream, function, schema)
+
+    def _try(self, call: Callable[[], Any], schema: Any) -> None:
+        try:
+            found = call()
+        except Exception as error:  # noqa: BLE001 - whatever breaks is the finding
+            self.problems.append(f"a block without rows breaks it: {type(error).__name__}")
+            return
+        if len(found):
+            self.problems.append("a block without rows comes out with rows")
+        elif schema is not None and list(found.schema.names) != list(schema.names):
+            self.problems.append("a block without rows comes out with other columns")
+
+
+def _nothing(table: Any) -> RowBlock:
+    import pyarrow as pa
+
+    fields = [*table.schema, *(pa.field(name, pa.int64()) for name in ID_COLUMNS if table.has_record_ids)]
+    return RowBlock(pa.RecordBatch.from_pylist([], schema=pa.schema(fields)))
+
 
 PARTITIONS = (1, 3, 7)
 SEEDS = (

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from privpipe.blocks import ClassModel, Entry, Facts, FactsRequest, Guarantee, Primitives, RowBlock, SizeModel
-from privpipe.blocks.counted_over import Over
 from privpipe.blocks.marks import Columns
-from privpipe.blocks.public_parameters import public_parameters
+from privpipe.blocks.public_edition import public_parameters
+from privpipe.blocks.way import Over
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import NullRule, Roles
 from privpipe.transforms.face import StageFace
-from privpipe.transforms.same_within import SameWithin, Together, together_of, varying
+from privpipe.transforms.shared_draws import SameWithin, Together, together_of, varying
 
 if TYPE_CHECKING:
     import pyarrow as pa

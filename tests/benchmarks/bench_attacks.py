@@ -17,7 +17,7 @@ from recording import record
 from privpipe.draws import Draws, Seed
 from privpipe.kernels.linkage.distance import LinkedFile, linkage_scores
 from privpipe.kernels.linkage.transparency import candidates_left, window_constraint
-from privpipe.kernels.swapping.window import swap_permutation
+from privpipe.kernels.rank_swapping import swap_permutation
 from privpipe.tolerance import floor_share
 
 Floats = NDArray[np.float64]

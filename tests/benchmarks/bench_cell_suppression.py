@@ -21,11 +21,11 @@ from privpipe.engines import Source, open_engine
 from privpipe.kernels.local_suppression.covers import matches
 from privpipe.transforms import SuppressCells
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.local_suppression.found import BlanksFound
-from privpipe.transforms.local_suppression.optimal import improved
-from privpipe.transforms.local_suppression.planner import greedy_cells
-from privpipe.transforms.local_suppression.stage import CellBudget
-from privpipe.transforms.local_suppression.table import read_cells
+from privpipe.transforms.local_suppression.cell_blanks import BlanksFound
+from privpipe.transforms.local_suppression.cell_table import read_cells
+from privpipe.transforms.local_suppression.integer_programs import improved
+from privpipe.transforms.local_suppression.suppress_cells import greedy_cells
+from privpipe.transforms.local_suppression.suppress_cells_stage import CellBudget
 
 HOUSEHOLDS = ("urbrur", "roof", "walls", "water", "electcon", "relat", "sex")
 

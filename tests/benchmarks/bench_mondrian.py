@@ -28,9 +28,8 @@ from privpipe.models import KAnonymity
 from privpipe.roles import Roles
 from privpipe.transforms import LocalRecoding, Mondrian
 from privpipe.transforms.base import StageContext, Transformer
-from privpipe.transforms.mondrian.cut_search import cut_tables
-from privpipe.transforms.mondrian.cut_source import by_combination, histograms_of
-from privpipe.transforms.mondrian.stage import tree_columns, tree_names
+from privpipe.transforms.mondrian.cut_search import by_combination, cut_tables, histograms_of
+from privpipe.transforms.mondrian.mondrian_stage import tree_columns, tree_names
 
 CHUNK = 1_000_000
 REDRAWN = 0.03

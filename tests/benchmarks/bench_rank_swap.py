@@ -22,8 +22,7 @@ from recording import record
 
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source, open_engine
-from privpipe.kernels.swapping.chance import bucket_permutation, distribution_permutation
-from privpipe.kernels.swapping.window import swap_permutation
+from privpipe.kernels.rank_swapping import bucket_permutation, distribution_permutation, swap_permutation
 from privpipe.roles import Roles
 from privpipe.transforms import RankSwap
 from privpipe.transforms.base import StageContext

@@ -27,10 +27,9 @@ from privpipe.models import KAnonymity
 from privpipe.roles import Roles
 from privpipe.transforms import Generalize, LocalRecoding
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.recoding import planner
-from privpipe.transforms.recoding.encoded import encode
+from privpipe.transforms.recoding import generalize
+from privpipe.transforms.recoding.encoded_table import encode, searched_quality
 from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.quality import searched_quality
 from privpipe.transforms.recoding.strategies import searched
 
 CENSUS = Path(__file__).resolve().parents[3] / "shared" / "data" / "census_income_kdd" / "census_income.parquet"
@@ -195,7 +194,7 @@ def small_tables(runs: int) -> None:
         within[0] += took
         return outcome
 
-    planner.searched = timed  # type: ignore[assignment]
+    generalize.searched = timed  # type: ignore[assignment]
     for rows in (30, 1000):
         rng = np.random.default_rng(rows)
         frame = pd.DataFrame(
@@ -230,7 +229,7 @@ def small_tables(runs: int) -> None:
                 flush=True,
             )
             session.SMALL_ROWS = 10_000
-    planner.searched = searched
+    generalize.searched = searched
 
 
 def main() -> None:

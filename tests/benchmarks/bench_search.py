@@ -84,10 +84,9 @@ def searched(folder: Path, data: Path, case: str, rounds: int) -> None:
     from privpipe.tolerance import floor_share
     from privpipe.transforms import Generalize
     from privpipe.transforms.base import StageContext
-    from privpipe.transforms.recoding.encoded import encode
+    from privpipe.transforms.recoding.encoded_table import encode, searched_quality
     from privpipe.transforms.recoding.node import NodeCheck
-    from privpipe.transforms.recoding.optimal import search_optimal
-    from privpipe.transforms.recoding.quality import searched_quality
+    from privpipe.transforms.recoding.optimal_search import search_optimal
 
     limit, second = CASES[case]
     sensitive = (OCCUPATION,) if second else ()

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from privpipe.blocks import FilePair
 from privpipe.draws import Draws, Seed
 from privpipe.kernels.microaggregation.mdav import mdav_groups
-from privpipe.kernels.swapping.window import swap_permutation
+from privpipe.kernels.rank_swapping import swap_permutation
 from privpipe.measures import LearnedLinkage, ProbabilisticLinkage, RecordLinkage, TransparencyAttack
 
 Floats = NDArray[np.float64]

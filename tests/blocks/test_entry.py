@@ -12,7 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Entry
 from privpipe.blocks.entry import is_optional, snake_case
-from privpipe.blocks.require import require_choice, require_integer, require_number
+from privpipe.blocks.parameters import require_choice, require_integer, require_number
 from privpipe.errors import UsageError
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.blocks import Cells, ClassBlock, Facts, Histogram
-from privpipe.blocks.held_values import HeldValues
+from privpipe.blocks.class_block import HeldValues
 from privpipe.kernels.classes.posterior import ruled_out_posterior
 from privpipe.models import (
     AlphaKAnonymity,

@@ -23,11 +23,11 @@ from privpipe.blocks.parameters import check_parameters, marked, parameters_of
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
 from privpipe.transforms.base import Transformer
-from privpipe.transforms.local_suppression.stage import CellBudget
+from privpipe.transforms.local_suppression.suppress_cells_stage import CellBudget
 from privpipe.transforms.microaggregation.parameters import SensitiveRule
 from privpipe.transforms.noise.pram import TransitionMatrix
+from privpipe.transforms.recoding.generalize_stage import SearchBudget
 from privpipe.transforms.recoding.loss import LossSpec
-from privpipe.transforms.recoding.stage import SearchBudget
 
 ENTRIES = [room.CATALOGUE[name] for room in (models, transforms, measures) for name in room.CATALOGUE]
 NESTED = {
@@ -262,7 +262,7 @@ def test_who_marks_a_column_hears_of_it_by_its_own_name() -> None:
 
 
 def test_the_room_above_asks_the_marks_too() -> None:
-    from privpipe.judging.grouping import base_of, keys_of
+    from privpipe.judging.entry_groups import base_of, keys_of
     from privpipe.judging.ways import way_of
 
     assert base_of(Stranger()) == "released"

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
-from privpipe.checks import verbs
+from privpipe.checks import frame_checks
 from privpipe.engines import open_engine
 from privpipe.errors import DataError, Refused, UsageError
 from privpipe.models import KAnonymity
@@ -193,7 +193,7 @@ def test_a_fault_of_the_frame_shows_no_cell() -> None:
 
 
 def test_a_plain_check_says_once_that_it_judged_one_evaluation(caplog: pytest.LogCaptureFixture) -> None:
-    verbs._say.cache_clear()
+    frame_checks._say.cache_clear()
     with caplog.at_level(logging.WARNING, "privpipe.checks"):
         for _ in range(2):
             pp.check(relation(), KAnonymity(k=1), quasi_identifiers=[NAME])

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from privpipe.drafting.asking import Answers, Question, answers_of, questions
 from privpipe.drafting.profile import Guess, Profile
+from privpipe.drafting.questions import Answers, Question, answers_of, questions
 from privpipe.policy import Policy
 
 

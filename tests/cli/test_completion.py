@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import pytest
 
-from privpipe.cli import completing
+from privpipe.cli import arguments
 from privpipe.engines.base import Format
 from privpipe.hierarchies.spec import BUILDERS
 from privpipe.policy.entries import Catalogues
@@ -71,16 +71,16 @@ def test_what_is_completed(line: str, wanted: list[str], tmp_path: Path) -> None
 def test_names_are_those_that_the_package_has() -> None:
     rooms = Catalogues.shipped()
     entries = [name for room in (rooms.models, rooms.transforms, rooms.measures) for name in room.built_in]
-    assert set(completing.explained("")) == {*entries, *BUILDERS, *completing.SECTIONS}
-    assert completing.formats("") == list(get_args(Format))
+    assert set(arguments.explained("")) == {*entries, *BUILDERS, *arguments.SECTIONS}
+    assert arguments.formats("") == list(get_args(Format))
 
 
 def test_hidden_names_and_missing_folders(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / ".secret.yaml").write_text("")
     monkeypatch.chdir(tmp_path)
-    assert completing.policies("") == []
-    assert completing.policies(".s") == [".secret.yaml"]
-    assert completing.policies("nowhere/x") == []
+    assert arguments.policies("") == []
+    assert arguments.policies(".s") == [".secret.yaml"]
+    assert arguments.policies("nowhere/x") == []
 
 
 @pytest.mark.parametrize("shell", PROTOCOLS)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privpipe.cli import checkup
+from privpipe.cli import doctor
 from tests.packages.asked import project
 
 
@@ -27,7 +27,7 @@ def found(run: Any, *arguments: Any) -> dict[str, Any]:
 def no_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Engines open elsewhere; here they are taken on trust."""
     monkeypatch.setattr(
-        checkup, "check_engine", lambda name, required: checkup.Finding(f"engine {name}", "ok", "on trust")
+        doctor, "check_engine", lambda name, required: doctor.Finding(f"engine {name}", "ok", "on trust")
     )
 
 
@@ -128,7 +128,7 @@ def test_a_target_that_cannot_be_written_fails(run: Any, tmp_path: Path, monkeyp
     def refuse(**_: Any) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(checkup.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse)
     done = run("doctor", "--target", tmp_path)
     assert done.exit_code == 4
     assert "Permission denied" in done.stdout
@@ -136,26 +136,26 @@ def test_a_target_that_cannot_be_written_fails(run: Any, tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize(("version", "state"), [(None, "failed"), (11, "failed"), (17, "ok"), (21, "ok")])
 def test_spark_needs_a_new_enough_java(monkeypatch: pytest.MonkeyPatch, version: int | None, state: str) -> None:
-    monkeypatch.setattr(checkup, "java_version", lambda: version)
-    assert checkup.check_java(required=True).state == state
+    monkeypatch.setattr(doctor, "java_version", lambda: version)
+    assert doctor.check_java(required=True).state == state
 
 
 def test_the_version_of_java_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert checkup.java_version() is None
+    assert doctor.java_version() is None
     for text, version in (("17.0.9", 17), ("1.8.0_392", 8), ("21", 21)):
         java.write_text(f"#!/bin/sh\necho 'openjdk version \"{text}\" 2023-10-17' >&2\n")
         java.chmod(0o755)
-        assert checkup.java_version() == version
+        assert doctor.java_version() == version
 
 
 def test_the_python_of_spark_workers_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    assert checkup.check_spark_python(required=True).state == "ok"
+    assert doctor.check_spark_python(required=True).state == "ok"
     monkeypatch.setenv("PYSPARK_PYTHON", "no-such-python")
-    assert checkup.check_spark_python(required=True).state == "failed"
+    assert doctor.check_spark_python(required=True).state == "failed"
 
 
 def test_an_engine_that_does_not_open_fails_without_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_an_engine_that_does_not_open_fails_without_its_message(monkeypatch: pyt
         raise RuntimeError("canary-4711")
 
     monkeypatch.setattr(privpipe.engines, "open_engine", broken)
-    finding = checkup.check_engine("embedded", required=True)
+    finding = doctor.check_engine("embedded", required=True)
     assert finding.state == "failed"
     assert "RuntimeError" in finding.found
     assert "canary" not in str(finding)

@@ -72,7 +72,7 @@ def test_a_crash_tells_type_and_place_and_never_a_value(
         failing(monkeypatch, error)
     done = run(*options, "assess", place / "release.yaml")
     assert done.exit_code == 1
-    assert "privpipe crashed: ValueError at privpipe.cli.judging:" in done.stderr
+    assert "privpipe crashed: ValueError at privpipe.cli.gate:" in done.stderr
     assert CANARY not in done.output
     assert ("KeyError:" in done.stderr) == ("--debug" in options)
     assert (" in judge" in done.stderr) == ("--debug" in options)

@@ -9,7 +9,7 @@ import pytest
 
 from privpipe.cli.explain import described
 from privpipe.hierarchies import BUILDERS, OPTION_KEYS
-from privpipe.hierarchies.described import builder_parameters
+from privpipe.hierarchies.spec import builder_parameters
 from privpipe.policy.entries import Catalogues
 
 

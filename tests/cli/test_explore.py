@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from privpipe.cli.loopback import Loopback
+from privpipe.cli.explore import Loopback
 from privpipe.policy import Policy
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

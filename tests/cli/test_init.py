@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.drafting.draft import Asked, draft_policy
-from privpipe.drafting.drawing import suggest_hierarchy
-from privpipe.drafting.guessing import column_disclosure, guess_role, guess_type
+from privpipe.drafting.guesses import column_disclosure, guess_role, guess_type
 from privpipe.drafting.profile import Profile
-from privpipe.drafting.sniffing import seen_delimiter
+from privpipe.drafting.roles import suggest_hierarchy
+from privpipe.drafting.source_formats import seen_delimiter
 from privpipe.engines import Source
 from privpipe.hierarchies import HierarchySpec
 from privpipe.policy import Policy

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privpipe.drafting.choosing import Choice, chosen_method
+from privpipe.drafting.column_profiles import profile_table
 from privpipe.drafting.methods import Candidate, Method
-from privpipe.drafting.profiling import profile_table
 from privpipe.drafting.roles import related_guesses
+from privpipe.drafting.trials import Choice, chosen_method
 from privpipe.engines import open_engine
 from privpipe.policy import Policy
 

@@ -14,12 +14,11 @@ from pyarrow import orc
 from ruamel.yaml import YAML
 
 import privpipe as pp
+from privpipe.cli.drafts import init
 from privpipe.cli.explain import described
-from privpipe.cli.explaining_lakes import LAKE_TOPICS
-from privpipe.cli.explaining_sources import SOURCE_TOPICS
+from privpipe.cli.explanations import LAKE_TOPICS, SOURCE_TOPICS
 from privpipe.cli.file_kinds import described_database, described_other
-from privpipe.cli.initialise import init
-from privpipe.drafting.database_sources import database_source
+from privpipe.drafting.source_formats import database_source
 from privpipe.engines import Format
 from privpipe.errors import PolicyError, UsageError
 from privpipe.policy.grammar import LAKES, SOURCE

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from privpipe.cli.streams import outcome_stands
+from privpipe.cli.console import outcome_stands
 from tests.tiers import deep, deep_beyond
 
 REDIRECTS = deep_beyond(2, (">/dev/full", ">&- 2>&-", ">&-", "2>/dev/full", "2>&-", ">/dev/full 2>/dev/full"))
@@ -118,7 +118,7 @@ def test_what_cannot_be_shown_of_a_release_does_not_unpublish_it(
     def show(*_: Any, **__: Any) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(importlib.import_module("privpipe.cli.releasing"), "show_assessment", show)
+    monkeypatch.setattr(importlib.import_module("privpipe.cli.release"), "show_assessment", show)
     done = run("release", place / "release.yaml")
     assert (done.exit_code, (place / TARGET).exists()) == (0, True)
     assert "warning: the release is published; not all that is said about it could be written" in done.stderr

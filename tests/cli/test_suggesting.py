@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from privpipe.blocks import ClassModel, Facts, Histogram
 from privpipe.blocks.guarantee import one_class
+from privpipe.drafting.guarantees import RULE_OF_THUMB, effective_values, least_distance, propose
+from privpipe.drafting.methods import MOST_NODES, levels_of, thinned
 from privpipe.drafting.profile import Profile
-from privpipe.drafting.purposes import RULE_OF_THUMB
-from privpipe.drafting.suggesting import effective_values, least_distance, propose
-from privpipe.drafting.thinning import MOST_NODES, levels_of, thinned
 from privpipe.models import CATALOGUE
 from privpipe.policy import Policy
 

@@ -63,7 +63,7 @@ def dies_once(engine: str, kind: str, marker: Path) -> Iterator[None]:
 
 @contextmanager
 def _spark(kind: str, marker: str) -> Iterator[None]:
-    from privpipe.engines.spark import workers, writing
+    from privpipe.engines.spark import output, workers
 
     on_worker, results_of = workers._on_worker, workers.results_of
 
@@ -74,7 +74,7 @@ def _spark(kind: str, marker: str) -> Iterator[None]:
     def collected(frame: Any, function: Any, step: str) -> Any:
         return results_of(frame, Deadly(function, marker, True), step)
 
-    place = {"collect": workers, "write": writing}.get(kind)
+    place = {"collect": workers, "write": output}.get(kind)
     with mock.patch.object(workers, "_on_worker", mapped):
         if place is None:
             yield

@@ -10,7 +10,7 @@ import pytest
 
 from privpipe import measures, models
 from privpipe.blocks import FilePair, FilePairMeasure, Guarantee, Verdict
-from privpipe.blocks.comparison import Comparison
+from privpipe.blocks.verdict import Comparison
 from privpipe.blocks.way import RECODED_TABLES
 from privpipe.engines import Engine
 from privpipe.judging.verdicts import compares_tables, founded

@@ -24,7 +24,7 @@ from privpipe.testing import (
     conformance,
     oracle,
 )
-from privpipe.testing.small import block_of, facts_of
+from privpipe.testing.class_blocks import block_of, facts_of
 
 
 class DropsNullKeys(PlainEngine):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from privpipe.engines import Engine
-from privpipe.running.stage_key import DrawRoot
+from privpipe.running.stage_run import DrawRoot
 from privpipe.testing import first_outcome
 from privpipe.testing.stages import SEEDS, Staging, keys_of, sorted_rows
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from privpipe.cli import app
-from privpipe.reporting.officer.printing import browser
+from privpipe.reporting.report import browser
 from tests.record.conftest import base_document, place
 
 from .page_blocks import blocks

@@ -8,10 +8,10 @@ import pyarrow as pa
 import yaml
 
 from privpipe.blocks.entry import Entry
+from privpipe.drafting.column_profiles import profile_table
 from privpipe.drafting.draft import Asked
-from privpipe.drafting.making import Drafter
+from privpipe.drafting.initial_policy import Drafter
 from privpipe.drafting.methods import Method
-from privpipe.drafting.profiling import profile_table
 from privpipe.measures import InferenceAttack, LinkabilityAttack, SinglingOutAttack
 
 ATTACKS: dict[str, type[Entry]] = {

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
+from privpipe.drafting.column_profiles import profile_table
 from privpipe.drafting.draft import Asked
-from privpipe.drafting.making import Drafter
+from privpipe.drafting.guarantees import PURPOSES
+from privpipe.drafting.initial_policy import Drafter
 from privpipe.drafting.methods import Method
-from privpipe.drafting.planned import planned
-from privpipe.drafting.profiling import profile_table
-from privpipe.drafting.purposes import PURPOSES
-from privpipe.drafting.relating import relate
+from privpipe.drafting.relations import relate
+from privpipe.drafting.roles import planned
 from privpipe.engines import Source, open_engine
 
 N = 3000

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.drafting.surviving import Paired, lost_of_use, lost_of_uses
+from privpipe.drafting.use_figures import Paired, lost_of_use, lost_of_uses
 from privpipe.errors import PolicyError, UsageError
 from privpipe.policy import Policy
 from privpipe.policy.uses import Use, read_use

@@ -13,7 +13,7 @@ import pytest
 from privpipe.blocks import Facts, PairBlock, RowBlock
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.contract import fingerprint
 
 from .conftest import TABLES, counted, multiset
 

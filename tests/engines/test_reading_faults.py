@@ -14,9 +14,9 @@ import pytest
 
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.csv_blocks import CsvDialect, csv_blocks, read_csv_block
-from privpipe.engines.base.names import check_names
-from privpipe.engines.base.stamps import require_stamps, stamps_of
+from privpipe.engines.base.logical_types import check_names
+from privpipe.engines.readers.files import require_stamps, stamps_of
+from privpipe.engines.readers.text_records import CsvDialect, csv_blocks, read_csv_block
 from privpipe.errors import DataError, EngineError, UsageError
 
 CANARY = "CanaryMarie"

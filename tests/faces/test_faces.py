@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import privpipe as pp
-from privpipe.blocks.shown_parameters import shown_parameters
+from privpipe.blocks.public_edition import shown_parameters
 from privpipe.hierarchies import HierarchySpec
 from privpipe.html_tables import MOST_ROWS, Table, html_tables
 

@@ -17,24 +17,21 @@ from privpipe.compiled import load
 from privpipe.errors import DataError, PrivpipeError, SignOffMissing, SinkError, UsageError
 from privpipe.ledger import Ledger
 from privpipe.ledger.chain import read_chain
-from privpipe.ledger.entry import MAGIC
+from privpipe.ledger.entry import MAGIC, Seal
 from privpipe.ledger.folder import canonical
-from privpipe.ledger.seal import Seal
 from privpipe.record import history, verify
 from privpipe.reporting.exports import FORMATS, exported
-from privpipe.reporting.officer.comparison_page import comparison_page
+from privpipe.reporting.officer.page import comparison_page
 from privpipe.reporting.report import report
 from privpipe.reporting.run_comparison import compare_runs
 from privpipe.reporting.run_documents import RunDocuments
-from privpipe.running.approval import approvals
-from privpipe.running.fetching import read_release
-from privpipe.running.key_history import KeyHistory
+from privpipe.running.officers import approvals
 from privpipe.running.plan import BESIDE, canonical_json, document_digest
-from privpipe.running.published import process_beside
-from privpipe.running.release_chain import chain_of
-from privpipe.running.sealing import manifest_checksum, manifest_seal
-from privpipe.running.waiting import read_request
-from privpipe.scheduled.published import published_at
+from privpipe.running.published_release import process_beside, read_release
+from privpipe.running.release_chain import chain_of, manifest_checksum, manifest_seal
+from privpipe.running.release_memory import KeyHistory
+from privpipe.running.waiting_runs import read_request
+from privpipe.scheduled.publication import published_at
 from privpipe.signing import statement_digest
 from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.records import document_text

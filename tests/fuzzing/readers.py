@@ -238,7 +238,15 @@ TEXT_READERS = (
     ),
     Reader(
         name="source",
-        rooms=("engines/base/", "engines/embedded/text_sources.py", "engines/embedded/scanning.py", "kernels/columns/"),
+        rooms=(
+            "engines/base/",
+            "engines/readers/",
+            "engines/lakes/",
+            "engines/databases/",
+            "engines/stores.py",
+            "engines/embedded/sources.py",
+            "kernels/columns/",
+        ),
         read=_read_source,
         errors=(DataError,),
         mutate=_files(";"),

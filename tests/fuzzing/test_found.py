@@ -9,15 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from privpipe.engines.base.csv_blocks import CsvDialect, csv_rows
-from privpipe.engines.base.objects.pointer import pointed_at
+from privpipe.engines.readers.text_records import CsvDialect, csv_rows
+from privpipe.engines.stores import pointed_at
 from privpipe.errors import DataError, SinkError, UsageError
 from privpipe.kernels.classes.item_sets import baskets_of
 from privpipe.record import verify
-from privpipe.record.public_checks import _same_path
+from privpipe.record.checks import _same_path
 from privpipe.running.plan import Plan, document_digest
 from privpipe.running.release_chain import chain_of
-from privpipe.scheduled.published import published_at
+from privpipe.scheduled.publication import published_at
 from privpipe.sinks.local import LocalTarget
 from tests.fuzzing.all_readers import READERS
 from tests.fuzzing.edits import Edits

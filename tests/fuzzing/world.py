@@ -17,7 +17,7 @@ from typing import Any
 import privpipe as pp
 from privpipe.errors import SignOffMissing
 from privpipe.policy.officer import OfficerPolicy, read_officer
-from privpipe.running.waiting import read_request
+from privpipe.running.waiting_runs import read_request
 from privpipe.signing import Signature, new_key, read_private, signed, statement_digest
 from tests.fuzzing.readers import CANARIES
 

@@ -18,7 +18,7 @@ from privpipe.testing import GAPS
 
 gx = pytest.importorskip("great_expectations")
 import privpipe.gx as ppgx  # noqa: E402  # after the check that great_expectations is there
-from privpipe.gx.counted_once import listen  # noqa: E402
+from privpipe.gx.batch import listen  # noqa: E402
 
 pytestmark = [
     pytest.mark.gx,

@@ -17,13 +17,13 @@ import privpipe as pp
 from privpipe.blocks import Guarantee
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source, open_engine
-from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.contract import fingerprint
 from privpipe.errors import UsageError
 from privpipe.judging import JudgingRules, assess
 
 gx = pytest.importorskip("great_expectations")
 import privpipe.gx as ppgx  # noqa: E402  # after the check that great_expectations is there
-from privpipe.gx.counted_once import listen  # noqa: E402
+from privpipe.gx.batch import listen  # noqa: E402
 
 pytestmark = [pytest.mark.gx, pytest.mark.filterwarnings("default")]
 
@@ -388,7 +388,7 @@ def test_spark_gives_the_same(spark_engine: Any) -> None:
 
 
 def test_a_table_beside_is_described_by_the_keys_of_a_source(tmp_path: Path) -> None:
-    from privpipe.gx.other_tables import OtherTable
+    from privpipe.gx.tables import OtherTable
 
     (tmp_path / "old.csv").write_bytes("Größe;n\n1,5;2\n".encode("windows-1252"))
     given = {"path": str(tmp_path / "old.csv"), "delimiter": ";", "encoding": "windows-1252", "decimal": ","}

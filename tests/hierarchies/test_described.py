@@ -8,8 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from privpipe.errors import UsageError
-from privpipe.hierarchies.described import builder_schema
-from privpipe.hierarchies.spec import CLASSES
+from privpipe.hierarchies.spec import CLASSES, builder_schema
 
 TAKEN: list[tuple[str, Any]] = [
     ("quantiles", {"counts": [4, 2]}),

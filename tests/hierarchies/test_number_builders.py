@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from privpipe.errors import HierarchyError, PolicyError, UsageError
 from privpipe.hierarchies import Hierarchy, HierarchySpec, canonical_literal
-from privpipe.hierarchies.interval_text import interval_ends
-from privpipe.hierarchies.numberline import NumberLine
+from privpipe.hierarchies.interval_levels import NumberLine, interval_ends
 from privpipe.hierarchies.round_numbers import round_step
 
 

@@ -14,7 +14,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UnsupportedError, UsageError
-from privpipe.judging import Assessment, JudgingRules, assess, base_files
+from privpipe.judging import Assessment, JudgingRules, assess, table_facts
 from privpipe.models import BasicBetaLikeness, DeltaDisclosure, EnhancedBetaLikeness, TCloseness
 from privpipe.roles import Roles
 from privpipe.testing import histogram_of
@@ -161,15 +161,15 @@ def test_python_hands_the_distribution_over(embedded: Engine) -> None:
 
 
 def test_counts_stand_to_each_other_as_the_weights_do() -> None:
-    assert base_files._whole([0.5, 1.5, 0, 2], "counts").tolist() == [5, 15, 0, 20]
-    assert base_files._whole([], "counts").tolist() == []
+    assert table_facts._whole([0.5, 1.5, 0, 2], "counts").tolist() == [5, 15, 0, 20]
+    assert table_facts._whole([], "counts").tolist() == []
     for weights in ([1, -1], [1.0, float("nan")], [float("inf")]):
         with pytest.raises(DataError, match="counts must be numbers of at least 0"):
-            base_files._whole(weights, "counts")
+            table_facts._whole(weights, "counts")
 
 
 def test_a_value_that_has_a_share_keeps_one_however_small() -> None:
-    tiny, small, large, none = base_files._whole([1e-40, 0.25, 0.75, 0.0], "counts").tolist()
+    tiny, small, large, none = table_facts._whole([1e-40, 0.25, 0.75, 0.0], "counts").tolist()
     assert (tiny, none) == (1, 0)
     assert large / small == pytest.approx(3, rel=1e-15)
-    assert tiny + small + large < base_files.MOST, "sums of them fit into the integers they are kept in"
+    assert tiny + small + large < table_facts.MOST, "sums of them fit into the integers they are kept in"

@@ -8,7 +8,7 @@ import pandas as pd
 
 import privpipe as pp
 from privpipe.judging.public_figures import check_metadata
-from privpipe.scheduled.figures import public_figures
+from privpipe.scheduled.work import public_figures
 
 
 def judged(sizes: dict[str, int], *guarantees: pp.models.KAnonymity) -> tuple[pp.Policy, pp.Assessment]:

@@ -13,7 +13,7 @@ from privpipe.blocks.release_history import ReleaseRows
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
-from privpipe.judging.class_memory import LedgerUnit, class_memory, places_of
+from privpipe.judging.release_memory import LedgerUnit, class_memory, places_of
 
 ROWS = {
     "id": [1, 2, 3, 4, 5, 6],

@@ -11,7 +11,7 @@ import pytest
 
 from privpipe.engines import Engine, Source
 from privpipe.judging import JudgingRules
-from privpipe.judging.class_sizes import SizeFigures, judged_keys, size_bins, size_figures
+from privpipe.judging.report_counts import SizeFigures, judged_keys, size_bins, size_figures
 from privpipe.models import KAnonymity, NoIdentifiers
 from privpipe.roles import Roles
 

@@ -16,8 +16,8 @@ import privpipe as pp
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
-from privpipe.judging import losing, paired_sample
-from privpipe.judging.losing import labels_of
+from privpipe.judging import loss_counts, paired_sample
+from privpipe.judging.loss_counts import labels_of
 
 TREE = {"*": {"north": ["a", "b", "c"], "south": ["d", "e"]}}
 SEED = {"insecure": "a seed for tests"}
@@ -135,9 +135,9 @@ def labels(values: Sequence[Any]) -> int:
     return len({value for value in map(plain, values) if not blank(value)})
 
 
-@pytest.mark.parametrize("few", [0, losing.FEW], ids=["columns abreast", "one column after another"])
+@pytest.mark.parametrize("few", [0, loss_counts.FEW], ids=["columns abreast", "one column after another"])
 def test_the_figures_are_those_of_the_definition(engine: Engine, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losing, "FEW", few)
+    monkeypatch.setattr(loss_counts, "FEW", few)
     before = table()
     policy = pp.Policy.from_dict(document(STAGES))
     made = pp.plan(before, policy, engine=engine)
@@ -231,7 +231,7 @@ LABELLED: dict[str, list[Any]] = {
 def test_labels_are_the_same_whether_values_or_classes_are_counted(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, largest: int
 ) -> None:
-    monkeypatch.setattr(losing, "LARGEST_HISTOGRAM", largest)
+    monkeypatch.setattr(loss_counts, "LARGEST_HISTOGRAM", largest)
     counted = engine.scan(Source(data=pa.table(LABELLED)))
     assert labels_of(engine, counted, list(LABELLED), "*") == {name: labels(LABELLED[name]) for name in LABELLED}
 
@@ -249,7 +249,7 @@ def test_only_columns_of_few_values_come_to_the_driver(embedded: Engine, monkeyp
         stayed.update(query.keys)
         return reduced(self, table, query, *more)
 
-    monkeypatch.setattr(losing, "LARGEST_HISTOGRAM", 2)
+    monkeypatch.setattr(loss_counts, "LARGEST_HISTOGRAM", 2)
     monkeypatch.setattr(type(embedded), "facts", seen_facts)
     monkeypatch.setattr(type(embedded), "reduce_classes", seen_classes)
     labels_of(embedded, embedded.scan(Source(data=pa.table(LABELLED))), ["two", "whole", "nothing"], "*")

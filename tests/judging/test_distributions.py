@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.judging.distributions import _of_column
 from privpipe.judging.paired_columns import ColumnValues
+from privpipe.judging.report_counts import _of_column
 
 LEAST = 5
 Lines = list[dict[str, Any]]

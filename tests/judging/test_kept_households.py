@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.kept_households import KeptHouseholds
+from privpipe.blocks.size_model import KeptHouseholds
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.judging import JudgingRules, assess

@@ -10,8 +10,7 @@ import pytest
 from privpipe.blocks.release_history import NoiseRows
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
-from privpipe.judging.class_memory import LedgerUnit
-from privpipe.judging.noise_memory import NoiseStage, noise_memory
+from privpipe.judging.release_memory import LedgerUnit, NoiseStage, noise_memory
 
 BEFORE = {
     "id": [1, 2, 3, 4, 5],

@@ -15,11 +15,11 @@ import privpipe as pp
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.positions import positioned
+from privpipe.engines.readers.source_facts import positioned
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.judging import JudgingRules, assess
 from privpipe.roles import Roles
-from privpipe.running.aligning import aligned
+from privpipe.running.judged_rows import aligned
 
 SEED = Seed.insecure("pairs")
 ROLES = Roles(identifiers=("name",), quasi_identifiers=("age", "zip"))

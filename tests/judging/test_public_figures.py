@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from privpipe.blocks.public_rules import LEAST_REPORTED
+from privpipe.blocks.public_edition import LEAST_REPORTED
 from privpipe.judging.public_figures import check_metadata, public_figures, rules_of_judging
 from privpipe.judging.verdicts import not_judged
 from privpipe.models import KAnonymity, TCloseness

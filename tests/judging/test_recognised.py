@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.blocks.release_history import ReleaseRows
-from privpipe.ledger.recognised import known_share, recognised
+from privpipe.ledger.ledger import known_share, recognised
 
 
 def release(names: list[str], folded: bool = True) -> ReleaseRows:

@@ -12,13 +12,13 @@ import pytest
 
 from privpipe.blocks import Verdict
 from privpipe.blocks import way as ways
-from privpipe.blocks.table_files import TableFiles, TableMeasure
+from privpipe.blocks.file_pair import TableFiles, TableMeasure
 from privpipe.blocks.way import Way
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.judging import JudgingRules, assess
-from privpipe.judging.ways import files, items, whole_tables
+from privpipe.judging.ways import items, record_pairs
 from privpipe.measures import (
     AttributeRisk,
     CorrectAttribution,
@@ -56,7 +56,7 @@ class TablesSeen(TableMeasure):
     """The records of the tables that a measure of whole tables is given."""
 
     def judge_tables(self, files: TableFiles) -> Verdict:
-        sides = {"original": files.original, "released": files.released, "holdout": files.holdout}
+        sides = {"original": record_pairs.original, "released": record_pairs.released, "holdout": record_pairs.holdout}
         return Verdict(self, {side: rows and sorted(rows.to_pylist(), key=str) for side, rows in sides.items()}, "pass")
 
 
@@ -164,8 +164,12 @@ def test_combinations_are_counted_up_to_a_number_and_no_further(
 @pytest.mark.parametrize(
     ("room", "entry", "told"),
     [
-        (files, RecordLinkage(), "the two files hold 240 cells of the columns compared, 239 are brought together"),
-        (whole_tables, TablesSeen(), "the tables hold 240 cells of the columns compared, 239 at the most"),
+        (
+            record_pairs,
+            RecordLinkage(),
+            "the two files hold 240 cells of the columns compared, 239 are brought together",
+        ),
+        (record_pairs, TablesSeen(), "the tables hold 240 cells of the columns compared, 239 at the most"),
     ],
     ids=["files", "whole tables"],
 )

@@ -15,7 +15,7 @@ from privpipe.blocks.marks import Weight
 from privpipe.blocks.parameters import marked
 from privpipe.errors import DataError
 from privpipe.transforms import SuppressCells
-from privpipe.transforms.local_suppression.stage import ByRisk
+from privpipe.transforms.local_suppression.suppress_cells_stage import ByRisk
 
 FAULTS: dict[str, tuple[list[Any], str]] = {
     "negative": ([-9.0, 20, 20, 5, 5, 5], "1 of 6 records .* (1 negative)"),
@@ -90,7 +90,7 @@ def test_cells_at_risk_are_not_sought_by_weights_that_are_none(weights: list[Any
 @pytest.mark.parametrize("seed", range(5))
 def test_faults_do_not_depend_on_how_rows_are_dealt_out(seed: int) -> None:
     from privpipe.blocks import Facts, RowBlock
-    from privpipe.blocks.weight_faults import CountedFaults
+    from privpipe.blocks.row_reductions import CountedFaults
 
     rng = np.random.default_rng(seed)
     weights = rng.choice([-1.0, 0.0, 0.5, 1.0, 7.0, math.inf, math.nan, 1e300], 50)

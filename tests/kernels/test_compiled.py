@@ -134,7 +134,7 @@ from privpipe.draws import Seed, Stream
 from privpipe.kernels.grouping.word_groups import group_rows
 from privpipe.kernels.ids.record_ids import content_hash, ordinals, record_id
 from privpipe.kernels.ids.value_draws import value_normals, value_uniforms, value_words
-from privpipe.kernels.sums.exact import measure_sums
+from privpipe.kernels.exact_sums import measure_sums
 
 if sys.argv[1] == "compiled":
     load()

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.errors import EngineError
-from privpipe.kernels.integer_programs import Limits, broken, minimum, solve
-from privpipe.kernels.microaggregation.quiet_solver import quiet
+from privpipe.kernels.integer_programs import Limits, broken, minimum, quiet, solve
 
 MOST = 3
 SENSES = ("<=", ">=", "==")

@@ -12,8 +12,8 @@ import pytest
 import privpipe as pp
 from privpipe.draws import Seed
 from privpipe.engines import Engine
-from privpipe.engines.base.source import Source
-from privpipe.running.attaching import attach
+from privpipe.engines.readers.source import Source
+from privpipe.running.attached_source import attach
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import run_stages
 

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli.app import app
 from privpipe.errors import DataError, PolicyError, Refused, SinkError, UsageError
-from privpipe.gx.other_tables import read_stages
-from privpipe.running.commitments import input_commitment, plan_commitment
+from privpipe.gx.tables import read_stages
+from privpipe.running.release_chain import input_commitment, plan_commitment
 
 KILLED = """
 import os, signal, sys
@@ -82,7 +82,7 @@ def test_figures_beside_the_source_are_private(policy: dict[str, Any]) -> None:
 
 
 def test_notes_of_the_source_are_private() -> None:
-    from privpipe.blocks.public_rules import PublicRules
+    from privpipe.blocks.public_edition import PublicRules
     from privpipe.judging import Assessment
 
     judged = Assessment(verdicts=(), records=9, notes=("of the policy",), source_notes=("of the source",))

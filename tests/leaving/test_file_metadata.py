@@ -14,7 +14,7 @@ from pyarrow import feather, ipc, orc
 
 import privpipe as pp
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.file_metadata import foreign_metadata
+from privpipe.engines.readers.unjudged_content import foreign_metadata
 from privpipe.errors import DataError, PolicyError
 from tests.engines.lakes import deltas, icebergs
 from tests.running.iceberg.tables import read_again

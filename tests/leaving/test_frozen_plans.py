@@ -18,7 +18,7 @@ import privpipe as pp
 from privpipe.cli import app
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
-from privpipe.running.attaching import attach
+from privpipe.running.attached_source import attach
 from privpipe.running.plan import canonical_json, document_digest
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import run_stages

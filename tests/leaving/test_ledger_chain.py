@@ -25,7 +25,7 @@ from privpipe.draws import Seed
 from privpipe.errors import DataError, PrivpipeError, Refused, SinkError, UsageError
 from privpipe.ledger import Ledger
 from privpipe.ledger.entry import table_of_rows
-from privpipe.ledger.examine import entry_rows, examined
+from privpipe.ledger.examination import entry_rows, examined
 from privpipe.ledger.folder import canonical
 from privpipe.ledger.repair import repair
 from privpipe.sinks.local import LocalTarget

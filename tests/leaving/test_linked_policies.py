@@ -11,7 +11,7 @@ import pytest
 import privpipe as pp
 from privpipe.blocks.verdict import plain
 from privpipe.engines import Engine
-from privpipe.running.stage_key import DrawRoot
+from privpipe.running.stage_run import DrawRoot
 from privpipe.testing import people
 from privpipe.testing.stages import keys_of
 from privpipe.transforms import CATALOGUE

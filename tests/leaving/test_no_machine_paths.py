@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import privpipe as pp
-from privpipe.blocks.public_parameters import public_parameters
+from privpipe.blocks.public_edition import public_parameters
 from privpipe.cli import app
 from privpipe.measures import ComplementaryRelease, MembershipAttack
 

@@ -15,8 +15,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import DataError, PrivpipeError, Refused, SinkError, UsageError
-from privpipe.sinks.pointer_notice import NOTICE
-from privpipe.sinks.remote import RemoteTarget
+from privpipe.sinks.remote import NOTICE, RemoteTarget
 
 fsspec = pytest.importorskip("fsspec")
 BOTH = ("_CURRENT", NOTICE)

@@ -18,7 +18,7 @@ import pytest
 import privpipe as pp
 from privpipe.errors import PrivpipeError, UsageError
 from privpipe.transforms import CATALOGUE
-from privpipe.transforms.person_counts import PersonCounts
+from privpipe.transforms.strata import PersonCounts
 
 FIGURE, OTHER_FIGURE, LABEL = 7654321.12, 4321987.5, "a rare trade"
 K, PERSONS, ROWS = 5, 400, 8

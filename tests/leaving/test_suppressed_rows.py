@@ -16,7 +16,7 @@ import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import NoSolutionError, Refused
 from privpipe.judging import Assessment
-from privpipe.running.stage_key import DrawRoot
+from privpipe.running.stage_run import DrawRoot
 from tests.tiers import at_most
 
 Rows = dict[str, list[Any]]

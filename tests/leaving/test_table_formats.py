@@ -124,7 +124,7 @@ def test_a_pattern_over_its_parts_finds_nothing(engine: Engine, tmp_path: Path) 
 
 
 def test_what_only_spark_sees_is_looked_at_too(spark_engine: Any, tmp_path: Path) -> None:
-    from privpipe.engines.spark.reading import _refuse_table_format
+    from privpipe.engines.spark.sources import _refuse_table_format
 
     for name, make in (("Delta", delta), ("Iceberg", iceberg), ("Hudi", hudi)):
         with pytest.raises(DataError, match=f"{name} table"):

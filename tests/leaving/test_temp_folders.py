@@ -48,7 +48,7 @@ def told(running, rules, *, progress, **more):
     return release_with(running, rules, progress=tell, **more)
 
 if __name__ == "__main__":
-    import privpipe.engines.embedded.storing as storing
+    import privpipe.engines.embedded.stored_rows as storing
     storing.MEMORY_BYTES = 10  # everything spills
     facade.release_with = told
     sys.argv = ["privpipe", "release", policy, "--engine", engine]

@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from privpipe.engines import Engine
-from privpipe.running.stage_key import DrawRoot
-from privpipe.testing.two_releases import two_releases
+from privpipe.running.stage_run import DrawRoot
+from privpipe.testing.release_attacks import two_releases
 from tests.tiers import deep
 
 STRONG = {"from_env": "PRIVPIPE_TEST_SEED"}

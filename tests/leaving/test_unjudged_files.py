@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli import app
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.unjudged_files import unjudged_files
+from privpipe.engines.readers.unjudged_content import unjudged_files
 from tests.engines.lakes import deltas, icebergs
 from tests.running.iceberg.tables import read_again
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import privpipe as pp
 from privpipe.engines import Engine
-from privpipe.hierarchies.interval_text import interval_ends
+from privpipe.hierarchies.interval_levels import interval_ends
 from privpipe.transforms import CATALOGUE
 from privpipe.transforms.microaggregation.group_aggregates import Groups
 

@@ -20,7 +20,7 @@ import privpipe as pp
 from privpipe.cli import app
 from privpipe.errors import DataError, PolicyError, SignOffMissing, SinkError, UnsupportedError, UsageError
 from privpipe.record import history, verify
-from privpipe.running import waiting
+from privpipe.running import waiting_runs
 from privpipe.signing import PublicKey, Signature, SigningKey, new_key, read_private, signed, statement_digest
 from privpipe.sinks.local import LocalTarget
 
@@ -57,7 +57,7 @@ class Desk:
         return Path(missing.value.waiting)
 
     def sign(self, folder: Path, name: str, **said: Any) -> Signature:
-        statement = waiting.read_request(folder)["statement"]
+        statement = waiting_runs.read_request(folder)["statement"]
         key = said.pop("key", self.keys[name])
         told = {
             "name": name,
@@ -354,27 +354,27 @@ class TestOtherBytes:
     def test_the_swap_of_the_waiting_file_after_it_was_copied_changes_nothing(
         self, desk: Desk, waits: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        staged, lay = bytes_of(waits / "files"), waiting.HeldRun.lay
+        staged, lay = bytes_of(waits / "files"), waiting_runs.HeldRun.lay
 
-        def laid(self: waiting.HeldRun, folder: Path) -> Any:
+        def laid(self: waiting_runs.HeldRun, folder: Path) -> Any:
             written = lay(self, folder)
             (self.folder / "files" / "part-00000.parquet").write_bytes(b"other rows")
             return written
 
-        monkeypatch.setattr(waiting.HeldRun, "lay", laid)
+        monkeypatch.setattr(waiting_runs.HeldRun, "lay", laid)
         desk.go_on(waits)
         assert bytes_of(desk.target) == staged
 
     def test_a_swap_between_the_check_and_the_copy(
         self, desk: Desk, waits: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        lay = waiting.HeldRun.lay
+        lay = waiting_runs.HeldRun.lay
 
-        def laid(self: waiting.HeldRun, folder: Path) -> Any:
+        def laid(self: waiting_runs.HeldRun, folder: Path) -> Any:
             (self.folder / "files" / "part-00000.parquet").write_bytes(b"other rows")
             return lay(self, folder)
 
-        monkeypatch.setattr(waiting.HeldRun, "lay", laid)
+        monkeypatch.setattr(waiting_runs.HeldRun, "lay", laid)
         refused(desk, waits, "not those that were to be approved")
 
     def test_a_run_that_was_published_is_not_published_again(self, desk: Desk, waits: Path) -> None:
@@ -402,7 +402,7 @@ def test_a_table_of_a_catalogue_cannot_wait(desk: Desk) -> None:
             return False
 
     with pytest.raises(UnsupportedError, match="cannot wait"):
-        waiting.require_waitable(pp.Policy.load(desk.policy), InCatalogue(desk.target))
+        waiting_runs.require_waitable(pp.Policy.load(desk.policy), InCatalogue(desk.target))
 
 
 class TestReports:
@@ -489,7 +489,7 @@ class TestVerify:
         return Path(desk.go_on(waits).path)
 
     def changed(self, released: Path, change: Callable[[Document], None]) -> None:
-        from privpipe.running.sealing import sealed
+        from privpipe.running.release_chain import sealed
         from privpipe.sinks.records import document_text
 
         path = released / "_privpipe" / "manifest.json"

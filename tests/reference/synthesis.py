@@ -22,7 +22,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 from sklearn.tree import DecisionTreeClassifier
 
-from privpipe.blocks.table_files import TableFiles
+from privpipe.blocks.file_pair import TableFiles
 from privpipe.draws import Seed, Stream
 from privpipe.measures import InferenceAttack, LinkabilityAttack, MembershipAttack, SinglingOutAttack
 from privpipe.transforms import Synthesize

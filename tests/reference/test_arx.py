@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Guarantee, SizeModel, prepared
-from privpipe.kernels.proofs.safepub import safepub_parameters
+from privpipe.kernels.process_proofs import safepub_parameters
 from privpipe.models import (
     AverageRisk,
     BasicBetaLikeness,

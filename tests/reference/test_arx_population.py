@@ -30,11 +30,10 @@ from privpipe.roles import Roles
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.recoding.encoded import encode
+from privpipe.transforms.recoding.encoded_table import encode, searched_quality
+from privpipe.transforms.recoding.generalize import plan
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.planner import plan
-from privpipe.transforms.recoding.quality import searched_quality
 
 SEARCHED = {
     "arx-Combinations-00",

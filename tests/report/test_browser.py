@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli import app
 from privpipe.reporting.officer.page import SECTIONS, report_page
-from privpipe.reporting.officer.printing import browser
 from privpipe.reporting.officer.report_data import ReportData
+from privpipe.reporting.report import browser
 from privpipe.reporting.run_documents import RunDocuments
 from tests.report.accessibility import read
 

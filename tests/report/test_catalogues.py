@@ -8,10 +8,8 @@ from string import Formatter
 
 import pytest
 
-from privpipe.reporting.officer.judged_rows import judged_row
-from privpipe.reporting.officer.languages import LANGUAGES
-from privpipe.reporting.officer.messages import catalogue
-from privpipe.reporting.officer.numbers import Numbers
+from privpipe.reporting.entry_rows import judged_row
+from privpipe.reporting.officer.languages import LANGUAGES, Numbers, catalogue
 from privpipe.reporting.officer.page import SECTIONS
 from privpipe.reporting.release_report import release_report
 from privpipe.reporting.run_documents import RunDocuments

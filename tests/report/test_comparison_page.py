@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from privpipe.cli import app
 from privpipe.errors import UsageError
-from privpipe.reporting.officer.comparison_page import comparison_page
+from privpipe.reporting.officer.page import comparison_page
 from privpipe.reporting.run_documents import RunDocuments
 from tests.report.accessibility import faults_of, read
 from tests.report.conftest import CANARY, RARE_INCOME

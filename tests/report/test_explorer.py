@@ -9,13 +9,12 @@ import pytest
 
 from privpipe.errors import PolicyError, UnsupportedError, UsageError
 from privpipe.policy import Policy
-from privpipe.reporting.explorer.explorer_data import ExplorerData
-from privpipe.reporting.explorer.page import answer_page, explorer_page
+from privpipe.reporting.explorer.page import ExplorerData, answer_page, explorer_page
 from privpipe.reporting.officer.languages import LANGUAGES, Language
 from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.risk_utility import Point, RiskUtilityMap
 from privpipe.reporting.run_documents import RunDocuments
-from privpipe.running.exploring import Explored, PolicyFile, explore
+from privpipe.running.exploration import Explored, PolicyFile, explore
 from tests.report.accessibility import faults_of, read
 from tests.report.conftest import CANARY, RARE_INCOME, document
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from privpipe.cli.loopback import Loopback
-from privpipe.reporting.officer.printing import browser
+from privpipe.cli.explore import Loopback
+from privpipe.reporting.report import browser
 
 FOUND = browser()
 pytestmark = pytest.mark.skipif(FOUND is None, reason="no chromium is installed")

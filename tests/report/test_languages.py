@@ -8,13 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from privpipe.reporting.explorer.page import answer_page, explorer_page
-from privpipe.reporting.officer.comparison_page import comparison_page
-from privpipe.reporting.officer.languages import LANGUAGES, Language
-from privpipe.reporting.officer.messages import catalogue
-from privpipe.reporting.officer.page import report_page
+from privpipe.reporting.officer.languages import LANGUAGES, Language, catalogue
+from privpipe.reporting.officer.page import comparison_page, report_page
 from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.run_documents import RunDocuments
-from privpipe.running.exploring import Explored
+from privpipe.running.exploration import Explored
 from tests.report.accessibility import faults_of, read
 from tests.report.test_explorer import explored
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.judging.masked_cells import joined_bins, pooled_cells
+from privpipe.judging.report_counts import joined_bins, pooled_cells
 
 COUNTS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=12)
 LEAST = st.integers(1, 12)

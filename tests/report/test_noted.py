@@ -8,29 +8,26 @@ from types import SimpleNamespace
 
 import pytest
 
-from privpipe.engines.base.files import left_out_note
-from privpipe.engines.base.unjudged_files import unjudged_note
+from privpipe.engines.readers.files import left_out_note
+from privpipe.engines.readers.unjudged_content import unjudged_note
 from privpipe.judging.column_loss import ColumnLoss, ColumnLossRule, LossTable
-from privpipe.judging.near_unique import Values, near_unique_notes
-from privpipe.judging.recovering import WORDS, Recovered
-from privpipe.judging.unlooked import guarantee_notes
+from privpipe.judging.gaps import guarantee_notes
+from privpipe.judging.recovery import WORDS, Recovered
+from privpipe.judging.table_notes import Values, near_unique_notes
 from privpipe.judging.wildcards import alone_notes
 from privpipe.ledger import NOT_JUDGED
 from privpipe.ledger.ledger import FEW_KNOWN
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
 from privpipe.models import DistinctLDiversity, KAnonymity
-from privpipe.reporting.officer.judged_rows import without_few
-from privpipe.reporting.officer.languages import LANGUAGES, Language
-from privpipe.reporting.officer.messages import Messages, catalogue
-from privpipe.reporting.officer.noted import noted
-from privpipe.reporting.officer.numbers import Numbers
+from privpipe.reporting.entry_rows import without_few
+from privpipe.reporting.officer.languages import LANGUAGES, Language, Messages, Numbers, catalogue, noted
 from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.run_documents import RunDocuments
 from privpipe.roles import Roles
-from privpipe.running.remembering import NOT_REMEMBERED
-from privpipe.running.run_notes import INSECURE
+from privpipe.running.release_memory import NOT_REMEMBERED
+from privpipe.running.run_documents import INSECURE
 from privpipe.sinks import delta_releases, iceberg
 from privpipe.sinks.formula_cells import WHAT
 

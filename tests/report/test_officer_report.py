@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli import app
 from privpipe.errors import NoSolutionError, UsageError
-from privpipe.judging.class_sizes import AT_RISK
-from privpipe.reporting.officer import printing
+from privpipe.judging.report_counts import AT_RISK
+from privpipe.reporting import report
 from privpipe.reporting.officer.languages import LANGUAGES
 from privpipe.reporting.officer.page import SECTIONS, report_page
 from privpipe.reporting.officer.report_data import ReportData
@@ -266,8 +266,8 @@ def test_settings_that_were_compared_are_shown(released: Any, home: Path) -> Non
 def test_without_anything_that_prints_a_clear_line_says_so(
     released: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(printing, "browser", lambda: None)
-    monkeypatch.setattr(printing.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(report, "browser", lambda: None)
+    monkeypatch.setattr(report.importlib.util, "find_spec", lambda name: None)
     done = CliRunner().invoke(app, ["report", released.path, "--pdf", str(tmp_path / "a.pdf")])
     assert done.exit_code == 2
     assert "name a browser in PRIVPIPE_BROWSER, or print the HTML report from any browser" in done.stderr

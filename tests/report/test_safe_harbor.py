@@ -13,8 +13,7 @@ import pyarrow.csv as pc
 import pytest
 
 from privpipe.engines import Source
-from privpipe.reporting.safe_harbor import Finding, kinds_of_name, safe_harbor
-from privpipe.reporting.safe_harbor_kinds import KINDS, NAMES
+from privpipe.reporting.safe_harbor import KINDS, NAMES, Finding, kinds_of_name, safe_harbor
 
 Make = Callable[[random.Random], str]
 VIN_VALUES = dict(zip("0123456789ABCDEFGHJKLMNPRSTUVWXYZ", map(int, "012345678912345678123457923456789"), strict=True))

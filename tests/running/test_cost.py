@@ -20,10 +20,10 @@ from privpipe.blocks.facts import Facts
 from privpipe.engines import Source, open_engine
 from privpipe.engines.embedded import session
 from privpipe.errors import UsageError
-from privpipe.running.cost import measured, model
-from privpipe.running.cost.looked import LookedAt, Work
-from privpipe.running.cost.measured import MEASURED
-from privpipe.running.cost.sketch import KEPT, TableSketch
+from privpipe.running.cost import model
+from privpipe.running.cost import model as measured
+from privpipe.running.cost.model import MEASURED
+from privpipe.running.cost.source_facts import KEPT, LookedAt, TableSketch, Work
 
 ROWS = 100_000
 FACTOR = 1.5

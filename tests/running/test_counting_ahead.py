@@ -17,7 +17,7 @@ from privpipe.engines.embedded import EmbeddedEngine
 from privpipe.engines.embedded.engine import BESIDE_BYTES
 from privpipe.errors import EngineError
 from privpipe.judging.column_loss import LossTable
-from privpipe.running import counting_ahead, losing
+from privpipe.running import report_figures
 
 THREADS = {"threads": 2, "memory_limit": "1GB"}
 
@@ -28,7 +28,7 @@ def many(document: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str,
     monkeypatch.setattr("privpipe.engines.embedded.session.CODED_ROWS", 0)
     monkeypatch.setattr("privpipe.engines.embedded.session.SMALL_ROWS", 0)
     monkeypatch.setattr("privpipe.judging.paired_sample.LARGEST_SAMPLE", 10)
-    monkeypatch.setattr("privpipe.judging.losing.LARGEST_HISTOGRAM", 1)
+    monkeypatch.setattr("privpipe.judging.loss_counts.LARGEST_HISTOGRAM", 1)
     document["engines"] = {"embedded": THREADS}
     return document
 
@@ -37,13 +37,13 @@ def many(document: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str,
 def where_counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The threads that counted labels of the original."""
     threads: list[str] = []
-    counted = losing.count_original_labels
+    counted = report_figures.count_original_labels
 
     def noted(*given: Any) -> None:
         threads.append(threading.current_thread().name)
         counted(*given)
 
-    monkeypatch.setattr(counting_ahead, "count_original_labels", noted)
+    monkeypatch.setattr(report_figures, "count_original_labels", noted)
     return threads
 
 
@@ -74,7 +74,7 @@ def test_a_count_that_fails_meanwhile_is_made_again(many: dict[str, Any], monkey
         failed.append(1)
         raise EngineError("too little memory for two counts")
 
-    monkeypatch.setattr(counting_ahead, "count_original_labels", failing)
+    monkeypatch.setattr(report_figures, "count_original_labels", failing)
     assert figures(many) == expected
     assert failed == [1]
 
@@ -97,11 +97,11 @@ def _interrupted(*given: Any) -> None:
 def test_no_count_is_made_that_a_policy_forbids(
     many: dict[str, Any], where_counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privpipe.running.losing.withholds_counts", lambda policy: True)
     monkeypatch.setattr("privpipe.running.report_figures.withholds_counts", lambda policy: True)
-    monkeypatch.setattr("privpipe.running.losing.labels_of", lambda *_: pytest.fail("counted"))
+    monkeypatch.setattr("privpipe.running.report_figures.withholds_counts", lambda policy: True)
+    monkeypatch.setattr("privpipe.running.report_figures.labels_of", lambda *_: pytest.fail("counted"))
     monkeypatch.setattr(
-        "privpipe.running.losing.loss_table", lambda *_: LossTable(columns=(), records=None, whole=True)
+        "privpipe.running.report_figures.loss_table", lambda *_: LossTable(columns=(), records=None, whole=True)
     )
     pp.release(many)
     assert len(where_counted) == 1

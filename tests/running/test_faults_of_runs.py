@@ -13,7 +13,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.errors import EngineError, PrivpipeError
-from privpipe.running.key_history import KeyHistory
+from privpipe.running.release_memory import KeyHistory
 from privpipe.running.run import STEPS
 
 

@@ -10,8 +10,7 @@ import pytest
 import privpipe as pp
 from privpipe.errors import NoSolutionError, PolicyError, UsageError
 from privpipe.policy import Policy
-from privpipe.running.axes import Chosen, measure_of
-from privpipe.running.grid import compare_grid, read_grid, with_setting
+from privpipe.running.settings_grid import Chosen, compare_grid, measure_of, read_grid, with_setting
 
 P = "transform[0].rank_swap.p"
 

@@ -15,7 +15,7 @@ import privpipe as pp
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, EngineError, PolicyError, Refused, SinkError, UsageError
-from privpipe.judging.class_memory import LedgerUnit, class_memory
+from privpipe.judging.release_memory import LedgerUnit, class_memory
 from privpipe.ledger import NOT_JUDGED, Ledger
 from privpipe.sinks.local import LocalTarget
 

@@ -10,7 +10,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.errors import EngineError
-from privpipe.running import near_unique
+from privpipe.running import attached_source
 
 
 def policy(values: list[str], tmp_path: Path) -> Any:
@@ -36,8 +36,8 @@ def policy(values: list[str], tmp_path: Path) -> Any:
 
 
 def test_near_unique_texts_are_refused_with_the_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(near_unique, "LEAST_RECORDS", 100)
-    monkeypatch.setattr(near_unique, "VALUE_BYTES", 10**12)
+    monkeypatch.setattr(attached_source, "LEAST_RECORDS", 100)
+    monkeypatch.setattr(attached_source, "VALUE_BYTES", 10**12)
     texts = [f"secret{at:04d}" for at in range(400)]
     with pytest.raises(
         EngineError, match=r"column 'code' has some \d+ distinct values.*GB.*raise `memory_limit`"

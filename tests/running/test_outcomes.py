@@ -18,11 +18,10 @@ from privpipe.engines.embedded.engine import EmbeddedEngine
 from privpipe.errors import EngineError, NotWithdrawn, PrivpipeError
 from privpipe.ledger import Ledger
 from privpipe.running import run as runs
-from privpipe.running.key_history import KeyHistory
-from privpipe.running.outcome import Outcome
-from privpipe.scheduled.ending import Ending
-from privpipe.scheduled.inside import done
-from privpipe.scheduled.job import Job
+from privpipe.running.release_memory import KeyHistory
+from privpipe.running.release_result import Outcome
+from privpipe.scheduled.job import Ending, Job
+from privpipe.scheduled.job_process import done
 from privpipe.sinks.databases.target import DatabaseTarget
 from privpipe.sinks.delta import DeltaTarget
 from privpipe.sinks.local import LocalTarget

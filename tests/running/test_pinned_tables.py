@@ -14,10 +14,9 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Source
 from privpipe.errors import DataError, UsageError
-from privpipe.gx import handle
-from privpipe.gx.handle import held
-from privpipe.gx.other_tables import OtherTable
-from privpipe.running import pinning
+from privpipe.gx import tables
+from privpipe.gx.tables import OtherTable, held
+from privpipe.running import tables_read
 from tests.engines.lakes import deltas
 
 pytest.importorskip("deltalake", reason="needs deltalake")
@@ -43,7 +42,7 @@ def beside(tmp_path: Path) -> Path:
 @pytest.fixture
 def another_writer(beside: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Somebody who commits as soon as the run has begun."""
-    begun = pinning.pinned_tables
+    begun = tables_read.pinned_tables
 
     def meanwhile(policy: pp.Policy) -> pp.Policy:
         found = begun(policy)
@@ -127,7 +126,7 @@ def test_policies_over_frames_are_pinned_too(beside: Path, tmp_path: Path, anoth
 
 def test_the_digest_does_not_depend_on_versions_of_tables_beside(beside: Path) -> None:
     policy = pp.Policy.from_dict({**POLICY, **entries("base", str(beside))})
-    pinned = pinning.pinned_tables(policy)
+    pinned = tables_read.pinned_tables(policy)
     assert pinned.versions == {str(beside): 1}
     assert pinned.digest() == policy.digest()
     assert pinned.run_digest() == policy.run_digest()
@@ -167,7 +166,7 @@ def test_a_mapping_that_names_no_table_is_an_error(given: dict[str, Any], says: 
     with pytest.raises(UsageError, match=says):
         pp.assess(given, POLICY)
     with pytest.raises(UsageError, match=says):
-        handle(given)
+        tables(given)
 
 
 def test_a_version_that_is_not_there_is_an_error_of_the_data(beside: Path) -> None:
@@ -176,8 +175,8 @@ def test_a_version_that_is_not_there_is_an_error_of_the_data(beside: Path) -> No
 
 
 def test_a_handle_keeps_the_version_that_the_table_had(beside: Path) -> None:
-    frame = handle(str(beside))
-    old = handle({"path": beside.as_posix(), "version": 0})
+    frame = tables(str(beside))
+    old = tables({"path": beside.as_posix(), "version": 0})
     deltas.write(beside, OTHERS, mode="overwrite")
     assert held(frame) == Source(data=str(beside), version=1)
     assert held(old).version == 0

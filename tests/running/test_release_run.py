@@ -19,7 +19,7 @@ from privpipe.engines import Engine
 from privpipe.errors import DataError, NoSolutionError, Refused, SinkError
 from privpipe.running import run
 from privpipe.sinks.local import METADATA, LocalTarget
-from privpipe.sinks.pointer_notice import NOTICE
+from privpipe.sinks.remote import NOTICE
 
 Writer = Callable[[Mapping[str, Any]], Path]
 

@@ -16,7 +16,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines.spark import SparkEngine
 from privpipe.errors import DataError, EngineError, Refused, SinkError
-from privpipe.sinks.table import TableTarget
+from privpipe.sinks.catalogue_table import TableTarget
 from privpipe.testing import GAPS
 
 pytestmark = pytest.mark.spark

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from privpipe import errors
-from privpipe.scheduled import Ending, Job, apart, published_at, run_apart
-from privpipe.scheduled.ending import ERRORS, WORDS
+from privpipe.scheduled import Ending, Job, published_at, run_apart
+from privpipe.scheduled import job as apart
+from privpipe.scheduled.job import ERRORS, WORDS
 
 from .conftest import CANARY
 
@@ -228,7 +229,7 @@ def test_an_error_in_the_task_ends_the_process_before_it_goes_on(tmp_path: Path,
 TERMINATED = """
 import json, os, signal, sys, time
 from privpipe.scheduled import Job, run_apart
-from privpipe.scheduled.apart import end
+from privpipe.scheduled.job import end
 held = []
 def handler(number, frame):
     end(held[0])

@@ -48,7 +48,18 @@ ROOMS = (
 SECONDS = 600
 PASSED = 0
 NOTHING_CHOSEN = 5
-TESTED = ("tolerance", "models", "measures", "kernels", "judging", "engines/base", "engines/embedded")
+TESTED = (
+    "tolerance",
+    "models",
+    "measures",
+    "kernels",
+    "judging",
+    "engines/base",
+    "engines/readers",
+    "engines/lakes",
+    "engines/databases",
+    "engines/embedded",
+)
 CALLERS = 3
 """How far from a kernel a test may lie that still answers for it."""
 COMPILED = "tests/kernels/test_compiled.py"

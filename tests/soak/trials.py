@@ -19,7 +19,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from privpipe.cli import app
-from privpipe.running.published import _mismatch
+from privpipe.running.published_release import _mismatch
 
 __all__ = ["CANARIES", "Outcome", "Table", "command", "fresh_place", "violations_of_sink"]
 

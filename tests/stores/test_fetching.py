@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli import app
 from privpipe.errors import DataError, SinkError
-from privpipe.running import fetching
+from privpipe.running import published_release
 from tests.object_store import BUCKET, ObjectStore
 from tests.tiers import deep_beyond
 
@@ -89,14 +89,14 @@ def test_a_release_that_is_thrown_away_while_it_is_copied_is_read_anew(
     store: ObjectStore, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pp.release(document)
-    copy, newest = fetching.whole_copy, []
+    copy, newest = published_release.whole_copy, []
 
     def late(*arguments: Any) -> None:
         while len(newest) < 2:  # the first of them keeps what is being read, the second throws it away
             newest.append(pp.release(document).run_id)
         copy(*arguments)
 
-    monkeypatch.setattr(fetching, "whole_copy", late)
+    monkeypatch.setattr(published_release, "whole_copy", late)
     assert pp.read_release(SINK).num_rows == 4
     assert len(newest) == 2
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from privpipe.engines.base.objects import OpenedStore
-from privpipe.sinks.conditional import Conditional, Conflict, Version, conditional_writes, holds_conditions
+from privpipe.engines.stores import OpenedStore
+from privpipe.sinks.conditional_objects import Conditional, Conflict, Version, conditional_writes, holds_conditions
 
 get_loop = pytest.importorskip("fsspec.asyn").get_loop
 PATH = "lake/people/_CURRENT"

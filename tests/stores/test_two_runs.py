@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import privpipe as pp
-from privpipe.engines.base.objects import opened_store
+from privpipe.engines.stores import opened_store
 from privpipe.errors import SinkError
-from privpipe.sinks import lease
-from privpipe.sinks.conditional import S3Writes, conditional_writes, holds_conditions
+from privpipe.sinks import conditional_objects
+from privpipe.sinks.conditional_objects import S3Writes, conditional_writes, holds_conditions
 from privpipe.sinks.remote import RemoteTarget
 from tests.object_store import BUCKET, Fault, FaultyProxy, ObjectStore
 from tests.store_trials import Warm
@@ -55,7 +55,7 @@ def test_a_lock_of_a_process_that_is_gone_is_taken_over_at_once(
     first._lease._done.set()  # type: ignore[union-attr]
     with pytest.raises(SinkError, match=r"renewed \d+ s ago"):
         pp.release(document)
-    monkeypatch.setattr(lease, "has_ended", lambda process: True)
+    monkeypatch.setattr(conditional_objects, "has_ended", lambda process: True)
     assert pp.release(document).assessment.passed
 
 
@@ -64,18 +64,18 @@ def test_a_lock_that_nobody_renews_lapses(
 ) -> None:
     first = RemoteTarget(SINK).__enter__()
     first._lease._done.set()  # type: ignore[union-attr]
-    monkeypatch.setattr(lease, "LAPSES", -1.0)
+    monkeypatch.setattr(conditional_objects, "LAPSES", -1.0)
     assert pp.release(document).assessment.passed
 
 
 def test_a_lock_is_renewed_while_a_run_is_at_work(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "LAPSES", 0.1)
+    monkeypatch.setattr(conditional_objects, "LAPSES", 0.1)
     with RemoteTarget(SINK) as place:
         files, before = store.files(), store.files().cat_file(LOCK)
         for _ in range(500):
             if files.cat_file(LOCK) != before:
                 break
-            lease.threading.Event().wait(0.02)
+            conditional_objects.threading.Event().wait(0.02)
         assert files.cat_file(LOCK) != before
         assert place._lease is not None
     assert not store.files().exists(LOCK)
@@ -101,7 +101,7 @@ def test_a_run_that_stood_still_does_not_publish_over_another(
     second_publishes: bool,
 ) -> None:
     """The second takes the lock of the first over; the first goes on as if nothing had happened."""
-    monkeypatch.setattr(lease, "LAPSES", 1e9)
+    monkeypatch.setattr(conditional_objects, "LAPSES", 1e9)
     for number in range(before):
         with RemoteTarget(SINK) as place:
             place.publish(staged(place, f"old-{number}"))
@@ -109,7 +109,7 @@ def test_a_run_that_stood_still_does_not_publish_over_another(
         staged(first, "first")
         befalls(first)
         with monkeypatch.context() as patch:
-            patch.setattr(lease, "has_ended", lambda process: True)
+            patch.setattr(conditional_objects, "has_ended", lambda process: True)
             with RemoteTarget(SINK) as second:
                 if second_publishes:
                     second.publish(staged(second, "second"))

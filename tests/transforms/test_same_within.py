@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import privpipe as pp
 from privpipe.engines import Engine, Source
 from privpipe.errors import PolicyError, UsageError
-from privpipe.running.attaching import attach
+from privpipe.running.attached_source import attach
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import run_stages
 from privpipe.transforms import AddNoise, Pram, RankSwap, Sample

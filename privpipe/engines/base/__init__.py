@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from privpipe.engines.base.contract import Engine, Where, Written
-from privpipe.engines.base.source import Format, Source, format_of, format_said
+from privpipe.engines.readers.source import Format, Source, format_of, format_said
 
 __all__ = ["Engine", "Format", "Source", "Where", "Written", "format_of", "format_said"]

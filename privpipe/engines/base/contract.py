@@ -1,4 +1,4 @@
-"""The contract of an engine: some eight primitives, and what the runner needs around them."""
+"""The contract of an engine: its primitives, what the runner needs around them, and the fingerprint of a table."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ from privpipe.blocks import (
     RowBlock,
     Table,
 )
+from privpipe.draws import Seed
 from privpipe.engines.base.catalogue import Catalogue
-from privpipe.engines.base.held_frames import Held, HeldFrames, spooled
+from privpipe.engines.base.default_primitives import FirstIds, last_id_of
+from privpipe.engines.base.frames import Held, HeldFrames, spooled
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
-from privpipe.engines.base.source import Format, Source
-from privpipe.engines.base.thinning import FirstIds, last_id_of
+from privpipe.engines.readers.source import Format, Source
 from privpipe.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from privpipe.draws import Seed, Stream
+    from privpipe.draws import Stream
 
-__all__ = ["NO_TYPES", "Engine", "Where", "Written"]
+__all__ = ["NO_TYPES", "Engine", "KeyedFingerprint", "Where", "Written", "counted_fingerprint", "fingerprint"]
+
 
 R = TypeVar("R")
 NO_TYPES: Mapping[str, pa.DataType] = MappingProxyType({})
@@ -298,7 +300,7 @@ class Engine(ABC):
         DataError
             The column has not as many values as `exchange` has ranks, where that is noticed.
         """
-        from privpipe.engines.base.segments import exchange_in_segments
+        from privpipe.engines.base.default_primitives import exchange_in_segments
 
         exchanged: Table = exchange_in_segments(self, table, column, stream, exchange)
         return exchanged
@@ -348,7 +350,7 @@ class Engine(ABC):
 
     def source_schema(self, source: Source) -> pa.Schema:
         """The columns of a source in its own types, none where it has none: see `schema_of_source`."""
-        from privpipe.engines.base.source_schemas import schema_of_source
+        from privpipe.engines.readers.source_facts import schema_of_source
 
         return schema_of_source(source)
 
@@ -394,3 +396,47 @@ class Engine(ABC):
         Unlike `collect`, nothing is put in order: for who keeps the rows, not for a release.
         """
         return self.collect(table, like=like, form=form)
+
+
+_MODULUS = 1 << 128
+
+
+@dataclass(frozen=True, repr=False)
+class KeyedFingerprint:
+    """Sum of the records' keyed 128-bit content hashes, and their number: a hash of the multiset.
+
+    The hash is of visible columns in order of name, so neither row order nor column order matters.
+    """
+
+    seed: Seed = field(repr=False)
+
+    def measure(self, block: RowBlock, facts: Facts) -> tuple[int, int]:
+        """(records, sum of hashes modulo 2^128) of a block."""
+        from privpipe.kernels.ids.record_ids import content_hash, sum_of_hashes
+
+        words = content_hash(block.batch, self.seed)
+        return len(words), sum_of_hashes(words)
+
+    def merge(self, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+        """Add up."""
+        return left[0] + right[0], (left[1] + right[1]) % _MODULUS
+
+
+def fingerprint(engine: Engine, table: Any, seed: Seed) -> str:
+    """The keyed fingerprint of a table's visible columns, as text.
+
+    Returns
+    -------
+    str
+        ``sum-siphash128:<32 hexadecimal digits>``; of an empty table, zeros.
+    """
+    return counted_fingerprint(engine, table, seed)[1]
+
+
+def counted_fingerprint(engine: Engine, table: Any, seed: Seed) -> tuple[int, str]:
+    """The number of records and the keyed fingerprint, by one look at the table."""
+    found = engine.known_content(table, seed)
+    if found is None:
+        found = engine.reduce_rows(table, list(table.schema.names), KeyedFingerprint(seed), Facts())
+    records, total = found or (0, 0)
+    return records, f"sum-siphash128:{total:032x}"

@@ -1,25 +1,29 @@
-"""Local frames in and out: pandas, polars, pyarrow, DuckDB relations, anything that exports an Arrow stream."""
+"""Local frames in and out: pandas, polars, pyarrow, DuckDB relations, Arrow streams; lazy ones evaluated once."""
 
 from __future__ import annotations
 
+import errno
+import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.border import reading
-from privpipe.engines.base.frame_index import with_index_columns
-from privpipe.engines.base.frame_types import named_alone, typed_as_before
-from privpipe.engines.base.ibis_tables import ibis_table_of, is_ibis_table, native_frame_of
-from privpipe.engines.base.lakes import lake_said
-from privpipe.engines.base.lazy_frames import is_evaluated, known_as_held
+from privpipe.engines.base.frame_columns import named_alone, typed_as_before, with_index_columns
+from privpipe.engines.base.frame_kinds import ibis_table_of, is_evaluated, is_ibis_table, known_as_held, native_frame_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm, as_before, fresh_labels, in_types
-from privpipe.errors import DataError, UsageError
+from privpipe.engines.lakes import lake_said
+from privpipe.errors import DataError, EngineError, UsageError
+from privpipe.private_files import scratch_folder
 
 __all__ = [
+    "Held",
+    "HeldFrames",
     "arrow_of",
     "as_handed",
     "at_hand",
@@ -29,8 +33,10 @@ __all__ = [
     "is_pandas_on_spark",
     "is_unordered",
     "made_like",
+    "spooled",
     "taken_from",
 ]
+
 
 _DUCKDB_ONLY = ("uuid", "hugeint", "uhugeint", "bit", "time with time zone")
 # What pandas calls object columns that hold one type.
@@ -240,7 +246,7 @@ def _query_of_caller() -> Iterator[None]:
 def _arrow_of_pandas(frame: Any) -> pa.Table:
     import pandas as pd
 
-    from privpipe.engines.base.names import check_names
+    from privpipe.engines.base.logical_types import check_names
 
     names = list(frame.columns)
     check_names(names)
@@ -393,3 +399,89 @@ def taken_from(like: Any, before: pa.Table, rows: pa.Table, places: Any) -> Any:
         out[name] = like[name].iloc[places]
     out.attrs.update(like.attrs)
     return typed_as_before(out, like)
+
+
+def _nothing() -> None:
+    """What was held lives as long as the frame."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A frame, or a table of an engine, whose rows are there and stay what they are.
+
+    Parameters
+    ----------
+    rows : frame or Table
+        Of the kind of what was evaluated.
+    release : callable
+        Lets go of the rows, which cannot be read afterwards.
+    """
+
+    rows: Any = field(repr=False)
+    release: Callable[[], None] = field(default=_nothing, repr=False)
+
+    @contextmanager
+    def unless_refused(self) -> Iterator[None]:
+        """Rows that are not handed over, since what is done within raises, are let go of."""
+        try:
+            yield
+        except BaseException:
+            self.release()
+            raise
+
+
+class HeldFrames:
+    """The frames that one run meets, each evaluated once.
+
+    Parameters
+    ----------
+    hold : callable
+        Evaluates a frame.
+    """
+
+    def __init__(self, hold: Callable[[Any], Held]) -> None:
+        self._hold = hold
+        self._found: dict[int, tuple[Any, Held]] = {}
+
+    def of(self, frame: Any) -> Any:
+        """The frame as it was when it was first asked for; one that is not lazy, or held already, as it is."""
+        if is_evaluated(frame):
+            return frame
+        if id(frame) not in self._found:
+            self._found[id(frame)] = frame, self._hold(frame)  # an id names a frame only while it lives
+        return self._found[id(frame)][1].rows
+
+    def close(self) -> None:
+        """Let go of all rows."""
+        while self._found:
+            _, (_, held) = self._found.popitem()
+            held.release()
+
+
+def spooled(frame: Any) -> pa.Table:
+    """The rows of a query or a dataset, read once: on the disk, from where memory gets what is looked at.
+
+    The file has no name any more when this returns, and is gone with the table.
+
+    Raises
+    ------
+    DataError
+        A file of the dataset is not readable, or the query fails.
+    EngineError
+        The disk has no room for them.
+    """
+    found = arrow_of(frame)
+    batches = found if isinstance(found, pa.RecordBatchReader) else found.to_batches()
+    try:
+        with scratch_folder("held") as folder:
+            path = str(folder / "rows.arrow")
+            with pa.OSFile(path, "wb") as sink, pa.ipc.new_stream(sink, found.schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+            return pa.ipc.open_stream(pa.memory_map(path)).read_all()
+    except (OSError, pa.ArrowException) as error:  # the text of either may quote cells
+        number = getattr(error, "errno", None)
+        reason = os.strerror(number) if number else type(error).__name__
+        kind = EngineError if number == errno.ENOSPC else DataError
+        problem = kind(f"the rows of the {type(frame).__name__} cannot be read and held ({reason})")
+    raise problem

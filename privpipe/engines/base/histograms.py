@@ -1,4 +1,4 @@
-"""Histograms from counted values: normalised, merged, and put in the one order that makes codes."""
+"""Histograms from counted values: normalised, merged, and put in the one order that makes codes; exact moments."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import Histogram
 from privpipe.errors import DataError
+from privpipe.kernels.columns.cell_words import scaled_numbers
+from privpipe.kernels.exact_sums import ExactMoments
 
 __all__ = [
+    "ExactMoments",
     "codes_of",
     "dictionary_values",
     "find_codes",
@@ -22,6 +25,7 @@ __all__ = [
     "histogram_of",
     "merged_histogram",
     "not_covered",
+    "scaled_numbers",
     "value_order",
 ]
 

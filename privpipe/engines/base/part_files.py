@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from privpipe.engines.base.batches import joined
 from privpipe.engines.base.contract import NO_TYPES, Written
-from privpipe.engines.base.formulas import escaped_cells
 from privpipe.engines.base.return_forms import in_type
-from privpipe.engines.base.source import Format
+from privpipe.engines.readers.source import Format
+from privpipe.engines.readers.text_forms import escaped_cells
 from privpipe.errors import SinkError, UnsupportedError
 from privpipe.hierarchies import canonical_text
 from privpipe.private_files import create_private

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from privpipe.engines.base.part_files import part_name, write_part
-from privpipe.engines.base.partition_names import partition_in
+from privpipe.engines.readers.files import partition_in
 from privpipe.errors import DataError, SinkError
 from privpipe.hierarchies import canonical_text
 

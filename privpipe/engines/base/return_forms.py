@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from privpipe.engines.base.carried_cells import carried_cells, is_carried
-from privpipe.engines.base.logical import logical_type
-from privpipe.engines.base.typing import normalised
+from privpipe.engines.base.conversion import normalised
+from privpipe.engines.base.logical_types import carried_cells, is_carried, logical_type
 
 __all__ = [
     "AS_THEY_ARE",

@@ -23,32 +23,19 @@ from privpipe.blocks import (
 )
 from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.draws import Seed, Stream
-from privpipe.engines.base.besides import beside_schema
 from privpipe.engines.base.contract import NO_TYPES, Engine, Where, Written
-from privpipe.engines.base.databases.staging import Staging
-from privpipe.engines.base.held_frames import Held
-from privpipe.engines.base.lakes import lake_of
-from privpipe.engines.base.names import check_record_ids
+from privpipe.engines.base.frames import Held
+from privpipe.engines.base.logical_types import check_record_ids
+from privpipe.engines.base.paired_schemas import beside_schema
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
-from privpipe.engines.base.small_sources import is_small
-from privpipe.engines.base.source import Format, Source
-from privpipe.engines.dask.classes import collected_blocks, kept_parts, measured_classes
-from privpipe.engines.dask.csv_parts import csv_table
-from privpipe.engines.dask.exchange import meet
-from privpipe.engines.dask.frame_parts import (
-    dask_schema,
-    dask_table,
-    is_dask_frame,
-    json_table,
-    lake_table,
-    local_table,
-)
-from privpipe.engines.dask.identities import declared_ids, numbered_ids, uniqueness
-from privpipe.engines.dask.learn import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
-from privpipe.engines.dask.lying import held_frame, lying
-from privpipe.engines.dask.parquet_parts import parquet_table
-from privpipe.engines.dask.ranges import ranked
-from privpipe.engines.dask.rows import (
+from privpipe.engines.dask.class_table import collected_blocks, kept_parts, measured_classes
+from privpipe.engines.dask.column_types import summed
+from privpipe.engines.dask.dask_table import DaskTable, append, stack
+from privpipe.engines.dask.exchange import meet, ranked
+from privpipe.engines.dask.facts import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
+from privpipe.engines.dask.output import collected, held_frame, lying, written
+from privpipe.engines.dask.record_ids import declared_ids, numbered_ids, uniqueness
+from privpipe.engines.dask.row_functions import (
     Beside,
     CutById,
     CutByKey,
@@ -61,10 +48,20 @@ from privpipe.engines.dask.rows import (
     taken,
 )
 from privpipe.engines.dask.session import Options, Session
-from privpipe.engines.dask.stacking import append, stack
-from privpipe.engines.dask.table import DaskTable
-from privpipe.engines.dask.typed import summed
-from privpipe.engines.dask.writing import collected, written
+from privpipe.engines.dask.sources import (
+    csv_table,
+    dask_schema,
+    dask_table,
+    is_dask_frame,
+    json_table,
+    lake_table,
+    local_table,
+    parquet_table,
+)
+from privpipe.engines.databases.staging import Staging
+from privpipe.engines.lakes import lake_of
+from privpipe.engines.readers.source import Format, Source
+from privpipe.engines.readers.source_facts import is_small
 from privpipe.errors import DataError, did_you_mean
 
 __all__ = ["DaskEngine"]

@@ -1,4 +1,4 @@
-"""A shuffle: every partition cuts its rows by destination, every destination gathers its parts."""
+"""Exchange of rows: a shuffle by destination, and global order by ranges of keys, which gives ranks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from privpipe.blocks import RowBlock
+from privpipe.draws import Stream
+from privpipe.engines.base.batches import joined
+from privpipe.engines.base.histograms import group_key
+from privpipe.engines.dask.codes import order_words
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
-from privpipe.kernels.grouping.word_groups import ordered_by_group
+from privpipe.kernels.grouping.word_groups import ordered_by_group, ranges_of
 
-__all__ = ["Pieces", "Sent", "answers", "cut_by", "meet"]
+__all__ = ["Pieces", "Sent", "answers", "cut_by", "cut_ranges", "meet", "ranked", "sorted_by", "sorted_parts"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,3 +124,163 @@ def _cut(pieces: Pieces | Sent, place: int) -> Any:
 
 def _meet_here(function: Callable[..., Any], pieces: list[Pieces | Sent], *shared: Any, place: int) -> Any:
     return function([source.piece(place) for source in pieces], *shared)
+
+
+Ints = NDArray[np.int64]
+SAMPLES_A_PLACE = 64
+
+
+def ranked(
+    runtime: Runtime,
+    parts: Sequence[Node],
+    places: int,
+    column: str,
+    stream: Stream,
+    function: Callable[[RowBlock, Ints], pa.RecordBatch],
+) -> list[Node]:
+    """Partitions through `function` with each row's global rank by (value, keyed order); -1 for no value.
+
+    Only values and order words travel, and ranks travel back: the rows stay where they are. A sample chooses
+    the cut values; the ranks are counted.
+    """
+    keys = [runtime.task("take rank keys", rank_keys, part, column=column, stream=stream) for part in parts]
+    sent = cut_ranges(runtime, keys, places)
+    sizes = [runtime.task("count ranges", place_sizes, part) for part in sent]
+    starts = runtime.task("add up ranges", range_starts, sizes)
+    own = [[runtime.task("start of range", _At(place), starts)] for place in range(places)]
+    replies = meet(runtime, "rank", sent, places, rank_pieces, each=own)
+    each = [[part, out] for part, out in zip(parts, sent, strict=True)]
+    return meet(runtime, "use ranks", replies, len(parts), _UseRanks(column, function), each=each)
+
+
+def sorted_parts(runtime: Runtime, parts: Sequence[Node], places: int, columns: Sequence[str]) -> list[Node]:
+    """The rows in the order of some columns: sorted within each part, and the parts ascending."""
+    keys = [runtime.task("take sort keys", _Chosen(tuple(columns)), part) for part in parts]
+    cuts = sampled_cuts(runtime, keys, places)
+    sent = [runtime.task("cut by range", _CutRows(tuple(columns), places), part, cuts) for part in parts]
+    return meet(runtime, "sort", sent, places, _SortPieces(tuple(columns)))
+
+
+def rank_keys(batch: pa.RecordBatch, column: str, stream: Stream) -> pa.RecordBatch:
+    """Values and order words of the rows that have a value."""
+    values = group_key(batch.column(column))
+    order = pa.array(stream.order(RowBlock(batch).record_ids))
+    keys = pa.record_batch([values, order], names=["value", "order"])
+    return keys.filter(pc.is_valid(values)) if values.null_count else keys
+
+
+def cut_ranges(runtime: Runtime, keys: Sequence[Node], places: int) -> list[Node]:
+    """Key batches cut into ranges of their columns, in ascending order of the places."""
+    cuts = sampled_cuts(runtime, keys, places)
+    return [runtime.task("cut by range", _CutKeys(places), part, cuts) for part in keys]
+
+
+def sampled_cuts(runtime: Runtime, keys: Sequence[Node], places: int) -> Node:
+    """Keys that cut a table into `places` ranges of about equal size."""
+    samples = [runtime.task("sample keys", sample_of, part, rows=SAMPLES_A_PLACE * places) for part in keys]
+    return runtime.task("choose cuts", chosen_cuts, samples, places=places)
+
+
+def sample_of(keys: pa.RecordBatch, rows: int) -> tuple[pa.RecordBatch, int]:
+    """Rows at even distances, and the number of rows they stand for."""
+    found = keys.num_rows
+    positions = np.unique(np.linspace(0, found - 1, min(rows, found)).astype(np.int64)) if found else np.empty(0, int)
+    return keys.take(pa.array(positions, pa.int64())), found
+
+
+def chosen_cuts(samples: list[tuple[pa.RecordBatch, int]], places: int) -> pa.RecordBatch:
+    """At most ``places - 1`` keys at even distances of the weighted sample."""
+    keys = joined([sample for sample, _rows in samples])
+    if not keys.num_rows:
+        return keys
+    weights = np.concatenate([np.full(len(sample), rows / max(1, len(sample))) for sample, rows in samples])
+    order = sorted_by(keys, keys.schema.names)
+    heights = np.cumsum(weights[order])
+    wanted = heights[-1] * np.arange(1, places) / places
+    return keys.take(pa.array(order[np.searchsorted(heights, wanted)]))
+
+
+def sorted_by(batch: pa.RecordBatch, columns: Sequence[str]) -> Ints:
+    """Positions of the rows in the order of some columns, nulls last."""
+    words = order_words([batch.column(name) for name in columns])
+    return np.lexsort(words.T[::-1])
+
+
+def place_sizes(sent: Sent) -> Ints:
+    """Entries that go to each place."""
+    return np.diff(sent.pieces.offsets)
+
+
+def range_starts(sizes: list[Ints]) -> Ints:
+    """Entries in all places before each place."""
+    total = np.sum(sizes, axis=0)
+    return np.concatenate([[0], np.cumsum(total)[:-1]])
+
+
+def rank_pieces(pieces: Sequence[pa.RecordBatch], start: int) -> Pieces:
+    """Rank of each entry that came to one range, cut by where it came from."""
+    keys = joined(pieces)
+    ranks = np.empty(keys.num_rows, dtype=np.int64)
+    ranks[sorted_by(keys, ["value", "order"])] = np.arange(start, start + keys.num_rows)
+    return answers(ranks, pieces)
+
+
+def range_targets(keys: pa.RecordBatch, cuts: pa.RecordBatch) -> Ints:
+    """The range of each key."""
+    both = joined([cuts, keys])
+    words = order_words([both.column(name) for name in keys.schema.names])
+    return ranges_of(words[cuts.num_rows :], words[: cuts.num_rows])
+
+
+@dataclass(frozen=True)
+class _At:
+    place: int
+
+    def __call__(self, values: Ints) -> int:
+        return int(values[self.place])
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    columns: tuple[str, ...]
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.select(list(self.columns))
+
+
+@dataclass(frozen=True)
+class _CutKeys:
+    places: int
+
+    def __call__(self, keys: pa.RecordBatch, cuts: pa.RecordBatch) -> Sent:
+        return cut_by(keys, range_targets(keys, cuts), self.places)
+
+
+@dataclass(frozen=True)
+class _CutRows:
+    columns: tuple[str, ...]
+    places: int
+
+    def __call__(self, batch: pa.RecordBatch, cuts: pa.RecordBatch) -> Sent:
+        return cut_by(batch, range_targets(batch.select(list(self.columns)), cuts), self.places)
+
+
+@dataclass(frozen=True)
+class _SortPieces:
+    columns: tuple[str, ...]
+
+    def __call__(self, pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        rows = joined(pieces)
+        return rows.take(pa.array(sorted_by(rows, self.columns)))
+
+
+@dataclass(frozen=True)
+class _UseRanks:
+    column: str
+    function: Callable[[RowBlock, Ints], pa.RecordBatch]
+
+    def __call__(self, replies: Sequence[Ints], batch: pa.RecordBatch, sent: Sent) -> pa.RecordBatch:
+        having = np.flatnonzero(group_key(batch.column(self.column)).is_valid().to_numpy(zero_copy_only=False))
+        ranks = np.full(batch.num_rows, -1, dtype=np.int64)
+        ranks[having[sent.rows]] = np.concatenate(replies)
+        return self.function(RowBlock(batch), ranks)

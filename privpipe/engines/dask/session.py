@@ -10,10 +10,9 @@ from math import inf
 from pathlib import Path
 from typing import Any, Self
 
-from privpipe.engines.base.small_sources import SMALL_BYTES
 from privpipe.engines.dask.graph import engine_error
-from privpipe.engines.dask.patience import PATIENCE
-from privpipe.engines.dask.runtime import Runtime, processors
+from privpipe.engines.dask.runtime import PATIENCE, Runtime, processors
+from privpipe.engines.readers.source_facts import SMALL_BYTES
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.private_files import new_folder, remove_folder
 

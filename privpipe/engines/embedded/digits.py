@@ -1,16 +1,38 @@
-"""The values of a column as numbers that pack into keys."""
+"""Names as SQL, and the values of a column as numbers that pack into keys."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privpipe.engines.embedded.sql_names import quoted
+__all__ = ["Digits", "column_list", "quoted"]
 
-__all__ = ["Digits"]
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier.
+
+    Examples
+    --------
+    >>> len(quoted('odd "name"')) - len('odd "name"')
+    4
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def column_list(names: Iterable[str], alias: str = "") -> str:
+    """Names as an SQL list, each behind a table's alias if there is one.
+
+    Examples
+    --------
+    >>> column_list(["age", "zip"], "t")
+    't."age", t."zip"'
+    """
+    prefix = f"{alias}." if alias else ""
+    return ", ".join(prefix + quoted(name) for name in names)
 
 
 @dataclass(frozen=True)

@@ -27,33 +27,21 @@ from privpipe.blocks import (
 from privpipe.blocks.table_name import TableName
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base import Engine, Format, Source, Where, Written
+from privpipe.engines.base.batches import reduce_blocks
 from privpipe.engines.base.contract import NO_TYPES
-from privpipe.engines.base.databases.staging import Staging
+from privpipe.engines.base.default_primitives import last_id_of
 from privpipe.engines.base.frames import frame_like, is_local_frame
-from privpipe.engines.base.histograms import group_key, histogram_of
-from privpipe.engines.base.moments import ExactMoments
-from privpipe.engines.base.parallel import reduce_blocks
+from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
-from privpipe.engines.base.thinning import last_id_of
-from privpipe.engines.embedded import (
-    grouping,
-    keeping,
-    mapping,
-    pairs,
-    rank_exchange,
-    ranking,
-    record_ids,
-    scanning,
-    writing,
-)
+from privpipe.engines.databases.staging import Staging
+from privpipe.engines.embedded import joins, output, ranks, record_ids, row_functions, sources
+from privpipe.engines.embedded.aggregated_classes import weighted_classes
 from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
-from privpipe.engines.embedded.connection_tables import table_of
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable, append, column_list, quoted, stack
 from privpipe.engines.embedded.packed_keys import PackedClasses
 from privpipe.engines.embedded.session import OutOfMemory, Session
-from privpipe.engines.embedded.small_rows import SmallRows
-from privpipe.engines.embedded.stacking import append, stack
-from privpipe.engines.embedded.table import EmbeddedTable, column_list, quoted
-from privpipe.engines.embedded.weighted_classes import weighted_classes
+from privpipe.engines.embedded.sources import table_of
+from privpipe.engines.embedded.stored_rows import SmallRows
 
 __all__ = ["EmbeddedEngine"]
 
@@ -114,7 +102,7 @@ class EmbeddedEngine(Engine):
     def scan(self, source: Source) -> EmbeddedTable:
         if isinstance(source.data, TableName):
             source = replace(source, data=table_of(self.connection, source.data))
-        return scanning.scan(self.session, self._staging.opened(self.held(source)))
+        return sources.scan(self.session, self._staging.opened(self.held(source)))
 
     def count(self, table: EmbeddedTable) -> int:
         return table.records(self.session)
@@ -198,7 +186,7 @@ class EmbeddedEngine(Engine):
         self, table: EmbeddedTable, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
     ) -> R | None:
         table.require(columns)
-        rows = map(RowBlock, mapping.rows_of(self.session, table, table.with_ids(columns)))
+        rows = map(RowBlock, row_functions.rows_of(self.session, table, table.with_ids(columns)))
         return reduce_blocks(reduction, rows, facts, self.session.threads)
 
     def reduce_pairs(
@@ -209,11 +197,11 @@ class EmbeddedEngine(Engine):
         reduction: Reduction[PairBlock, R],
         facts: Facts,
     ) -> R | None:
-        blocks = pairs.paired(self.session, original, released, columns)
+        blocks = row_functions.paired(self.session, original, released, columns)
         return reduce_blocks(reduction, blocks, facts, self.session.threads)
 
     def beside(self, released: EmbeddedTable, original: EmbeddedTable, columns: Mapping[str, str]) -> EmbeddedTable:
-        return pairs.beside(self.session, released, original, columns)
+        return row_functions.beside(self.session, released, original, columns)
 
     def distinct(self, table: EmbeddedTable, columns: Sequence[str]) -> pa.Table:
         table.require(columns)
@@ -227,7 +215,7 @@ class EmbeddedEngine(Engine):
         found = self.session.table(
             f"SELECT {names}, count(*) AS __count FROM {table.source} GROUP BY {names} ORDER BY {order}", table.frames
         )
-        found = mapping.logical_table(found, table.schema)
+        found = row_functions.logical_table(found, table.schema)
         return pa.table([pa.chunked_array(map(group_key, c.chunks), c.type) for c in found.columns], found.schema)
 
     def thinned(self, table: EmbeddedTable, share: float) -> EmbeddedTable:
@@ -268,19 +256,19 @@ class EmbeddedEngine(Engine):
         small = SmallRows.of(self.session, table)
         if small is not None and query.keys:
             return small.keep_classes(query, passing)
-        return keeping.keep_classes(self.session, table, query, passing)
+        return joins.keep_classes(self.session, table, query, passing)
 
     def recode(self, table: EmbeddedTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> EmbeddedTable:
         table.require(codebooks)
         small = SmallRows.of(self.session, table)
         if small is not None and codebooks:
             return small.recode(codebooks)
-        return keeping.recode(self.session, table, codebooks)
+        return joins.recode(self.session, table, codebooks)
 
     def map_rows(
         self, table: EmbeddedTable, function: Callable[[RowBlock], RowBlock], schema: pa.Schema
     ) -> EmbeddedTable:
-        return mapping.map_rows(self.session, table, function, schema)
+        return row_functions.map_rows(self.session, table, function, schema)
 
     def map_groups(
         self,
@@ -289,7 +277,7 @@ class EmbeddedEngine(Engine):
         function: Callable[[RowBlock, int], RowBlock],
         schema: pa.Schema,
     ) -> EmbeddedTable:
-        return grouping.map_groups(self.session, table, key, function, schema)
+        return row_functions.map_groups(self.session, table, key, function, schema)
 
     def map_ranked(
         self,
@@ -299,12 +287,12 @@ class EmbeddedEngine(Engine):
         function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
         schema: pa.Schema,
     ) -> EmbeddedTable:
-        return ranking.map_ranked(self.session, table, column, stream, function, schema)
+        return ranks.map_ranked(self.session, table, column, stream, function, schema)
 
     def exchange_ranks(
         self, table: EmbeddedTable, column: str, stream: Stream, exchange: RankExchange
     ) -> EmbeddedTable:
-        return rank_exchange.exchange_ranks(self.session, table, column, stream, exchange)
+        return ranks.exchange_ranks(self.session, table, column, stream, exchange)
 
     def select(self, table: EmbeddedTable, columns: Sequence[str]) -> EmbeddedTable:
         table.require(columns)
@@ -337,7 +325,7 @@ class EmbeddedEngine(Engine):
         escape: bool = False,
         types: Mapping[str, pa.DataType] = NO_TYPES,
     ) -> Written:
-        return writing.write(self.session, table, folder, format, stream, escape, types)
+        return output.write(self.session, table, folder, format, stream, escape, types)
 
     def collect(self, table: EmbeddedTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE) -> Any:
-        return frame_like(writing.sorted_rows(self.session, table), like, form)
+        return frame_like(output.sorted_rows(self.session, table), like, form)

@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
+from privpipe.engines.base.batches import in_order
 from privpipe.engines.base.histograms import histogram_of
-from privpipe.engines.base.parallel import in_order
-from privpipe.engines.base.unpacking import reading
 from privpipe.engines.embedded.digits import Digits
 from privpipe.engines.embedded.session import HeldRows, Session
+from privpipe.engines.readers.unpacking import reading
 from privpipe.errors import EngineError
-from privpipe.kernels.columns.dictionary_codes import append_digits, placed, renumbered
+from privpipe.kernels.columns.codes import append_digits, placed, renumbered
 
 if TYPE_CHECKING:
     from privpipe.blocks import Histogram

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Histogram
-from privpipe.engines.base.assembly import may_be_marked, require_query_columns
+from privpipe.engines.base.batches import in_order
+from privpipe.engines.base.class_blocks import may_be_marked, require_query_columns
 from privpipe.engines.base.histograms import dictionary_values, histogram_of, not_covered
-from privpipe.engines.base.parallel import in_order
 from privpipe.engines.embedded.digits import Digits
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.embedded.file_codes import CodedColumn
 from privpipe.engines.embedded.sorted_words import parts_of, sorted_codes, sorted_words
-from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.errors import EngineError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class PackedKeys:
 
     def histograms(self, keys: Ints, records: Ints) -> Iterator[tuple[str, Histogram]]:
         """Each column's values in some keys, of which there are so many records each."""
-        from privpipe.kernels.grouping.digit_sums import digit_sums
+        from privpipe.kernels.grouping.word_groups import digit_sums
 
         radices = [each.size for each in self.digits]
         if sum(radices) <= MOST_DIGITS:
@@ -168,7 +168,7 @@ class PackedClasses:
 
     def _made(self, slices: tuple[Ints, ...]) -> tuple[Ints, Ints, dict[str, Cells]]:
         """Keys, sizes and cells of the classes of some rows, whose words are given once a column."""
-        from privpipe.kernels.grouping.runs import runs
+        from privpipe.kernels.grouping.word_groups import runs
 
         if not self.codes:
             first, records = runs(slices[0])
@@ -190,7 +190,7 @@ class PackedClasses:
 
     def _cells(self, name: str, words: Ints) -> tuple[Ints, Ints, Cells]:
         """Keys and sizes of the classes, and their cells of one column."""
-        from privpipe.kernels.grouping.runs import runs
+        from privpipe.kernels.grouping.word_groups import runs
 
         starts, counts = runs(words)
         cell_keys, digits = np.divmod(words[starts], len(self.codes[name]))

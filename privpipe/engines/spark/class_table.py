@@ -1,28 +1,110 @@
-"""Queries over the class table: its blocks, and a reduction over them."""
+"""The class table on Spark: sizes of classes, a reduction over its blocks, and the records of the classes that pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Reduction
-from privpipe.engines.base.assembly import COUNT, block_of_cells, may_be_marked, require_query_columns
+from privpipe.engines.base.class_blocks import COUNT, KnownSizes, block_of_cells, may_be_marked, require_query_columns
 from privpipe.engines.base.contract import Where
 from privpipe.engines.base.histograms import find_codes, not_covered
-from privpipe.engines.spark.class_parts import counted_where_they_lie
-from privpipe.engines.spark.class_sizes import Sized, counts_records, sized_blocks
-from privpipe.engines.spark.counting import CellReader, cells_of, class_words, new_salt
-from privpipe.engines.spark.driver_room import fits_here
+from privpipe.engines.spark.class_cells import (
+    MARKED,
+    WORDS,
+    CellReader,
+    cells_in,
+    cells_of,
+    class_words,
+    counted_where_they_lie,
+    new_salt,
+)
+from privpipe.engines.spark.driver_memory import fits_driver, fits_here
+from privpipe.engines.spark.facts import histograms_of, learn
 from privpipe.engines.spark.failures import reported
-from privpipe.engines.spark.learning import histograms_of, learn
-from privpipe.engines.spark.table import SparkTable
-from privpipe.engines.spark.versions import arrow_table
-from privpipe.engines.spark.workers import fold
+from privpipe.engines.spark.spark_table import LeftOut, SparkTable
+from privpipe.engines.spark.versions import arrow_table, frame_of
+from privpipe.engines.spark.workers import fold, map_raw
 from privpipe.errors import DataError
 
-__all__ = ["collected_blocks", "explain", "reduced"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Sized", "collected_blocks", "counts_records", "explain", "keep_classes", "reduced", "sized_blocks"]
+
+
+CLASSES_HERE = 1 << 26
+"""More classes are measured where they lie, by all workers at once."""
+FLAG, NUMBER = "__privpipe_marked", "__privpipe_number"
+
+
+def counts_records(query: ClassQuery) -> bool:
+    """Whether sizes are numbers of records, of classes that keys distinguish."""
+    return bool(query.keys) and query.person is None and query.weight is None
+
+
+def sized_blocks(table: SparkTable, query: ClassQuery) -> Iterator[ClassBlock] | None:
+    """The classes of a query that asks for nothing but their sizes, from a few numbers; None where they are too many.
+
+    A count over the same keys that came before is not done again.
+    """
+    require_query_columns(table.schema, query)
+    if query.columns or not counts_records(query):
+        return None
+    found = table.counts.sizes.get(frozenset(query.keys))
+    if found is None or not found.answers(query):
+        found = _counted(table, query)
+        table.counts.sizes[frozenset(query.keys)] = found
+    return found.blocks(query) if sum(found.classes.values()) <= CLASSES_HERE else None
+
+
+def _counted(table: SparkTable, query: ClassQuery) -> KnownSizes:
+    return _counted_here(table, query) if fits_here(table, Facts()) else _counted_by_spark(table, query)
+
+
+def _counted_here(table: SparkTable, query: ClassQuery) -> KnownSizes:
+    """From the words of every record: a hash table of them here costs less than one in every part, and a shuffle."""
+    from privpipe.kernels.grouping.word_groups import group_rows
+
+    with reported("count the classes"):
+        found = arrow_table(table.frame.select(*class_words(table, query, new_salt())))
+    words = np.column_stack([found.column(name).to_numpy() for name in WORDS])
+    groups, firsts = group_rows(words)
+    sizes = np.bincount(groups, minlength=len(firsts))
+    marked = (words[firsts] == np.array(MARKED)).all(axis=1) if may_be_marked(query) else None
+    return KnownSizes.of(ClassBlock(sizes, marked=marked), query.mark if may_be_marked(query) else None)
+
+
+def _counted_by_spark(table: SparkTable, query: ClassQuery) -> KnownSizes:
+    from pyspark.sql import functions as sf
+
+    marks = may_be_marked(query)
+    flag = (sf.col(WORDS[0]) == MARKED[0]) & (sf.col(WORDS[1]) == MARKED[1]) if marks else sf.lit(False)
+    sizes = cells_of(table, query, new_salt()).select(flag.alias(FLAG), COUNT).groupBy(FLAG, COUNT)
+    with reported("count the classes"):
+        found = arrow_table(sizes.agg(sf.count(sf.lit(1)).alias(NUMBER)))
+    flags, numbers, classes = (found.column(name).to_pylist() for name in (FLAG, COUNT, NUMBER))
+    return KnownSizes(query.mark if marks else None, dict(zip(zip(flags, numbers, strict=True), classes, strict=True)))
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A reduction beside the sizes of the classes that it sees."""
+
+    inner: Reduction[ClassBlock, Any]
+    mark: str | None
+
+    def measure(self, block: ClassBlock, facts: Facts) -> tuple[Any, KnownSizes]:
+        return self.inner.measure(block, facts), KnownSizes.of(block, self.mark)
+
+    def merge(self, left: tuple[Any, KnownSizes], right: tuple[Any, KnownSizes]) -> tuple[Any, KnownSizes]:
+        return self.inner.merge(left[0], right[0]), left[1].merged(right[1])
+
 
 R = TypeVar("R")
 
@@ -104,3 +186,138 @@ def explain(table: SparkTable, query: ClassQuery) -> None:
         missing = int((find_codes(found.values, query.dictionaries[name]) < 0).sum())
         if missing:
             raise not_covered(name, missing)
+
+
+Passing = Callable[[ClassBlock], NDArray[np.bool_]]
+SIZE = "__privpipe_size"
+MOST_SENT = 1 << 20
+"""Classes of which every executor gets a list; of more, records and classes are brought together."""
+CLASS_BYTES = 32
+"""Of a class in that list, packed as rows of Spark's."""
+
+
+@dataclass(frozen=True, repr=False)
+class _Passed:
+    """Classes that pass.
+
+    Parameters
+    ----------
+    words : pyspark.sql.DataFrame
+        Of the classes.
+    sent : bool
+        Whether every executor gets them.
+    records : int, optional
+        In them, where sizes are numbers of records.
+    failing : int, optional
+        Records in the other classes, likewise.
+    all : bool
+        Whether no class fails.
+    """
+
+    words: Any
+    sent: bool
+    records: int | None = None
+    failing: int | None = None
+    all: bool = False
+
+
+def keep_classes(
+    table: SparkTable, query: ClassQuery, passing: Passing, keep: Callable[[DataFrame], DataFrame] | None
+) -> SparkTable:
+    """The records of passing classes; a class that nobody judged is gone with the failing ones.
+
+    Parameters
+    ----------
+    keep : callable, optional
+        Persists a frame; without it nothing is kept of classes that lie on the executors.
+    """
+    require_query_columns(table.schema, query)
+    names = table.layout.arrow.names
+    # Labels are looked up and words hashed once, for the count and for what is kept.
+    rows = table.frame.select("*", *class_words(table, query, new_salt()))
+    rows = rows if keep is None else keep(rows)
+    if fits_here(table, Facts(), len(query.columns)):
+        passed = _judged_here(rows, table, query, passing)
+    else:
+        passed = _judged_in_place(rows, table, query, passing, keep)
+    if passed.all:
+        return replace(table, frame=rows.select(*names))
+    kept = rows.join(passed.words, list(WORDS), "left_semi").select(*names)
+    if keep is not None and not passed.sent:
+        kept = keep(kept)
+        with reported("bring the records to the classes that pass"):
+            kept.count()
+        rows.unpersist()  # nobody reads it any more
+    known = {} if passed.records is None else {"records": passed.records}
+    left_out = None
+    if keep is not None and passed.sent and passed.failing is not None and passed.failing <= (passed.records or 0):
+        # Columns are counted by these, which are fewer.
+        others = rows.join(passed.words, list(WORDS), "left_anti").select(*names)
+        left_out = LeftOut(SparkTable(others, table.layout, {"records": passed.failing}), table.learned)
+    return SparkTable(kept, table.layout, known, at_most=table.bound, left_out=left_out)
+
+
+def _judged_here(rows: DataFrame, table: SparkTable, query: ClassQuery, passing: Passing) -> _Passed:
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    with reported("count the cells"):
+        cells = arrow_table(cells_in(rows, table, query))
+    found, records, others, failing = [np.empty((0, 2), np.int64)], 0, 0, 0
+    for block, classes in CellReader.of(table, query).sorted_blocks(cells):
+        kept = passing(block)
+        found.append(classes[kept])
+        records += int(block.sizes[kept].sum())
+        others += int(block.sizes[~kept].sum())
+        failing += int((~kept).sum())
+    chosen = np.concatenate(found)
+    listed = pa.table([pa.array(chosen[:, at]) for at in range(2)], names=list(WORDS))
+    struct = StructType([StructField(name, LongType()) for name in WORDS])
+    with reported("send the classes to Spark"):
+        words = frame_of(table.frame.sparkSession, listed, struct)
+    sent = _may_be_sent(table, len(chosen))
+    words = sf.broadcast(words) if sent else words
+    return _Passed(words, sent, _of_records(query, records), _of_records(query, others), all=not failing)
+
+
+def _judged_in_place(
+    rows: DataFrame,
+    table: SparkTable,
+    query: ClassQuery,
+    passing: Passing,
+    keep: Callable[[DataFrame], DataFrame] | None,
+) -> _Passed:
+    from pyspark.sql import functions as sf
+
+    reader, counted = counted_where_they_lie(rows, table, query)
+
+    def chosen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for block, words in reader.blocks(batches):
+            kept = passing(block)
+            columns = [words[kept][:, 0], words[kept][:, 1], block.sizes[kept]]
+            yield pa.record_batch([pa.array(each) for each in columns], names=[*WORDS, SIZE])
+
+    schema = ", ".join(f"{name} long" for name in (*WORDS, SIZE))
+    passed = map_raw(counted, chosen, schema)
+    if keep is None:
+        return _Passed(passed.select(*WORDS), sent=False)
+    passed = keep(passed)
+    try:
+        with reported("count the classes that pass"):
+            classes, records = passed.agg(sf.count(sf.lit(1)), sf.sum(SIZE)).collect()[0]
+    except DataError:
+        explain(table, query)
+        raise
+    words = passed.select(*WORDS)
+    sent = _may_be_sent(table, classes)
+    inside, all_records = _of_records(query, int(records or 0)), table.remembered.get("records")
+    outside = None if inside is None or all_records is None else all_records - inside
+    return _Passed(sf.broadcast(words) if sent else words, sent, inside, outside, all=outside == 0)
+
+
+def _may_be_sent(table: SparkTable, classes: int) -> bool:
+    return classes <= MOST_SENT and fits_driver(table.frame.sparkSession, classes * CLASS_BYTES)
+
+
+def _of_records(query: ClassQuery, sizes: int) -> int | None:
+    return sizes if query.person is None and query.weight is None else None

@@ -21,7 +21,7 @@ def preload() -> None:
 
     from privpipe import compiled
     from privpipe.draws import Seed
-    from privpipe.engines.spark.column_looks import Looker
+    from privpipe.engines.spark.column_values import Looker
     from privpipe.kernels.ids.record_ids import content_hash, ordinals, record_id, sum_of_hashes
 
     compiled.load()

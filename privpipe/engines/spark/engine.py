@@ -25,26 +25,32 @@ from privpipe.blocks import (
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.catalogue import Catalogue
 from privpipe.engines.base.contract import NO_TYPES, Engine, Where, Written
-from privpipe.engines.base.databases.staging import Staging
-from privpipe.engines.base.held_frames import Held
+from privpipe.engines.base.frames import Held
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
-from privpipe.engines.base.source import Format, Source
-from privpipe.engines.embedded.table import EmbeddedTable
-from privpipe.engines.spark import class_table, mapping, rank_exchange, rank_relay, ranking, records, writing
+from privpipe.engines.databases.staging import Staging
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable
+from privpipe.engines.readers.source import Format, Source
+from privpipe.engines.spark import class_table, output, rank_exchange, ranks, record_ids, row_functions
+from privpipe.engines.spark import rank_exchange as rank_relay
 from privpipe.engines.spark.catalogue import SparkCatalogue
-from privpipe.engines.spark.checkpoints import checkpointed, released
-from privpipe.engines.spark.driver_room import expected_bytes, row_bytes
-from privpipe.engines.spark.learning import count_records, distinct, estimated_distinct, known_content, learn
-from privpipe.engines.spark.lending import Loan
-from privpipe.engines.spark.near import Near, where_it_lies
-from privpipe.engines.spark.passing_classes import keep_classes
-from privpipe.engines.spark.patience import Watch
-from privpipe.engines.spark.raw_frames import raw_frame
-from privpipe.engines.spark.reading import is_native, is_spark_frame, refuse_streaming, scan
-from privpipe.engines.spark.recoding import recode
-from privpipe.engines.spark.session import DRIVER_BYTES, Options, hush_py4j, is_connect, open_session
-from privpipe.engines.spark.stacking import append, stack
-from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.class_table import keep_classes
+from privpipe.engines.spark.driver_memory import expected_bytes, row_bytes
+from privpipe.engines.spark.driver_tables import Near, where_it_lies
+from privpipe.engines.spark.facts import count_records, distinct, estimated_distinct, known_content, learn
+from privpipe.engines.spark.failures import Watch
+from privpipe.engines.spark.row_functions import recode
+from privpipe.engines.spark.session import (
+    DRIVER_BYTES,
+    Options,
+    checkpointed,
+    hush_py4j,
+    is_connect,
+    open_session,
+    released,
+)
+from privpipe.engines.spark.session_settings import Loan
+from privpipe.engines.spark.sources import is_native, is_spark_frame, raw_frame, refuse_streaming, scan
+from privpipe.engines.spark.spark_table import SparkTable, append, stack
 from privpipe.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -194,7 +200,7 @@ class SparkEngine(Engine):
         self, table: SparkTable, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
     ) -> R | None:
         _require(table, columns)
-        return mapping.reduce_rows(table, columns, reduction, facts)
+        return row_functions.reduce_rows(table, columns, reduction, facts)
 
     @where_it_lies
     def reduce_pairs(
@@ -208,11 +214,11 @@ class SparkEngine(Engine):
         for table in (original, released):
             _require(table, columns)
             _require_ids(table)
-        return mapping.reduce_pairs(original, released, columns, reduction, facts)
+        return row_functions.reduce_pairs(original, released, columns, reduction, facts)
 
     @where_it_lies
     def beside(self, released: SparkTable, original: SparkTable, columns: Mapping[str, str]) -> SparkTable:
-        return self._kept(mapping.beside(released, original, columns))
+        return self._kept(row_functions.beside(released, original, columns))
 
     @where_it_lies
     def distinct(self, table: SparkTable, columns: Sequence[str]) -> pa.Table:
@@ -230,7 +236,7 @@ class SparkEngine(Engine):
     @where_it_lies
     def thinned(self, table: SparkTable, share: float) -> SparkTable:
         _require_ids(table)
-        return mapping.thinned(table, share)
+        return row_functions.thinned(table, share)
 
     @where_it_lies
     def estimated_distinct(self, table: SparkTable, columns: Sequence[str]) -> dict[str, int]:
@@ -250,7 +256,7 @@ class SparkEngine(Engine):
 
     @where_it_lies
     def map_rows(self, table: SparkTable, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> SparkTable:
-        return mapping.map_rows(table, function, schema)
+        return row_functions.map_rows(table, function, schema)
 
     @where_it_lies
     def map_groups(
@@ -260,7 +266,7 @@ class SparkEngine(Engine):
         function: Callable[[RowBlock, int], RowBlock],
         schema: pa.Schema,
     ) -> SparkTable:
-        return self._kept(mapping.map_groups(table, key, function, schema))
+        return self._kept(row_functions.map_groups(table, key, function, schema))
 
     @where_it_lies
     def map_ranked(
@@ -273,7 +279,7 @@ class SparkEngine(Engine):
     ) -> SparkTable:
         _require(table, [column])
         _require_ids(table)
-        return self._kept(ranking.map_ranked(table, column, stream, function, schema))
+        return self._kept(ranks.map_ranked(table, column, stream, function, schema))
 
     @where_it_lies
     def exchange_ranks(self, table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> SparkTable:
@@ -315,9 +321,9 @@ class SparkEngine(Engine):
             self.loan.keeps(table.bound * row_bytes(table.schema))
             self.loan.sends(expected_bytes(table.frame), table.bound)
         if column is None:
-            return records.numbered_ids(table, seed, self._held)
+            return record_ids.numbered_ids(table, seed, self._held)
         _require(table, [column])
-        return self._kept(records.declared_ids(table, column, seed))
+        return self._kept(record_ids.declared_ids(table, column, seed))
 
     def source_schema(self, source: Source) -> pa.Schema:
         return raw_frame(source.data).schema if is_spark_frame(source.data) else super().source_schema(source)
@@ -333,20 +339,20 @@ class SparkEngine(Engine):
         escape: bool = False,
         types: Mapping[str, pa.DataType] = NO_TYPES,
     ) -> Written:
-        return writing.write(table, folder, format, stream, escape, types)
+        return output.write(table, folder, format, stream, escape, types)
 
     def catalogue(self) -> Catalogue:
         return SparkCatalogue(self.session, self.near.sent)
 
     @where_it_lies
     def collect(self, table: SparkTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE) -> Any:
-        return writing.collect(table, like, form)
+        return output.collect(table, like, form)
 
     @where_it_lies
     def in_place(
         self, table: SparkTable, like: Any, *, keeps_places: bool = False, form: ReturnForm = AS_THEY_ARE
     ) -> Any:
-        return writing.lying(table, like, form)
+        return output.lying(table, like, form)
 
     def _kept(self, table: SparkTable) -> SparkTable:
         return replace(table, frame=self._held(table.frame))

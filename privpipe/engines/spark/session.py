@@ -1,4 +1,4 @@
-"""The Spark session: the active one where there is one, else a quiet one on the loopback address."""
+"""The Spark session: the active one where there is one, else a quiet one on the loopback address; checkpoints."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from privpipe.engines.base.small_sources import SMALL_BYTES
-from privpipe.engines.spark.failures import reported
-from privpipe.engines.spark.patience import PATIENCE, require_master
+from privpipe.engines.readers.source_facts import SMALL_BYTES
+from privpipe.engines.spark.failures import PATIENCE, reported, require_master
 from privpipe.engines.spark.versions import active_context, require_connect, require_version
-from privpipe.errors import UsageError, did_you_mean
+from privpipe.errors import UnsupportedError, UsageError, did_you_mean
 from privpipe.private_files import new_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DRIVER_BYTES", "Options", "hush_py4j", "is_connect", "open_session"]
+__all__ = ["DRIVER_BYTES", "Options", "checkpointed", "hush_py4j", "is_connect", "open_session", "released"]
+
 
 log = logging.getLogger("privpipe.engines.spark")
 LOOPBACK = re.compile(r"^(local(\[.*\])?|local-cluster\[.*\]|spark://(127\.0\.0\.1|localhost|\[::1\]):\d+)$")
@@ -222,3 +222,59 @@ def _said(kind: Any) -> str:
 
 def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+FORBIDDEN = re.compile(r"\[NOT_(IMPLEMENTED|SUPPORTED)")
+
+
+def checkpointed(frame: DataFrame, *, lasting: bool = False) -> DataFrame:
+    """The frame with its rows as they are now.
+
+    A checkpoint has no plan to compute lost rows from: when the executor that held some is gone, whatever reads them
+    fails. `persist` would compute them again, from sources that may have changed, and say nothing.
+
+    Parameters
+    ----------
+    lasting : bool
+        For the caller, after the run: where the session has a checkpoint directory the rows are written there, which
+        outlives executors.
+
+    Raises
+    ------
+    UnsupportedError
+        The session allows no checkpoints.
+    DataError, EngineError
+        The frame cannot be computed.
+    """
+    with reported("evaluate the frame"):
+        try:
+            return frame.checkpoint() if lasting and _has_directory(frame) else frame.localCheckpoint()
+        except Exception as error:
+            if not (isinstance(error, NotImplementedError) or FORBIDDEN.search(str(error))):
+                raise
+    raise UnsupportedError(
+        "this Spark session allows no checkpoints, so the rows that are judged could not be held, and every later use "
+        "of the frame would compute others: publish by `privpipe.release` or `Policy.release`, which judge the files "
+        "that they wrote, or write the frame to a table and hand over that"
+    )
+
+
+def released(frame: DataFrame) -> None:
+    """Drop the rows of a checkpoint, on the executors or in the checkpoint directory."""
+    if is_connect(frame.sparkSession):
+        return  # the server drops them when this process has dropped the frame
+    own: Any = frame
+    try:
+        rows = own._jdf.queryExecution().logical().rdd()
+        rows.unpersist(False)
+        if rows.getCheckpointFile().isDefined():
+            context: Any = frame.sparkSession.sparkContext
+            path = context._jvm.org.apache.hadoop.fs.Path(rows.getCheckpointFile().get())
+            path.getFileSystem(context._jsc.hadoopConfiguration()).delete(path, True)
+    except Exception as error:  # noqa: BLE001 - a session that is gone has dropped them already
+        log.debug("not released: %s", type(error).__name__)
+
+
+def _has_directory(frame: DataFrame) -> bool:
+    session = frame.sparkSession
+    return not is_connect(session) and session.sparkContext.getCheckpointDir() is not None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from privpipe.engines.spark.failures import guarded, in_step, reported, sealed, told, unsealed
-from privpipe.engines.spark.layout import Layout
+from privpipe.engines.spark.spark_table import Layout
 from privpipe.engines.spark.versions import arrow_table
 
 if TYPE_CHECKING:

@@ -8,23 +8,12 @@ from privpipe.blocks import Guarantee
 from privpipe.blocks.way import Way
 from privpipe.errors import UsageError
 from privpipe.judging.ways.base import WayOfJudging
-from privpipe.judging.ways.beside import ByColumnsBeside
-from privpipe.judging.ways.classes import ByClasses
-from privpipe.judging.ways.columns import ByColumns
-from privpipe.judging.ways.distinct import ByDistinct
-from privpipe.judging.ways.facts import ByFacts
-from privpipe.judging.ways.files import ByFiles
+from privpipe.judging.ways.classes import ByClasses, ByColumns, ByDistinct, ByFacts, ByProcess, ByWeights
 from privpipe.judging.ways.history import ByHistory
-from privpipe.judging.ways.households import ByHouseholds
+from privpipe.judging.ways.households import ByHouseholds, ByKeptHouseholds
 from privpipe.judging.ways.items import ByItems
-from privpipe.judging.ways.joined_classes import ByJoinedClasses
-from privpipe.judging.ways.kept_households import ByKeptHouseholds
-from privpipe.judging.ways.pairs import ByPairs
-from privpipe.judging.ways.positions import ByPositions
-from privpipe.judging.ways.process import ByProcess
-from privpipe.judging.ways.recoded_tables import ByRecodedTables
-from privpipe.judging.ways.weights import ByWeights
-from privpipe.judging.ways.whole_tables import ByWholeTables
+from privpipe.judging.ways.original_classes import ByColumnsBeside, ByJoinedClasses, ByRecodedTables
+from privpipe.judging.ways.record_pairs import ByFiles, ByPairs, ByPositions, ByWholeTables
 
 __all__ = ["WAYS", "WayOfJudging", "way_of"]
 

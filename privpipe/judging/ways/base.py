@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 if TYPE_CHECKING:
     from privpipe.blocks import Guarantee, Verdict
     from privpipe.blocks.way import Way
-    from privpipe.judging.context import JudgingContext
+    from privpipe.judging.counted_classes import JudgingContext
 
 __all__ = ["WayOfJudging", "of_kind"]
 

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from privpipe.blocks import Guarantee, Verdict
-from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure
-from privpipe.blocks.suppressed import NothingLeft, without_suppressed
+from privpipe.blocks.row_reductions import NothingLeft, without_suppressed
+from privpipe.blocks.verdict import Comparison
 from privpipe.blocks.way import HISTORY
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
-from privpipe.judging.perturbed import stage_columns
+from privpipe.judging.perturbation import stage_columns
 from privpipe.judging.verdicts import ALL_SUPPRESSED, not_judged, resting_on
 from privpipe.judging.ways.base import WayOfJudging, of_kind
 
 if TYPE_CHECKING:
-    from privpipe.judging.context import JudgingContext
-    from privpipe.judging.suppressed import JudgedTable
+    from privpipe.judging.counted_classes import JudgingContext
+    from privpipe.judging.suppressed_records import JudgedTable
 
 __all__ = ["ByHistory"]
 

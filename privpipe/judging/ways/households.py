@@ -1,4 +1,4 @@
-"""Judge by the compositions of households."""
+"""Judge by the compositions of households, and by how many records of each were released."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Guarantee, Verdict
-from privpipe.blocks.household_rule import HouseholdRule
-from privpipe.blocks.way import HOUSEHOLDS
+from privpipe.blocks.size_model import HouseholdRule, KeptHouseholds
+from privpipe.blocks.verdict import ALIGN, Comparison
+from privpipe.blocks.way import HOUSEHOLDS, KEPT_HOUSEHOLDS
 from privpipe.errors import DataError
 from privpipe.judging.counted_classes import NO_RECORDS
-from privpipe.judging.grouping import keys_of
-from privpipe.judging.verdicts import all_suppressed
+from privpipe.judging.entry_groups import keys_of
+from privpipe.judging.judged_columns import require_columns
+from privpipe.judging.verdicts import all_suppressed, not_judged, resting_on
 from privpipe.judging.ways.base import WayOfJudging, of_kind
+from privpipe.judging.ways.record_pairs import NOT_ALIGNED
 
 if TYPE_CHECKING:
     from privpipe.blocks import Table
-    from privpipe.judging.context import JudgingContext
+    from privpipe.judging.counted_classes import JudgingContext
 
-__all__ = ["ByHouseholds"]
+__all__ = ["ByHouseholds", "ByKeptHouseholds"]
 
 
 class ByHouseholds(WayOfJudging):
@@ -30,7 +33,7 @@ class ByHouseholds(WayOfJudging):
     measures = ClassBlock
 
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
-        from privpipe.kernels.ids.compositions import COMPOSITION
+        from privpipe.kernels.ids.households import COMPOSITION
 
         tables: dict[tuple[str, ...], Table] = {}
         verdicts = {}
@@ -50,7 +53,7 @@ class ByHouseholds(WayOfJudging):
 
 
 def _composed(context: JudgingContext, keys: tuple[str, ...]) -> Table:
-    from privpipe.kernels.ids.compositions import Bucketed, Composed, composition_schema
+    from privpipe.kernels.ids.households import Bucketed, Composed, composition_schema
 
     engine, left, household = context.engine, context.judged_table.left, str(context.rules.household)
     needed = tuple(name for name in (household, context.rules.person) if name is not None)
@@ -66,3 +69,43 @@ def _composed(context: JudgingContext, keys: tuple[str, ...]) -> Table:
         chosen, Bucketed(household), Composed(keys, household, context.rules.person), schema
     )
     return made
+
+
+OF_ORIGINAL = "__privpipe_original_household"
+
+
+class ByKeptHouseholds(WayOfJudging):
+    """Households are told apart in the original, so the release need not hold their key; one count for all entries."""
+
+    way = KEPT_HOUSEHOLDS
+    counts_persons: ClassVar[bool] = True
+    serves_wildcard: ClassVar[bool] = True
+
+    def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
+        if not context.aligned:
+            return {at: not_judged(entry, NOT_ALIGNED) for at, entry in entries.items()}
+        import pyarrow.compute as pc
+
+        from privpipe.kernels.ids.households import parts_of
+
+        engine, household = context.engine, str(context.rules.household)
+        require_columns(context.original.schema.names, [household], "original")
+        pairs = engine.beside(context.with_ids.left, context.original, {household: OF_ORIGINAL})
+        before = engine.distinct(context.original, [household])
+        after = engine.distinct(pairs, [OF_ORIGINAL]).rename_columns([household, "__count"])
+        found = parts_of(before, after, household)
+        whole = len(after[household].drop_null()) - found.num_rows
+        told = pc.sum(pc.if_else(pc.is_null(after[household], nan_is_null=True), 0, after["__count"])).as_py() or 0
+        rests_on = Comparison(
+            int(told), engine.count(context.with_ids.left), "released records have a household in the original", ALIGN
+        )
+        return {
+            at: resting_on(entry.judge_kept(whole, found.num_rows, _missing(found)), rests_on)
+            for at, entry in of_kind(entries, KeptHouseholds).items()
+        }
+
+
+def _missing(found: object) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.sum(found["missing"]).as_py() or 0)  # type: ignore[index]

@@ -15,15 +15,15 @@ from privpipe.blocks import Facts, Guarantee, RowBlock, Tally, Verdict
 from privpipe.blocks.way import ITEMS
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.judging.counted_classes import NO_RECORDS
-from privpipe.judging.required_columns import require_columns
+from privpipe.judging.judged_columns import require_columns
 from privpipe.judging.rules import JudgingRules
-from privpipe.judging.suppressed import JudgedTable
+from privpipe.judging.suppressed_records import JudgedTable
 from privpipe.judging.verdicts import all_suppressed
 from privpipe.judging.ways.base import WayOfJudging
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:
-    from privpipe.judging.context import JudgingContext
+    from privpipe.judging.counted_classes import JudgingContext
 
 __all__ = ["MOST_COMBINATIONS", "ByItems", "OverItems"]
 

@@ -1,4 +1,4 @@
-"""Figures of each class that are counts of its cells, or a share of them."""
+"""Figures of each class that are counts of its cells: distinct and most frequent values, persons, ratios."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.compiled import njit
+from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
 
-__all__ = ["distinct_by_class", "largest_by_class", "top_share_by_class"]
+__all__ = [
+    "counted_once",
+    "distinct_by_class",
+    "largest_by_class",
+    "ratio_of_tails",
+    "recursive_ratio_by_class",
+    "recursive_tail_by_class",
+    "top_share_by_class",
+]
 
 
 def distinct_by_class(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -76,4 +85,151 @@ def _largest(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[n
         for i in range(offsets[c], offsets[c + 1]):
             largest = max(largest, counts[i])
         out[c] = largest
+    return out
+
+
+Ints = NDArray[np.int64]
+
+
+def counted_once(numbers: Ints, classes: int, order: Ints, who: Ints, persons: Ints, left: Ints) -> Ints:
+    """What each combination adds to its class so that nobody is counted twice in it.
+
+    Parameters
+    ----------
+    numbers : ndarray of int64, shape (t,)
+        Class of each combination, below `classes`.
+    order : ndarray of int64, shape (t,)
+        Places of the combinations, those of one `who` side by side.
+    who : ndarray of int64, shape (t,)
+        Who a combination is of (or who and which value), at least 0.
+    persons : ndarray of int64, shape (t,)
+        Persons it stands for: 1, unless nobody of it has another combination.
+    left : ndarray of int64, shape (t,)
+        Its records; one without any adds nothing.
+
+    Returns
+    -------
+    ndarray of int64, shape (t,)
+        `persons` at the first combination of each `who` in each class, else 0: their sum over a class is its number
+        of different persons.
+
+    Examples
+    --------
+    >>> numbers, who = np.array([0, 1, 0, 0]), np.array([0, 0, 0, 1])
+    >>> counted_once(numbers, 2, np.arange(4), who, np.array([1, 1, 1, 5]), np.ones(4, np.int64)).tolist()
+    [1, 1, 0, 5]
+    """
+    ints = (read_only(array, np.int64) for array in (order, who, persons, left))
+    return np.asarray(_once(read_only(numbers, np.int64), classes, *ints))
+
+
+@njit(nogil=True, cache=True)
+def _once(numbers: Ints, classes: int, order: Ints, who: Ints, persons: Ints, left: Ints) -> Ints:
+    last = np.full(classes, -1, np.int64)
+    adds = np.zeros(len(numbers), np.int64)
+    for i in order:
+        if left[i] == 0:
+            continue
+        c = numbers[i]
+        if last[c] != who[i]:
+            last[c] = who[i]
+            adds[i] = persons[i]
+    return adds
+
+
+def recursive_ratio_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64], l: int) -> NDArray[np.float64]:
+    """c* = r_1 / (r_l + ... + r_m) of each class, its counts r in descending order.
+
+    A class is recursively (c, l)-diverse when c* is strictly below c.
+    Source: Machanavajjhala et al., l-Diversity, ACM TKDD 1(1), 2007.
+
+    Parameters
+    ----------
+    offsets : ndarray of int64, shape (n_classes + 1,)
+        Cells of class c are ``offsets[c]:offsets[c + 1]``.
+    counts : ndarray of int64, shape (n_cells,)
+        Records of each cell, at least 1, in any order within a class.
+    l : int
+        At least 1; l = 1 gives r_1 / n_c.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_classes,)
+        Positive; infinite where a class has fewer than l values.
+
+    Examples
+    --------
+    >>> recursive_ratio_by_class(np.array([0, 3, 4]), np.array([3, 6, 1, 9]), l=3).tolist()
+    [6.0, inf]
+    """
+    return ratio_of_tails(*recursive_tail_by_class(offsets, counts, l))
+
+
+def ratio_of_tails(largest: NDArray[np.int64], tail: NDArray[np.int64]) -> NDArray[np.float64]:
+    """c* of each class from what `recursive_tail_by_class` gives.
+
+    Examples
+    --------
+    >>> ratio_of_tails(np.array([6, 9]), np.array([4, 0])).tolist()
+    [1.5, inf]
+    """
+    return np.asarray(_ratios(read_only(largest, np.int64), read_only(tail, np.int64)))
+
+
+def recursive_tail_by_class(
+    offsets: NDArray[np.int64], counts: NDArray[np.int64], l: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """r_1 and r_l + ... + r_m of each class as integers; a tail of 0: fewer than l values.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in recursive_tail_by_class(np.array([0, 3]), np.array([6, 3, 1]), l=2)]
+    [[6], [4]]
+    """
+    if l < 1:
+        raise UsageError(f"recursive diversity needs l >= 1, got {l}")
+    return _tails(read_only(offsets, np.int64), read_only(counts, np.int64), l)  # type: ignore[no-any-return]
+
+
+@njit(nogil=True, cache=True)
+def _tails(
+    offsets: NDArray[np.int64], counts: NDArray[np.int64], l: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    largest = np.zeros(len(offsets) - 1, np.int64)
+    tail = np.zeros(len(offsets) - 1, np.int64)
+    top = np.empty(max(l - 1, 1), np.int64)  # the l - 1 largest counts so far, descending
+    if l <= 2:  # what most ask for: all of a class, or all but its largest count
+        for c in range(len(tail)):
+            highest = size = 0
+            for i in range(offsets[c], offsets[c + 1]):
+                highest = max(highest, counts[i])
+                size += counts[i]
+            largest[c], tail[c] = highest, size if l == 1 else size - highest
+        return largest, tail
+    for c in range(len(tail)):
+        held = highest = rest = 0
+        for i in range(offsets[c], offsets[c + 1]):
+            count = counts[i]
+            highest = max(highest, count)
+            if held < l - 1 or count > top[held - 1]:
+                if held == l - 1:
+                    rest += top[held - 1]
+                else:
+                    held += 1
+                j = held - 1
+                while j > 0 and top[j - 1] < count:
+                    top[j] = top[j - 1]
+                    j -= 1
+                top[j] = count
+            else:
+                rest += count
+        largest[c], tail[c] = highest, rest
+    return largest, tail
+
+
+@njit(nogil=True, cache=True)
+def _ratios(largest: NDArray[np.int64], tail: NDArray[np.int64]) -> NDArray[np.float64]:
+    out = np.empty(len(tail), np.float64)
+    for c in range(len(tail)):
+        out[c] = largest[c] / tail[c] if tail[c] > 0 else np.inf
     return out

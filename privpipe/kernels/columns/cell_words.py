@@ -1,4 +1,4 @@
-"""Arrow columns as the words that are hashed, straight from their buffers.
+"""Arrow columns straight from their buffers: as the words that are hashed, and as exact numbers.
 
 Tags and encodings are those of `privpipe.kernels.ids.record_ids`.
 """
@@ -6,16 +6,19 @@ Tags and encodings are those of `privpipe.kernels.ids.record_ids`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from privpipe.errors import DataError
 from privpipe.kernels.columns.arrays import read_only
 
-__all__ = ["CodedCells", "FixedCells", "TextCells", "coded_words", "encode_column", "integer_cells"]
+__all__ = ["CodedCells", "FixedCells", "TextCells", "coded_words", "encode_column", "integer_cells", "scaled_numbers"]
+
 
 U = np.uint64
 BOOL, INTEGER, FLOAT, TEXT, DATE, TIMESTAMP, ZONED, DECIMAL, BINARY = range(1, 10)
@@ -221,3 +224,42 @@ def _bits(bitmap: pa.Buffer, column: pa.Array) -> NDArray[np.bool_]:
         return np.zeros(0, np.bool_)
     packed = np.frombuffer(bitmap, np.uint8)[first // 8 : -(-stop // 8)]
     return np.unpackbits(packed, bitorder="little")[first % 8 : first % 8 + len(column)].view(np.bool_)
+
+
+def scaled_numbers(array: pa.Array, column: str) -> tuple[NDArray[Any], NDArray[np.bool_] | None, int]:
+    """A column as float64 or int64 with its gaps and its scale: the value is the integer over 10^scale.
+
+    Raises
+    ------
+    DataError
+        Text, booleans and bytes; a decimal whose digits exceed 64 bits.
+
+    Examples
+    --------
+    >>> values, gaps, scale = scaled_numbers(pa.array(["1.5", None]).cast(pa.decimal128(38, 2)), "pay")
+    >>> values.tolist(), gaps.tolist(), scale
+    ([150, 0], [False, True], 2)
+    """
+    kind = array.type
+    gaps = None
+    if array.null_count:
+        gaps = np.asarray(pc.is_null(array).to_numpy(zero_copy_only=False))
+    if pt.is_floating(kind):
+        return np.asarray(array.cast(pa.float64()).to_numpy(zero_copy_only=False)), gaps, 0
+    if pt.is_decimal(kind):
+        return _decimal_words(array, column), gaps, int(kind.scale)
+    if pt.is_date(kind):
+        array = array.cast(pa.date32()).cast(pa.int32())
+    elif not (pt.is_integer(kind) or pt.is_timestamp(kind)):
+        raise DataError(f"column {column!r} holds {kind}, which has no mean; numbers and dates have")
+    integers = array.cast(pa.int64())
+    return np.asarray(integers.fill_null(0).to_numpy(zero_copy_only=False)), gaps, 0
+
+
+def _decimal_words(array: pa.Array, column: str) -> NDArray[np.int64]:
+    filled = array.cast(pa.decimal128(38, array.type.scale)).fill_null(0)
+    words = np.frombuffer(filled.buffers()[1], dtype="<i8").reshape(-1, 2)
+    words = words[filled.offset : filled.offset + len(filled)]
+    if (words[:, 1] != words[:, 0] >> 63).any():
+        raise DataError(f"column {column!r} holds decimals of more than 18 digits, beyond 64-bit arithmetic")
+    return np.ascontiguousarray(words[:, 0])

@@ -1,6 +1,9 @@
-"""Equal rows of integer words: which group each row is in, by hashing inside cache-sized buckets."""
+"""Equal rows and words: groups by hashing inside cache-sized buckets, runs in sorted words, counts of packed digits."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +11,18 @@ from numpy.typing import NDArray
 from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 
-__all__ = ["add_hashes", "group_rows", "number_words", "ordered_by_group", "ranges_of", "shares_of", "split_order"]
+__all__ = [
+    "add_hashes",
+    "digit_sums",
+    "group_rows",
+    "number_words",
+    "ordered_by_group",
+    "ranges_of",
+    "runs",
+    "shares_of",
+    "split_order",
+]
+
 
 Ints = NDArray[np.int64]
 U = np.uint64
@@ -134,7 +148,7 @@ def add_hashes(total: NDArray[np.uint64], table: Ints, codes: Ints) -> None:
     >>> total.tolist()
     [[6, 0]]
     """
-    _add(total, read_only(table, np.int64), read_only(codes, np.int64))
+    _add_hashes(total, read_only(table, np.int64), read_only(codes, np.int64))
 
 
 @njit(nogil=True, cache=True)
@@ -161,7 +175,7 @@ def _ranges(rows: Ints, cuts: Ints) -> Ints:
 
 
 @njit(nogil=True, cache=True)
-def _add(total: NDArray[np.uint64], table: Ints, codes: Ints) -> None:
+def _add_hashes(total: NDArray[np.uint64], table: Ints, codes: Ints) -> None:
     for i in range(len(codes)):
         low = U(table[codes[i], 1])
         total[i, 1] += low
@@ -279,3 +293,93 @@ def _group_bucket(
             found += 1
         groups[i] = slots[at]
     return found
+
+
+def runs(words: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Where equal words begin, and how many there are of each.
+
+    Parameters
+    ----------
+    words : ndarray of int64 or float64, shape (n,)
+        Ascending, without NaN; -0.0 equals 0.0.
+
+    Returns
+    -------
+    starts, sizes : ndarray of int64, shape (runs,)
+
+    Examples
+    --------
+    >>> [found.tolist() for found in runs(np.array([3, 3, 5, 7, 7, 7]))]
+    [[0, 2, 3], [2, 1, 3]]
+    """
+    starts, sizes = _runs(words)
+    return starts, sizes
+
+
+def _runs_plain(words: NDArray[Any]) -> tuple[Ints, Ints]:
+    if not len(words):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    fresh = np.flatnonzero(words[1:] != words[:-1]) + 1
+    starts = np.concatenate([np.zeros(1, np.int64), fresh])
+    return starts, np.diff(np.append(starts, len(words)))
+
+
+@njit(small=8 * SMALL, plain=_runs_plain, nogil=True, cache=True)
+def _runs(words: NDArray[Any]) -> tuple[Ints, Ints]:
+    found = min(len(words), 1)
+    for i in range(1, len(words)):
+        found += words[i] != words[i - 1]
+    starts, sizes = np.empty(found, np.int64), np.empty(found, np.int64)
+    at, first = 0, 0
+    for i in range(1, len(words)):
+        if words[i] != words[i - 1]:
+            starts[at], sizes[at] = first, i - first
+            at, first = at + 1, i
+    if found:
+        starts[at], sizes[at] = first, len(words) - first
+    return starts, sizes
+
+
+def digit_sums(words: Ints, records: Ints, radices: Sequence[int]) -> list[Ints]:
+    """How many records have each digit, place by place.
+
+    Parameters
+    ----------
+    words : ndarray of int64, shape (n,)
+        In [0, product of the radices).
+    records : ndarray of int64, shape (n,)
+        Of each word.
+    radices : sequence of int
+        Of each place, the first one counting most; their sum is what is held in memory.
+
+    Returns
+    -------
+    list of ndarray of int64, shape (radix,)
+
+    Examples
+    --------
+    >>> [sums.tolist() for sums in digit_sums(np.array([0, 4, 5]), np.array([1, 2, 3]), [2, 3])]
+    [[1, 5], [1, 2, 3]]
+    """
+    starts = np.concatenate([[0], np.cumsum(radices, dtype=np.int64)])
+    sums = np.zeros(starts[-1], np.int64)
+    _add(words, records, np.array(radices, np.int64), starts, sums)
+    return np.split(sums, starts[1:-1]) if len(radices) else []
+
+
+def _add_plain(words: Ints, records: Ints, radices: Ints, starts: Ints, sums: Ints) -> None:
+    rest = words
+    for place in range(len(radices) - 1, -1, -1):
+        rest, digits = np.divmod(rest, radices[place])
+        np.add.at(sums, starts[place] + digits, records)
+
+
+@njit(small=8 * SMALL, plain=_add_plain, nogil=True, cache=True)
+def _add(words: Ints, records: Ints, radices: Ints, starts: Ints, sums: Ints) -> None:
+    for i in range(len(words)):
+        rest, own = np.uint64(words[i]), records[i]  # no sign to look at: a division of words of 64 bits alone
+        for place in range(len(radices) - 1, -1, -1):
+            radix = np.uint64(radices[place])
+            above = rest // radix
+            sums[starts[place] + np.int64(rest - above * radix)] += own
+            rest = above

@@ -1,15 +1,17 @@
 """Ids of records: a keyed hash of a declared key, else of the content of all columns and an ordinal.
 
 A cell is hashed as a header word (type tag in the low byte, byte length above) and its payload in 8-byte
-little-endian words, zero padded; null and NaN are the single word 0. Tags: 1 bool, 2 integer (as int64), 3 float
-(as float64, -0.0 as 0.0), 4 text (UTF-8), 5 date (days), 6 timestamp (microseconds), 7 timestamp with zone (UTC
+little-endian words, zero padded; null and NaN are the single word 0. Tags: 1 bool, 2 integer (as int64), 3 float (as
+float64, -0.0 as 0.0), 4 text (UTF-8), 5 date (days), 6 timestamp (microseconds), 7 timestamp with zone (UTC
 microseconds), 8 decimal (16 bytes, the integer at the column's scale), 9 binary. Bool, numbers and times have 8
 bytes. Columns enter in order of name. Source of the hash: Aumasson, Bernstein, SipHash, Indocrypt 2012.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +22,20 @@ from privpipe.draws import Seed
 from privpipe.draws.siphash import absorb, close_128, close_each, hash_pairs, key_words, start_128
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.columns.cell_words import CodedCells, FixedCells, TextCells, encode_column
+from privpipe.kernels.grouping.word_groups import group_rows
 from privpipe.kernels.ids.cell_states import ROWS_AT_A_TIME, absorb_column
 
-__all__ = ["content_hash", "declared_id", "hash_cells", "ordinals", "record_id", "sum_of_hashes"]
+__all__ = [
+    "content_hash",
+    "declared_id",
+    "hash_cells",
+    "normalised",
+    "ordinals",
+    "partners",
+    "record_id",
+    "sum_of_hashes",
+]
+
 
 U = np.uint64
 
@@ -234,3 +247,68 @@ def _halves_summed(hashes: NDArray[np.int64]) -> NDArray[np.uint64]:
             out[2 * j] += word & U(0xFFFFFFFF)
             out[2 * j + 1] += word >> U(32)
     return out
+
+
+def normalised(texts: Any, steps: Sequence[str]) -> Any:
+    """Texts after the declared steps, in whatever order these are named.
+
+    Unicode is composed first and last (folding case takes characters apart), spaces go before case.
+
+    Parameters
+    ----------
+    texts : pyarrow.Array or pyarrow.ChunkedArray of string
+        A missing value stays missing.
+    steps : sequence of {"trim", "casefold", "nfc"}
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> normalised(pa.array([" Ann", "STRASSE", "stra\\u00dfe", None]), ["casefold", "trim"]).to_pylist()
+    ['ann', 'strasse', 'strasse', None]
+    >>> normalised(pa.array([" Ann"]), []).to_pylist()
+    [' Ann']
+    """
+    import pyarrow as pa
+
+    if not steps:
+        return texts
+    if isinstance(texts, pa.ChunkedArray):
+        return pa.chunked_array([normalised(chunk, steps) for chunk in texts.chunks], type=pa.string())
+    coded = texts.dictionary_encode()
+    words = pa.array([_one(text, steps) for text in coded.dictionary.to_pylist()], type=pa.string())
+    return words.take(coded.indices)
+
+
+def _one(text: str, steps: Sequence[str]) -> str:
+    if "nfc" in steps:
+        text = unicodedata.normalize("NFC", text)
+    if "trim" in steps:
+        text = text.strip()
+    if "casefold" in steps:
+        text = text.casefold()
+    return unicodedata.normalize("NFC", text) if "nfc" in steps else text
+
+
+Ints = NDArray[np.int64]
+
+
+def partners(first: Ints, second: Ints) -> tuple[Ints, Ints]:
+    """Positions in both tables of the records that are in both, in the order of the second.
+
+    Parameters
+    ----------
+    first, second : ndarray of int64, shape (n, 2) and (m, 2)
+        Record ids, none of them twice in a table.
+
+    Examples
+    --------
+    >>> left, right = partners(np.array([[1, 0], [2, 0], [3, 0]]), np.array([[3, 0], [9, 0], [1, 0]]))
+    >>> left.tolist(), right.tolist()
+    ([2, 0], [0, 2])
+    """
+    groups, firsts = group_rows(np.concatenate([first, second]))
+    place = np.full(len(firsts), -1, dtype=np.int64)
+    place[groups[: len(first)]] = np.arange(len(first))
+    found = place[groups[len(first) :]]
+    paired = np.flatnonzero(found >= 0)
+    return found[paired], paired

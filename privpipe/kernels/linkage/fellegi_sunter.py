@@ -1,18 +1,312 @@
-"""Probabilistic record linkage: what agreement is worth, learned without knowing the pairs, and the three classes."""
+"""Probabilistic record linkage: counts of agreement patterns, and what agreement is worth without known pairs."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Mixture", "Ranking", "expectation_maximisation", "known_mixture", "ranking"]
+from privpipe.compiled import njit
+from privpipe.errors import UsageError
+from privpipe.kernels.columns.arrays import read_only, require_codes
+
+__all__ = [
+    "Agreement",
+    "CodeColumn",
+    "Mixture",
+    "NumberColumn",
+    "Ranking",
+    "expectation_maximisation",
+    "known_mixture",
+    "ranking",
+]
+
+
+MOST_PATTERNS = 1 << 20
+TILE = 4096
+CHUNK = 128
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """A column whose values agree within tolerances.
+
+    Parameters
+    ----------
+    original, released : ndarray of float64, shape (n,)
+        NaN: missing, which agrees with missing alone (and wholly).
+    within : tuple of float
+        Ascending, at least one. A pair's level is how many of them it keeps: 0 is disagreement.
+    relative : bool
+        Whether they are shares of the original value's size.
+    """
+
+    original: NDArray[np.float64] = field(repr=False)
+    released: NDArray[np.float64] = field(repr=False)
+    within: tuple[float, ...]
+    relative: bool = False
+
+    @property
+    def levels(self) -> int:
+        """Levels above disagreement."""
+        return len(self.within)
+
+
+@dataclass(frozen=True)
+class CodeColumn:
+    """A column whose values agree or not.
+
+    Parameters
+    ----------
+    original, released : ndarray of int64, shape (n,)
+    mismatch : ndarray of bool, shape (original codes, released codes), optional
+        Where they disagree; None: where the codes differ.
+    """
+
+    original: Integers = field(repr=False)
+    released: Integers = field(repr=False)
+    mismatch: NDArray[np.bool_] | None = field(default=None, repr=False)
+    levels: int = 1
+
+
+class _Side(NamedTuple):
+    """Numbers and codes of one side, a row a column."""
+
+    numbers: NDArray[np.float64]
+    codes: Integers
+
+
+class _Rules(NamedTuple):
+    """Of each tolerance its number column, radix, slope and base; of each code column radix and table."""
+
+    tolerances: NDArray[np.float64]
+    coded: Integers
+    table: NDArray[np.bool_]
+
+
+class Agreement:
+    """Patterns of agreement of released records with original ones.
+
+    A pattern is a number with one digit for each column, the first column's lowest: its level of agreement.
+
+    Parameters
+    ----------
+    columns : sequence of NumberColumn or CodeColumn
+        Row i of both sides is the same record.
+
+    Raises
+    ------
+    UsageError
+        More than 2^20 patterns.
+
+    Examples
+    --------
+    >>> x, y = np.array([1.0, 5.0, 9.0]), np.array([1.1, 8.0, 9.0])
+    >>> found = Agreement([NumberColumn(x, y, (0.5,)), CodeColumn(np.array([0, 0, 1]), np.array([0, 0, 1]))])
+    >>> every = np.arange(3)
+    >>> found.counts(every, every).tolist()
+    [4, 0, 3, 2]
+    >>> found.of_partners(every).tolist()
+    [3, 2, 3]
+    """
+
+    def __init__(self, columns: Sequence[NumberColumn | CodeColumn]) -> None:
+        self.columns = tuple(columns)
+        self.radices = np.cumprod([1, *(column.levels + 1 for column in columns)]).astype(np.int64)
+        if self.radices[-1] > MOST_PATTERNS:
+            raise UsageError(
+                f"{self.radices[-1]:,} patterns of agreement, and {MOST_PATTERNS:,} are the most; leave columns out"
+            )
+
+    @property
+    def patterns(self) -> int:
+        """How many there are."""
+        return int(self.radices[-1])
+
+    def levels(self) -> Integers:
+        """Level of each column in each pattern, shape (patterns, columns)."""
+        numbers = np.arange(self.patterns, dtype=np.int64)
+        return np.column_stack(
+            [numbers // self.radices[at] % (column.levels + 1) for at, column in enumerate(self.columns)]
+        )
+
+    def counts(self, attacked: Integers, candidates: Integers) -> Integers:
+        """Pairs of each pattern between some released records and some original ones, shape (patterns,)."""
+        total = np.zeros(self.patterns, dtype=np.int64)
+        for found in self._each(attacked, candidates, lambda arrays: _count(*arrays, self.patterns)):
+            total += found
+        return total
+
+    def heaviest(self, attacked: Integers, candidates: Integers, ranks: Integers) -> tuple[Integers, Integers]:
+        """Greatest rank among the candidates of each attacked released record, and how many have it.
+
+        Parameters
+        ----------
+        ranks : ndarray of int64, shape (patterns,)
+            From 0; equal for patterns of one weight.
+        """
+        fixed = read_only(ranks, np.int64)
+        parts = self._each(attacked, candidates, lambda arrays: _heaviest(*arrays, fixed))
+        if not parts:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        best, ties = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return best, ties
+
+    def of_partners(self, rows: Integers) -> Integers:
+        """Pattern of each record with itself."""
+        found = np.zeros(len(rows), dtype=np.int64)
+        for at, column in enumerate(self.columns):
+            x, y = column.original[rows], column.released[rows]
+            if isinstance(column, CodeColumn):
+                found += self.radices[at] * (x == y if column.mismatch is None else ~column.mismatch[x, y])
+                continue
+            both = np.isnan(x) & np.isnan(y)
+            for slope, base in _bounds(column):
+                found += self.radices[at] * (both | (np.abs(x - y) <= slope * np.abs(x) + base))
+        return found
+
+    def _each(self, attacked: Integers, candidates: Integers, work: Callable[[Any], Any]) -> list[Any]:
+        """What `work` says of each chunk of the attacked records."""
+        sides = [self._side("released", attacked), self._side("original", candidates)]
+        rules = self._rules()
+
+        def part(start: int) -> Any:
+            rows = slice(start, start + CHUNK)
+            own = _Side(*(read_only(part[:, rows], part.dtype) for part in sides[0]))
+            return work((own, sides[1], rules))
+
+        workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        with ThreadPoolExecutor(workers, thread_name_prefix="privpipe-agreement") as pool:
+            return list(pool.map(part, range(0, len(attacked), CHUNK)))
+
+    def _side(self, side: str, rows: Integers) -> _Side:
+        sides = [getattr(column, side)[rows] for column in self.columns]
+        numbers = [values for values in sides if values.dtype == np.float64]
+        codes = [values for values in sides if values.dtype != np.float64]
+        stacked = np.stack(numbers) if numbers else np.zeros((0, len(rows)))
+        coded = np.stack(codes) if codes else np.zeros((0, len(rows)), dtype=np.int64)
+        return _Side(read_only(stacked, np.float64), read_only(coded, np.int64))
+
+    def _rules(self) -> _Rules:
+        tolerances, coded, tables = [], [], [np.zeros(0, dtype=np.bool_)]
+        numbers = offset = 0
+        for at, column in enumerate(self.columns):
+            radix = int(self.radices[at])
+            if isinstance(column, NumberColumn):
+                tolerances += [(float(numbers), float(radix), slope, base) for slope, base in _bounds(column)]
+                numbers += 1
+            elif column.mismatch is None:
+                coded.append((radix, -1, 1))
+            else:
+                coded.append((radix, offset, column.mismatch.shape[1]))
+                require_codes(column.original, column.mismatch.shape[0], "a table of mismatches")
+                require_codes(column.released, column.mismatch.shape[1], "a table of mismatches")
+                tables.append(column.mismatch.ravel())
+                offset += column.mismatch.size
+        return _Rules(
+            tolerances=read_only(np.array(tolerances).reshape(-1, 4), np.float64),
+            coded=read_only(np.array(coded).reshape(-1, 3), np.int64),
+            table=read_only(np.concatenate(tables), np.bool_),
+        )
+
+
+def _bounds(column: NumberColumn) -> list[tuple[float, float]]:
+    """Slope and base of each tolerance, with the slack of `tolerance.slack`: |x - y| <= slope |x| + base."""
+    if column.relative:
+        return [(share * (1 + 1e-9), 1e-12) for share in column.within]
+    return [(0.0, width * (1 + 1e-9) + 1e-12) for width in column.within]
+
+
+@njit(nogil=True, cache=True)
+def _add_numbers(
+    numbers: NDArray[np.float64],
+    far: NDArray[np.float64],
+    tolerances: NDArray[np.float64],
+    start: int,
+    out: NDArray[np.int32],
+) -> None:
+    for t in range(len(tolerances)):
+        column = int(tolerances[t, 0])
+        radix = np.int32(tolerances[t, 1])
+        slope, base = tolerances[t, 2], tolerances[t, 3]
+        values, y = far[column], numbers[column]
+        if np.isnan(y):
+            for i in range(len(out)):
+                out[i] += radix if np.isnan(values[start + i]) else np.int32(0)
+        elif slope == 0.0:
+            for i in range(len(out)):
+                out[i] += radix if abs(values[start + i] - y) <= base else np.int32(0)
+        else:
+            for i in range(len(out)):
+                x = values[start + i]
+                out[i] += radix if abs(x - y) <= slope * abs(x) + base else np.int32(0)
+
+
+@njit(nogil=True, cache=True)
+def _add_codes(
+    codes: Integers, far: Integers, coded: Integers, table: NDArray[np.bool_], start: int, out: NDArray[np.int32]
+) -> None:
+    for k in range(len(coded)):
+        radix = np.int32(coded[k, 0])
+        offset, width, code = coded[k, 1], coded[k, 2], codes[k]
+        others = far[k]
+        if offset < 0:
+            for i in range(len(out)):
+                out[i] += radix if others[start + i] == code else np.int32(0)
+        else:
+            for i in range(len(out)):
+                out[i] += np.int32(0) if table[offset + others[start + i] * width + code] else radix
+
+
+@njit(nogil=True, cache=True)
+def _patterns(near: _Side, r: int, far: _Side, rules: _Rules, start: int, out: NDArray[np.int32]) -> None:
+    """Pattern of one released record with each original one of a tile."""
+    out[:] = 0
+    _add_numbers(near.numbers[:, r], far.numbers, rules.tolerances, start, out)
+    _add_codes(near.codes[:, r], far.codes, rules.coded, rules.table, start, out)
+
+
+@njit(nogil=True, cache=True)
+def _count(near: _Side, far: _Side, rules: _Rules, patterns: int) -> Integers:
+    counts = np.zeros(patterns, np.int64)
+    n, m = far.numbers.shape[1], near.numbers.shape[1]
+    out = np.empty(TILE, np.int32)
+    for start in range(0, n, TILE):
+        tile = out[: min(TILE, n - start)]
+        for r in range(m):
+            _patterns(near, r, far, rules, start, tile)
+            for i in range(len(tile)):
+                counts[tile[i]] += 1
+    return counts
+
+
+@njit(nogil=True, cache=True)
+def _heaviest(near: _Side, far: _Side, rules: _Rules, ranks: Integers) -> tuple[Integers, Integers]:
+    n, m = far.numbers.shape[1], near.numbers.shape[1]
+    best, ties = np.full(m, -1, np.int64), np.zeros(m, np.int64)
+    out = np.empty(TILE, np.int32)
+    for start in range(0, n, TILE):
+        tile = out[: min(TILE, n - start)]
+        for r in range(m):
+            _patterns(near, r, far, rules, start, tile)
+            for i in range(len(tile)):
+                rank = ranks[tile[i]]
+                if rank > best[r]:
+                    best[r], ties[r] = rank, 1
+                elif rank == best[r]:
+                    ties[r] += 1
+    return best, ties
+
 
 SMALLEST = 1e-6
 STEPS = 1000
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

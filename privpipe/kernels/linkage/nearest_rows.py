@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.linkage.distance import LinkedFile
-from privpipe.kernels.linkage.mismatches import Mismatches, largest_codes, mismatches
+from privpipe.kernels.linkage.distance import LinkedFile, Mismatches, largest_codes, mismatches
 
 __all__ = ["NearRows", "SearchedRows", "distinct_rows"]
 

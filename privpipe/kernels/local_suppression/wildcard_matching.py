@@ -1,11 +1,24 @@
-"""Matching sizes of patterns with wildcards, by joins over pairs of masks instead of pairs of rows."""
+"""How often patterns with wildcards match: sizes by joins over pairs of masks, weighted frequencies."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["empty_patterns", "informative_sizes", "mask_count", "matching_sizes", "row_words"]
+__all__ = [
+    "SampleFrequencies",
+    "empty_patterns",
+    "informative_frequencies",
+    "informative_sizes",
+    "mask_count",
+    "matching_sizes",
+    "row_words",
+    "sample_frequencies",
+]
+
 
 LARGEST_WORD = 2**62
 
@@ -123,3 +136,128 @@ def row_words(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
 def _dense(word: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     distinct, places = np.unique(word, return_inverse=True)
     return places.astype(np.int64, copy=False), len(distinct)
+
+
+@dataclass(frozen=True)
+class SampleFrequencies:
+    """Records that match each pattern, and their weights.
+
+    Parameters
+    ----------
+    matching : ndarray of int64, shape (t,)
+        Records that match, the pattern's own included.
+    partial : ndarray of int64, shape (t,)
+        Those of them that count by `alpha`: they hold blanks and are of another pattern. Of a pattern that is blank in
+        every column none are.
+    weights, partial_weights : ndarray of float64, shape (t,)
+        The same in sums of sampling weights.
+    """
+
+    matching: NDArray[np.int64]
+    partial: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    partial_weights: NDArray[np.float64]
+
+    def counts(self, alpha: float) -> NDArray[np.float64]:
+        """f of each pattern."""
+        return self.matching - (1.0 - alpha) * self.partial
+
+    def weighted(self, alpha: float) -> NDArray[np.float64]:
+        """F of each pattern."""
+        return self.weights - (1.0 - alpha) * self.partial_weights
+
+
+def sample_frequencies(
+    codes: NDArray[np.int64], counts: NDArray[np.int64], weights: NDArray[np.float64]
+) -> SampleFrequencies:
+    """Count the records, and add up the weights, that match each distinct pattern.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (t, m)
+        Distinct patterns; -1 is a blank, other codes are at least 0.
+    counts : ndarray of int64, shape (t,)
+        Records of each pattern, fewer than 2^53 together.
+    weights : ndarray of float64, shape (t,)
+        Sum of the sampling weights of each pattern.
+
+    Returns
+    -------
+    SampleFrequencies
+
+    Notes
+    -----
+    Patterns of one mask (set of blank columns) meet those of another by a join on the columns blank in neither, so the
+    cost is a sum over pairs of masks of their patterns. Sums are added in the order of the patterns.
+
+    Examples
+    --------
+    >>> codes = np.array([[0, 0], [0, -1], [1, 0]])
+    >>> found = sample_frequencies(codes, np.array([2, 1, 1]), np.array([20.0, 5.0, 7.0]))
+    >>> found.counts(1.0).tolist(), found.counts(0.0).tolist(), found.weighted(0.5).tolist()
+    ([3.0, 3.0, 1.0], [2.0, 3.0, 1.0], [22.5, 25.0, 7.0])
+    """
+    own = np.asarray(weights, dtype=np.float64)
+    found = SampleFrequencies(counts.astype(np.int64), np.zeros(len(counts), np.int64), own.copy(), np.zeros(len(own)))
+    if not len(codes) or not codes.shape[1]:
+        return found
+    masks, owner = np.unique(codes < 0, axis=0, return_inverse=True)
+    order = np.argsort(owner.ravel(), kind="stable")
+    rows = np.split(order, np.cumsum(np.bincount(owner.ravel(), minlength=len(masks)))[:-1])
+    for one in range(len(masks)):
+        for other in range(one):
+            shared = np.flatnonzero(~(masks[one] | masks[other]))
+            words, bound = row_words(codes[np.ix_(np.concatenate([rows[one], rows[other]]), shared)])
+            mine, theirs = words[: len(rows[one])], words[len(rows[one]) :]
+            sides = _Side(rows[one], mine, masks[one]), _Side(rows[other], theirs, masks[other])
+            _add(found, *sides, (counts, own), bound)
+            _add(found, *sides[::-1], (counts, own), bound)
+    return found
+
+
+def informative_frequencies(
+    codes: NDArray[np.int64], counts: NDArray[np.int64], weights: NDArray[np.float64]
+) -> SampleFrequencies:
+    """As `sample_frequencies`, but a pattern that is blank in every column matches records like it and no others.
+
+    Examples
+    --------
+    >>> codes = np.array([[0, 0], [-1, -1]])
+    >>> informative_frequencies(codes, np.array([2, 1]), np.array([20.0, 5.0])).counts(1.0).tolist()
+    [2.0, 1.0]
+    """
+    full = ~empty_patterns(codes)
+    found = sample_frequencies(codes[full], counts[full], weights[full])
+    own = np.asarray(weights, dtype=np.float64)
+    all_of = SampleFrequencies(counts.astype(np.int64), np.zeros(len(counts), np.int64), own.copy(), np.zeros(len(own)))
+    for name in ("matching", "partial", "weights", "partial_weights"):
+        getattr(all_of, name)[full] = getattr(found, name)
+    return all_of
+
+
+class _Side(NamedTuple):
+    """The patterns of one mask, and their words over the columns blank in neither of two."""
+
+    rows: NDArray[np.intp]
+    words: NDArray[np.int64]
+    mask: NDArray[np.bool_]
+
+
+def _add(
+    found: SampleFrequencies,
+    mine: _Side,
+    theirs: _Side,
+    records_and_weights: tuple[NDArray[np.int64], NDArray[np.float64]],
+    bound: int,
+) -> None:
+    """Give the patterns of one mask what matches them in another."""
+    # Exact below 2^53 records, though bincount adds floats.
+    records, sums = (
+        np.bincount(theirs.words, weights=each[theirs.rows], minlength=bound)[mine.words]
+        for each in records_and_weights
+    )
+    found.matching[mine.rows] += records.astype(np.int64)
+    found.weights[mine.rows] += sums
+    if theirs.mask.any() and not mine.mask.all():
+        found.partial[mine.rows] += records.astype(np.int64)
+        found.partial_weights[mine.rows] += sums

@@ -16,14 +16,11 @@ from numpy.typing import NDArray
 
 from privpipe.draws import Stream
 from privpipe.errors import NoSolutionError, UsageError
-from privpipe.kernels.microaggregation.group_condition import ANYTHING, GroupCondition, merged_groups
-from privpipe.kernels.microaggregation.group_numbers import by_first_member, restored
+from privpipe.kernels.microaggregation.groups import ANYTHING, GroupCondition, by_first_member, merged_groups, restored
 from privpipe.kernels.microaggregation.kd_tree import learn_tree
-from privpipe.kernels.microaggregation.lower_bound import provable, proved_search
-from privpipe.kernels.microaggregation.mdav import mdav_groups
-from privpipe.kernels.microaggregation.recombination import recombined_search
+from privpipe.kernels.microaggregation.lower_bound import provable, proved_search, recombined_search
+from privpipe.kernels.microaggregation.mdav import mdav_groups, v_mdav_groups
 from privpipe.kernels.microaggregation.refine import descend, group_sse, path_step
-from privpipe.kernels.microaggregation.v_mdav import v_mdav_groups
 
 __all__ = [
     "BLOCK",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.compiled import njit
-from privpipe.kernels.microaggregation.group_condition import GroupCondition, meets, value_counts
+from privpipe.kernels.microaggregation.groups import GroupCondition, meets, value_counts
 from privpipe.kernels.microaggregation.nearest import farthest, nearest
 
 __all__ = ["descend_groups", "split_large"]

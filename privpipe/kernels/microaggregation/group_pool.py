@@ -11,8 +11,8 @@ from scipy.optimize import linprog
 from scipy.sparse import csc_matrix, vstack
 
 from privpipe.kernels.integer_programs import Limits, minimum
-from privpipe.kernels.microaggregation.group_numbers import by_first_member
 from privpipe.kernels.microaggregation.group_pricing import Cuts
+from privpipe.kernels.microaggregation.groups import by_first_member
 
 __all__ = ["GAP", "Pool", "Prices", "squared_distances"]
 

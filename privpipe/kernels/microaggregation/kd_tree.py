@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
-from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.columns.code_bounds import require_codes
+from privpipe.kernels.columns.arrays import read_only, require_codes
 
 __all__ = ["BlockTree", "learn_tree", "with_distance"]
 

@@ -1,9 +1,12 @@
-"""How good the best groups could be: a lower bound of the SSE by column generation, and groups put together again.
+"""A lower bound of the SSE by column generation, and partitions recombined from the groups found.
 
-The groups of least cost that hold each record once are a set partitioning. Its relaxation over the groups known so far
-gives every record a price; groups below their members' prices are added until there are none. Triples of records that
-the relaxation shares out by halves are cut off (subset-row cuts). Any prices give a bound: what groups cost less than
-them, found by exact pricing, is taken off the prices of their members.
+The cheapest partition among many groups is a set partitioning. Its relaxation shows which groups of different runs
+and times go together; it is whole but for a few regions, which a short search puts in order.
+
+The groups of least cost that hold each record once are a set partitioning. Its relaxation over the groups known so
+far gives every record a price; groups below their members' prices are added until there are none. Triples of records
+that the relaxation shares out by halves are cut off (subset-row cuts). Any prices give a bound: what groups cost less
+than them, found by exact pricing, is taken off the prices of their members.
 
 Sources: Aloise, Hansen, Rocha, Santi, Column generation bounds for numerical microaggregation, Journal of Global
 Optimization 60, 2014; Jepsen, Petersen, Spoorendonk, Pisinger, Operations Research 56(2), 2008, for the cuts.
@@ -23,10 +26,12 @@ from numpy.typing import NDArray
 from privpipe.draws import Stream
 from privpipe.kernels.microaggregation.group_pool import GAP, Pool, Prices, squared_distances
 from privpipe.kernels.microaggregation.group_pricing import PricedGroups, price_groups
-from privpipe.kernels.microaggregation.recombination import rounded_search
-from privpipe.kernels.microaggregation.refine import searched
+from privpipe.kernels.microaggregation.groups import ANYTHING, GroupCondition
+from privpipe.kernels.microaggregation.neighbourhood_search import FEWEST_STEPS
+from privpipe.kernels.microaggregation.refine import FEW, SMALL_K, descend, search_budget, searched
 
 __all__ = [
+    "LARGEST_K",
     "MOST_PROVED",
     "PROVED",
     "PROVED_BY_DEFAULT",
@@ -35,7 +40,95 @@ __all__ = [
     "provable",
     "proved_groups",
     "proved_search",
+    "recombined_search",
+    "rounded_search",
 ]
+
+
+LARGEST_K, ROUNDED, AGAIN = 20, 2, 10
+"""k above which relaxations take too long; how many are rounded; steps a record of the search on from each."""
+
+FEW_RUNS_K, RUNS = 5, (2, 4)
+"""k up to which two runs of the search agree well enough by default; runs up to there, and above."""
+
+
+def rounded_search(pool: Pool, points: NDArray[np.float64], stream: Stream | None) -> None:
+    """Round the last relaxation of a pool, descend and search on from there; the pool keeps what comes out.
+
+    Parameters
+    ----------
+    pool : Pool
+    points : ndarray of float64, shape (n, s)
+    stream : Stream, optional
+        Draws of the search; without it, only descend.
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [1.0], [5.0], [6.0]])
+    >>> pool = Pool(squared_distances(points), 2)
+    >>> pool.add_partition(np.array([0, 1, 0, 1]))
+    >>> _ = pool.add(np.array([[0, 1], [2, 3]])), pool.relaxed()
+    >>> rounded_search(pool, points, None)
+    >>> pool.labels().tolist()
+    [0, 0, 1, 1]
+    """
+    rounded = pool.rounded()
+    if rounded is None:
+        return
+    found = descend(points, rounded, pool.k)
+    if stream is not None:
+        found, groups = searched(points, found, pool.k, stream, iterations=AGAIN * len(points))
+        for each in groups:
+            pool.add(each)
+    pool.add_partition(found)
+
+
+def recombined_search(
+    points: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    k: int,
+    stream: Stream,
+    *,
+    iterations: int | None = None,
+    condition: GroupCondition = ANYTHING,
+) -> NDArray[np.int64]:
+    """As `search`; a warm one over up to 2,000 records goes on from what its runs came across, put together.
+
+    Two runs; four with k above 5 and the default number of steps, where the better of two still depends on the seed.
+
+    Parameters
+    ----------
+    points, labels, k, stream, iterations, condition
+        As in `search`.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Groups of k or more records, SSE no higher than after `search`.
+
+    Examples
+    --------
+    >>> points = np.array([[float(i)] for i in (0, 1, 2, 3, 20, 21, 22, 23)])
+    >>> recombined_search(points, np.array([0, 1, 0, 1, 0, 1, 0, 1]), 4, Stream(bytes(16))).tolist()
+    [0, 0, 0, 0, 1, 1, 1, 1]
+    """
+    steps = search_budget(len(points), k) if iterations is None else iterations
+    few = len(points) <= FEW and SMALL_K < k <= LARGEST_K and not len(condition.codes)
+    runs = RUNS[few and iterations is None and k > FEW_RUNS_K]
+    found, groups = searched(points, labels, k, stream, iterations=iterations, condition=condition, runs=runs)
+    if not groups or not few or steps < FEWEST_STEPS * len(points):
+        return found
+    pool = Pool(squared_distances(points), k)
+    pool.add_partition(found)
+    for each in groups:
+        pool.add(each)
+    for number in range(ROUNDED):
+        if pool.relaxed() is None:
+            break
+        rounded_search(pool, points, stream.child(f"rounded/{number}"))
+        pool.cut_off()
+    return pool.labels()
+
 
 PROVED, PROVED_K, PROVED_BY_DEFAULT = 2_000, 5, 3
 """Records of a block, and k, up to which a bound is looked for when asked; k up to which it is by default."""
@@ -49,7 +142,7 @@ ROUNDS, LAST_ROUNDS, NEAR_ENOUGH, TINY = 40, 6, 2e-4, 1e-9
 SETTLED, STALLED, FEW_CUTS = 0.01, 1e-4, 0.03
 """Groups a record that a round adds, share by which the relaxation falls, and cuts a record, that end a stretch."""
 
-FEW, KEPT_OF_FEW = 200, 200
+PROVABLE, KEPT_OF_FEW = 200, 200
 """Records up to which groups above their prices are looked for too, in case the best ones are made of them."""
 
 KEPT_OF_EACH, GLANCE, LOOKED_AT = 6, 20_000, 4_000_000
@@ -161,10 +254,10 @@ def proved_groups(
         return Proof(pool.labels(), 0.0)
     rounded_search(pool, points, stream)
     # Rounded and searched on, the relaxation of larger tables is mostly nearer than an integer program would come.
-    if len(points) <= FEW or pool.best_cost - where.total > GAP * pool.best_cost:
+    if len(points) <= PROVABLE or pool.best_cost - where.total > GAP * pool.best_cost:
         pool.recombine(where)
     bound = _bound(pool, where, looked_at)
-    if len(points) <= FEW and pool.best_cost - bound > NEAR_ENOUGH * pool.best_cost:
+    if len(points) <= PROVABLE and pool.best_cost - bound > NEAR_ENOUGH * pool.best_cost:
         _priced(pool, where, GLANCE, pool.best_cost - bound)
         pool.recombine(where)
     return Proof(pool.labels(), min(bound, pool.best_cost))

@@ -17,13 +17,12 @@ from privpipe.compiled import njit
 from privpipe.draws import Stream
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.microaggregation.cooling import cooling_of
 from privpipe.kernels.microaggregation.descent import descend_groups, split_large
-from privpipe.kernels.microaggregation.group_condition import ANYTHING, GroupCondition
+from privpipe.kernels.microaggregation.groups import ANYTHING, GroupCondition
 from privpipe.kernels.microaggregation.nearest import PART, farthest_part, nearest_part, parts_of
-from privpipe.kernels.microaggregation.neighbourhood_search import nearest_first, search_groups
+from privpipe.kernels.microaggregation.neighbourhood_search import cooling_of, nearest_first, search_groups
 from privpipe.kernels.microaggregation.neighbours import nearest_neighbours
-from privpipe.kernels.microaggregation.path_groups import path_ends
+from privpipe.kernels.microaggregation.univariate import path_ends
 
 __all__ = ["FEW", "SMALL_K", "descend", "group_sse", "path_step", "search", "search_budget", "searched"]
 

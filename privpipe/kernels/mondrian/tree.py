@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.mondrian.cuts import Cuts, CutTables, choose, choose_of_counts, partition, room_for
-from privpipe.kernels.mondrian.segments import Rows
+from privpipe.kernels.mondrian.cuts import Cuts, CutTables, Rows, choose, choose_of_counts, partition, room_for
 
 __all__ = [
     "MOST_CUTS",

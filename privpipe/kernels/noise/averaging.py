@@ -1,15 +1,125 @@
-"""How much noise is left on a person's number when all releases of it are averaged."""
+"""Repeated noise: observations of one column in several releases, and how much noise is left when they are averaged."""
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.release_history import NoiseRows, ReleaseRows
 from privpipe.kernels.grouping.word_groups import group_rows
 
-__all__ = ["left_ratios"]
+__all__ = ["NoiseObservations", "left_ratios", "looks_at"]
+
 
 Ints = NDArray[np.int64]
+RENAMED = 0.5
+Rows = tuple[Ints, Ints, Ints, Ints, NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class NoiseObservations:
+    """Rows of looks at the numbers of persons, all arrays of shape (n,).
+
+    `units` are numbered 0 .. u - 1; `stages`, `draws` and `values` are numbers of hashes; `releases` and `keys` count
+    those that show the column, `bare` those that show it as it is.
+    """
+
+    units: Ints
+    stages: Ints
+    draws: Ints
+    values: Ints
+    ratios: NDArray[np.float64]
+    releases: int
+    keys: int
+    bare: int
+
+
+def looks_at(column: str, current: ReleaseRows, earlier: Sequence[ReleaseRows]) -> NoiseObservations:
+    """What the newest release and the earlier ones show of a column, of persons of whom the newest shows it.
+
+    In an earlier release it is the column of the same name, and any in which at least half of the persons in both have
+    the very same value. Where an earlier release shows it as it is, its persons are seen without noise.
+
+    Parameters
+    ----------
+    column : str
+    current : ReleaseRows
+        With its noise.
+    earlier : sequence of ReleaseRows
+    """
+    assert current.noise is not None
+    first = _of(current.noise, column)
+    parts, releases, bare = [first], 1, 0
+    for release, rows in enumerate(earlier):
+        if rows.noise is None:
+            continue
+        names = {name for name, _ in rows.noise.stages}
+        same = [_of(rows.noise, name) for name in sorted(names) if name == column or _renamed(first, rows.noise, name)]
+        parts += same
+        if column in rows.noise.bare:
+            parts.append(_bare(rows, release))
+            bare += 1
+        releases += bool(same) or column in rows.noise.bare
+    units, stages, draws, values, ratios = (np.concatenate(each) for each in zip(*parts, strict=True))
+    here = _numbers(np.concatenate([first[0], units]))
+    judged = np.zeros(int(here.max()) + 1 if len(here) else 0, dtype=np.bool_)
+    judged[here[: len(first[0])]] = True
+    own = here[len(first[0]) :]
+    kept = judged[own]
+    places = np.cumsum(judged) - 1
+    keys = _numbers(stages[kept])
+    return NoiseObservations(
+        units=places[own[kept]].astype(np.int64),
+        stages=keys,
+        draws=_numbers(draws[kept]),
+        values=_numbers(values[kept]),
+        ratios=ratios[kept],
+        releases=releases,
+        keys=len(np.unique(keys)),
+        bare=bare,
+    )
+
+
+def _of(noise: NoiseRows, column: str) -> Rows:
+    """Rows of one column: units, words of the stage key, draws, values, ratios."""
+    wanted = [at for at, (name, _) in enumerate(noise.stages) if name == column]
+    here = np.isin(noise.stage, wanted)
+    words: Ints = np.array([_words(key) for _, key in noise.stages], dtype=np.int64).reshape(-1, 2)
+    return noise.units[here], words[noise.stage[here]], noise.draws[here], noise.values[here], noise.ratios[here]
+
+
+def _bare(rows: ReleaseRows, release: int) -> Rows:
+    """Every person of a release, seen without noise."""
+    units = rows.units
+    nothing = np.full_like(units, -1 - release)
+    return units, nothing, nothing, nothing, np.zeros(len(units))
+
+
+def _renamed(first: Rows, noise: NoiseRows, column: str) -> bool:
+    units, _, _, values, _ = _of(noise, column)
+    if not len(units) or not len(first[0]):
+        return False
+    count = len(first[0])
+    people, told = _numbers(np.concatenate([first[0], units])), _numbers(np.concatenate([first[3], values]))
+    both = np.intersect1d(people[:count], people[count:])
+    alike = np.intersect1d(told[:count], told[count:])  # a value's hash holds the person's
+    owners = np.unique(people[count:][np.isin(told[count:], alike)])
+    return len(both) > 0 and len(owners) >= RENAMED * len(both)
+
+
+def _words(key: str) -> tuple[int, int]:
+    data = hashlib.sha256(key.encode()).digest()
+    return int.from_bytes(data[:8], "big", signed=True), int.from_bytes(data[8:16], "big", signed=True)
+
+
+def _numbers(words: Ints) -> Ints:
+    return group_rows(np.ascontiguousarray(words))[0]
+
+
 Floats = NDArray[np.float64]
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.compiled import njit
-from privpipe.kernels.columns.arrays import read_only
-from privpipe.kernels.columns.code_bounds import require_codes
+from privpipe.kernels.columns.arrays import read_only, require_codes
 
 __all__ = ["diagonal_matrix", "draw_categories", "invariant_matrix", "posterior", "transition_matrix"]
 

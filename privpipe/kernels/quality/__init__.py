@@ -16,21 +16,21 @@ __all__ = ["Forced", "QualityModel", "normalised_score", "quality_model"]
 
 MODELS = {
     "loss": "loss:LossModel",
-    "precision": "precision:PrecisionModel",
-    "precision_monotonic": "precision:MonotonicPrecisionModel",
+    "precision": "loss:PrecisionModel",
+    "precision_monotonic": "loss:MonotonicPrecisionModel",
     "entropy": "entropy:EntropyModel",
     "entropy_monotonic": "entropy:MonotonicEntropyModel",
     "normalized_entropy": "entropy:NormalizedEntropyModel",
-    "discernibility": "discernibility:DiscernibilityModel",
-    "discernibility_monotonic": "discernibility:MonotonicDiscernibilityModel",
-    "aecs": "aecs:AecsModel",
-    "height": "height:HeightModel",
-    "ambiguity": "ambiguity:AmbiguityModel",
-    "kl_divergence": "kl_divergence:KlDivergenceModel",
-    "entropy_based": "entropy_based:EntropyBasedModel",
-    "publisher_payout": "publisher_payout:PublisherPayoutModel",
-    "static": "height:StaticModel",
-    "classification": "classification:ClassificationModel",
+    "discernibility": "class_models:DiscernibilityModel",
+    "discernibility_monotonic": "class_models:MonotonicDiscernibilityModel",
+    "aecs": "class_models:AecsModel",
+    "height": "loss:HeightModel",
+    "ambiguity": "class_models:AmbiguityModel",
+    "kl_divergence": "entropy:KlDivergenceModel",
+    "entropy_based": "entropy:EntropyBasedModel",
+    "publisher_payout": "entropy:PublisherPayoutModel",
+    "static": "loss:StaticModel",
+    "classification": "class_models:ClassificationModel",
 }
 
 

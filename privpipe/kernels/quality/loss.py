@@ -1,4 +1,4 @@
-"""Iyengar's loss."""
+"""Quality models of levels: Iyengar's loss, Sweeney's precision, height, and a table of the user's own."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.quality_spec import penalties_of
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.lattice.costs import LeafCosts
-from privpipe.kernels.quality.by_column import ColumnModel, Floats
-from privpipe.kernels.quality.model import Forced
+from privpipe.kernels.quality.model import ColumnModel, Floats, Forced, ForcedColumn
 
-__all__ = ["LossModel"]
+__all__ = ["HeightModel", "LossModel", "MonotonicPrecisionModel", "PrecisionModel", "StaticModel"]
 
 
 class LossModel(ColumnModel):
@@ -101,3 +101,70 @@ class LossModel(ColumnModel):
         """The least cost a column can have, and how far the greatest lies above it."""
         least = self.spec.g * self.table.records / self.table.hierarchies[at].domain_size
         return least, self.table.records - least
+
+
+class PrecisionModel(ColumnModel):
+    """Height of a label in its hierarchy: u = ((N - O) g v / h + O s) / N; v / h is 0 for a hierarchy without levels.
+
+    Source: Sweeney, IJUFKS 10(5), 2002.
+    """
+
+    def prepare(self) -> None:
+        # Linear in the number of suppressed records: least where none goes, unless suppression is the cheaper way.
+        self.closed_form = self.spec.s >= self.spec.g or self.budget <= self.table.unknown
+
+    def figure(self, at: int, level: int, lost: Floats, suppressed: float) -> float:
+        n = self.table.records
+        return ((n - suppressed) * (self.spec.g * self._ratio(at, level)) + suppressed * self.spec.s) / n
+
+    def least(self, at: int, level: int) -> float:
+        return self._between(at, level, self.table.unknown)
+
+    def least_below(self, at: int, level: int, forced: ForcedColumn) -> float:
+        return self._between(at, level, min(forced.records, float(self.table.records)))
+
+    def _between(self, at: int, level: int, least: float) -> float:
+        """The lesser of the figures with so many suppressed at the least, and with as many as may be."""
+        none = np.zeros(0)
+        if self.closed_form:
+            return self.figure(at, level, none, least)
+        most = max(least, float(min(self.budget, self.table.records)))
+        return min(self.figure(at, level, none, least), self.figure(at, level, none, most))
+
+    def _ratio(self, at: int, level: int) -> float:
+        height = self.table.hierarchies[at].height
+        return level / height if height else 0.0
+
+
+class MonotonicPrecisionModel(PrecisionModel):
+    """u = v / h, whatever is suppressed."""
+
+    def prepare(self) -> None:
+        self.closed_form = True
+
+    def figure(self, at: int, level: int, lost: Floats, suppressed: float) -> float:
+        return self._ratio(at, level)
+
+
+class HeightModel(ColumnModel):
+    """u = v: how many steps a column went up. Source: Samarati, IEEE TKDE 13(6), 2001 (absolute distance)."""
+
+    def figure(self, at: int, level: int, lost: Floats, suppressed: int) -> float:
+        return self.least(at, level)
+
+    def least(self, at: int, level: int) -> float:
+        return float(level)
+
+
+class StaticModel(HeightModel):
+    """u = penalty of the column's level, by the user's table."""
+
+    def prepare(self) -> None:
+        columns = self.table.columns
+        self._penalties = [
+            penalties_of(self.spec, column, hierarchy.height, columns)
+            for column, hierarchy in zip(columns, self.table.hierarchies, strict=True)
+        ]
+
+    def least(self, at: int, level: int) -> float:
+        return float(self._penalties[at][level])

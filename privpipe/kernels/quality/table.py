@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.hierarchies import Hierarchy
-from privpipe.kernels.columns.packed import PackedColumns
+from privpipe.kernels.columns.codes import PackedColumns
 
 __all__ = ["CodedTable", "Counted", "CountedRows", "TableOfCodes", "TableOfColumns"]
 

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.kernels.classes.projections import projected_counts
+from privpipe.kernels.classes.coded_classes import projected_counts
 
 __all__ = ["NotSettled", "TooManyCells", "fitted_means", "fitted_with_offset", "separators"]
 

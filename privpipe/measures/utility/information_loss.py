@@ -11,11 +11,10 @@ from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
-from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
+from privpipe.blocks.file_pair import DistinctPair, DistinctPairMeasure, TableFiles, TableMeasure
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import ColumnName, Columns, Stricter
-from privpipe.blocks.require import require_choice
-from privpipe.blocks.table_files import TableFiles, TableMeasure
+from privpipe.blocks.parameters import require_choice
 from privpipe.blocks.way import FILES, RECODED_TABLES, WHOLE_TABLES, Way
 from privpipe.errors import UsageError
 from privpipe.measures.utility.loss_columns import columns_entered, infinite_columns, numbers_compared
@@ -273,7 +272,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         return self._verdict(found.loss, observed, (told, *found.notes), hidden=hidden)
 
     def _figure(self, files: FilePair) -> Any:
-        from privpipe.measures.utility import loss_distributions, loss_figures, loss_models
+        from privpipe.measures.utility import loss_figures, loss_models
 
         names = [name for name in files.original.schema.names if name != self.target]
         kind: Any = self.model or "logistic"
@@ -281,8 +280,8 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
             return loss_figures.LossFigure(None, why="no column is left to compare")
         if self.measure in ("propensity", "specks"):
             return loss_models.propensity_loss(files, names, kind, gap=self.measure == "specks")
-        if self.measure in loss_distributions.OF_DISTRIBUTIONS:
-            return loss_distributions.OF_DISTRIBUTIONS[self.measure](files, names)
+        if self.measure in loss_figures.OF_DISTRIBUTIONS:
+            return loss_figures.OF_DISTRIBUTIONS[self.measure](files, names)
         if self.measure == "classifier":
             return loss_models.classifier_loss(files, names, str(self.target), kind)
         if self.measure == "regression":

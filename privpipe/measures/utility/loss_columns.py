@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
-from privpipe.blocks.comparison import Comparison
+from privpipe.blocks.verdict import Comparison
 from privpipe.hierarchies import canonical_text
-from privpipe.measures.label_meaning import explained
-from privpipe.measures.utility.cut_ranges import ANY, range_members
+from privpipe.measures.label_meaning import ANY, explained, range_members
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:
-    from privpipe.kernels.losses.labels import LabelledColumn
+    from privpipe.kernels.losses.column_losses import LabelledColumn
 
 __all__ = [
     "MOST_LEVELS",
@@ -197,7 +196,7 @@ def _categories_of(files: FilePair, name: str) -> list[tuple[str, Numbers, Numbe
 
 
 def _standardised(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
-    from privpipe.kernels.sums.exact import measure_sums
+    from privpipe.kernels.exact_sums import measure_sums
 
     sums = measure_sums([x]).merge(measure_sums([y]))
     mean, sd = sums.mean(), sums.sd()
@@ -205,7 +204,7 @@ def _standardised(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _mean(values: Numbers) -> float:
-    from privpipe.kernels.sums.exact import measure_sums
+    from privpipe.kernels.exact_sums import measure_sums
 
     return measure_sums([values]).mean()
 
@@ -234,7 +233,7 @@ def labelled_column(files: FilePair, name: str) -> LabelledColumn | None:
     records are paired a missing cell does so only if the original has none, and a text that nothing explains is a
     value that the original lacks.
     """
-    from privpipe.kernels.losses.labels import LabelledColumn
+    from privpipe.kernels.losses.column_losses import LabelledColumn
 
     texts, (before, after) = coded(files, name)
     own, values = np.unique(before, return_inverse=True)

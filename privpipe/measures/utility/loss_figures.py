@@ -1,20 +1,24 @@
-"""The figure of each kind of information loss over two aligned files."""
+"""The figure of each kind of information loss over two aligned files: of numbers, labels and distributions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from privpipe.measures.utility.loss_columns import NumberColumns, labelled_column, number_columns
+from privpipe.kernels.losses.distributions import hellinger, quantile_bins, total_variation, transport
+from privpipe.measures.utility.loss_columns import NumberColumns, coded, labelled_column, number_columns
 
 if TYPE_CHECKING:
     from privpipe.blocks import FilePair
 
-__all__ = ["LOSSES", "LossFigure", "column_means"]
+__all__ = ["LOSSES", "OF_DISTRIBUTIONS", "LossFigure", "column_means"]
+
 
 NO_NUMBERS = "no column is a number in both tables"
 
@@ -43,7 +47,7 @@ class LossFigure:
 
 
 def _il1s(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.losses.numbers import standardised_loss
+    from privpipe.kernels.losses.column_losses import standardised_loss
 
     found = number_columns(files, names)
     each = standardised_loss(found.before, found.after, _moments(files, found)[1])
@@ -51,7 +55,7 @@ def _il1s(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _il1(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.losses.numbers import relative_loss
+    from privpipe.kernels.losses.column_losses import relative_loss
 
     found = number_columns(files, names)
     each = relative_loss(found.before, found.after)
@@ -63,7 +67,7 @@ def _il1(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _arctan(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.losses.numbers import arctan_loss
+    from privpipe.kernels.losses.column_losses import arctan_loss
 
     found = number_columns(files, names)
     figure = _over_cells(found, arctan_loss(found.before, found.after), _known(found), "without a number")
@@ -72,7 +76,7 @@ def _arctan(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _sse_sst(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.losses.numbers import squared_loss
+    from privpipe.kernels.losses.column_losses import squared_loss
 
     found = number_columns(files, names)
     each = squared_loss(found.before, found.after, *_moments(files, found))
@@ -87,7 +91,7 @@ def _sse_sst(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _moments_lost(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.losses.numbers import moment_loss
+    from privpipe.kernels.losses.column_losses import moment_loss
 
     found = number_columns(files, names)
     each = [moment_loss(x, y) for x, y in zip(found.before, found.after, strict=True)]
@@ -102,7 +106,7 @@ def _moments_lost(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _correlation(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.losses.numbers import correlation_loss
+    from privpipe.kernels.losses.column_losses import correlation_loss
 
     found = _varying(files, names)
     if len(found.names) < 2:
@@ -112,7 +116,7 @@ def _correlation(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _eigen(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.losses.numbers import eigen_loss
+    from privpipe.kernels.losses.column_losses import eigen_loss
 
     found = _varying(files, names)
     if len(found.names) < 2:
@@ -121,7 +125,7 @@ def _eigen(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _entropy(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.losses.labels import entropy_loss
+    from privpipe.kernels.losses.column_losses import entropy_loss
 
     columns = {}
     for name in names:
@@ -133,7 +137,7 @@ def _entropy(files: FilePair, names: Sequence[str]) -> LossFigure:
 
 
 def _kl(files: FilePair, names: Sequence[str]) -> LossFigure:
-    from privpipe.kernels.losses.labels import LARGEST_COMPARED, divergence
+    from privpipe.kernels.losses.column_losses import LARGEST_COMPARED, divergence
 
     columns = [labelled_column(files, name) for name in names]
     laid = [column for column in columns if column is not None]
@@ -183,7 +187,7 @@ def _varies(values: Any) -> bool:
 
 def _moments(files: FilePair, found: NumberColumns) -> tuple[list[float], list[float]]:
     """Mean and deviation of the whole original; of the records at hand where nobody learnt them."""
-    from privpipe.kernels.sums.exact import measure_sums
+    from privpipe.kernels.exact_sums import measure_sums
 
     means, deviations = [], []
     for name, values in zip(found.names, found.before, strict=True):
@@ -220,3 +224,66 @@ LOSSES: Mapping[str, Callable[[FilePair, Sequence[str]], LossFigure]] = {
     "arctan": _arctan,
 }
 """Losses that have no parameter but their columns."""
+
+
+Codes = NDArray[np.int64]
+BINS = 20
+PAIR_BINS = 5
+
+
+def _hellinger(files: FilePair, names: Sequence[str]) -> LossFigure:
+    columns = {name: hellinger(*_binned(files, name, BINS)) for name in names}
+    return _mean_and_largest(columns)
+
+
+def _wasserstein(files: FilePair, names: Sequence[str]) -> LossFigure:
+    from privpipe.kernels.exact_sums import measure_sums
+
+    found = number_columns(files, names)
+    if not found.names:
+        return LossFigure(None, why="no column is a number in both tables")
+    columns = {}
+    for name, x, y in zip(found.names, found.before, found.after, strict=True):
+        sums = measure_sums([x])
+        sd = sums.sd() if sums.count > 1 else 0.0
+        moved = transport(x, y)
+        if math.isnan(moved):
+            return LossFigure(None, why=f"column {name!r} has no value in one of the tables")
+        # As of moments: a column without deviation is as it was, or it is not.
+        columns[name] = moved / sd if sd > 0 else float(moved > 0)
+    notes = (f"left out (no numbers): {', '.join(found.left_out)}",) if found.left_out else ()
+    return _mean_and_largest(columns, notes)
+
+
+def _contingency(files: FilePair, names: Sequence[str]) -> LossFigure:
+    if len(names) < 2:
+        return LossFigure(None, why="a table of two columns needs two of them")
+    binned = {name: _binned(files, name, PAIR_BINS) for name in names}
+    apart = []
+    for one, other in combinations(names, 2):
+        sides = [np.stack([binned[one][side], binned[other][side]], axis=1) for side in (0, 1)]
+        _, places = np.unique(np.concatenate(sides), axis=0, return_inverse=True)
+        places = places.ravel().astype(np.int64)
+        apart.append(total_variation(places[: len(sides[0])], places[len(sides[0]) :]))
+    return LossFigure(column_means(apart), {}, {"largest": max(apart), "pairs": len(apart)})
+
+
+def _binned(files: FilePair, name: str, bins: int) -> tuple[Codes, Codes]:
+    """A column of both files as codes: numbers by the quantiles of the original, others by text; null is a value."""
+    x, y = files.numbers("original", name), files.numbers("released", name)
+    if x is None or y is None or np.isnan(x).all():
+        return coded(files, name)[1]
+    return quantile_bins(x, x, bins), quantile_bins(x, y, bins)
+
+
+def _mean_and_largest(columns: Mapping[str, float], notes: tuple[str, ...] = ()) -> LossFigure:
+    values = list(columns.values())
+    return LossFigure(column_means(values), columns, {"largest": max(values)}, notes)
+
+
+OF_DISTRIBUTIONS: Mapping[str, Callable[[FilePair, Sequence[str]], LossFigure]] = {
+    "hellinger": _hellinger,
+    "wasserstein": _wasserstein,
+    "contingency": _contingency,
+}
+"""Losses of distributions: no records are paired."""

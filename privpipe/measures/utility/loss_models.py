@@ -66,7 +66,7 @@ def propensity_loss(files: FilePair, names: Sequence[str], model: ModelKind, *, 
         share = float(told.mean())
         error = math.fsum(((scores - share) ** 2).tolist()) / len(scores)
         return _of_scores(error, scores, told, {}, ("by a tree", *notes), gap)
-    from privpipe.kernels.losses.fits import propensity
+    from privpipe.kernels.losses.distributions import propensity
 
     fit = propensity(design.before, design.after)
     beside = {"ratio": None if math.isnan(fit.ratio) else _settled(fit.ratio), "rank": fit.rank}
@@ -86,7 +86,7 @@ def _of_scores(
 
 
 def _tree_scores(design: Design) -> tuple[Numbers, Numbers]:
-    from privpipe.kernels.losses.fits import canonical_order
+    from privpipe.kernels.losses.distributions import canonical_order
 
     rows = np.vstack([design.before, design.after])
     told = np.repeat([0.0, 1.0], [len(design.before), len(design.after)])
@@ -98,7 +98,7 @@ def _tree_scores(design: Design) -> tuple[Numbers, Numbers]:
 
 def regression_loss(files: FilePair, names: Sequence[str], target: str) -> LossFigure:
     """1 - the mean overlap of the coefficients' 95 % intervals in two least squares fits of `target`."""
-    from privpipe.kernels.losses.fits import interval_overlap
+    from privpipe.kernels.losses.distributions import interval_overlap
 
     x, y = files.numbers("original", target), files.numbers("released", target)
     if x is None or y is None:
@@ -201,7 +201,7 @@ def predicted(
     rows: Numbers, classes: NDArray[np.int64], held: Numbers, levels: int, model: ModelKind
 ) -> NDArray[np.int64]:
     """The most likely class of each held record, of a fit to the rows; equally likely ones by the first."""
-    from privpipe.kernels.losses.fits import canonical_order, chances, logistic
+    from privpipe.kernels.losses.distributions import canonical_order, chances, logistic
 
     order = canonical_order(np.column_stack([rows, classes]))
     rows, classes = rows[order], classes[order]
@@ -221,7 +221,7 @@ def _tree(records: int) -> Any:
 
 def scale_of(values: Numbers) -> tuple[float, float]:
     """Mean and deviation to standardise by."""
-    from privpipe.kernels.sums.exact import measure_sums
+    from privpipe.kernels.exact_sums import measure_sums
 
     sums = measure_sums([values])
     mean, sd = sums.mean(), sums.sd()

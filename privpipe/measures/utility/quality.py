@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Ge, Le
 from typing_extensions import Doc
 
-from privpipe.blocks.distinct_pair import DistinctPair, DistinctPairMeasure
+from privpipe.blocks.file_pair import DistinctPair, DistinctPairMeasure
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.quality_spec import (
@@ -27,7 +27,7 @@ from privpipe.errors import PrivpipeError, UsageError
 from privpipe.tolerance import at_most
 
 if TYPE_CHECKING:
-    from privpipe.measures.utility.recoded import Recoded
+    from privpipe.measures.utility.recoded_release import Recoded
 
 __all__ = ["Quality"]
 
@@ -166,7 +166,7 @@ class Quality(DistinctPairMeasure):
         return keys if self.response in (None, *keys) else (*keys, str(self.response))
 
     def judge_tables(self, pair: DistinctPair) -> Verdict:
-        from privpipe.measures.utility.recoded import NotRecoded
+        from privpipe.measures.utility.recoded_release import NotRecoded
 
         try:
             if str(self.name) in SIZES:
@@ -191,9 +191,8 @@ class Quality(DistinctPairMeasure):
         return self._verdict(kept / len(sizes) / (self.k or 1), told)
 
     def _of_penalties(self, pair: DistinctPair) -> Verdict:
-        from privpipe.kernels.quality.aggregate import aggregated
-        from privpipe.measures.utility.label_penalty import cell_losses, certainty_penalties
-        from privpipe.measures.utility.recoded import NotRecoded
+        from privpipe.kernels.quality.model import aggregated
+        from privpipe.measures.utility.recoded_release import NotRecoded, cell_losses, certainty_penalties
 
         kept, records = int(np.asarray(pair.released["__count"].to_numpy()).sum()), _records(pair)
         by_cell = str(self.name) == "cell_loss"
@@ -211,7 +210,7 @@ class Quality(DistinctPairMeasure):
 
     def _of_model(self, pair: DistinctPair) -> Verdict:
         from privpipe.kernels.quality import quality_model
-        from privpipe.measures.utility.recoded import NotRecoded, recoded
+        from privpipe.measures.utility.recoded_release import NotRecoded, recoded
 
         spec = self.spec()
         found = recoded(pair, None if self.response in (None, *pair.keys) else self.response)

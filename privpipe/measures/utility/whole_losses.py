@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
-from privpipe.blocks.table_files import TableFiles
+from privpipe.blocks.file_pair import TableFiles
 from privpipe.measures.utility.loss_columns import MOST_LEVELS, coded, labelled_column
 from privpipe.measures.utility.loss_figures import LossFigure
 from privpipe.measures.utility.loss_models import ModelKind, filled, predicted, scale_of

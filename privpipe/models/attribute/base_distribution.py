@@ -1,4 +1,4 @@
-"""The base distribution that classes are compared with."""
+"""The base distribution that classes are compared with, and the largest gain of each class over it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Cells, ClassBlock, Facts
 from privpipe.blocks.table_name import TableName
 from privpipe.errors import UsageError
+from privpipe.tolerance import slack
 
-__all__ = ["Base", "BaseDatabase", "BaseFile", "BaseNamed", "BaseTable", "GivenBase", "as_base"]
+__all__ = ["Base", "BaseDatabase", "BaseFile", "BaseNamed", "BaseTable", "GivenBase", "as_base", "largest_gains"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,3 +152,16 @@ def as_base(owner: str, base: Any) -> Base:
         f"{owner}: base must be original, released, {{file: path}}, {{file: path, table: name}} of a database, "
         f"{{table: name}}, or in Python a frame or {{value: count}}, got {type(base).__name__}"
     )
+
+
+def largest_gains(block: ClassBlock, facts: Facts, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Largest gain of each class; the same, infinite where a value exceeds its cap of -ln p; once a block."""
+
+    def compute(them: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        from privpipe.kernels.classes.information import capped_gain_by_class, nats
+
+        p = facts.base(column)
+        caps = nats(p)
+        return capped_gain_by_class(them.offsets, them.codes, them.counts, block.sizes, p, caps + slack(caps))
+
+    return block.cells[column].once("gains", compute)

@@ -112,7 +112,7 @@ class DeltaDisclosure(ClassModel):
         return super().seen(observed)
 
     def _ratio(self, cells: Cells, block: ClassBlock, facts: Facts) -> NDArray[np.float64]:
-        from privpipe.kernels.classes.gain import log2_ratio_by_class
+        from privpipe.kernels.classes.information import log2_ratio_by_class
 
         p = facts.base(self.column)
         return log2_ratio_by_class(cells.offsets, cells.codes, cells.counts, block.sizes, p)

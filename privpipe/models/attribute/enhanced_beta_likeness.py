@@ -13,8 +13,7 @@ from typing_extensions import Doc
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
 from privpipe.blocks.guarantee import Direction
 from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
-from privpipe.models.attribute.base_distribution import Base, as_base
-from privpipe.models.attribute.largest_gain import largest_gains
+from privpipe.models.attribute.base_distribution import Base, as_base, largest_gains
 
 __all__ = ["EnhancedBetaLikeness"]
 

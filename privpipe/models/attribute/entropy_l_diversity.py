@@ -128,7 +128,7 @@ class EntropyLDiversity(ClassModel):
         return enough
 
     def _exp_entropy(self, cells: Cells) -> NDArray[np.float64]:
-        from privpipe.kernels.classes.entropy import entropy_by_class, grassberger_by_class
+        from privpipe.kernels.classes.information import entropy_by_class, grassberger_by_class
 
         entropy = entropy_by_class if self.estimator == "shannon" else grassberger_by_class
         return np.exp(entropy(cells.offsets, cells.counts))

@@ -14,7 +14,7 @@ from typing_extensions import Doc
 from privpipe.blocks import ClassBlock, Facts
 from privpipe.blocks.guarantee import Direction
 from privpipe.blocks.marks import Columns, SensitiveColumn, Stricter
-from privpipe.blocks.require import require_integer
+from privpipe.blocks.parameters import require_integer
 from privpipe.errors import UsageError
 from privpipe.models.several_figures import SeveralFigures
 from privpipe.roles import Roles

@@ -90,7 +90,7 @@ class RecursiveCLDiversity(ClassModel):
         return self.l
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        from privpipe.kernels.classes.recursive import ratio_of_tails
+        from privpipe.kernels.classes.counts import ratio_of_tails
 
         return ratio_of_tails(*self._tails(block))
 
@@ -109,7 +109,7 @@ class RecursiveCLDiversity(ClassModel):
         return block.value_sets(self.column).once(f"tail {self.l}", self._count_tails)
 
     def _count_tails(self, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        from privpipe.kernels.classes.recursive import recursive_tail_by_class
+        from privpipe.kernels.classes.counts import recursive_tail_by_class
 
         # The kernel keeps l - 1 counts at hand; more than a class can hold would only cost memory.
         most = int(np.diff(cells.offsets).max(initial=0))

@@ -105,7 +105,7 @@ def in_rank_order(cells: Cells, rank: NDArray[np.int64]) -> tuple[NDArray[np.int
     >>> [part.tolist() for part in in_rank_order(cells, np.array([1, 0]))]
     [[0, 1], [7, 5]]
     """
-    from privpipe.kernels.classes.ranks import cells_by_rank
+    from privpipe.kernels.classes.distance import cells_by_rank
 
     return cells_by_rank(cells.offsets, cells.codes, cells.counts, rank)
 
@@ -132,6 +132,6 @@ def value_text(value: str | int | float) -> str:
     >>> value_text(7), value_text(30.0), value_text("low")
     ('7', '30', 'low')
     """
-    from privpipe.hierarchies.literals import plain_decimal
+    from privpipe.hierarchies.canonical import plain_decimal
 
     return value if isinstance(value, str) else plain_decimal(Decimal(repr(value)))

@@ -98,7 +98,7 @@ class EstimatedKMap(ClassModel):
         UsageError
             Nobody counted the records.
         """
-        from privpipe.kernels.uniqueness.poisson_sizes import derived_class_size
+        from privpipe.kernels.uniqueness.population_estimates import derived_class_size
 
         if records < 0:
             raise UsageError("estimated_k_map: the number of records of the whole table is not among the facts")

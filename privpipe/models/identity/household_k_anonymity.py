@@ -12,8 +12,8 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.household_rule import HouseholdRule
 from privpipe.blocks.marks import Stricter
+from privpipe.blocks.size_model import HouseholdRule
 
 __all__ = ["HouseholdKAnonymity"]
 

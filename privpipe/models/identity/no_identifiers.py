@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Self
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.column_rule import ColumnRule
+from privpipe.blocks.guarantee import ColumnRule
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import UsageError
 from privpipe.roles import Roles

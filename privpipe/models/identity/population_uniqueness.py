@@ -94,7 +94,7 @@ class PopulationUniqueness(SizeModel):
         DataError
             The population is smaller than the table.
         """
-        from privpipe.kernels.uniqueness.estimators import population_uniques
+        from privpipe.kernels.uniqueness.population_estimates import population_uniques
 
         records = int(sizes @ counts)
         if self.population_size < records:

@@ -9,8 +9,8 @@ from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.kept_households import KeptHouseholds
 from privpipe.blocks.marks import Stricter
+from privpipe.blocks.size_model import KeptHouseholds
 
 __all__ = ["WholeHouseholds"]
 

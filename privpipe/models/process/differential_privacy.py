@@ -143,7 +143,7 @@ class DifferentialPrivacy(Guarantee):
         )
 
     def _violations(self, record: Mapping[str, Any], observed: Tally) -> list[str]:
-        from privpipe.kernels.proofs.safepub import MOST_EPSILON, safepub_parameters
+        from privpipe.kernels.process_proofs import MOST_EPSILON, safepub_parameters
 
         found = []
         for name, asked in (("epsilon", self.epsilon), ("delta", self.delta)):

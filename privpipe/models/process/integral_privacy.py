@@ -120,7 +120,7 @@ class IntegralPrivacy(Guarantee):
         return (self.query.column,)
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
-        from privpipe.kernels.proofs.integral import minimal_generators
+        from privpipe.kernels.process_proofs import minimal_generators
 
         values, counts = _numbers(self.query.column, facts.histograms[self.query.column])
         if not values:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from privpipe.errors import UsageError, did_you_mean
-from privpipe.reporting.exports.junit import junit
-from privpipe.reporting.exports.markdown import markdown
-from privpipe.reporting.exports.openlineage import openlineage
-from privpipe.reporting.exports.prometheus import prometheus
+from privpipe.reporting.export_formats import junit, markdown, openlineage, prometheus
 from privpipe.reporting.run_documents import RunDocuments
 
 __all__ = ["FORMATS", "exported"]

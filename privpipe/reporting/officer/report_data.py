@@ -1,23 +1,207 @@
-"""`ReportData`: all that the officer's report says of a run, as plain values; a page is a function of it alone."""
+"""`ReportData`: what the officer's report shows of a run, its columns and its signatures, as plain values.
+
+A page is a function of it.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
-from privpipe.blocks.public_rules import LEAST_REPORTED
+from privpipe.blocks.marks import Columns, Levels
+from privpipe.blocks.public_edition import LEAST_REPORTED, PublicRules
 from privpipe.blocks.verdict import plain
-from privpipe.reporting.entry_rows import entry_class, own_parameters, parameter_text
-from privpipe.reporting.officer.column_rows import ColumnRow, column_rows
-from privpipe.reporting.officer.judged_rows import JudgedRow, judged_row, without_few
+from privpipe.judging.perturbation import stage_names
+from privpipe.reporting.entry_rows import (
+    JudgedRow,
+    entry_class,
+    judged_row,
+    own_parameters,
+    parameter_text,
+    without_few,
+)
 from privpipe.reporting.officer.languages import REPORT_VERSION
-from privpipe.reporting.officer.sign_off import sign_off_of
 from privpipe.reporting.officer.solution_space import other_searches, solution_space
 from privpipe.reporting.run_comparison import compare_runs
 from privpipe.reporting.run_documents import RunDocuments
 
-__all__ = ["ReportData", "State"]
+__all__ = ["ColumnRow", "ReportData", "State", "column_rows", "sign_off_of", "waiting_sign_off"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnRow:
+    """One column of the source, or one that a stage made.
+
+    Parameters
+    ----------
+    name, role : str
+    released : bool
+    done : tuple of (str, int or None)
+        Stages that touched it, in order, with the level where they set one.
+    labels_before, labels_after : int or None
+    changed, blanked, loss : float or None
+    few : tuple of str
+        Which of these shares rest on too few records to be shown.
+    measured_by, alarm : str
+    reason : str
+        What the policy says of its role; never public.
+    """
+
+    name: str
+    role: str
+    released: bool
+    done: tuple[tuple[str, int | None], ...] = ()
+    labels_before: int | None = None
+    labels_after: int | None = None
+    changed: float | None = None
+    blanked: float | None = None
+    loss: float | None = None
+    few: tuple[str, ...] = ()
+    measured_by: str = ""
+    alarm: str = ""
+    reason: str = ""
+
+
+def column_rows(run: RunDocuments, least: int) -> tuple[ColumnRow, ...]:
+    """Released columns in their order, then the others; of a verdict alone none.
+
+    Parameters
+    ----------
+    run : RunDocuments
+    least : int
+        Records that a share must rest on.
+    """
+    declared = run.policy.get("columns", {})
+    roles = {
+        str(name): str(each.get("role", "insensitive")) if isinstance(each, Mapping) else "insensitive"
+        for name, each in (declared.items() if isinstance(declared, Mapping) else ())
+    }
+    released = list(run.manifest.get("output", {}).get("columns", run.report.get("columns", [])))
+    table = run.verdict.get("column_loss") or {}
+    lost = {str(each["column"]): each for each in table.get("columns") or ()}
+    roles |= {name: str(each["role"]) for name, each in lost.items() if name not in roles}
+    names = list(dict.fromkeys((*released, *roles)))
+    keys = [name for name, role in roles.items() if role == "quasi_identifier"]
+    rules = PublicRules(columns=frozenset(), least=least)
+    reasons = run.report.get("reasons") or {} if run.edition != "public" else {}
+    found = []
+    for name in names:
+        own, records = lost.get(name, {}), int(table.get("records") or 0)
+        shares = {each: own.get(each) for each in ("changed", "blanked")}
+        shown = {each: rules.reported(value, records) for each, value in shares.items()}
+        found.append(
+            ColumnRow(
+                name=name,
+                role=roles.get(name, "insensitive"),
+                released=name in released,
+                done=_done(name, run.stages, keys) if name in released else (),
+                labels_before=own.get("labels_before"),
+                labels_after=own.get("labels_after"),
+                **shown,
+                loss=own.get("loss"),
+                few=tuple(each for each, value in shares.items() if value != shown[each]),
+                measured_by=str(own.get("measured_by") or ""),
+                alarm=str(own.get("alarm") or ""),
+                reason=" ".join(str(reasons.get(name, "")).split()),
+            )
+        )
+    return tuple(found)
+
+
+BY_RECORD = ("drop_identifiers", "sample", "suppress_records")
+
+
+def _done(column: str, stages: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> tuple[tuple[str, int | None], ...]:
+    """The stages that touched a column; a level of 0 touched nothing."""
+    found: list[tuple[str, int | None]] = []
+    for stage in stages:
+        name, levels = str(stage["name"]), stage.get("detail", {}).get("levels")
+        if name in BY_RECORD:
+            continue
+        if isinstance(levels, Mapping):
+            if levels.get(column):
+                found.append((name, int(levels[column])))
+            continue
+        named = stage_names(stage, Columns) or stage_names(stage, Levels)
+        every = stage.get("parameters", {}).get("columns") == "all" or name == "synthesize"
+        if every or column in (named or keys):
+            found.append((name, None))
+    return tuple(found)
+
+
+COLUMNS = ("name", "role", "time", "decision", "signature")
+DECIDED = {"approve": "approved", "reject": "rejected"}
+
+
+def sign_off_of(run: RunDocuments, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What is known of the signatures of a run, with every key.
+
+    Parameters
+    ----------
+    given : mapping, optional
+        Instead of what the documents of the run say.
+
+    Examples
+    --------
+    >>> from privpipe.reporting.run_documents import RunDocuments
+    >>> made = {"name": "Ada", "decision": "approve", "signed_at": "2026-01-02T03:04:05+00:00", "signature": "c2ln"}
+    >>> told = sign_off_of(RunDocuments("a", {}, {"sign_off": {"signatures": [made]}}))
+    >>> told["state"], told["signed"][0]["decision"]
+    ('signed', 'approved')
+    """
+    found = given if given is not None else _told(run)
+    return {
+        "state": str(found.get("state") or ""),
+        "required": [str(role) for role in found.get("required") or ()],
+        "persons": int(found.get("persons") or 0),
+        "valid_days": int(found.get("valid_days") or 0),
+        "commands": [str(line) for line in found.get("commands") or ()],
+        "signed": [{name: str(each.get(name) or "") for name in COLUMNS} for each in found.get("signed") or ()],
+    }
+
+
+def waiting_sign_off(request: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """For whom a run waits, how long an approval holds, and the commands to sign and to go on.
+
+    Parameters
+    ----------
+    request : mapping
+        What is to be signed, beside a run that waits.
+    folder : str
+        Where it waits.
+    """
+    asked, run_id = request["asked"], str(request["statement"]["run_id"])
+    return {
+        "state": "waiting",
+        "required": list(asked["by"]),
+        "persons": 1 + bool(asked["two_persons"]),
+        "valid_days": asked["valid_days"],
+        "commands": [
+            f"privpipe sign {shlex.quote(os.path.abspath(folder))} --as NAME --decision approve",
+            f"privpipe release POLICY --continue {shlex.quote(run_id)}",
+        ],
+    }
+
+
+def _told(run: RunDocuments) -> Mapping[str, Any]:
+    """As the request of a run that waits has it, else its manifest."""
+    if run.request:
+        return waiting_sign_off(run.request, run.path)
+    signatures = (run.manifest.get("sign_off") or {}).get("signatures") or ()
+    signed = [
+        {
+            "name": each["name"],
+            "time": each["signed_at"],
+            "decision": DECIDED.get(each["decision"], each["decision"]),
+            "signature": each["signature"],
+        }
+        for each in signatures
+    ]
+    return {"state": "signed", "signed": signed} if signed else {}
+
 
 State = Literal["published", "waiting", "refused", "lost", "judged"]
 """``lost``: refused since a column lost too much; ``judged``: a table that no run published."""

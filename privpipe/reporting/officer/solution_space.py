@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from privpipe.reporting.figures import leading_figure
+from privpipe.reporting.entry_rows import leading_figure
 
 __all__ = ["other_searches", "solution_space"]
 

@@ -6,19 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from privpipe.reporting.entry_rows import entry_class
-from privpipe.reporting.figures import leading_figure
+from privpipe.reporting.entry_rows import entry_class, leading_figure
 from privpipe.reporting.officer.charts import Mark, columns_chart, scatter
-from privpipe.reporting.officer.noted import Noted, noted
+from privpipe.reporting.officer.languages import Noted, noted
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from privpipe.reporting.officer.column_rows import ColumnRow
-    from privpipe.reporting.officer.judged_rows import JudgedRow
-    from privpipe.reporting.officer.messages import Messages
-    from privpipe.reporting.officer.numbers import Numbers
-    from privpipe.reporting.officer.report_data import ReportData
+    from privpipe.reporting.entry_rows import JudgedRow
+    from privpipe.reporting.officer.languages import Messages, Numbers
+    from privpipe.reporting.officer.report_data import ColumnRow, ReportData
 
 __all__ = ["Wording"]
 

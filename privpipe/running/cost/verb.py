@@ -10,16 +10,15 @@ from typing import Any
 from privpipe.border import bordered
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.frames import at_hand
-from privpipe.engines.base.small_sources import MOST_ROWS
+from privpipe.engines.readers.source_facts import MOST_ROWS
 from privpipe.errors import DataError, UsageError
 from privpipe.policy import Policy
-from privpipe.running.attaching import require_declared
-from privpipe.running.cost.looked import looked_at, work_of
+from privpipe.running.attached_source import require_declared
 from privpipe.running.cost.model import Cost, predict
-from privpipe.running.judging_rows import source_of
-from privpipe.running.opened import OpenedEngine
-from privpipe.running.pinning import pinned_tables
-from privpipe.running.reading import read_as_source, scanned, without_others
+from privpipe.running.cost.source_facts import looked_at, work_of
+from privpipe.running.engine_choice import OpenedEngine
+from privpipe.running.judged_rows import source_of
+from privpipe.running.tables_read import pinned_tables, read_as_source, scanned, without_others
 
 __all__ = ["plan_cost"]
 

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from privpipe.blocks.table_name import TableName
-from privpipe.engines.base.databases import Database
+from privpipe.engines.databases import Database
 from privpipe.errors import SinkError
 from privpipe.private_files import flush_new
-from privpipe.sinks.databases.loading import StagedRows
-from privpipe.sinks.databases.store import DOCUMENTS, Release, Store
+from privpipe.sinks.databases.store import DOCUMENTS, Release, StagedRows, Store
 
 __all__ = ["FileStore"]
 

@@ -15,11 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from privpipe.engines.base.databases import Database
+from privpipe.engines.databases import Database
 from privpipe.errors import DataError, PrivpipeError, SinkError, UsageError
 from privpipe.sinks.databases.file_store import FileStore
-from privpipe.sinks.databases.loading import StagedRows, check_cells, column_types, quoted
-from privpipe.sinks.databases.store import NOTHING, Release
+from privpipe.sinks.databases.store import NOTHING, Release, StagedRows, check_cells, column_types, quoted
 
 __all__ = ["SqliteStore"]
 

@@ -1,21 +1,223 @@
-"""What a sink asks of a database: rows staged where no reader looks, and one transaction that publishes them."""
+"""What a sink requires of a database.
+
+Part files loaded block by block into a staged table, and one transaction that publishes it.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from privpipe.blocks.table_name import TableName
-from privpipe.engines.base.databases import Database
-from privpipe.errors import SinkError
-from privpipe.sinks.databases.loading import StagedRows
+from privpipe.engines.base.logical_types import kind_of, logical_schema
+from privpipe.engines.databases import Database
+from privpipe.errors import DataError, PrivpipeError, SinkError
 
-__all__ = ["DOCUMENTS", "NOTHING", "Release", "Store"]
+__all__ = [
+    "DOCUMENTS",
+    "NOTHING",
+    "Kind",
+    "Release",
+    "StagedRows",
+    "Store",
+    "check_cells",
+    "checked_reader",
+    "column_types",
+    "quoted",
+]
+
+
+Kind = Literal["duckdb", "sqlite", "postgresql"]
+ROWS: Final = 32_768
+TYPES: Final[Mapping[Kind, Mapping[str, str]]] = {
+    "duckdb": {
+        "text": "VARCHAR",
+        "integer": "BIGINT",
+        "number": "DOUBLE",
+        "date": "DATE",
+        "timestamp": "TIMESTAMP",
+        "zoned": "TIMESTAMP WITH TIME ZONE",
+        "boolean": "BOOLEAN",
+        "decimal": "DECIMAL(38,{scale})",
+        "binary": "BLOB",
+    },
+    "sqlite": {
+        "text": "TEXT",
+        "integer": "INTEGER",
+        "number": "REAL",
+        "date": "DATE",
+        "timestamp": "TIMESTAMP",
+        "zoned": "TIMESTAMP",
+        "boolean": "BOOLEAN",
+        "decimal": "DECIMAL(38,{scale})",
+        "binary": "BLOB",
+    },
+    "postgresql": {
+        "text": "text",
+        "integer": "bigint",
+        "number": "double precision",
+        "date": "date",
+        "timestamp": "timestamp without time zone",
+        "zoned": "timestamp with time zone",
+        "boolean": "boolean",
+        "decimal": "numeric(38,{scale})",
+        "binary": "bytea",
+    },
+}
+MOST_EXACT: Final = 15
+"""Digits of a decimal that a number of 64 bits gives back."""
+
+
+@dataclass(frozen=True)
+class StagedRows:
+    """Part files of one release in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+    """
+
+    folder: Path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """In the keyed order, which their names follow."""
+        return tuple(sorted(self.folder.glob("*.parquet"), key=lambda path: (len(path.name), path.name)))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The logical schema.
+
+        Raises
+        ------
+        DataError
+            No file was written.
+        """
+        if not self.files:
+            raise DataError("no rows were staged; run again")
+        return logical_schema(pq.read_schema(self.files[0]))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows, a block at a time."""
+        schema = self.schema
+        for path in self.files:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(ROWS):
+                    columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+                    yield pa.record_batch(columns, schema=schema)
+
+
+@contextmanager
+def checked_reader(rows: StagedRows, kind: Kind) -> Iterator[pa.RecordBatchReader]:
+    """All rows as a stream of Arrow's, each block checked; what is wrong with one is raised as it is.
+
+    Raises
+    ------
+    DataError
+        See `check_cells`.
+    OSError
+    """
+    wrong: list[Exception] = []
+
+    def checked() -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in rows.batches():
+                check_cells(batch, kind)
+                yield batch
+        except (PrivpipeError, OSError) as error:  # a driver would tell it as an error of its own
+            wrong.append(error)
+            raise
+
+    try:
+        yield pa.RecordBatchReader.from_batches(rows.schema, checked())
+    except Exception:  # drivers wrap what the reader raised in classes of their own; all else goes on as it is
+        if wrong:
+            raise wrong[0] from None
+        raise
+
+
+def column_types(schema: pa.Schema, kind: Kind) -> tuple[tuple[str, str], ...]:
+    """The columns of a table of a database, with their types in its words.
+
+    Examples
+    --------
+    >>> column_types(pa.schema([("age", pa.int64()), ("cost", pa.decimal128(38, 2))]), "postgresql")
+    (('age', 'bigint'), ('cost', 'numeric(38,2)'))
+    """
+    words = TYPES[kind]
+    found = []
+    for field in schema:
+        said = "zoned" if pt.is_timestamp(field.type) and field.type.tz else kind_of(field.type)
+        scale = field.type.scale if pt.is_decimal(field.type) else 0
+        found.append((field.name, words[said].format(scale=scale)))
+    return tuple(found)
+
+
+def quoted(*parts: str) -> str:
+    """A name as all these databases take it, whatever it holds.
+
+    Examples
+    --------
+    >>> quoted("main", 'we"ird')
+    '"main"."we""ird"'
+    """
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def check_cells(batch: pa.RecordBatch, kind: Kind) -> None:
+    """Refuse cells that a database would change.
+
+    Raises
+    ------
+    DataError
+
+    Examples
+    --------
+    >>> check_cells(pa.record_batch({"x": [1.5, None]}), "sqlite")
+    >>> check_cells(pa.record_batch({"x": [float("nan")]}), "sqlite")
+    Traceback (most recent call last):
+    privpipe.errors.DataError: column 'x': 1 cells are not a number (NaN), which SQLite keeps as missing; ...
+    """
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        wrong, said = _changed(column, kind)
+        if wrong:
+            raise DataError(
+                f"column {field.name!r}: {wrong:,} cells {said}; nothing was published. Change the column, or publish "
+                f"{_elsewhere(kind)}"
+            )
+
+
+def _elsewhere(kind: Kind) -> str:
+    return "into DuckDB or into files" if kind == "postgresql" else "into DuckDB, PostgreSQL or files"
+
+
+def _changed(column: pa.Array, kind: Kind) -> tuple[int, str]:
+    """How many cells a database would change, and how."""
+    if kind == "sqlite" and pt.is_floating(column.type):
+        return _many(pc.is_nan(column)), "are not a number (NaN), which SQLite keeps as missing"
+    if kind == "sqlite" and pt.is_decimal(column.type):
+        most = pa.scalar(Decimal(10**MOST_EXACT).scaleb(-column.type.scale), column.type)
+        return _many(pc.greater_equal(pc.abs(column), most)), f"have more than {MOST_EXACT} digits, which SQLite rounds"
+    if kind == "postgresql" and pt.is_string(column.type):
+        return _many(pc.match_substring(column, "\0")), "hold NUL, which no text of PostgreSQL can"
+    return 0, ""
+
+
+def _many(mask: pa.Array) -> int:
+    return int(pc.sum(mask).as_py() or 0)
+
 
 DOCUMENTS: Final = "__documents"
 """Ends the name of the table of public documents."""

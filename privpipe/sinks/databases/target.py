@@ -1,37 +1,95 @@
-"""A table of a database as a place to publish: staged where readers do not look, judged there, then one transaction.
+"""A table of a database as a place to publish.
 
-::
-
-    visits_public               readers look here: rows of one release, and a comment with its run
-    visits_public__documents    its public verdict, manifest and plan
-    _privpipe_<sink><random>    PostgreSQL: being judged, nobody else may read it
-    .<file>.<table>-<sink>.privpipe/
-        staging/<run>/          part files, and for DuckDB and SQLite a private database that is judged
-        records/<run>/          private records
-
-The part files are written by the engine in keyed order; loading them is the work of this process, block by block.
+Its store is opened, rows are staged where readers do not look, judged, and switched.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
-from privpipe.engines.base.databases import Database
-from privpipe.errors import SinkError
+from privpipe.engines.databases import SERVER, Database, DatabaseKind, database_kind
+from privpipe.errors import SinkError, UnsupportedError, UsageError
 from privpipe.private_files import private_folder
-from privpipe.sinks.databases.loading import StagedRows
-from privpipe.sinks.databases.opening import store_of
-from privpipe.sinks.databases.store import Release
+from privpipe.sinks.databases.duckdb_store import DuckdbStore
+from privpipe.sinks.databases.postgresql_store import PostgresqlStore
+from privpipe.sinks.databases.sqlite_store import SqliteStore
+from privpipe.sinks.databases.store import Release, StagedRows, Store
 from privpipe.sinks.local import METADATA, sink_faults
 from privpipe.sinks.target import WholeReleases
 
-__all__ = ["DatabaseTarget"]
+__all__ = ["DatabaseTarget", "store_of"]
+
+
+ENDINGS: Final[dict[str, DatabaseKind]] = {
+    ".duckdb": "duckdb",
+    ".ddb": "duckdb",
+    ".sqlite": "sqlite",
+    ".sqlite3": "sqlite",
+    ".db3": "sqlite",
+}
+
+
+def store_of(database: Database) -> Store:
+    """The store of a sink.
+
+    Raises
+    ------
+    UsageError
+        A file that is not there and whose ending says no kind; a name that the database cannot have; no URL.
+    UnsupportedError
+        A server other than PostgreSQL.
+    SinkError
+        A file that is no database, or a folder.
+
+    Examples
+    --------
+    >>> from privpipe.blocks.table_name import TableName
+    >>> store_of(Database(at="new.sqlite", table=TableName(("visits",)))).table
+    TableName(parts=('visits',))
+    """
+    if database.is_file:
+        return _of_file(database)
+    scheme = SERVER if database.at == SERVER else database.url().partition("://")[0]
+    if scheme in ("sqlite", "duckdb"):
+        raise UsageError(database.located("a DuckDB or SQLite database is a file: write its path under `database:`"))
+    if scheme not in ("postgresql", "postgres"):
+        raise UnsupportedError(
+            database.located(
+                "a release is published into PostgreSQL (postgresql://...), DuckDB or SQLite; of other servers and "
+                "drivers it is not known that one transaction replaces a table: publish files, and load them there"
+            )
+        )
+    return PostgresqlStore(database)
+
+
+def _of_file(database: Database) -> Store:
+    path = Path(os.path.realpath(database.at.removeprefix("file://")))
+    if path.is_dir():
+        raise SinkError(database.located(f"{database.called()} is a folder; a database is one file"))
+    kind = database_kind(str(path))
+    if kind is None and path.exists() and path.stat().st_size:
+        raise SinkError(
+            database.located(
+                f"{database.called()} is neither a DuckDB nor a SQLite file (its first bytes say so); name another file"
+            )
+        )
+    kind = kind or ENDINGS.get(path.suffix.casefold())
+    if kind is None:
+        raise UsageError(
+            database.located(
+                f"{database.called()} is not there yet, and its ending does not say what to make: end it in .duckdb or "
+                ".sqlite"
+            )
+        )
+    return DuckdbStore(database, path) if kind == "duckdb" else SqliteStore(database, path)
+
 
 ROWS = "rows"
 

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.errors import DataError
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.coding.region import Region, patterns_of
-from privpipe.transforms.coding.tail_sums import Tail, merged_tails, tail_mean
-from privpipe.transforms.numeric import (
+from privpipe.transforms.coding.tail_thresholds import Tail, merged_tails, tail_mean
+from privpipe.transforms.numeric_columns import (
     masked_type,
     refuse_nulls,
     require_numeric,
@@ -23,9 +22,8 @@ from privpipe.transforms.numeric import (
     with_others_restored,
     written,
 )
-from privpipe.transforms.person_counts import PersonCounts, units_of
-from privpipe.transforms.robust_sample import FirstRecords, Sample
-from privpipe.transforms.strata import ByStratum, SmallStrata, Strata
+from privpipe.transforms.outliers import FirstRecords, Region, Sample, patterns_of
+from privpipe.transforms.strata import ByStratum, PersonCounts, SmallStrata, Strata, units_of
 
 __all__ = ["DistanceCode"]
 
@@ -247,8 +245,8 @@ class _CodedSums:
     persons: PersonCounts
 
     def measure(self, block: RowBlock, facts: Facts) -> Coded:
-        from privpipe.kernels.columns.scaled_numbers import scaled_numbers
-        from privpipe.kernels.sums.exact import measure_sums
+        from privpipe.kernels.columns.cell_words import scaled_numbers
+        from privpipe.kernels.exact_sums import measure_sums
 
         numbers, points = self.strata.of(block), _points(block, self.columns)
         numeric = [scaled_numbers(block.column(name), name) for name in self.columns]

@@ -17,7 +17,7 @@ from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
-from privpipe.transforms.numeric import refuse_nulls, require_numeric, unit_range, whole_numbers
+from privpipe.transforms.numeric_columns import refuse_nulls, require_numeric, unit_range, whole_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -186,7 +186,7 @@ def rounded_floats(
 
 
 def _in_units(array: pa.Array, base: int, mode: str, uniforms: NDArray[np.float64], column: str) -> Any:
-    from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+    from privpipe.kernels.columns.cell_words import scaled_numbers
 
     values, gaps, _ = scaled_numbers(array, column)
     missing = np.zeros(len(values), np.bool_) if gaps is None else gaps

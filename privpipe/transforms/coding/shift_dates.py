@@ -15,11 +15,11 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.marks import Columns
-from privpipe.draws.secret import key_id, read_key, require_key_place
+from privpipe.draws.seed import key_id, read_key, require_key_place
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.numeric import refuse_nulls, require_numeric, unit_range, whole_numbers
+from privpipe.transforms.numeric_columns import refuse_nulls, require_numeric, unit_range, whole_numbers
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws
@@ -136,7 +136,7 @@ class Shifted:
     """Where the stage stands, for errors: a cluster applies a stage when a later one reads its rows."""
 
     def __call__(self, rows: RowBlock) -> RowBlock:
-        from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+        from privpipe.kernels.columns.cell_words import scaled_numbers
 
         days = self._days(rows)
         for column in self.columns:

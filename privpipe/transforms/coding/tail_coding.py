@@ -1,10 +1,10 @@
-"""What top and bottom coding share: a threshold for each stratum, and what takes the place of values beyond it."""
+"""Top and bottom coding: a threshold for each stratum, and the value that replaces those beyond it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
@@ -17,25 +17,26 @@ from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
 from privpipe.transforms.coding.distance_coding import DistanceCode
-from privpipe.transforms.coding.tail_sums import BeyondSums, Tail, tail_mean
 from privpipe.transforms.coding.tail_thresholds import (
+    BeyondSums,
+    Tail,
     exact_limit,
     instant_of,
     limits_of,
     lying_beyond,
     quantile_limits,
     scalar_of,
+    tail_mean,
 )
-from privpipe.transforms.numeric import masked_type, refuse_nulls, require_numeric, written
-from privpipe.transforms.person_counts import PersonCounts, units_of
-from privpipe.transforms.strata import SmallStrata, Strata, checked_by
+from privpipe.transforms.numeric_columns import masked_type, refuse_nulls, require_numeric, written
+from privpipe.transforms.strata import PersonCounts, SmallStrata, Strata, checked_by, units_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.draws import Draws
 
-__all__ = ["TailCode"]
+__all__ = ["BottomCode", "TailCode", "TopCode"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -286,3 +287,139 @@ def _where(mask: NDArray[np.bool_], scalar: Any, array: Any) -> Any:
     import pyarrow.compute as pc
 
     return pc.if_else(pa.array(mask), scalar, array)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TopCode(TailCode):
+    """Replace every value above a threshold (strictly) by the threshold, the mean of the replaced, or a label.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Numbers, decimals, dates or timestamps.
+    at : float or str, optional
+        Threshold; of a date as text (``2024-01-31``).
+    quantile : float, optional
+        Instead: the lower empirical quantile, the value at rank ceil(q n) - 1, q in (0, 1). Where the policy
+        distinguishes persons, it is that of the persons, each with the largest of its values.
+    distance : float, optional
+        Instead: q in [0.5, 1), as 0.975, for two columns or more, which are coded together. A record outside the
+        ellipsoid d^2 = chi2(r, q) around the robust centre moves along the ray to the centre until it meets the
+        boundary: each of its values keeps its side of the centre, and who is extreme in combination alone is coded
+        too. Top coding takes the records whose value that lies furthest from its centre lies above it, bottom coding
+        the others; the two together leave nobody outside. Centre and scatter are the minimum covariance determinant
+        (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and how far a value lies is
+        told in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
+        those it has. Who lies off a plane that holds most records is moved next to the centre.
+    replace : {"threshold", "mean", "label"}
+        threshold: of a distance, the point of the boundary. mean: of the replaced values, which keeps the sum of each
+        column; refused where fewer than `at_least` records are replaced. label: the column becomes text; not for a
+        distance.
+    label : str, optional
+        For ``replace: label``.
+    at_least : int
+        At least 1. It counts persons where the policy distinguishes them, and households too where a guarantee
+        counts them.
+    round : bool
+        A mean or a point of a boundary in whole numbers, half to even, which may lie off the boundary by as much; an
+        integer column then stays one.
+    nulls : {"keep", "refuse"}
+    by : tuple of str
+        Strata with a quantile or region and a mean each.
+    small_strata : {"refuse", "suppress", "merge"}
+
+    Notes
+    -----
+    Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012; Rousseeuw, Van Driessen, Technometrics 41(3),
+    1999 (FAST-MCD).
+
+    Examples
+    --------
+    >>> TopCode(columns=["age"], at=99, replace="label", label="100+").replace
+    'label'
+    >>> TopCode(columns=["income", "wealth"], distance=0.975).replace
+    'threshold'
+    """
+
+    upper: ClassVar[bool] = True
+    preserves: ClassVar[str] = "every value up to the threshold; with mean, the sum of the column"
+    reveals: ClassVar[str] = (
+        "that a value lies beyond the threshold; of a distance, also in which direction from the centre"
+    )
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(columns=("income",), at=50),
+            cls(columns=("income",), quantile=0.5, replace="mean", at_least=1),
+            cls(columns=("income",), at=99.5, replace="label", label="more"),
+            cls(columns=("income", "age"), distance=0.9),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BottomCode(TailCode):
+    """Replace every value below a threshold (strictly) by the threshold, the mean of the replaced, or a label.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Numbers, decimals, dates or timestamps.
+    at : float or str, optional
+        Threshold; of a date as text (``2024-01-31``).
+    quantile : float, optional
+        Instead: the lower empirical quantile, the value at rank ceil(q n) - 1, q in (0, 1). Where the policy
+        distinguishes persons, it is that of the persons, each with the smallest of its values.
+    distance : float, optional
+        Instead: q in [0.5, 1), as 0.975, for two columns or more, which are coded together. A record outside the
+        ellipsoid d^2 = chi2(r, q) around the robust centre moves along the ray to the centre until it meets the
+        boundary: each of its values keeps its side of the centre, and who is extreme in combination alone is coded
+        too. Bottom coding takes the records whose value that lies furthest from its centre lies below it, top coding
+        the others; the two together leave nobody outside. Centre and scatter are the minimum covariance determinant
+        (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and how far a value lies is
+        told in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
+        those it has. Who lies off a plane that holds most records is moved next to the centre.
+    replace : {"threshold", "mean", "label"}
+        threshold: of a distance, the point of the boundary. mean: of the replaced values, which keeps the sum of each
+        column; refused where fewer than `at_least` records are replaced. label: the column becomes text; not for a
+        distance.
+    label : str, optional
+        For ``replace: label``.
+    at_least : int
+        At least 1. It counts persons where the policy distinguishes them, and households too where a guarantee
+        counts them.
+    round : bool
+        A mean or a point of a boundary in whole numbers, half to even, which may lie off the boundary by as much; an
+        integer column then stays one.
+    nulls : {"keep", "refuse"}
+    by : tuple of str
+        Strata with a quantile or region and a mean each.
+    small_strata : {"refuse", "suppress", "merge"}
+
+    Notes
+    -----
+    Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012; Rousseeuw, Van Driessen, Technometrics 41(3),
+    1999 (FAST-MCD).
+
+    Examples
+    --------
+    >>> BottomCode(columns=["age"], at=18, replace="label", label="under 18").replace
+    'label'
+    >>> BottomCode(columns=["income", "wealth"], distance=0.975).replace
+    'threshold'
+    """
+
+    upper: ClassVar[bool] = False
+    preserves: ClassVar[str] = "every value up to the threshold; with mean, the sum of the column"
+    reveals: ClassVar[str] = (
+        "that a value lies beyond the threshold; of a distance, also in which direction from the centre"
+    )
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(columns=("income",), at=3),
+            cls(columns=("income",), quantile=0.5, replace="mean", at_least=1),
+            cls(columns=("income",), at=0.5, replace="label", label="less"),
+            cls(columns=("income", "age"), distance=0.9),
+        ]

@@ -1,24 +1,42 @@
-"""Thresholds of top and bottom coding in the exact units of a column, and which values lie beyond them."""
+"""Thresholds of top and bottom coding in the exact units of a column, the values beyond them with their exact sums,
+and the persons behind those values.
+"""
 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Primitives, RowBlock
+from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
-from privpipe.transforms.person_counts import person_codes
-from privpipe.transforms.strata import Strata
+from privpipe.transforms.strata import PersonCounts, Persons, Strata, person_codes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["exact_limit", "instant_of", "limits_of", "lying_beyond", "quantile_limits", "quantile_rank", "scalar_of"]
+    from privpipe.kernels.exact_sums import ExactSums
+
+__all__ = [
+    "BeyondSums",
+    "Tail",
+    "exact_limit",
+    "instant_of",
+    "limits_of",
+    "lying_beyond",
+    "merged_tails",
+    "quantile_limits",
+    "quantile_rank",
+    "scalar_of",
+    "tail_mean",
+]
+
 
 EPOCH = datetime.datetime(1970, 1, 1)
 COUNT = "__count"
@@ -73,7 +91,7 @@ def _held(
     engine: Primitives, table: Any, column: str, strata: Strata, unit: str | None
 ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Distinct values (of each person) with their strata, records and persons; missing ones left out."""
-    from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+    from privpipe.kernels.columns.cell_words import scaled_numbers
 
     names = tuple(dict.fromkeys((*strata.by, column, *([] if unit is None else [unit]))))
     distinct = engine.distinct(table, names).combine_chunks()
@@ -104,7 +122,7 @@ def _at_quantile(values: NDArray[Any], counts: NDArray[np.int64], quantile: floa
 
 def lying_beyond(array: pa.Array, column: str, limits: NDArray[Any], upper: bool) -> NDArray[np.bool_]:
     """Whether each value lies beyond its limit, strictly."""
-    from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+    from privpipe.kernels.columns.cell_words import scaled_numbers
 
     values, gaps, _ = scaled_numbers(array, column)
     beyond = values > limits if upper else values < limits
@@ -172,3 +190,72 @@ def _whole(column: Any) -> Any:
     import pyarrow as pa
 
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+Tail = tuple["ExactSums", Persons]
+"""Exact sums of some values, and whose they are."""
+Tails = dict[tuple[int, int], Tail]
+
+
+@dataclass(frozen=True)
+class BeyondSums:
+    """Sums of the values beyond and their persons, by column and stratum; and infinite cells by column."""
+
+    strata: Strata
+    columns: tuple[str, ...]
+    thresholds: Mapping[str, list[Any]]
+    upper: bool
+    persons: PersonCounts
+
+    def measure(self, block: RowBlock, facts: Facts) -> tuple[Tails, dict[str, int]]:
+        from privpipe.kernels.columns.cell_words import scaled_numbers
+        from privpipe.kernels.exact_sums import measure_sums
+
+        numbers, codes = self.strata.of(block), self.persons.codes(block)
+        found: Tails = {}
+        infinite: dict[str, int] = {}
+        for at, column in enumerate(self.columns):
+            array = block.column(column)
+            values, _, scale = scaled_numbers(array, column)
+            if values.dtype.kind == "f" and np.isinf(values).any():
+                infinite[column] = int(np.isinf(values).sum())
+            limits = limits_of(self.thresholds[column], array.type)
+            beyond = lying_beyond(array, column, limits[numbers], self.upper)
+            for number in np.unique(numbers[beyond & (numbers >= 0)]).tolist():
+                here = beyond & (numbers == number)
+                found[at, number] = measure_sums([values[here]], None, [scale]), self.persons.of(codes, here)
+        return found, infinite
+
+    def merge(
+        self, left: tuple[Tails, dict[str, int]], right: tuple[Tails, dict[str, int]]
+    ) -> tuple[Tails, dict[str, int]]:
+        infinite = {name: left[1].get(name, 0) + right[1].get(name, 0) for name in left[1] | right[1]}
+        return merged_tails(left[0], right[0], self.persons), infinite
+
+
+def merged_tails(left: Tails, right: Tails, persons: PersonCounts) -> Tails:
+    """The tails of two blocks as those of both."""
+    found = dict(left)
+    for key, (sums, theirs) in right.items():
+        mine = found.get(key)
+        found[key] = (sums, theirs) if mine is None else (mine[0].merge(sums), persons.merged(mine[1], theirs))
+    return found
+
+
+def tail_mean(tail: Tail, at_least: int, column: str, place: str, instead: str) -> float:
+    """The mean that replaces the values of a tail.
+
+    Raises
+    ------
+    DataError
+        It would be of fewer than `at_least` persons, or of fewer records where no persons are distinguished.
+    """
+    sums, persons = tail
+    counted = PersonCounts.number(persons) if persons else sums.count
+    if counted < at_least:
+        whose = f" (different persons: {counted:,})" if persons else ""
+        raise DataError(
+            f"{place}: {sums.count:,} values of column {column!r}{whose} would be replaced by their mean, fewer than "
+            f"at_least = {at_least}: that discloses them; {instead}"
+        )
+    return sums.mean()

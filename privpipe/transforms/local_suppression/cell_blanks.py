@@ -1,11 +1,13 @@
-"""Blanks of combinations: named in a plan by place and columns, without a value, and applied on any engine."""
+"""Blanks of combinations: named in a plan by place and columns, without a value, applied on any engine, and found
+whole or in part.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,8 @@ from privpipe.draws.stream import Stream
 from privpipe.errors import DataError
 from privpipe.transforms.base import StageContext, keyed_digest
 
-__all__ = ["BlankGroup", "Blanked", "apply_blanks", "combinations_digest"]
+__all__ = ["Answer", "BlankGroup", "Blanked", "BlanksFound", "Part", "apply_blanks", "combinations_digest"]
+
 
 BlankGroup = tuple[int, int, int]
 """Some records of a combination: its place, the columns they have blanked as bits (-1: suppressed), how many."""
@@ -200,3 +203,45 @@ def _numbers(words: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.i
 def _binary(pa: Any, words: NDArray[np.int64]) -> Any:
     data = pa.py_buffer(np.ascontiguousarray(words, dtype=np.int64))
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(words), [None, data])
+
+
+@dataclass(frozen=True)
+class BlanksFound:
+    """Blanks, what they cost, and what is known of the least cost.
+
+    Parameters
+    ----------
+    blank_groups : tuple of BlankGroup
+        By place in the cell table.
+    bound : float
+        No blanks cost less.
+    optimal : bool
+        Whether the bound closed.
+    status : str
+        How the search ended.
+    solved : int
+        Integer programs that were solved.
+    """
+
+    blank_groups: tuple[BlankGroup, ...]
+    bound: float = 0.0
+    optimal: bool = False
+    status: str = "heuristic"
+    solved: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a program over a part of the table said: parcels of the whole table, or None where nothing better is."""
+
+    blank_groups: list[BlankGroup] | None
+    proved: bool
+    by_clock: bool
+
+
+class Part(Protocol):
+    """Solves a part of a table with the rest as it is."""
+
+    def __call__(self, free: NDArray[np.int64], blank_groups: Sequence[BlankGroup], seconds: float) -> Answer:
+        """Better parcels, where only those of the free combinations may change."""
+        ...

@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery
-from privpipe.blocks.weight_faults import weight_faults
+from privpipe.blocks.row_reductions import weight_faults
 from privpipe.errors import DataError, NoSolutionError, UnsupportedError, UsageError, did_you_mean
 from privpipe.tolerance import at_most
 from privpipe.transforms.base import StageContext
+from privpipe.transforms.local_suppression.blank_matching import informative_blanks, strict_blank_groups
 from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
-from privpipe.transforms.local_suppression.stage import ByRisk, Combination
-from privpipe.transforms.local_suppression.strict import strict_blank_groups
-from privpipe.transforms.local_suppression.table import CellTable, matching
-from privpipe.transforms.local_suppression.wildcard import informative_blanks
+from privpipe.transforms.local_suppression.cell_table import CellTable, matching
+from privpipe.transforms.local_suppression.suppress_cells_stage import ByRisk, Combination
 
 __all__ = ["Parcels", "blanks_for_all", "risky_places", "subsets_of"]
 

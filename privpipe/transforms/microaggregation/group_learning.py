@@ -1,11 +1,15 @@
-"""What microaggregation learns of a table: the records of each part of it, and the trees that cut it in blocks."""
+"""What microaggregation learns of a table: the records of each part, the trees that cut it into blocks, the
+conditions that blocks must meet, and the loss of the groups.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +17,34 @@ from numpy.typing import NDArray
 from privpipe.blocks import Facts, FactsRequest, Moments, Primitives, RowBlock
 from privpipe.draws import Stream
 from privpipe.errors import DataError, NoSolutionError
-from privpipe.transforms.base import StageContext
-from privpipe.transforms.microaggregation.group_plan import GroupPlan, Part, SensitiveValues
-from privpipe.transforms.microaggregation.mixed_records import Encoding, missing_cells
-from privpipe.transforms.strata import ByStratum, Strata, stratum_keys
+from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.microaggregation.group_plan import (
+    PART,
+    Encoding,
+    GroupPlan,
+    Part,
+    SensitiveValues,
+    missing_cells,
+)
+from privpipe.transforms.microaggregation.record_groups import GroupingRules
+from privpipe.transforms.strata import ByStratum, PersonCounts, Persons, Strata, stratum_keys, units_of
 
 if TYPE_CHECKING:
+    from privpipe.draws import Draws
+    from privpipe.kernels.exact_sums import ExactSums
     from privpipe.kernels.microaggregation.kd_tree import BlockTree
-    from privpipe.kernels.sums.exact import ExactSums
 
-__all__ = ["Kept", "learn_parts", "moments_by_stratum", "sensitive_values"]
+__all__ = [
+    "AFTERWARDS",
+    "Kept",
+    "blocks_of_persons",
+    "blocks_that_meet",
+    "learn_parts",
+    "losses_of",
+    "moments_by_stratum",
+    "sensitive_values",
+]
+
 
 PUBLIC = Stream(b"privpipe/sampled")
 """Which records are sampled is no secret: it moves borders of blocks, and no record is told by it."""
@@ -48,7 +70,7 @@ class _Sums:
     columns: tuple[str, ...]
 
     def measure(self, block: RowBlock, facts: Facts) -> tuple[ExactSums, ...]:
-        from privpipe.kernels.sums.exact import measure_sums
+        from privpipe.kernels.exact_sums import measure_sums
 
         return tuple(measure_sums([block[name]]) for name in self.columns)
 
@@ -251,3 +273,274 @@ def sensitive_values(
     order = np.argsort(keys)
     hashes, counts = tuple(keys[order].tolist()), tuple(histogram.counts[order].tolist())
     return SensitiveValues(column, hashes, counts, l, t, context.seed_key)
+
+
+T = TypeVar("T")
+
+
+def _leaves(
+    rows: RowBlock, group: GroupPlan, strata: Strata, encoding: Encoding
+) -> Iterator[tuple[tuple[int, int], NDArray[np.int64]]]:
+    """Part and block of the first pass, with the places of the records in them that are grouped."""
+    known = np.full(len(rows), group.by_pattern) | ~missing_cells(rows, group.columns).all(axis=1)
+    for number, places in group.parts_of(rows, strata):
+        here = places[known[places]]
+        part = group.parts[number]
+        leaves = part.trees[0].path(group.points(rows.take(here), part.stratum, encoding))
+        for leaf in np.unique(leaves).tolist():
+            yield (number, leaf), here[leaves == leaf]
+
+
+@dataclass(frozen=True)
+class _LeafCounts:
+    """Records of each sensitive value in each block of the first pass: (part, block) -> counts."""
+
+    group: GroupPlan
+    sensitive: SensitiveValues
+    strata: Strata
+    encoding: Encoding
+
+    def measure(self, block: RowBlock, facts: Facts) -> dict[tuple[int, int], NDArray[np.int64]]:
+        codes, values = self.sensitive.codes(block), len(self.sensitive.keys)
+        leaves = _leaves(block, self.group, self.strata, self.encoding)
+        return {key: np.bincount(codes[here], minlength=values) for key, here in leaves}
+
+    def merge(
+        self, left: dict[tuple[int, int], NDArray[np.int64]], right: dict[tuple[int, int], NDArray[np.int64]]
+    ) -> dict[tuple[int, int], NDArray[np.int64]]:
+        return {key: left.get(key, 0) + right.get(key, 0) for key in {*left, *right}}  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class _LeafPersons:
+    """Persons in each block of the first pass, up to k: (part, block) -> persons."""
+
+    group: GroupPlan
+    persons: PersonCounts
+    strata: Strata
+    encoding: Encoding
+
+    def measure(self, block: RowBlock, facts: Facts) -> dict[tuple[int, int], Persons]:
+        codes = self.persons.codes(block)
+        leaves = _leaves(block, self.group, self.strata, self.encoding)
+        return {key: self.persons.of(codes, here) for key, here in leaves}
+
+    def merge(
+        self, left: dict[tuple[int, int], Persons], right: dict[tuple[int, int], Persons]
+    ) -> dict[tuple[int, int], Persons]:
+        found = dict(left)
+        for key, persons in right.items():
+            found[key] = self.persons.merged(found[key], persons) if key in found else persons
+        return found
+
+
+def blocks_that_meet(
+    engine: Primitives, table: Any, group: GroupPlan, strata: Strata, encoding: Encoding, context: StageContext
+) -> GroupPlan:
+    """The plan with its first blocks joined until each can meet the condition on the sensitive column.
+
+    Raises
+    ------
+    NoSolutionError
+        A part cannot, even as one block.
+    """
+    from privpipe.kernels.microaggregation.groups import meets
+
+    bound = group.sensitive
+    if bound is None:
+        return group
+    columns = tuple(dict.fromkeys((*strata.by, *group.columns, bound.column)))
+    found = engine.reduce_rows(table, columns, _LeafCounts(group, bound, strata, encoding), Facts()) or {}
+    shares = np.array(bound.counts, np.float64) / sum(bound.counts)
+    limit = np.inf if bound.t is None else bound.t
+
+    def fine(each: NDArray[np.int64]) -> bool:
+        return not each.sum() or bool(meets(each, int(each.sum()), shares, bound.l, limit))
+
+    nothing = np.zeros(len(shares), np.int64)
+    parts = []
+    for number, part in enumerate(group.parts):
+        tree, whole = _joined(part.trees[0], _of_part(found, number), fine, np.add, nothing)
+        if not fine(whole):
+            raise NoSolutionError(
+                f"{context.place}: {part.records:,} records together do not meet the condition on "
+                f"{bound.column!r}; ask for less, or merge strata"
+            )
+        parts.append(replace(part, trees=(tree, *part.trees[1:]) if tree.columns else (tree,)))
+    return replace(group, parts=tuple(parts))
+
+
+def blocks_of_persons(
+    engine: Primitives, table: Any, group: GroupPlan, strata: Strata, encoding: Encoding, context: StageContext
+) -> GroupPlan:
+    """The plan with its first blocks joined until each is of k persons, where the policy distinguishes them.
+
+    Raises
+    ------
+    NoSolutionError
+        A part has fewer.
+    """
+    persons = PersonCounts(units_of(context), group.k)
+    if not persons.columns:
+        return group
+    columns = tuple(dict.fromkeys((*strata.by, *group.columns, *persons.columns)))
+    found = engine.reduce_rows(table, columns, _LeafPersons(group, persons, strata, encoding), Facts()) or {}
+    nothing: Persons = tuple(np.empty(0, np.int64) for _ in persons.columns)
+
+    def fine(each: Persons) -> bool:
+        return persons.number(each) in (0, group.k)
+
+    parts = []
+    for number, part in enumerate(group.parts):
+        tree, whole = _joined(part.trees[0], _of_part(found, number), fine, persons.merged, nothing)
+        if not fine(whole):
+            raise NoSolutionError(
+                f"{context.place}: k = {group.k} is more than the {persons.number(whole):,} persons of "
+                f"{part.records:,} records with a value in {', '.join(map(repr, group.columns))}; lower k, or merge "
+                "strata"
+            )
+        parts.append(replace(part, trees=(tree, *part.trees[1:]) if tree.columns else (tree,)))
+    return replace(group, parts=tuple(parts))
+
+
+def _of_part(found: Mapping[tuple[int, int], T], number: int) -> dict[int, T]:
+    return {leaf: each for (at, leaf), each in found.items() if at == number}
+
+
+def _joined(
+    tree: BlockTree,
+    found: Mapping[int, T],
+    fine: Callable[[T], bool],
+    together: Callable[[T, T], T],
+    nothing: T,
+) -> tuple[BlockTree, T]:
+    """The tree without the cuts that leave a side which will not do, and what all its blocks hold together."""
+    from privpipe.kernels.microaggregation.kd_tree import BlockTree
+
+    nodes: list[list[Any]] = []
+
+    def build(child: int) -> tuple[Any, T]:
+        if child < 0:
+            return None, found.get(-1 - child, nothing)
+        left, of_left = build(tree.left[child])
+        right, of_right = build(tree.right[child])
+        if not (fine(of_left) and fine(of_right)):
+            return None, together(of_left, of_right)
+        return (child, left, right), together(of_left, of_right)
+
+    kept, whole = build(0 if tree.columns else -1)
+    leaves = 0
+
+    def number(node: Any) -> int:
+        nonlocal leaves
+        if node is None:
+            leaves += 1
+            return -leaves
+        at = len(nodes)
+        nodes.append([tree.columns[node[0]], tree.thresholds[node[0]], 0, 0])
+        nodes[at][2], nodes[at][3] = number(node[1]), number(node[2])
+        return at
+
+    number(kept)
+    return (BlockTree(*map(tuple, zip(*nodes, strict=True))) if nodes else BlockTree()), whole
+
+
+AFTERWARDS = ("losses", "loss", "lower_bound", "above_bound", "suppressed_records")
+"""Figures of a plan that its groups, and the draws, do not depend on."""
+
+Gathered = dict[int, tuple[tuple[NDArray[np.float64], NDArray[np.int64]], ...]]
+
+
+@dataclass(frozen=True)
+class _Points:
+    """The points of each part, with the ids of their records."""
+
+    group: GroupPlan
+    strata: Strata
+    encoding: Encoding
+
+    def measure(self, block: RowBlock, facts: Facts) -> Gathered:
+        held = np.full(len(block), self.group.by_pattern) | ~missing_cells(block, self.group.columns).all(axis=1)
+        found: Gathered = {}
+        for number, places in self.group.parts_of(block, self.strata):
+            inside = block.take(places[held[places]])
+            stratum = self.group.parts[number].stratum
+            found[number] = ((self.group.points(inside, stratum, self.encoding), inside.record_ids),)
+        return found
+
+    def merge(self, left: Gathered, right: Gathered) -> Gathered:
+        return {key: (*left.get(key, ()), *right.get(key, ())) for key in {*left, *right}}
+
+
+def losses_of(engine: Primitives, table: Any, plan: StagePlan, draws: Draws, rules: GroupingRules) -> dict[str, Any]:
+    """The loss of each list of columns, 100 SSE / SST, and how far above the least possible it is at most.
+
+    Only of lists whose every part is one block small enough for a proof; nothing where there is none. Private: a
+    released row does not tell them.
+    """
+    strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
+    found = []
+    for data in plan.detail["groups"]:
+        group = GroupPlan.from_dict(data, plan.seed_key)
+        if not _provable(group):
+            continue
+        kept = engine.map_rows(table, Kept(strata), table.schema) if strata.suppressed else table
+        asked = _Points(group, strata, Encoding(group.kinds))
+        columns = tuple(dict.fromkeys((*strata.by, *group.columns)))
+        gathered: Gathered = engine.reduce_rows(kept, columns, asked, Facts()) or {}
+        figures = _figures(group, gathered, draws.of("/".join(group.columns)), rules)
+        if figures is not None:
+            found.append({"columns": list(group.columns), **figures})
+    if not found:
+        return {}
+    whole = found[0] if len(found) == 1 == len(plan.detail["groups"]) else {}
+    return {"losses": found, **{name: figure for name, figure in whole.items() if name != "columns"}}
+
+
+def _provable(group: GroupPlan) -> bool:
+    """Whether each part is one block, not cut and not chunked, and all of them fit on the driver."""
+    from privpipe.kernels.microaggregation.lower_bound import MOST_PROVED, provable
+
+    sizes = [part.records for part in group.parts if part.records]
+    largest = max(group.block, group.k) if group.block is not None else MOST_PROVED
+    whole = all(len(part.trees) == 1 and part.trees[0].blocks == 1 for part in group.parts)
+    few = 0 < sum(sizes) <= MOST_PROVED and max(sizes) < 2 * largest
+    return group.prove and whole and few and all(provable(size, group.k) for size in sizes)
+
+
+def _figures(
+    group: GroupPlan, gathered: Gathered, stream: Stream, rules: GroupingRules
+) -> Mapping[str, float | None] | None:
+    """Loss, the least possible one, and by how much of it the one may be above the other; all in percent."""
+    from privpipe.kernels.microaggregation.blocks import Refinement, block_proof
+
+    lost, least, total = 0.0, 0.0, 0.0
+    for number, pieces in sorted(gathered.items()):
+        points = np.concatenate([each for each, _ in pieces])
+        order = stream.arrange(np.concatenate([ids for _, ids in pieces]))
+        if not len(points) or not points.shape[1]:
+            continue
+        searching = stream.child(str(number * PART))
+        refinement = Refinement(group.neighbours, group.cells, searching, rules.iterations, True)
+        gamma = rules.gamma if rules.method == "v_mdav" else None
+        proof = block_proof(points, order, group.k, refinement, gamma)
+        if proof is None:
+            return None
+        lost, least = lost + proof[0], least + proof[1]
+        arranged = points[order]
+        total += float(((arranged - arranged.mean(axis=0)) ** 2).sum())
+    if not total > 0:
+        return None
+    known = {"loss": round(100 * lost / total, 6), "lower_bound": None, "above_bound": None}
+    if lost > 0 and not least > 0:
+        return known  # no bound was found
+    above = math.ceil(1e4 * (lost / least - 1)) / 1e2 if lost > 0 else 0.0
+    return known | {
+        "lower_bound": _outward(100 * least / total, ROUND_FLOOR),
+        "above_bound": _outward(above, ROUND_CEILING),
+    }
+
+
+def _outward(value: float, rounding: str) -> float:
+    """Four digits, which is what reports show, rounded away from what is claimed."""
+    return float(Context(prec=4, rounding=rounding).create_decimal_from_float(value))

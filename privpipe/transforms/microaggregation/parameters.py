@@ -10,12 +10,11 @@ from annotated_types import Ge, Gt, Le, Lt
 from typing_extensions import Doc
 
 from privpipe.blocks.marks import ColumnNames, Columns
-from privpipe.blocks.parameters import check_parameters
-from privpipe.blocks.require import require_integer
+from privpipe.blocks.parameters import check_parameters, require_integer
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Transformer, checked_columns
 from privpipe.transforms.microaggregation.group_aggregates import Aggregate
-from privpipe.transforms.numeric import require_summable
+from privpipe.transforms.numeric_columns import require_summable
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
 
 if TYPE_CHECKING:

@@ -1,36 +1,107 @@
-"""Microaggregation of one list of columns on an engine: which block a record is in, and what becomes of a block.
-
-The first pass groups the records of each block. A border pass brings whole groups together by their centroids, so
-that the borders of the pass before lie inside its blocks; between two passes the records carry their group and next
-block in two columns. The last pass releases the aggregates.
+"""Microaggregation of one list of columns on an engine: which block and group a record is in, and what becomes of a
+block.
 """
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
 from privpipe.errors import NoSolutionError
-from privpipe.transforms.microaggregation.carried_groups import GROUP, NEXT, carried, with_columns
 from privpipe.transforms.microaggregation.group_aggregates import Aggregate, Groups
-from privpipe.transforms.microaggregation.group_plan import PART, GroupPlan
-from privpipe.transforms.microaggregation.mixed_records import Encoding, missing_cells
-from privpipe.transforms.microaggregation.turns import in_turn, out_of_turn
-from privpipe.transforms.numeric import masked_type, written
-from privpipe.transforms.person_counts import person_codes
-from privpipe.transforms.strata import Strata
+from privpipe.transforms.microaggregation.group_plan import PART, Encoding, GroupPlan, missing_cells
+from privpipe.transforms.numeric_columns import masked_type, written
+from privpipe.transforms.strata import Strata, person_codes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.draws import Stream
-    from privpipe.kernels.microaggregation.group_condition import GroupCondition
+    from privpipe.kernels.microaggregation.groups import GroupCondition
 
-__all__ = ["BlockKey", "GroupingRules", "Membership", "NextKey", "Pass"]
+__all__ = [
+    "GROUP",
+    "NEXT",
+    "BlockKey",
+    "GroupingRules",
+    "Membership",
+    "NextKey",
+    "Pass",
+    "carried",
+    "carried_schema",
+    "in_turn",
+    "out_of_turn",
+    "with_columns",
+]
+
+
+_turn = threading.Lock()
+
+
+def _anew() -> None:
+    global _turn
+    _turn = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_anew)  # the thread that held it is not in the child
+
+
+@contextmanager
+def in_turn() -> Iterator[None]:
+    """Wait for the other threads that are in turn.
+
+    Examples
+    --------
+    >>> with in_turn():
+    ...     with out_of_turn():
+    ...         pass  # another thread may be in turn
+    """
+    with _turn:
+        yield
+
+
+@contextmanager
+def out_of_turn() -> Iterator[None]:
+    """Let other threads have their turn meanwhile; only inside `in_turn`."""
+    _turn.release()
+    try:
+        yield
+    finally:
+        _turn.acquire()
+
+
+GROUP, NEXT = "__privpipe_group", "__privpipe_next"
+
+
+def carried_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema between two passes."""
+    import pyarrow as pa
+
+    return schema.append(pa.field(GROUP, pa.int64())).append(pa.field(NEXT, pa.int64()))
+
+
+def carried(rows: RowBlock, name: str) -> NDArray[np.int64]:
+    """The numbers that records carry in a column."""
+    return np.asarray(rows.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def with_columns(rows: RowBlock, columns: dict[str, NDArray[np.int64]]) -> RowBlock:
+    """The rows with these columns at the end, in place of any of the same name."""
+    import pyarrow as pa
+
+    rows = rows.drop([name for name in columns if name in rows.schema.names])
+    arrays: list[Any] = [*rows.batch.columns, *(pa.array(values) for values in columns.values())]
+    return RowBlock(pa.record_batch(arrays, names=[*rows.schema.names, *columns]), rows.record_ids)
+
 
 INSIDE = 1 << 31
 """Groups of one block are numbered this far from those of the next."""
@@ -183,8 +254,7 @@ class Pass:
         self, inside: RowBlock, labels: NDArray[np.int64], order: NDArray[np.int64], points: NDArray[np.float64]
     ) -> NDArray[np.int64]:
         """The groups, joined until each is of k persons, where the policy distinguishes them."""
-        from privpipe.kernels.microaggregation.group_numbers import by_first_member, restored
-        from privpipe.kernels.microaggregation.person_groups import groups_of_persons
+        from privpipe.kernels.microaggregation.groups import by_first_member, groups_of_persons, restored
 
         for unit in self.units:
             persons = person_codes(inside.batch, unit, b"")
@@ -202,14 +272,14 @@ class Pass:
         return found
 
     def _condition(self, inside: RowBlock) -> GroupCondition:
-        from privpipe.kernels.microaggregation.group_condition import no_condition
+        from privpipe.kernels.microaggregation.groups import no_condition
 
         return self.group.sensitive.condition(inside) if self.group.sensitive else no_condition()
 
     def _along(
         self, values: NDArray[np.float64], order: NDArray[np.int64], condition: GroupCondition
     ) -> NDArray[np.int64]:
-        from privpipe.kernels.microaggregation.group_condition import merged_groups
+        from privpipe.kernels.microaggregation.groups import merged_groups
         from privpipe.kernels.microaggregation.univariate import fixed_groups, univariate_groups
 
         groups_of = univariate_groups if self.rules.method == "univariate" else fixed_groups
@@ -222,8 +292,7 @@ class Pass:
         return labels
 
     def _by_gower(self, inside: RowBlock, stratum: int, order: NDArray[np.int64]) -> NDArray[np.int64]:
-        from privpipe.kernels.microaggregation.gower import gower_groups
-        from privpipe.kernels.microaggregation.gower_descent import descend_by_gower
+        from privpipe.kernels.microaggregation.gower import descend_by_gower, gower_groups
 
         group = self.group
         mixed = self.encoding.mixed(inside.take(order), group.centre[stratum], group.scale[stratum])
@@ -300,7 +369,7 @@ class Pass:
         """The group whose values each record publishes; each has k holders, or k persons hold it."""
         from privpipe.kernels.microaggregation.blocks import group_means
         from privpipe.kernels.microaggregation.fuzzy_membership import drawn_groups
-        from privpipe.kernels.microaggregation.person_groups import held_by_persons
+        from privpipe.kernels.microaggregation.groups import held_by_persons
 
         points = self.group.points(inside, stratum, self.encoding)
         uniforms = membership.stream.uniform(inside.record_ids)

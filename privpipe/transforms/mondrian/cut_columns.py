@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from privpipe.blocks import Histogram
 from privpipe.errors import DataError, HierarchyError, NoSolutionError
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.recoding.beside_population import SeenColumn, hierarchy_over_both
 from privpipe.transforms.recoding.labelling import texts_of
+from privpipe.transforms.recoding.population import SeenColumn, hierarchy_over_both
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,7 @@ from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, RowBlock
 from privpipe.progress import advanced, within
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.mondrian.cut_columns import CutColumn
-from privpipe.transforms.mondrian.cut_search import CutProblem, Parts, cut_tables
-from privpipe.transforms.mondrian.cut_source import by_combination
+from privpipe.transforms.mondrian.cut_search import CutProblem, Parts, by_combination, cut_tables
 from privpipe.transforms.mondrian.cut_tree import CutTree, Leaves
 
 __all__ = ["MOST_COMBINATIONS", "InPasses", "combinations_exceed"]

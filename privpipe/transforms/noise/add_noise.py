@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -15,11 +15,9 @@ from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
-from privpipe.transforms.noise.covariance import factor_of
-from privpipe.transforms.noise.outlier_cuts import OutlierCuts, require_alone, with_cuts
-from privpipe.transforms.noise.rotation_limits import require_rotatable
-from privpipe.transforms.numeric import (
+from privpipe.transforms.numeric_columns import (
     clip_bounds,
+    factor_of,
     masked_schema,
     masked_type,
     refuse_nulls,
@@ -28,7 +26,8 @@ from privpipe.transforms.numeric import (
     with_others_restored,
     written,
 )
-from privpipe.transforms.same_within import SameWithin, refuse_apart
+from privpipe.transforms.outliers import OutlierCuts, require_alone, with_cuts
+from privpipe.transforms.shared_draws import SameWithin, refuse_apart
 from privpipe.transforms.strata import ByStratum, SmallStrata, Strata, checked_by, figures_of
 
 if TYPE_CHECKING:
@@ -36,7 +35,28 @@ if TYPE_CHECKING:
 
     from privpipe.draws import Draws
 
-__all__ = ["AddNoise"]
+__all__ = ["AddNoise", "require_rotatable"]
+
+
+MOST_TOGETHER = 32
+MOST_RATIO = 1.6  # blocks of eight hold seven eighths of a variance, and move by less than twice that
+
+
+def require_rotatable(columns: Sequence[str], ratio: float) -> None:
+    """Refuse what no rotation of blocks serves.
+
+    Raises
+    ------
+    UsageError
+    """
+    if len(columns) > MOST_TOGETHER:
+        raise UsageError(f"AddNoise: orthogonal noise takes at most {MOST_TOGETHER} columns in one stage")
+    if ratio > MOST_RATIO:
+        raise UsageError(
+            f"AddNoise: orthogonal noise takes a variance_ratio of at most {MOST_RATIO}: it keeps the covariance, so "
+            "it can move records no further than an exchange of independent ones does"
+        )
+
 
 Noise = Literal["uncorrelated", "correlated", "multiplicative", "orthogonal"]
 
@@ -213,7 +233,7 @@ class AddNoise(RowTransformer):
         return StagePlan(name=self.name(), parameters=self.parameters(), detail=shown)
 
     def _learn_strata(self, engine: Primitives, table: Any, context: StageContext) -> tuple[StagePlan, Strata]:
-        from privpipe.kernels.sums.moments import ExactMoments
+        from privpipe.kernels.exact_sums import ExactMoments
 
         request = self.request(context)
         least = 3 if self.kind == "orthogonal" else 2

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.errors import NoSolutionError
 from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.order_cuts import OrderCuts, order_cuts
 from privpipe.transforms.strata import Strata
-from privpipe.transforms.swapping.order_cuts import OrderCuts, order_cuts
 
 if TYPE_CHECKING:
     from privpipe.draws import Stream

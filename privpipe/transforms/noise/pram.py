@@ -18,8 +18,8 @@ from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns, varies_within
 from privpipe.transforms.categories import Labels, combined, escaped, in_value_order, labelled, split, typed
-from privpipe.transforms.numeric import refuse_nulls
-from privpipe.transforms.same_within import SameWithin, refuse_apart
+from privpipe.transforms.numeric_columns import refuse_nulls
+from privpipe.transforms.shared_draws import SameWithin, refuse_apart
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present
 
 if TYPE_CHECKING:

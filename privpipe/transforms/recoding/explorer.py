@@ -1,30 +1,295 @@
-"""Visits nodes for heuristics and for lattices too large to hold: each once, within limits, keeping the best."""
+"""Exploration of a lattice: nodes visited once each, within limits, and the best solution found by comparison of
+losses.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.kernels.quality import Forced
 from privpipe.progress import within
-from privpipe.transforms.recoding.ahead import Ahead
-from privpipe.transforms.recoding.comparison import Loss, is_below, tied
-from privpipe.transforms.recoding.encoded import EncodedTable
-from privpipe.transforms.recoding.found import Found, Solution, solution_of
-from privpipe.transforms.recoding.lattice import Lattice
-from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.quality import Forced
-from privpipe.transforms.recoding.stage import MOST_NODES, SearchBudget
+from privpipe.transforms.recoding.encoded_table import EncodedTable
+from privpipe.transforms.recoding.generalize_stage import MOST_NODES, SearchBudget
+from privpipe.transforms.recoding.node import Ahead, CheckedNode, NodeCheck
 
-__all__ = ["Explorer", "Limits", "Spent", "Visit", "rises"]
+__all__ = [
+    "LARGEST_HELD",
+    "LARGEST_SIFTED",
+    "TIE",
+    "Explorer",
+    "Found",
+    "Lattice",
+    "Limits",
+    "Loss",
+    "Solution",
+    "Spent",
+    "Visit",
+    "above_and_not_below",
+    "is_below",
+    "pareto_front",
+    "rises",
+    "solution_of",
+    "tie",
+    "tied",
+]
+
+
+LARGEST_HELD = 1 << 24
+"""Vectors a search can hold one by one."""
+LARGEST_SIFTED = 1 << 20
+"""Going through all that are left at every step pays up to here; boxes serve more, where bounds allow."""
+
+Levels = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Levels allowed for each column.
+
+    Parameters
+    ----------
+    allowed : tuple of tuple of int
+        Of each column, ascending and not empty.
+
+    Examples
+    --------
+    >>> lattice = Lattice(((0, 1), (0, 2)))
+    >>> lattice.size, lattice.bottom, lattice.top, lattice.nodes().tolist()
+    (4, (0, 0), (1, 2), [[0, 0], [0, 2], [1, 0], [1, 2]])
+    """
+
+    allowed: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, table: EncodedTable, *, roots_only: bool = False) -> Lattice:
+        """Levels within each column's limits; `roots_only`: raw or wholly suppressed, as far as the limits allow."""
+        allowed = []
+        for hierarchy in table.hierarchies:
+            levels = tuple(range(hierarchy.min_level, hierarchy.max_level + 1))
+            allowed.append(tuple(dict.fromkeys((levels[0], levels[-1]))) if roots_only else levels)
+        return cls(tuple(allowed))
+
+    @property
+    def size(self) -> int:
+        """How many vectors."""
+        return math.prod(len(levels) for levels in self.allowed)
+
+    @property
+    def bottom(self) -> Levels:
+        """The finest."""
+        return tuple(levels[0] for levels in self.allowed)
+
+    @property
+    def top(self) -> Levels:
+        """The coarsest."""
+        return tuple(levels[-1] for levels in self.allowed)
+
+    def nodes(self) -> NDArray[np.int16]:
+        """Every vector, in lexicographic order, shape (size, m)."""
+        grids: Any = np.meshgrid(*[np.array(levels, dtype=np.int16) for levels in self.allowed], indexing="ij")
+        return np.stack([grid.ravel() for grid in grids], axis=1)
+
+    def above(self, node: Levels) -> list[Levels]:
+        """Vectors one step up in one column, in order of the columns."""
+        return self._steps(node, 1)
+
+    def below(self, node: Levels) -> list[Levels]:
+        """Vectors one step down in one column, in order of the columns."""
+        return self._steps(node, -1)
+
+    def around(self, node: Levels, free: tuple[int, ...]) -> Lattice:
+        """The part in which some columns are free and the others as in a vector."""
+        return Lattice(
+            tuple(levels if at in free else (node[at],) for at, levels in enumerate(self.allowed)),
+        )
+
+    def _steps(self, node: Levels, step: int) -> list[Levels]:
+        found = []
+        for at, levels in enumerate(self.allowed):
+            place = levels.index(node[at]) + step
+            if 0 <= place < len(levels):
+                found.append((*node[:at], levels[place], *node[at + 1 :]))
+        return found
+
+
+TIE = 1e-9
+"""Losses this close are equal: the smaller vector of levels wins."""
+ROUNDING = 1e-12
+
+Loss = tuple[float, ...]
+
+
+def is_below(one: Loss, other: Loss) -> bool:
+    """Whether a loss is less, by the first entry in which the two differ beyond a tie, else by rounding.
+
+    Examples
+    --------
+    >>> is_below((0.5, 0.2), (0.5 - 1e-15, 0.3)), is_below((0.5,), (0.5 + 1e-15,))
+    (True, True)
+    """
+    differing = next((a < b for a, b in zip(one, other, strict=True) if _apart(a, b)), None)
+    return one < other if differing is None else differing
+
+
+def tied(one: Loss, other: Loss) -> bool:
+    """Whether two losses are equal within a tie."""
+    return not any(_apart(a, b) for a, b in zip(one, other, strict=True))
+
+
+def above_and_not_below(bounds: NDArray[np.float64], loss: Loss) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which bounds exceed a loss beyond a tie, and which are not below it at all, entry by entry.
+
+    Examples
+    --------
+    >>> above, rest = above_and_not_below(np.array([[0.5, 0.2], [0.5, 0.3], [0.5, 0.4], [0.4, 0.9]]), (0.5, 0.3))
+    >>> above.tolist(), rest.tolist()
+    ([False, False, True, False], [False, True, True, False])
+    """
+    if len(loss) == 1:
+        column = bounds[:, 0]
+        return column > loss[0] + tie(loss[0]), column >= loss[0]
+    above, more = np.zeros((2, len(bounds)), dtype=np.bool_)
+    same, equal = np.ones((2, len(bounds)), dtype=np.bool_)
+    for column, figure in zip(bounds.T, loss, strict=True):
+        above |= same & (column > figure + tie(figure))
+        same &= np.abs(column - figure) <= tie(figure)
+        more |= equal & (column > figure)
+        equal &= column == figure
+    return above, more | equal
+
+
+def _apart(a: float, b: float) -> bool:
+    return abs(a - b) > tie(b) if a != b else False
+
+
+def tie(figure: float) -> float:
+    """How close to a loss others are equal: absolute, save for figures so large that it is below their rounding.
+
+    Examples
+    --------
+    >>> tie(0.25), tie(1e12)
+    (1e-09, 1.0)
+    """
+    return max(TIE, ROUNDING * min(abs(figure), 1e300))
+
+
+@dataclass(frozen=True, order=True)
+class Solution:
+    """A vector of levels that meets everything within the budget.
+
+    Parameters
+    ----------
+    loss : tuple of float
+    levels : tuple of int
+    suppressed, classes : int
+        Records that go, and classes that stay.
+    smallest : int
+        Records of the smallest class that stays.
+    records : int
+        Records that stay.
+    """
+
+    loss: Loss
+    levels: tuple[int, ...]
+    suppressed: int
+    classes: int
+    smallest: int
+    records: int
+
+    @property
+    def average_risk(self) -> float:
+        """Chance of a correct match of a record at random: classes over records."""
+        return self.classes / self.records
+
+    def describe(self, columns: Sequence[str]) -> dict[str, Any]:
+        """As plain JSON."""
+        return {
+            "levels": dict(zip(columns, self.levels, strict=True)),
+            "loss": self.loss[0] if len(self.loss) == 1 else list(self.loss),
+            "suppressed_records": self.suppressed,
+            "classes": self.classes,
+            "average_risk": self.average_risk,
+            "highest_risk": 1 / self.smallest,
+        }
+
+
+@dataclass(frozen=True)
+class Found:
+    """A search's outcome.
+
+    Parameters
+    ----------
+    node : CheckedNode
+    loss : tuple of float
+        One figure, under the aggregate `rank` one a column.
+    column_losses : list of float
+    optimal : bool
+        Whether no node is left that could be better.
+    gap : float
+        Loss (its first figure) above the least bound of the nodes left; 0 when optimal.
+    checked, pruned_by_bound, pruned_by_mandatory, pruned_by_witness : int
+        Nodes by what became of them.
+    solutions : tuple of Solution
+        Every feasible node that was checked, best first.
+    notes : mapping
+        What else the plan says of how the search went.
+    """
+
+    node: CheckedNode
+    loss: Loss
+    column_losses: list[float]
+    optimal: bool
+    gap: float
+    checked: int
+    pruned_by_bound: int = 0
+    pruned_by_mandatory: int = 0
+    pruned_by_witness: int = 0
+    solutions: tuple[Solution, ...] = ()
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def lower_bound(self) -> float:
+        """No feasible node has a smaller loss (its first figure)."""
+        return self.loss[0] - self.gap
+
+
+def solution_of(check: NodeCheck, node: CheckedNode, loss: Loss) -> Solution:
+    """The solution that a feasible node is."""
+    if node.by_class:
+        (one,) = node.rounds.values()
+        kept = one.sizes[~one.failing]
+    else:
+        kept = check.kept_sizes(node)
+    return Solution(loss, node.levels, node.suppressed, len(kept), int(kept.min()), int(kept.sum()))
+
+
+def pareto_front(solutions: Iterable[Solution]) -> list[Solution]:
+    """Solutions that no other beats in loss and in average risk alike, by ascending loss.
+
+    Examples
+    --------
+    >>> cheap, safe = Solution((0.1,), (0,), 0, 5, 2, 10), Solution((0.4,), (2,), 0, 1, 10, 10)
+    >>> poor = Solution((0.5,), (1,), 0, 4, 2, 10)
+    >>> [each.levels for each in pareto_front([poor, safe, cheap])]
+    [(0,), (2,)]
+    """
+    front: list[Solution] = []
+    for each in sorted(solutions):
+        if not front or each.average_risk < front[-1].average_risk:
+            front.append(each)
+    return front
+
 
 LOOKED_UP = 25_000_000_000
 """Codes a search looks up where its policy sets no budget: a minute or two of one core."""
 
-Levels = tuple[int, ...]
 REMEMBERED = 1000
 EXPECTED = 4
 """Nodes that are looked at ahead, at the most."""

@@ -1,26 +1,300 @@
-"""How a stage's `search:` is carried out, and what the plan says of it."""
+"""Strategies of `search:`: branch and bound over boxes, k-minimal generalizations, and how each strategy is carried
+out.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import heapq
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from privpipe.errors import UnsupportedError
-from privpipe.transforms.recoding.ahead import checking_ahead
-from privpipe.transforms.recoding.boxes import BoxSearch
-from privpipe.transforms.recoding.exchanges import exchange_on
-from privpipe.transforms.recoding.explorer import Explorer, Limits, Spent, rises
-from privpipe.transforms.recoding.found import Found, Solution, pareto_front
-from privpipe.transforms.recoding.heuristics import STRATEGIES
-from privpipe.transforms.recoding.lattice import LARGEST_HELD, LARGEST_SIFTED, Lattice
-from privpipe.transforms.recoding.minimal import search_minimal
-from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.optimal import ended_search
-from privpipe.transforms.recoding.stage import MOST_NODES, GeneralizeStage
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Outcome", "searched"]
+from privpipe.errors import UnsupportedError
+from privpipe.kernels.lattice.vectors import below, under_any
+from privpipe.progress import within
+from privpipe.transforms.recoding.explorer import (
+    LARGEST_HELD,
+    LARGEST_SIFTED,
+    Explorer,
+    Found,
+    Lattice,
+    Limits,
+    Solution,
+    Spent,
+    above_and_not_below,
+    pareto_front,
+    rises,
+    solution_of,
+)
+from privpipe.transforms.recoding.generalize_stage import MOST_NODES, GeneralizeStage
+from privpipe.transforms.recoding.heuristics import STRATEGIES, climb, exchange_on, genetic, top_down
+from privpipe.transforms.recoding.node import CheckedNode, NodeCheck, checking_ahead
+from privpipe.transforms.recoding.optimal_search import LatticeSearch, ended_search, finer_fails_too
+
+__all__ = ["CRITERIA", "BoxSearch", "Outcome", "search_minimal", "searched"]
+
+
+Levels = tuple[int, ...]
+Box = tuple[Levels, Levels]
+Bounded = tuple[tuple[float, ...], Levels, Levels]
+IMPROVING = 0.5
+"""Share of the checks, and of the time where it is limited, for better vectors; the rest is for the proof."""
+
+AT_ONCE = 4
+"""Boxes that are looked at together: nearly all below the optimum must be, in whatever order."""
+
+
+class BoxSearch:
+    """Branch and bound over boxes, that is all vectors between two, by places within each column's levels.
+
+    A box is bounded by its finest vector and dies when its coarsest one fails for all its specializations. The box
+    of least bound is split first, in the column whose levels raise the bound most.
+
+    Raises
+    ------
+    UnsupportedError
+        A quality model whose bound falls with a level, so that no vector bounds a box.
+    """
+
+    def __init__(self, explorer: Explorer, place: str) -> None:
+        if not rises(explorer):
+            raise UnsupportedError(
+                f"{place}: the lattice has {explorer.lattice.size:,} vectors of levels, and this quality model has no "
+                "bound over many of them; narrow it with min_level and max_level of the columns"
+            )
+        self._explorer = explorer
+        self._all_or_nothing = explorer.budget == 0 and finer_fails_too(explorer.check)
+        self._hopeless: NDArray[np.int16] = np.zeros((0, len(explorer.lattice.allowed)), dtype=np.int16)
+        self._open: list[Bounded] = []
+        self.killed = self.beaten = 0
+
+    def run(self) -> Found | None:
+        """Start from greedy solutions, better them by exchanges of levels, then prove or run out of checks."""
+        explorer = self._explorer
+        self._push([(explorer.lattice.bottom, explorer.lattice.top)])
+        interrupted = False
+        try:
+            self._improve()
+            self._prove()
+        except Spent:
+            pass  # the best so far, with its gap, is the answer
+        except KeyboardInterrupt:
+            if explorer.best is None:
+                raise
+            interrupted = True
+        best = explorer.best
+        if best is None or best.loss is None:
+            return None
+        least = min((bound[0] for bound, _, _ in self._open), default=np.inf)
+        gap = max(0.0, best.loss[0] - least)
+        notes: dict[str, object] = {"boxes_pruned_by_bound": self.beaten, "boxes_pruned_by_mandatory": self.killed}
+        if interrupted:
+            notes["interrupted"] = True
+        return explorer.found(notes, optimal=not self._open, gap=gap)
+
+    def _improve(self) -> None:
+        explorer = self._explorer
+        explorer.kept_back = int((1.0 - IMPROVING) * explorer.left)
+        try:
+            if explorer.is_timed:
+                genetic(explorer)  # so that what is found in time is never worse
+            top_down(explorer)
+            climb(explorer)
+            exchange_on(explorer, IMPROVING)
+        except Spent:
+            explorer.spent = False  # the proof has its share yet
+        explorer.kept_back = 0
+
+    def _prove(self) -> None:
+        """Some boxes at a time, so that several cores have work; as many on a single one, which finds the same."""
+        while self._open:
+            boxes = self._least_boxes()
+            try:
+                while boxes:
+                    bound, low, high = boxes[0]
+                    if under_any(self._hopeless, high) or self._fails(high, [top for _, _, top in boxes[1:]]):
+                        self.killed += 1
+                    elif low != high:
+                        self._push(self._split(low, high), bound, high)
+                    del boxes[0]
+            finally:  # those not looked at stay open
+                for box in boxes:
+                    heapq.heappush(self._open, box)
+
+    def _least_boxes(self) -> list[Bounded]:
+        """The open boxes of least bound that neither the best vector nor a failing one rules out, taken out."""
+        found: list[Bounded] = []
+        while self._open and len(found) < AT_ONCE:
+            bound, low, high = heapq.heappop(self._open)
+            if self._is_beaten(bound, low):
+                self.beaten += 1
+            elif under_any(self._hopeless, high):
+                self.killed += 1
+            else:
+                found.append((bound, low, high))
+        return found
+
+    def _fails(self, high: Levels, likely: list[Levels]) -> bool:
+        """Check a box's coarsest vector; whether no specialization can be valid."""
+        visit, explorer = self._explorer.visit(high, likely), self._explorer
+        dead = visit.must_go > explorer.budget or (self._all_or_nothing and visit.suppressed != 0)
+        if dead:
+            kept = self._hopeless[~(self._hopeless <= np.array(high)).all(axis=1)]
+            self._hopeless = np.concatenate([kept, np.array([high], dtype=np.int16)])
+        return dead
+
+    def _is_beaten(self, bound: tuple[float, ...], low: Levels) -> bool:
+        best = self._explorer.best
+        if best is None or best.loss is None:
+            return False
+        above, not_below = above_and_not_below(np.array([bound]), best.loss)
+        return bool(above[0] or (not_below[0] and low > best.levels))
+
+    def _push(self, boxes: list[Box], least: tuple[float, ...] = (), top: Levels = ()) -> None:
+        """Open boxes, parts of one with this bound and coarsest vector."""
+        bounds = self._explorer.sharper_bounds([low for low, _ in boxes], top)
+        for (low, high), bound in zip(boxes, bounds.tolist(), strict=True):
+            heapq.heappush(self._open, (max(tuple(bound), least), low, high))
+
+    def _split(self, low: Levels, high: Levels) -> list[Box]:
+        allowed = self._explorer.lattice.allowed
+        free = [at for at, (a, b) in enumerate(zip(low, high, strict=True)) if a < b]
+        raised = self._explorer.bounds([(*low[:at], high[at], *low[at + 1 :]) for at in free])[:, 0]
+        at = free[int(np.argmax(raised))]
+        levels = allowed[at]
+        first, last = levels.index(low[at]), levels.index(high[at])
+        middle = (first + last) // 2
+        lower = (*high[:at], levels[middle], *high[at + 1 :])
+        upper = (*low[:at], levels[middle + 1], *low[at + 1 :])
+        return [(low, lower), (upper, high)]
+
+
+Figure = Callable[[NodeCheck, Solution], float]
+
+
+def search_minimal(
+    check: NodeCheck, lattice: Lattice, budget: int, limits: Limits, criteria: Sequence[str]
+) -> tuple[Found | None, int, list[Solution], bool]:
+    """All vectors within the budget that have none of their specializations within it, preferred ones first.
+
+    A valid node takes all its generalizations along, a hopeless one its specializations, from the middle of what is
+    left by height; so every node is checked, or beaten by a checked one, or cannot be valid.
+
+    Returns
+    -------
+    (Found or None, int, list of Solution, bool)
+        The preferred one; nodes checked; the antichain in order of preference; whether nothing is left to check.
+    """
+    search = _MinimalSearch(check, budget, lattice.nodes(), limits.nodes, limits.seconds)
+    search.run()
+    minimal = _lowest([solution for _, solution in search.feasible])
+    figures = [CRITERIA[name] for name in criteria]
+    minimal.sort(key=lambda each: (*(round(figure(check, each), 9) for figure in figures), each.levels))
+    if not minimal:
+        return None, search.checked, [], not len(search.alive)
+    node = check(minimal[0].levels)
+    loss, columns = check.loss.exact(node.levels, node.rows)
+    proved = not len(search.alive)
+    found = Found(
+        node,
+        loss,
+        columns,
+        proved,
+        0.0,
+        search.checked,
+        search.by_bound,
+        search.by_mandatory,
+        search.by_witness,
+        tuple(sorted(solution for _, solution in search.feasible)),
+    )
+    return found, search.checked, minimal, proved
+
+
+class _MinimalSearch(LatticeSearch):
+    """Drops generalizations of valid nodes instead of poor ones."""
+
+    def run(self) -> None:
+        heights = np.round((self.nodes / np.maximum(self.nodes.max(axis=0, initial=0), 1)).sum(axis=1), 9)
+        self.alive = np.lexsort((np.arange(len(self.nodes)), heights)).astype(np.int64)
+        super().run()
+
+    def _step(self) -> None:
+        self._look(len(self.alive) // 2)
+
+    def _look(self, place: int) -> None:
+        at = self._taken(place)
+        node = self.check(tuple(self.nodes[at].tolist()))
+        self.checked += 1
+        if 0 <= node.suppressed <= self.budget:
+            self._keep(at, node)
+        else:
+            self._reject(at, node)
+        within("nodes", len(self.nodes) - len(self.alive), len(self.nodes))
+        self._current = -1
+
+    def _keep(self, at: int, node: CheckedNode) -> None:
+        loss, _ = self.check.loss.exact(node.levels, node.rows)
+        self.feasible.append((at, solution_of(self.check, node, loss)))
+        higher = _above(self.nodes, self.alive, self.nodes[at])
+        self.by_bound += int(higher.sum())
+        self.alive = self.alive[~higher]
+
+    def _reject(self, at: int, node: CheckedNode) -> None:
+        if node.must_go > self.budget or (self.all_or_nothing and node.suppressed != 0):
+            hopeless = below(self.nodes, self.alive, self.nodes[at])
+            self.by_mandatory += int(hopeless.sum())
+            self.alive = self.alive[~hopeless]
+
+
+def _above(nodes: NDArray[np.int16], chosen: NDArray[np.int64], bottom: NDArray[np.int16]) -> NDArray[np.bool_]:
+    return below(-nodes, chosen, -bottom)
+
+
+def _lowest(solutions: list[Solution]) -> list[Solution]:
+    """Those without another one below them."""
+
+    def beaten(each: Solution) -> bool:
+        return any(
+            other.levels != each.levels and all(a <= b for a, b in zip(other.levels, each.levels, strict=True))
+            for other in solutions
+        )
+
+    return [each for each in solutions if not beaten(each)]
+
+
+def _absolute_distance(check: NodeCheck, solution: Solution) -> float:
+    return float(sum(solution.levels))
+
+
+def _relative_distance(check: NodeCheck, solution: Solution) -> float:
+    heights = [hierarchy.height for hierarchy in check.table.hierarchies]
+    return sum(level / height for level, height in zip(solution.levels, heights, strict=True) if height)
+
+
+def _distribution(check: NodeCheck, solution: Solution) -> float:
+    """Minus the distinct released combinations of all quasi-identifiers."""
+    table = check.table
+    rows = check(solution.levels).rows
+    numbers = check.packed.classes((*table.columns, *table.fixed), solution.levels).numbers
+    return -float(len(np.unique(numbers[~rows])))
+
+
+def _suppression(check: NodeCheck, solution: Solution) -> float:
+    return float(solution.suppressed)
+
+
+CRITERIA: dict[str, Figure] = {
+    "minimum_absolute_distance": _absolute_distance,
+    "minimum_relative_distance": _relative_distance,
+    "maximum_distribution": _distribution,
+    "minimum_suppression": _suppression,
+}
+"""The least is preferred; those of equal figure go by the next criterion, then by their levels."""
+
 
 DEFAULT_CRITERIA = ("minimum_suppression", "minimum_absolute_distance")
 RUNNERS_UP = 10

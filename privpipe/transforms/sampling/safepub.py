@@ -17,10 +17,9 @@ from typing_extensions import Doc
 from privpipe.blocks import ClassBlock, ClassQuery, Primitives, RowBlock
 from privpipe.blocks.marks import Levels
 from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
-from privpipe.kernels.proofs.safepub import MOST_EPSILON
+from privpipe.kernels.process_proofs import MOST_EPSILON
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
-from privpipe.transforms.recoding.hierarchy_definition import declared
-from privpipe.transforms.recoding.labelling import hierarchies_of, is_recoded, labels_at, texts_of
+from privpipe.transforms.recoding.labelling import declared, hierarchies_of, is_recoded, labels_at, texts_of
 from privpipe.transforms.suppression.class_keys import KeysDropped
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ class Safepub(Transformer):
     ] = field(default_factory=dict)
 
     def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
-        from privpipe.kernels.proofs.safepub import safepub_parameters
+        from privpipe.kernels.process_proofs import safepub_parameters
 
         columns = self._columns(context)
         hierarchies, _ = hierarchies_of(engine, table, columns, context)
@@ -159,7 +158,7 @@ class Safepub(Transformer):
         return kept
 
     def entering(self, engine: Primitives, table: Any, draws: Draws) -> Any:
-        from privpipe.kernels.proofs.safepub import sampling_rate
+        from privpipe.kernels.process_proofs import sampling_rate
 
         return engine.map_rows(table, _Sampled.at(sampling_rate(float(self.epsilon)), draws.of("")), table.schema)
 

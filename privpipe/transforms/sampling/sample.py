@@ -15,9 +15,9 @@ from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.blocks.marks import ColumnNames
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
-from privpipe.transforms.same_within import SameWithin, Together, together_of
+from privpipe.transforms.order_cuts import OrderCuts, order_cuts
+from privpipe.transforms.shared_draws import SameWithin, Together, together_of
 from privpipe.transforms.strata import Strata, checked_by
-from privpipe.transforms.swapping.order_cuts import OrderCuts, order_cuts
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from privpipe.blocks import ClassModel, Guarantee, SizeModel
-from privpipe.blocks.counted_over import Over
+from privpipe.blocks.way import Over
 from privpipe.errors import NoSolutionError, UnsupportedError
 from privpipe.roles import Roles
 from privpipe.transforms.base import StageContext

@@ -17,24 +17,29 @@ from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.numeric import masked_schema, refuse_nulls, require_numeric
+from privpipe.transforms.numeric_columns import masked_schema, refuse_nulls, require_numeric
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
-from privpipe.transforms.swapping.chosen_window import ChosenWindow, chosen_windows, refuse_dates, require_one_window
-from privpipe.transforms.swapping.ranked_tails import (
-    TAIL,
-    Averaged,
-    TailBorders,
-    TailsRemoved,
-    tail_borders,
-    tail_means,
-)
 from privpipe.transforms.swapping.segment_swap import (
     SegmentPermutation,
+    SortedValues,
+    Swapped,
     SwappedStrata,
     WholePermutation,
     is_near_unique,
+    tails,
 )
-from privpipe.transforms.swapping.sorted_values import SortedValues, Swapped, tails
+from privpipe.transforms.swapping.swap_window import (
+    TAIL,
+    Averaged,
+    ChosenWindow,
+    TailBorders,
+    TailsRemoved,
+    chosen_windows,
+    refuse_dates,
+    require_one_window,
+    tail_borders,
+    tail_means,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -244,7 +249,7 @@ class RankSwap(Transformer):
         """What a kind without a window says instead of it."""
         if self.kind == "window":
             return {}
-        from privpipe.kernels.swapping.chance import expected_displacement
+        from privpipe.kernels.rank_swapping import expected_displacement
 
         return {"expected_displacement": expected_displacement(n, self.kind, self.p, self.buckets)}
 
@@ -348,7 +353,7 @@ class RankSwap(Transformer):
 
     def _segment(self, inner: int, window: int) -> int:
         """Ranks of a segment."""
-        from privpipe.kernels.swapping.window import segment_length
+        from privpipe.kernels.rank_swapping import segment_length
 
         if self.kind != "window" or self.segment is None:
             return max(inner, 1)
@@ -356,8 +361,7 @@ class RankSwap(Transformer):
 
     def permutation(self, inner: int, window: int, stream: Stream) -> NDArray[Any]:
         """pi over the ranks between the tails."""
-        from privpipe.kernels.swapping.chance import bucket_permutation, distribution_permutation
-        from privpipe.kernels.swapping.window import swap_permutation
+        from privpipe.kernels.rank_swapping import bucket_permutation, distribution_permutation, swap_permutation
 
         if self.kind == "buckets":
             return bucket_permutation(inner, self.buckets, stream)

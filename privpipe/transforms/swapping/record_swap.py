@@ -16,13 +16,12 @@ from privpipe.blocks.marks import ColumnNames, Columns, Household
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.tolerance import at_most, floor_share
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.person_counts import units_of
-from privpipe.transforms.strata import require_present
+from privpipe.transforms.strata import require_present, units_of
 from privpipe.transforms.swapping.homes import Asked, Homes, read_homes, rows_moved
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws
-    from privpipe.kernels.swapping.household_swaps import HouseholdSwaps
+    from privpipe.kernels.household_swaps import HouseholdSwaps
 
 __all__ = ["RecordSwap"]
 
@@ -221,7 +220,7 @@ class RecordSwap(Transformer):
         return np.asarray(alike < np.array(self.k), dtype=np.bool_)
 
     def _swaps(self, homes: Homes, draws: Draws) -> HouseholdSwaps:
-        from privpipe.kernels.swapping.household_swaps import Swapping, swap_quotas, swapped_households
+        from privpipe.kernels.household_swaps import Swapping, swap_quotas, swapped_households
 
         stream, levels = draws.of(""), len(self.areas)
         order = stream.child("areas")

@@ -1,20 +1,17 @@
-"""Rank swapping by parts: segment by segment for near-unique columns, stratum by stratum with `by`.
-
-No pair of partners lies across the border of a segment, so a segment is swapped where its records are, and no copy of
-the column goes to the driver.
-"""
+"""Rank swapping by parts: columns in the order of their values, swapped segment by segment or stratum by stratum."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Histogram, Primitives, RowBlock, unsigned_zeros
 from privpipe.tolerance import floor_share
-from privpipe.transforms.swapping.sorted_values import SortedValues, Swapped, tails
+from privpipe.transforms.numeric_columns import written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +19,105 @@ if TYPE_CHECKING:
     from privpipe.draws import Draws, Stream
     from privpipe.transforms.strata import Strata
 
-__all__ = ["SegmentPermutation", "SwappedStrata", "Swapping", "WholePermutation", "is_near_unique", "local_order"]
+__all__ = [
+    "SegmentPermutation",
+    "SortedValues",
+    "Swapped",
+    "SwappedStrata",
+    "Swapping",
+    "WholePermutation",
+    "is_near_unique",
+    "local_order",
+    "tails",
+]
+
+
+def tails(histogram: Histogram, bottom: int, top: int) -> tuple[int, int]:
+    """Records in the lower and upper tail once ties at the borders have joined.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> tails(Histogram(pa.array([1, 2, 9]), np.array([1, 2, 1])), 2, 1)
+    (3, 1)
+    """
+    counts = histogram.counts[: len(histogram.counts) - (1 if histogram.nulls else 0)]
+    below = np.cumsum(counts)
+    above = np.cumsum(counts[::-1])
+    low = int(below[np.searchsorted(below, bottom)]) if bottom else 0
+    high = int(above[np.searchsorted(above, top)]) if top else 0
+    return low, min(high, int(counts.sum()) - low)
+
+
+@dataclass(frozen=True)
+class SortedValues:
+    """A column in ascending order, run by run: value number i stands at ranks offsets[i] .. offsets[i + 1] - 1."""
+
+    values: pa.Array = field(repr=False)
+    offsets: NDArray[np.int64] = field(repr=False)
+
+    @classmethod
+    def of(cls, histogram: Histogram) -> Self:
+        """The sorted column that a histogram stands for, nulls left out."""
+        known = len(histogram) - (1 if histogram.nulls else 0)
+        offsets = np.concatenate([[0], np.cumsum(histogram.counts[:known])]).astype(np.int64)
+        return cls(histogram.values.slice(0, known), offsets)
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    def at(self, ranks: NDArray[np.int64]) -> pa.Array:
+        """The values at these ranks; null where a rank is negative."""
+        import pyarrow as pa
+
+        runs = np.searchsorted(self.offsets, ranks, side="right") - 1
+        return self.values.take(pa.array(np.maximum(runs, 0), mask=ranks < 0))
+
+    def mean(self, start: int, stop: int) -> float:
+        """Mean of the values at ranks start .. stop - 1, rounded once; dates in days, timestamps in microseconds."""
+        import pyarrow as pa
+
+        taken = np.clip(np.minimum(self.offsets[1:], stop) - np.maximum(self.offsets[:-1], start), 0, None)
+        places = np.flatnonzero(taken)
+        values = self.values.take(pa.array(places))
+        if pa.types.is_date(values.type):
+            values = values.cast(pa.int32())
+        elif pa.types.is_timestamp(values.type):
+            values = values.cast(pa.int64())
+        weights = taken[places].tolist()
+        total = sum((Fraction(v) * w for v, w in zip(values.to_pylist(), weights, strict=True)), Fraction(0))
+        return float(total / (stop - start))
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """A function of one block with the ranks of `column`: the values of its records' partners."""
+
+    column: str
+    permutation: NDArray[Any] = field(repr=False)
+    values: SortedValues = field(repr=False)
+    bottom: int
+    top: int
+    target: Any
+
+    def __call__(self, rows: RowBlock, ranks: NDArray[np.int64]) -> RowBlock:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        first_top = len(self.values) - self.top
+        inner = (ranks >= self.bottom) & (ranks < first_top)
+        partner = ranks.copy()
+        partner[inner] = self.permutation[ranks[inner] - self.bottom] + self.bottom
+        found = self.values.at(partner).cast(self.target, safe=False)
+        for tail, start, stop in (
+            ((ranks >= 0) & (ranks < self.bottom), 0, self.bottom),
+            (ranks >= first_top, first_top, len(self.values)),
+        ):
+            if tail.any():
+                mean = written(np.array([self.values.mean(start, stop)]), self.target, column=self.column)[0]
+                found = pc.if_else(pa.array(tail), mean, found)
+        return rows.replace(self.column, found)
+
 
 MOST_VALUES = 1_000_000
 """Distinct values that the driver takes a histogram of."""
@@ -47,7 +142,7 @@ class _SampledValues:
     column: str
 
     def measure(self, block: RowBlock, facts: Facts) -> NDArray[np.uint64]:
-        from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+        from privpipe.kernels.columns.cell_words import scaled_numbers
 
         values, _, _ = scaled_numbers(block.column(self.column), self.column)
         # Steele, Lea, Flood, OOPSLA 2014: a mixer, for no secret depends on the sample.
@@ -70,7 +165,7 @@ class SegmentPermutation:
     partner: Any
 
     def __call__(self, start: int, stop: int) -> NDArray[np.int64]:
-        from privpipe.kernels.swapping.window import swap_segment
+        from privpipe.kernels.rank_swapping import swap_segment
 
         return swap_segment(start, stop, self.window, self.stream, partner=self.partner)
 
@@ -108,7 +203,7 @@ class WholePermutation:
 
 def local_order(column: pa.Array, name: str, stream: Stream, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """Positions of the records with a value by (value, keyed order, id): the global order, where all rows are here."""
-    from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+    from privpipe.kernels.columns.cell_words import scaled_numbers
 
     values, gaps, _ = scaled_numbers(column, name)
     known = ~np.isnan(values) if gaps is None else ~gaps & ~np.isnan(values)

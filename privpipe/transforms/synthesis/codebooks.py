@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.transforms.categories import labelled
-from privpipe.transforms.numeric import whole_numbers
+from privpipe.transforms.numeric_columns import whole_numbers
 
 if TYPE_CHECKING:
     from privpipe.kernels.synthesis.value_cells import ValueCells
@@ -42,7 +42,7 @@ class Codebook:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from privpipe.kernels.columns.scaled_numbers import scaled_numbers
+        from privpipe.kernels.columns.cell_words import scaled_numbers
 
         if self.cells is not None:
             values, gaps, _ = scaled_numbers(column, name)

@@ -17,7 +17,7 @@ from privpipe.errors import UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.categories import Labels, labelled
-from privpipe.transforms.numeric import whole_numbers
+from privpipe.transforms.numeric_columns import whole_numbers
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws
@@ -150,8 +150,8 @@ def learn_marginals(
     UsageError
         A column has no domain that is known without the data; the unit is a person and none is declared.
     """
-    from privpipe.kernels.synthesis import exact_noise
-    from privpipe.kernels.synthesis.marginal_tree import fitted, measured
+    from privpipe.kernels.synthesis import noisy_marginals
+    from privpipe.kernels.synthesis.noisy_marginals import fitted, measured
 
     epsilon, delta, unit, most = privacy
     domains = {name: _domain(name, declared, context) for name in columns}
@@ -168,9 +168,9 @@ def learn_marginals(
     nothing = [np.zeros(size, np.int64) for size in sizes]
     nothing += [np.zeros((sizes[i], sizes[j]), np.int64) for i, j in _pairs(len(sizes))]
     counts = engine.reduce_rows(table, tuple(columns), counted, Facts()) or nothing
-    rho = exact_noise.rho_within(epsilon, delta)
+    rho = noisy_marginals.rho_within(epsilon, delta)
     pairs = dict(zip(_pairs(len(sizes)), counts[len(sizes) :], strict=True))
-    found = measured(counts[: len(sizes)], pairs, rho, most, exact_noise.discrete_gaussian, exact_noise.chosen)
+    found = measured(counts[: len(sizes)], pairs, rho, most, noisy_marginals.discrete_gaussian, noisy_marginals.chosen)
     model = fitted(found)
     steps = [
         {"column": columns[column], "given": columns[parent] if parent >= 0 else None, "shares": shares.tolist()}
@@ -188,7 +188,7 @@ def learn_marginals(
             "neighbours": "one unit more or less",
             "rho": rho,
             "rho_spent": spent,
-            "delta_at_epsilon": exact_noise.delta_of(spent, epsilon),
+            "delta_at_epsilon": noisy_marginals.delta_of(spent, epsilon),
             "mechanisms": "discrete Gaussian; exponential mechanism",
         },
     }

@@ -14,24 +14,27 @@ from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.noise.covariance import RANK_CUT, covariance_factor
-from privpipe.transforms.numeric import refuse_nulls, require_numeric
+from privpipe.transforms.numeric_columns import RANK_CUT, covariance_factor, refuse_nulls, require_numeric
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
-from privpipe.transforms.synthesis.ranked_values import RankSums, numbers_of, ranks_of_column, ranks_within, taken_at
-from privpipe.transforms.synthesis.ranks_apart import (
+from privpipe.transforms.synthesis.ranked_values import (
     MidRankSums,
+    RankSums,
     dealt_by_rank,
     few_values,
     mid_name,
     mid_ranks_of_groups,
+    numbers_of,
+    ranks_of_column,
+    ranks_within,
     require_finite,
+    taken_at,
     with_mid_ranks,
 )
 
 if TYPE_CHECKING:
     from privpipe.draws import Draws
-    from privpipe.kernels.sums.exact import ExactSums
-    from privpipe.kernels.synthesis.normal_scores import ValueRanks
+    from privpipe.kernels.exact_sums import ExactSums
+    from privpipe.kernels.synthesis.scores import ValueRanks
 
 __all__ = ["Shuffle", "regression"]
 
@@ -219,7 +222,7 @@ def regression(spearman: NDArray[np.float64], masked: int) -> tuple[NDArray[np.f
     >>> B.round(4).tolist(), (A @ A.T + B @ B.T).round(12).tolist()
     ([[0.5176]], [[1.0]])
     """
-    from privpipe.kernels.synthesis.normal_scores import pearson_of_spearman, proper_correlation
+    from privpipe.kernels.synthesis.scores import pearson_of_spearman, proper_correlation
 
     r = proper_correlation(pearson_of_spearman(spearman))
     across, among = r[:masked, masked:], r[masked:, masked:]
@@ -254,7 +257,7 @@ class _ByPlace:
     middles: Mapping[str, tuple[str, int]]
 
     def __call__(self, rows: RowBlock, name: str) -> NDArray[np.float64]:
-        from privpipe.kernels.synthesis.normal_scores import normal_quantiles
+        from privpipe.kernels.synthesis.scores import normal_quantiles
 
         column, known = self.middles[name]
         nothing = rows.column(column).is_null().to_numpy(zero_copy_only=False)

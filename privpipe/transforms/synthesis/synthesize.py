@@ -14,16 +14,13 @@ from privpipe.blocks import Primitives
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.numeric import refuse_nulls, require_numeric
-from privpipe.transforms.person_counts import PersonCounts, units_of
+from privpipe.transforms.numeric_columns import refuse_nulls, require_numeric
 from privpipe.transforms.sampling.sample import proportional
-from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present
-from privpipe.transforms.synthesis.category_orders import Scores, Scoring
+from privpipe.transforms.strata import PersonCounts, SmallStrata, Strata, checked_by, require_present, units_of
 from privpipe.transforms.synthesis.codebooks import is_bare
-from privpipe.transforms.synthesis.copula_model import FEWEST, Folding, is_category, learn_models
-from privpipe.transforms.synthesis.drawn_records import CopulaModel, Drawn, Redrawn
+from privpipe.transforms.synthesis.copula_model import FEWEST, Folding, Scores, Scoring, is_category, learn_models
+from privpipe.transforms.synthesis.drawn_records import CopulaModel, Drawn, Redrawn, SynthesisRule, TreeModel
 from privpipe.transforms.synthesis.marginal_model import Domain, MarginalModel, learn_marginals
-from privpipe.transforms.synthesis.method_parameters import check_method
 from privpipe.transforms.synthesis.stratum_counts import (
     MOST_DRAWN,
     combinations_of,
@@ -31,16 +28,51 @@ from privpipe.transforms.synthesis.stratum_counts import (
     require_counts,
     with_known,
 )
-from privpipe.transforms.synthesis.tree_draws import TreeModel
 from privpipe.transforms.synthesis.tree_model import Growing, learn_trees, require_columns
-from privpipe.transforms.synthesis.tree_rules import SynthesisRule
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.draws import Draws
 
-__all__ = ["Synthesize"]
+__all__ = ["Synthesize", "check_method"]
+
+
+CART_ALONE = ("given", "order", "min_leaf", "learn_on", "rules", "zeros")
+COPULA_ALONE = ("scores", "levels")
+MARGINALS_ALONE = ("epsilon", "delta", "unit", "most_records", "domains")
+ALONE = (("cart", CART_ALONE), ("copula", COPULA_ALONE), ("marginals", MARGINALS_ALONE))
+
+
+def check_method(stage: Any) -> None:
+    """Refuse parameters of `Synthesize` that do not go with its method.
+
+    Raises
+    ------
+    UsageError
+    """
+    for method, names in ALONE:
+        used = [name for name in names if stage.method != method and _differs(stage, name)]
+        if used:
+            raise UsageError(f"Synthesize: {', '.join(used)} goes with `method: {method}`")
+    if stage.method == "marginals":
+        _check_private(stage)
+
+
+def _differs(stage: Any, name: str) -> bool:
+    default = type(stage).__dataclass_fields__[name].default
+    return bool(getattr(stage, name) != ({} if name in ("domains", "levels") else default))
+
+
+def _check_private(stage: Any) -> None:
+    if stage.epsilon is None or stage.delta is None:
+        raise UsageError("Synthesize: method: marginals needs epsilon and delta")
+    used = [*(["by"] if stage.by else []), *(["nulls"] if stage.nulls not in (None, "model") else [])]
+    if used:
+        raise UsageError(f"Synthesize: {', '.join(used)} does not go with `method: marginals`")
+    if stage.unit == "record" and stage.most_records != 1:
+        raise UsageError("Synthesize: most_records goes with `unit: person`")
+
 
 LEAST_RECORDS = 50
 MODELS: Mapping[str, Any] = {"cart": TreeModel.of, "copula": CopulaModel, "marginals": MarginalModel.of}

@@ -13,14 +13,13 @@ from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.draws import Seed, Stream
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.numeric import require_summable
-from privpipe.transforms.person_counts import PersonCounts
-from privpipe.transforms.strata import Strata
+from privpipe.transforms.numeric_columns import require_summable
+from privpipe.transforms.strata import PersonCounts, Strata
 from privpipe.transforms.synthesis.codebooks import FOLDED_AWAY, Codebook
 from privpipe.transforms.synthesis.copula_model import Folding, is_category, shares_of
+from privpipe.transforms.synthesis.drawn_records import SynthesisRule, found_zeros, rule_codes
 from privpipe.transforms.synthesis.ranked_values import ranks_of_column
-from privpipe.transforms.synthesis.tree_rules import SynthesisRule, found_zeros, rule_codes
-from privpipe.transforms.synthesis.value_holders import holders_of_numbers
+from privpipe.transforms.synthesis.stratum_counts import holders_of_numbers
 
 if TYPE_CHECKING:
     from privpipe.kernels.synthesis.additive_scores import CodeMoments, Score

@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.blocks import ClassQuery
-from privpipe.engines.base.assembly import COUNT, block_of_cells, combined_ids, grouping_columns, require_query_columns
+from privpipe.engines.base.class_blocks import (
+    COUNT,
+    block_of_cells,
+    combined_ids,
+    grouping_columns,
+    require_query_columns,
+)
 from privpipe.errors import DataError
 from privpipe.kernels.classes.cells import CHARACTERS, character_of, count_characters, marginal_cells
 

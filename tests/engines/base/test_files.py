@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from privpipe.engines.base.files import csv_columns, list_files
-from privpipe.engines.base.json_rows import json_batches, json_columns
-from privpipe.engines.base.names import check_names
-from privpipe.engines.base.source import Source
+from privpipe.engines.base.logical_types import check_names
+from privpipe.engines.readers.files import csv_columns, list_files
+from privpipe.engines.readers.source import Source
+from privpipe.engines.readers.text_records import json_batches, json_columns
 from privpipe.errors import DataError
 
 

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import privpipe as pp
+from privpipe.engines.base.frame_kinds import is_ibis_table
 from privpipe.engines.base.frames import as_handed, at_hand
-from privpipe.engines.base.ibis_tables import is_ibis_table
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.models import KAnonymity
 from privpipe.transforms import TopCode

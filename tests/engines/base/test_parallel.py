@@ -8,7 +8,7 @@ import time
 import pytest
 
 from privpipe.blocks import Facts
-from privpipe.engines.base.parallel import in_order, reduce_blocks
+from privpipe.engines.base.batches import in_order, reduce_blocks
 
 
 @pytest.mark.parametrize("threads", [1, 4])

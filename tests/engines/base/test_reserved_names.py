@@ -10,7 +10,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.names import check_names
+from privpipe.engines.base.logical_types import check_names
 from privpipe.errors import DataError, PolicyError
 from privpipe.transforms import Shuffle, SuppressCells, TopCode
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from privpipe.engines.base.logical import arrow_type
-from privpipe.engines.base.text import decimal_scale, from_text
+from privpipe.engines.base.conversion import decimal_scale, from_text
+from privpipe.engines.base.logical_types import arrow_type
 from privpipe.hierarchies import canonical_literal, canonical_text
 
 LEAP = dt.date(2024, 2, 29)

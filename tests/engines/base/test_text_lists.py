@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.text_lists import is_text_list, json_of_lists
+from privpipe.engines.base.logical_types import is_text_list, json_of_lists
 from tests.tiers import at_most
 
 LISTS: list[Any] = [["a", None, ""], [], None, ['"\\/\b\f\n\r\t', "\x00\x1f\x7f\u2028é\U0001f600", "[x]"], ["1,2"]]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from privpipe.engines.base.typing import normalised, typing_of
+from privpipe.engines.base.conversion import normalised, typing_of
 from privpipe.errors import DataError
 
 

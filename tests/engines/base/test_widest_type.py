@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from privpipe.engines.base.widest_type import holds_values, widened, widest_type
+from privpipe.engines.base.conversion import holds_values, widened, widest_type
 from privpipe.errors import DataError
 
 TYPES = [

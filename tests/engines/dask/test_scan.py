@@ -41,8 +41,8 @@ def tiny(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that split the small files of these tests."""
-    monkeypatch.setattr("privpipe.engines.dask.csv_parts.SMALLEST_BLOCK", 16)
-    monkeypatch.setattr("privpipe.engines.dask.parquet_parts.SMALLEST_RUN", 1)
+    monkeypatch.setattr("privpipe.engines.dask.sources.SMALLEST_BLOCK", 16)
+    monkeypatch.setattr("privpipe.engines.dask.sources.SMALLEST_RUN", 1)
 
 
 def test_csv_is_cut_at_records_and_quotes_are_minded(tiny, tmp_path):

@@ -15,7 +15,7 @@ import pytest
 from privpipe.blocks import ClassQuery, Facts, FactsRequest, RowBlock
 from privpipe.draws import Seed
 from privpipe.engines import Source
-from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.contract import fingerprint
 from privpipe.engines.dask import DaskEngine
 
 SEED = Seed.insecure(3)

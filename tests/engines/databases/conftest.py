@@ -24,7 +24,7 @@ import pytest
 import privpipe as pp
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.databases import Database
+from privpipe.engines.databases import Database
 
 CANARY = "canary cell"
 PASSWORD = "canary password"

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 from privpipe.engines import Engine
-from privpipe.engines.base.databases import database_kind
-from privpipe.engines.base.positions import positioned
+from privpipe.engines.databases import database_kind
+from privpipe.engines.readers.source_facts import positioned
 from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError
 from tests.engines.databases.conftest import CANARY, source
 
@@ -252,7 +252,7 @@ def test_types_that_no_release_carries_are_refused(embedded: Engine, tmp_path: P
 def test_a_writer_elsewhere_is_told(
     embedded: Engine, sqlite: Path, duck: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privpipe.engines.base.databases.sqlite_files.PATIENCE", 0.05)
+    monkeypatch.setattr("privpipe.engines.databases.sqlite_files.PATIENCE", 0.05)
     writer = sqlite3.connect(sqlite)
     writer.execute("BEGIN EXCLUSIVE")
     with pytest.raises(EngineError, match="is locked by a writer"):

@@ -12,7 +12,7 @@ import pytest
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.databases import Database
+from privpipe.engines.databases import Database
 from privpipe.errors import DataError, EngineError, PrivpipeError, UsageError
 from tests.engines.databases.conftest import CANARY, PASSWORD, Server, source
 

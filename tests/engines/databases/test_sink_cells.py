@@ -14,7 +14,7 @@ import pytest
 import privpipe as pp
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.databases import Database
+from privpipe.engines.databases import Database
 from privpipe.errors import DataError, PolicyError, SinkError, UnsupportedError, UsageError
 from tests.engines.databases.sink_places import Place
 

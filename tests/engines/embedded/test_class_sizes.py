@@ -13,9 +13,9 @@ import pytest
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts
 from privpipe.engines import Engine, Source
-from privpipe.engines.base import known_sizes
-from privpipe.engines.base.known_sizes import KnownSizes
-from privpipe.engines.embedded import class_sizes
+from privpipe.engines.base import class_blocks
+from privpipe.engines.base.class_blocks import KnownSizes
+from privpipe.engines.embedded import class_table
 from privpipe.engines.embedded.session import OutOfMemory
 
 Told = list[tuple[int, bool | None]]
@@ -69,14 +69,14 @@ def test_classes_that_memory_may_not_hold_are_counted_in_rounds(
     embedded: Any, monkeypatch: pytest.MonkeyPatch, size: int, wanted: list[int]
 ) -> None:
     """As many classes as records would take `size` halves of the memory."""
-    rows, rounds, counted = drawn(3), [], class_sizes._counted
+    rows, rounds, counted = drawn(3), [], class_table._counted
 
     def noted(*given: Any) -> KnownSizes:
         rounds.append(given[3])
         return counted(*given)
 
-    monkeypatch.setattr(class_sizes, "CLASS_BYTES", size * (embedded.session.memory // 2) / len(rows))
-    monkeypatch.setattr(class_sizes, "_counted", noted)
+    monkeypatch.setattr(class_table, "CLASS_BYTES", size * (embedded.session.memory // 2) / len(rows))
+    monkeypatch.setattr(class_table, "_counted", noted)
     keys = ("town", "age")
     table = embedded.scan(Source(data=rows))
     assert told(embedded, table, ClassQuery(keys=keys, mark="*")) == expected(rows, keys, "*")
@@ -87,14 +87,14 @@ def test_classes_that_memory_may_not_hold_are_counted_in_rounds(
 def test_a_count_for_which_memory_runs_out_goes_on_in_more_rounds(
     embedded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows, counted = drawn(4), class_sizes._counted
+    rows, counted = drawn(4), class_table._counted
 
     def scarce(*given: Any) -> KnownSizes:
         if given[3] < 16:
             raise OutOfMemory("too little")
         return counted(*given)
 
-    monkeypatch.setattr(class_sizes, "_counted", scarce)
+    monkeypatch.setattr(class_table, "_counted", scarce)
     table = embedded.scan(Source(data=rows))
     assert told(embedded, table, ClassQuery(keys=("age", "ill"))) == expected(rows, ("age", "ill"), None)
 
@@ -107,7 +107,7 @@ def test_a_count_is_told_again(embedded: Engine, monkeypatch: pytest.MonkeyPatch
     first = told(embedded, table, ClassQuery(keys=keys, columns=columns, mark="*"))
     fewer = embedded.map_rows(table, lambda each: each.take(np.arange(len(each))[:100]), table.schema)
     with monkeypatch.context() as patch:
-        patch.setattr(class_sizes, "_counted", lambda *_: pytest.fail("counted again"))
+        patch.setattr(class_table, "_counted", lambda *_: pytest.fail("counted again"))
         assert told(embedded, table, ClassQuery(keys=keys, mark="*")) == first == expected(rows, keys, "*")
         assert told(embedded, table, ClassQuery(keys=keys[::-1])) == expected(rows, keys, None)
         assert told(embedded, embedded.select(table, keys), ClassQuery(keys=keys)) == expected(rows, keys, None)
@@ -120,7 +120,7 @@ def test_a_count_is_told_again(embedded: Engine, monkeypatch: pytest.MonkeyPatch
 
 
 def test_many_classes_come_in_blocks(embedded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_sizes, "BLOCK_CLASSES", 7)
+    monkeypatch.setattr(class_blocks, "BLOCK_CLASSES", 7)
     rows = pa.table({"town": [str(at) for at in range(50)] + ["0", "*"]})
     table = embedded.scan(Source(data=rows))
     assert told(embedded, table, ClassQuery(keys=("town",), mark="*")) == expected(rows, ("town",), "*")
@@ -135,7 +135,7 @@ def test_without_records_there_is_no_class(embedded: Engine) -> None:
 
 
 def test_who_asks_for_a_count_that_is_being_made_waits_for_it(embedded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, begun, going_on, made = drawn(6), Event(), Event(), class_sizes._counted_now
+    rows, begun, going_on, made = drawn(6), Event(), Event(), class_table._counted_now
 
     def slow(*given: Any) -> KnownSizes | None:
         assert not begun.is_set(), "counted twice"
@@ -143,14 +143,14 @@ def test_who_asks_for_a_count_that_is_being_made_waits_for_it(embedded: Any, mon
         assert going_on.wait(60)
         return made(*given)
 
-    monkeypatch.setattr(class_sizes, "_counted_now", slow)
+    monkeypatch.setattr(class_table, "_counted_now", slow)
     table = embedded.scan(Source(data=rows))
     query = ClassQuery(keys=("town", "age"), mark="*")
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(class_sizes.sizes_of, embedded.session, table, query)
+        first = pool.submit(class_table.sizes_of, embedded.session, table, query)
         assert begun.wait(60)
-        second = pool.submit(class_sizes.sizes_of, embedded.session, table, query)
-        other = class_sizes.known_sizes(table, ClassQuery(keys=("ill",)))
+        second = pool.submit(class_table.sizes_of, embedded.session, table, query)
+        other = class_table.known_sizes(table, ClassQuery(keys=("ill",)))
         going_on.set()
         found = first.result(60), second.result(60)
     assert other is None
@@ -164,9 +164,9 @@ def test_a_count_that_failed_is_made_by_the_next(embedded: Any, monkeypatch: pyt
     table = embedded.scan(Source(data=rows))
     query = ClassQuery(keys=("town",))
     with monkeypatch.context() as patch:
-        patch.setattr(class_sizes, "_counted_now", _failing)
+        patch.setattr(class_table, "_counted_now", _failing)
         with pytest.raises(OutOfMemory):
-            class_sizes.sizes_of(embedded.session, table, query)
+            class_table.sizes_of(embedded.session, table, query)
     assert told(embedded, table, query) == expected(rows, ("town",), None)
 
 

@@ -15,7 +15,7 @@ from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogr
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.embedded import EmbeddedEngine, class_table
-from privpipe.engines.embedded.joint_cells import JointCells
+from privpipe.engines.embedded.aggregated_classes import JointCells
 from privpipe.engines.embedded.session import OutOfMemory
 from privpipe.errors import DataError
 

@@ -15,9 +15,9 @@ import pytest
 from privpipe.blocks import ClassBlock, ClassQuery, FactsRequest
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Source
-from privpipe.engines.base.fingerprint import fingerprint
-from privpipe.engines.embedded import EmbeddedEngine, coded_texts, keeping, packed_keys, session, sorted_words
-from privpipe.engines.embedded.table import EmbeddedTable
+from privpipe.engines.base.contract import fingerprint
+from privpipe.engines.embedded import EmbeddedEngine, joins, packed_keys, record_ids, session, sorted_words
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
 from privpipe.testing import HOSTILE_TABLES, Case, Conformance, cases, examples_of
@@ -224,7 +224,7 @@ def test_lost_classes_are_stored_some_at_a_time(
     monkeypatch.setattr(session.Session, "run", running)
     monkeypatch.setattr(packed_keys, "MOST_DIGITS", most_digits)
     monkeypatch.setattr(sorted_words, "SLICE_ROWS", 400)
-    monkeypatch.setattr(keeping, "LOST_AT_ONCE", 5)
+    monkeypatch.setattr(joins, "LOST_AT_ONCE", 5)
     assert 0 < whole[0] < N
     assert kept(coded) == whole
     assert sum(sql.startswith("INSERT INTO kept") for sql in stored) > 3
@@ -250,9 +250,9 @@ def test_near_unique_texts_stay_as_they_are(coded: EmbeddedEngine) -> None:
 
 
 def test_a_text_of_too_many_values_is_no_enumeration(coded: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coded_texts, "MOST_VALUES", 5)
-    monkeypatch.setattr(coded_texts, "PROBED", 3)
-    monkeypatch.setattr(coded_texts, "REPEATED", 1)
+    monkeypatch.setattr(record_ids, "MOST_VALUES", 5)
+    monkeypatch.setattr(record_ids, "PROBED", 3)
+    monkeypatch.setattr(record_ids, "REPEATED", 1)
     table = loaded(coded)
     assert set(table.digits) >= {'odd {0} "name"', "ill"}
     assert "zip" not in table.digits
@@ -274,20 +274,20 @@ STORED: dict[str, Conformance] = {}
 def stored(monkeypatch: pytest.MonkeyPatch) -> Conformance:
     if not STORED:
         monkeypatch.setattr(session, "CODED_ROWS", 0)
-        monkeypatch.setattr(coded_texts, "REPEATED", 1)
+        monkeypatch.setattr(record_ids, "REPEATED", 1)
         STORED["checks"] = Conformance(StoredEngine.open({"threads": 2}))
     return STORED["checks"]
 
 
 @pytest.mark.parametrize("case", list(cases(examples_of(CATALOGUE, population=True)[::3])), ids=str)
 def test_stored_tables_get_the_oracle_verdict(stored: Conformance, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coded_texts, "REPEATED", 1)
+    monkeypatch.setattr(record_ids, "REPEATED", 1)
     if case.gap("embedded") is None:
         stored.check(case)
 
 
 def test_hostile_tables_are_stored(stored: Conformance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coded_texts, "REPEATED", 1)
+    monkeypatch.setattr(record_ids, "REPEATED", 1)
     engine = stored.engine
     found = [engine.scan(Source(data=table.frame())) for table in HOSTILE_TABLES.values() if table.refused is None]
     assert sum(getattr(table, "coded", None) is not None for table in found) > 5

@@ -19,7 +19,7 @@ import pytest
 from privpipe.blocks import ClassQuery, Facts, RowBlock
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Engine, Source, open_engine
-from privpipe.engines.embedded import EmbeddedEngine, storing
+from privpipe.engines.embedded import EmbeddedEngine, stored_rows
 from privpipe.errors import DataError, EngineError, UsageError
 
 SECRET = "Zebulon"
@@ -47,7 +47,7 @@ def test_options_are_checked(options: dict[str, Any], message: str) -> None:
 def test_temporary_files_go_with_their_table_and_with_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storing, "MEMORY_BYTES", 10)
+    monkeypatch.setattr(stored_rows, "MEMORY_BYTES", 10)
     with EmbeddedEngine.open({"temp_directory": str(tmp_path / "new" / "place"), "threads": 2}) as engine:
         table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, Seed.insecure(1))
         stored = list((tmp_path / "new" / "place").rglob("*.parquet"))
@@ -68,8 +68,8 @@ def test_spilled_rows_are_those_kept_in_memory(monkeypatch: pytest.MonkeyPatch) 
         return block.take(np.flatnonzero(block.column("n").to_numpy() % 2 == 0))
 
     found = []
-    for limit in (storing.MEMORY_BYTES, 1000):
-        monkeypatch.setattr(storing, "MEMORY_BYTES", limit)
+    for limit in (stored_rows.MEMORY_BYTES, 1000):
+        monkeypatch.setattr(stored_rows, "MEMORY_BYTES", limit)
         with EmbeddedEngine.open({"threads": 3}) as engine:
             table = engine.map_rows(engine.scan(Source(data=rows)), halved, rows.schema)
             found.append(engine.collect(table))

@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Source
-from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.contract import fingerprint
 from privpipe.engines.embedded import (
     EmbeddedEngine,
     coded_files,
-    coded_texts,
     file_codes,
     packed_keys,
+    record_ids,
     session,
     sorted_words,
 )
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.embedded.file_codes import CodedColumn, FileCodes
-from privpipe.engines.embedded.table import EmbeddedTable
 from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
 from privpipe.testing import Case, Conformance, cases, examples_of
@@ -155,7 +155,7 @@ def test_many_values_that_are_repeated_become_an_enumeration(
     """So many that the first rows do not show it, once all rows were estimated."""
     towns = [f"{at:03d}" for at in range(500)]
     rows = pa.table({"town": [*towns, *reversed(towns)] * 2, "ill": ["x", "y"] * 1000, "n": range(2000)})
-    monkeypatch.setattr(coded_texts, "PROBED", 400)
+    monkeypatch.setattr(record_ids, "PROBED", 400)
     monkeypatch.setattr(file_codes, "MOST_VALUES", 100)
     made = {}
     for estimated in (False, True):
@@ -387,15 +387,15 @@ def test_values_that_come_between_two_readings_are_an_error(
     place = written(tmp_path / "rows", rows, compression="none")
     table = scanned(engine, place)
     held = engine.session.hold(engine.session.room())  # no room: files are read twice
-    names = coded_texts._few_valued(engine.session, table)
-    columns = coded_texts._of_files(engine.session, table, names)
+    names = record_ids._few_valued(engine.session, table)
+    columns = record_ids._of_files(engine.session, table, names)
     assert held is not None
     assert columns is not None
     assert all(column.codes is None for column in columns.values())
     for path in place.iterdir():
         path.write_bytes(path.read_bytes().replace(b"\x01\0\0\0b", b"\x01\0\0\0c"))
     assert "c" in pq.read_table(place).column("zip").to_pylist()
-    monkeypatch.setattr(coded_texts, "_few_valued", lambda *_: names)  # which would ask the database
+    monkeypatch.setattr(record_ids, "_few_valued", lambda *_: names)  # which would ask the database
     with pytest.raises(EngineError, match="other values than before"):
         engine.with_record_ids(table, None, SEED)
 
@@ -405,7 +405,7 @@ def test_texts_that_come_between_two_readings_are_an_error(
 ) -> None:
     """Of a column without codes, whose texts are looked up."""
     rows = pa.table({"zip": ["a", "b", None] * 200, "ill": ["x"] * 600})
-    place, counted = written(tmp_path / "rows", rows, compression="none"), coded_texts._dictionaries
+    place, counted = written(tmp_path / "rows", rows, compression="none"), record_ids._dictionaries
     monkeypatch.setattr(file_codes, "MOST_VALUES", 1)
 
     def changed(*given: Any) -> dict[str, pa.Array]:
@@ -415,7 +415,7 @@ def test_texts_that_come_between_two_readings_are_an_error(
         return found
 
     engine.with_record_ids(scanned(engine, place), None, SEED)
-    monkeypatch.setattr(coded_texts, "_dictionaries", changed)
+    monkeypatch.setattr(record_ids, "_dictionaries", changed)
     with pytest.raises(EngineError, match="other values than before") as refused:
         engine.with_record_ids(scanned(engine, place), None, SEED)
     assert "c" in pq.read_table(place).column("zip").to_pylist()

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from privpipe.blocks import ID_COLUMNS, ClassQuery, RankExchange
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
-from privpipe.engines.embedded import EmbeddedEngine, grouping, held_exchange, mapping, rank_exchange, storing
-from privpipe.engines.embedded.held_exchange import exchange_held
+from privpipe.engines.embedded import EmbeddedEngine, ranks, row_functions, stored_rows
+from privpipe.engines.embedded.ranks import exchange_held
 from privpipe.errors import DataError, EngineError
 from privpipe.transforms.swapping.segment_swap import SegmentPermutation
 from tests.tiers import at_most
@@ -63,9 +63,7 @@ def test_rows_in_memory_receive_what_they_would_by_stream(
         held = exchange_held(engine.session, table, "x", stream, exchange)
         assert held is not None
         found = engine.collect(held)
-        assert found.equals(
-            engine.collect(rank_exchange.exchange_streamed(engine.session, table, "x", stream, exchange))
-        )
+        assert found.equals(engine.collect(ranks.exchange_streamed(engine.session, table, "x", stream, exchange)))
         assert held.schema == table.schema
         if kind == "number":
             zeros = found.column("x").drop_null().to_numpy()
@@ -124,13 +122,13 @@ def test_rows_are_brought_into_memory_where_there_is_room(monkeypatch: pytest.Mo
         kept = engine.keep_classes(table, ClassQuery(keys=("x",)), lambda block: block.sizes > 0)
         derived = kept.derived(f"SELECT * FROM {kept.source}")
         assert derived.rows is None
-        monkeypatch.setattr(storing, "MEMORY_BYTES", 3 * (8 + 32 + 16) * 2)
-        assert mapping.brought(engine.session, derived) is derived
+        monkeypatch.setattr(stored_rows, "MEMORY_BYTES", 3 * (8 + 32 + 16) * 2)
+        assert row_functions.brought(engine.session, derived) is derived
         monkeypatch.undo()
-        brought = mapping.brought(engine.session, derived)
+        brought = row_functions.brought(engine.session, derived)
         assert brought.rows is not None
         assert engine.collect(brought).equals(engine.collect(table))
-        assert mapping.brought(engine.session, brought) is brought
+        assert row_functions.brought(engine.session, brought) is brought
 
 
 def test_memory_that_runs_out_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,8 +138,8 @@ def test_memory_that_runs_out_is_an_engine_error(monkeypatch: pytest.MonkeyPatch
     with EmbeddedEngine.open({"threads": 2}) as engine:
         table = engine.with_record_ids(engine.scan(Source(data=pa.table({"x": [1.0, 2.0]}))), None, Seed.insecure(1))
         exchange = RankExchange(2, 2, 1, SegmentPermutation(STREAM, 1, "unswapped"))
-        monkeypatch.setattr(held_exchange, "positions_by_value", exhausted)
-        monkeypatch.setattr(grouping, "positions_by_code", exhausted)
+        monkeypatch.setattr(ranks, "positions_by_value", exhausted)
+        monkeypatch.setattr(row_functions, "positions_by_code", exhausted)
         for work in (
             lambda: engine.exchange_ranks(table, "x", STREAM, exchange),
             lambda: engine.map_groups(

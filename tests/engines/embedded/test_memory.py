@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from privpipe.engines.embedded import EmbeddedEngine
-from privpipe.engines.embedded import memory as memory_module
-from privpipe.engines.embedded.memory import database_share, offered_memory
+from privpipe.engines.embedded import session as memory_module
+from privpipe.engines.embedded.session import database_share, offered_memory
 
 GIGABYTE = 1 << 30
 

@@ -15,9 +15,9 @@ from hypothesis.extra import numpy as hnp
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
 from privpipe.engines.base import part_files
-from privpipe.engines.embedded import EmbeddedEngine, order_in_memory, session, writing
-from privpipe.engines.embedded.order_in_memory import places_in_order, rows_in_memory
-from privpipe.engines.embedded.ranking import ordered_rows
+from privpipe.engines.embedded import EmbeddedEngine, output, row_order, session
+from privpipe.engines.embedded.ranks import ordered_rows
+from privpipe.engines.embedded.row_order import places_in_order, rows_in_memory
 from privpipe.errors import SinkError
 from tests.engines.embedded.test_coded_texts import ROWS
 from tests.engines.embedded.test_spilling import Flat
@@ -35,7 +35,7 @@ ENDS = [-(2**63), -1, 0, 1, 2**63 - 1]
 def test_places_are_those_of_a_sort(words: Any, cuts: list[int], some: int) -> None:
     """Words that lie close together agree in all the bits that are sorted first."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order_in_memory, "SOME", some)
+        patch.setattr(row_order, "SOME", some)
         places = places_in_order(np.split(words, cuts))
     if len(np.unique(words)) < len(words):
         assert places is None
@@ -84,7 +84,7 @@ def test_files_do_not_tell_who_sorted(
     monkeypatch.setattr(part_files, "ROWS_PER_FILE", size)
     found = []
     for name, gives in (("memory", rows_in_memory), ("database", lambda *_: None)):
-        monkeypatch.setattr(writing, "rows_in_memory", gives)
+        monkeypatch.setattr(output, "rows_in_memory", gives)
         (tmp_path / name).mkdir()
         written = engine.write(table, str(tmp_path / name), format, STREAM)
         assert written.records == len(rows)
@@ -116,7 +116,7 @@ def test_texts_that_turn_out_large_are_left_to_the_database(
     table = engine.with_record_ids(engine.scan(Source(data=long)), None, SEED)
     room = engine.session.room()
     assert rows_in_memory(engine.session, table, STREAM) is not None
-    monkeypatch.setattr(order_in_memory, "MOST_TEXT", 1 << 20)
+    monkeypatch.setattr(row_order, "MOST_TEXT", 1 << 20)
     assert rows_in_memory(engine.session, table, STREAM) is None
     assert engine.session.room() == room
 

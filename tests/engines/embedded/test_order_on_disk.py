@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
 from privpipe.engines.base import part_files
-from privpipe.engines.embedded import EmbeddedEngine, dealt_items, order_on_disk, session, writing
-from privpipe.engines.embedded.order_on_disk import DealtRows, rows_on_disk
-from privpipe.engines.embedded.ranking import ordered_rows
+from privpipe.engines.embedded import EmbeddedEngine, output, row_order, session, sorted_words
+from privpipe.engines.embedded.ranks import ordered_rows
+from privpipe.engines.embedded.row_order import DealtRows, rows_on_disk
 from privpipe.errors import EngineError
 from tests.engines.embedded.test_coded_texts import ROWS
 from tests.engines.embedded.test_spilling import Flat
@@ -42,8 +42,8 @@ class Coarse(Stream):
 def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(session, "CODED_ROWS", 0)
     monkeypatch.setattr(part_files, "ROWS_PER_GROUP", 1000)
-    monkeypatch.setattr(order_on_disk, "BUCKET_ROWS", 400)
-    monkeypatch.setattr(order_on_disk, "STRETCH_ROWS", 700)
+    monkeypatch.setattr(row_order, "BUCKET_ROWS", 400)
+    monkeypatch.setattr(row_order, "STRETCH_ROWS", 700)
     with EmbeddedEngine.open({"threads": 2}) as opened:
         yield opened
 
@@ -73,7 +73,7 @@ def as_they_come(batch: pa.RecordBatch) -> pa.RecordBatch:
 def test_rows_and_their_order_are_those_of_the_database(
     engine: EmbeddedEngine, stream: Stream, bucket: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(order_on_disk, "BUCKET_ROWS", bucket)
+    monkeypatch.setattr(row_order, "BUCKET_ROWS", bucket)
     table = with_ids(engine)
     with dealt(engine, table, stream) as rows:
         assert len(rows) == KNOWN.num_rows
@@ -103,9 +103,9 @@ def test_files_do_not_tell_who_sorted(
     monkeypatch.setattr(part_files, "ROWS_PER_FILE", size)
     table = with_ids(engine, KNOWN.select(names))
     found = []
-    monkeypatch.setattr(writing, "rows_in_memory", lambda *_: None)
+    monkeypatch.setattr(output, "rows_in_memory", lambda *_: None)
     for name, gives in (("disk", rows_on_disk), ("database", lambda *_: contextlib.nullcontext())):
-        monkeypatch.setattr(writing, "rows_on_disk", gives)
+        monkeypatch.setattr(output, "rows_on_disk", gives)
         (tmp_path / name).mkdir()
         written = engine.write(table, str(tmp_path / name), "parquet", STREAM)
         assert written.records == KNOWN.num_rows
@@ -127,7 +127,7 @@ def test_rows_without_room_are_dealt_on_disk(
             seen.append(rows)
             yield rows
 
-    monkeypatch.setattr(writing, "rows_on_disk", watched)
+    monkeypatch.setattr(output, "rows_on_disk", watched)
     engine.write(table, str(tmp_path), "parquet", STREAM)
     assert [len(rows) for rows in seen] == [KNOWN.num_rows]
     assert seen[0].items._file.closed
@@ -145,8 +145,8 @@ def test_a_column_may_have_any_name(engine: EmbeddedEngine) -> None:
 @pytest.mark.parametrize("held", [0, 10**12])
 def test_stretches_do_not_shrink_to_nothing(engine: EmbeddedEngine, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where others hold all the room there is, and where rows are very many."""
-    monkeypatch.setattr(order_on_disk, "STRETCH_ROWS", 1)
-    monkeypatch.setattr(order_on_disk, "MOST_STRETCHES", 8)
+    monkeypatch.setattr(row_order, "STRETCH_ROWS", 1)
+    monkeypatch.setattr(row_order, "MOST_STRETCHES", 8)
     table = with_ids(engine)
     kept = engine.session.hold(held)
     with dealt(engine, table) as rows:
@@ -193,7 +193,7 @@ def test_a_full_disk_ends_the_run_and_says_where(engine: EmbeddedEngine, monkeyp
     def full(*_: Any) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(engine.session.folder))
 
-    monkeypatch.setattr(dealt_items.os, "write", full)
+    monkeypatch.setattr(sorted_words.os, "write", full)
     with (
         pytest.raises(EngineError, match="temp_directory: No space left on device$"),
         rows_on_disk(engine.session, table, STREAM),
@@ -217,7 +217,7 @@ def test_other_rows_than_were_counted_end_the_run(engine: EmbeddedEngine) -> Non
 
 def test_words_of_both_signs_are_dealt_in_their_order(engine: EmbeddedEngine) -> None:
     with dealt(engine, with_ids(engine)) as rows:
-        words = [rows.items.read(bucket)[order_on_disk.WORD] for bucket in range(len(rows.items.sizes))]
+        words = [rows.items.read(bucket)[row_order.WORD] for bucket in range(len(rows.items.sizes))]
     ends = [(each.min(), each.max()) for each in words if len(each)]
     assert len(ends) > 4
     assert ends[0][0] < 0 < ends[-1][1]

@@ -13,7 +13,8 @@ import pytest
 from privpipe.blocks import ID_COLUMNS, ClassQuery, Facts, PairBlock, RowBlock
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
-from privpipe.engines.embedded import EmbeddedEngine, ranking, storing
+from privpipe.engines.embedded import EmbeddedEngine, stored_rows
+from privpipe.engines.embedded import ranks as ranking
 
 N = 3000
 RNG = np.random.default_rng(3)
@@ -68,8 +69,8 @@ JOBS: dict[str, Callable[[EmbeddedEngine, Any, Path], Any]] = {
 @pytest.mark.parametrize("job", JOBS)
 def test_files_and_memory_give_the_same_rows(job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    for limit in (storing.MEMORY_BYTES, 10):
-        monkeypatch.setattr(storing, "MEMORY_BYTES", limit)
+    for limit in (stored_rows.MEMORY_BYTES, 10):
+        monkeypatch.setattr(stored_rows, "MEMORY_BYTES", limit)
         with EmbeddedEngine.open({"threads": 3, "temp_directory": str(tmp_path / "temp")}) as engine:
             table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, Seed.insecure(1))
             found.append(JOBS[job](engine, table, tmp_path))

@@ -12,8 +12,7 @@ import pytest
 
 from privpipe.blocks import ClassQuery
 from privpipe.engines import Engine, Source
-from privpipe.engines.embedded.joint_cells import JointCells
-from privpipe.engines.embedded.weighted_classes import weighted_classes
+from privpipe.engines.embedded.aggregated_classes import JointCells, weighted_classes
 from privpipe.errors import DataError
 
 QUERY = ClassQuery(keys=("k", "j"), weight="w", mark="*")

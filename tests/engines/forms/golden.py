@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from privpipe.engines import Source
-from privpipe.engines.base.text_form import TextForm
+from privpipe.engines.readers.text_forms import TextForm
 
 TYPES = {"id": "integer", "pay": "number", "sum": "decimal", "born": "date", "seen": "timestamp"}
 NAMES = ["id", "name", "pay", "sum", "born", "seen"]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.avro import read_avro
+from privpipe.engines.readers.whole_files import read_avro
 from privpipe.errors import DataError, UsageError
 
 fastavro = pytest.importorskip("fastavro")

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import ipc
 
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.source import Format, format_of
+from privpipe.engines.readers.source import Format, format_of
 from privpipe.errors import DataError, UsageError
 from tests.engines.forms import test_whole_files as whole
 from tests.engines.forms.test_whole_files import FORMATS, TABLE, TYPES, read, write_arrow

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.csv_blocks import CsvDialect, csv_blocks, read_csv_block
-from privpipe.engines.base.text_form import TextForm
+from privpipe.engines.readers.text_forms import TextForm
+from privpipe.engines.readers.text_records import CsvDialect, csv_blocks, read_csv_block
 from privpipe.errors import DataError, UsageError
 
 SECRET = "Jürgen-4711"

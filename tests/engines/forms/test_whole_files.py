@@ -14,7 +14,7 @@ import pytest
 from pyarrow import feather, ipc, orc
 
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.text_form import TextForm
+from privpipe.engines.readers.text_forms import TextForm
 from privpipe.errors import DataError
 from tests.engines.forms.test_golden_forms import Ids
 

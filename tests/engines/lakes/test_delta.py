@@ -19,7 +19,7 @@ import pytest
 from packaging.version import Version
 
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.lakes import delta, delta_table, pinned
+from privpipe.engines.lakes import delta, delta_table, pinned
 from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
 from tests.engines.lakes import deltas
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.lakes import IcebergName, pinned
+from privpipe.engines.lakes import IcebergName, pinned
 from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
 from tests.engines.lakes import icebergs
 
@@ -78,7 +78,7 @@ def test_a_pinned_table_may_change(engine: Engine, lake: Path) -> None:
 
 
 def test_what_is_not_there_is_named(lake: Path) -> None:
-    from privpipe.engines.base.lakes import lake_of
+    from privpipe.engines.lakes import lake_of
 
     icebergs.made(lake)
     for at, says in (

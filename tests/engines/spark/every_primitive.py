@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from privpipe.blocks import ClassQuery, Facts, FactsRequest, PairBlock, RankExchange, RowBlock
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Engine, Source, open_engine
-from privpipe.engines.base.fingerprint import fingerprint
+from privpipe.engines.base.contract import fingerprint
 from privpipe.errors import PrivpipeError
-from privpipe.judging.composite import Composite
+from privpipe.judging.entry_groups import Composite
 from privpipe.models import DistinctLDiversity, KAnonymity, TCloseness
 
 CANARY = "Zanzibar"

@@ -19,7 +19,7 @@ from pyspark.sql import functions as sf
 import privpipe as pp
 import privpipe.spark as pps
 from privpipe.engines import Engine
-from privpipe.engines.spark import near
+from privpipe.engines.spark import driver_tables
 from privpipe.errors import Refused, UnsupportedError
 from privpipe.models import DistinctLDiversity, KAnonymity, SampleUniqueness
 
@@ -38,7 +38,7 @@ def session(spark_engine: Engine) -> Any:
 @pytest.fixture(params=[1_000_000, 10], ids=["small", "large"])
 def _size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames of so many records are drawn to the driver."""
-    monkeypatch.setattr(near, "MOST_COLLECTED", request.param)
+    monkeypatch.setattr(driver_tables, "MOST_COLLECTED", request.param)
 
 
 def judged_forms(frame: Any) -> Iterator[Any]:

@@ -13,12 +13,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from privpipe.blocks import ClassBlock, ClassQuery
-from privpipe.engines.base.assembly import COUNT, block_of_cells
+from privpipe.engines.base.class_blocks import COUNT, block_of_cells
 from privpipe.engines.base.histograms import histogram_of
-from privpipe.engines.spark import class_parts
-from privpipe.engines.spark.class_parts import PartReader
-from privpipe.engines.spark.counting import MARKED, WORDS
-from privpipe.engines.spark.layout import physical
+from privpipe.engines.spark import class_cells
+from privpipe.engines.spark.class_cells import MARKED, WORDS, PartReader
+from privpipe.engines.spark.spark_table import physical
 from privpipe.errors import DataError
 
 Shapes = Counter[tuple[Any, ...]]
@@ -76,8 +75,8 @@ def shapes(block: ClassBlock, coded: bool) -> Shapes:
 def test_parts_make_the_classes_of_joint_cells(
     monkeypatch: pytest.MonkeyPatch, coded: bool, rows: int, classes: int, chunk: int, block: int
 ) -> None:
-    monkeypatch.setattr(class_parts, "CHUNK_ROWS", chunk)
-    monkeypatch.setattr(class_parts, "BLOCK_BYTES", block)
+    monkeypatch.setattr(class_cells, "CHUNK_ROWS", chunk)
+    monkeypatch.setattr(class_cells, "BLOCK_BYTES", block)
     table = rows_of(rows, classes)
     histograms = {name: histogram_of(table.column(name)) for name in ("ill", "pay")} if coded else {}
     query = ClassQuery(keys=("k",), columns=("ill", "pay"), dictionaries=histograms)
@@ -93,14 +92,14 @@ def test_parts_make_the_classes_of_joint_cells(
 
 
 def test_a_batch_larger_than_a_chunk_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_parts, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(class_cells, "CHUNK_ROWS", 10)
     reader = PartReader(ClassQuery(keys=("k",)), (), markable=False)
     parts = list(reader.parts(batches_of(rows_of(35, 3), 3, 1000)))
     assert [sum(part.column(2).to_pylist()) for part in parts] == [10, 10, 10, 5]
 
 
 def test_a_chunk_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_parts, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(class_cells, "CHUNK_BYTES", 1000)
     reader = PartReader(ClassQuery(keys=("k",)), (), markable=False)
     parts = list(reader.parts(batches_of(rows_of(200, 3), 3, 10)))
     sizes = [sum(part.column(2).to_pylist()) for part in parts]

@@ -11,10 +11,10 @@ import pytest
 from privpipe.blocks import ClassQuery, Facts, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Source
-from privpipe.engines.base.assembly import COUNT
-from privpipe.engines.spark import SparkEngine, counting, driver_room
-from privpipe.engines.spark.counting import WORDS, CellReader, class_words
-from privpipe.engines.spark.driver_room import result_limit
+from privpipe.engines.base.class_blocks import COUNT
+from privpipe.engines.spark import SparkEngine, class_cells, driver_memory
+from privpipe.engines.spark.class_cells import WORDS, CellReader, class_words
+from privpipe.engines.spark.driver_memory import result_limit
 from privpipe.errors import DataError
 from privpipe.models import KAnonymity
 
@@ -57,7 +57,7 @@ def sorted_cells(sizes: list[int]) -> pa.Table:
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize("block", [1, 4, 1000])
 def test_classes_are_whole_however_batches_are_cut(step: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "BLOCK_CELLS", block)
+    monkeypatch.setattr(class_cells, "BLOCK_CELLS", block)
     sizes = [1, 2, 1, 9, 1, 1, 4, 3]
     reader = CellReader(ClassQuery(keys=("k",), columns=("v",)), (pa.int64(),), markable=False)
     found = list(reader.blocks(iter(sorted_cells(sizes).to_batches(max_chunksize=step))))
@@ -119,14 +119,14 @@ def test_keeping_classes_keeps_the_ids(spark_engine: SparkEngine) -> None:
 
 def test_the_driver_is_chosen_for_few_records(spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     table = spark_engine.scan(Source(data=spark_engine.session.range(2)))
-    assert not driver_room.fits_here(table, Facts())
-    assert driver_room.fits_here(table, Facts(records=2))
+    assert not driver_memory.fits_here(table, Facts())
+    assert driver_memory.fits_here(table, Facts(records=2))
     spark_engine.count(table)
-    assert driver_room.fits_here(table, Facts())
+    assert driver_memory.fits_here(table, Facts())
     fewer = spark_engine.keep_classes(table, ClassQuery(keys=("id",)), lambda block: block.sizes > 1)
-    assert driver_room.fits_here(spark_engine.select(fewer, ["id"]), Facts())
-    monkeypatch.setattr(driver_room, "RECORDS_HERE", 1)
-    assert not driver_room.fits_here(table, Facts())
+    assert driver_memory.fits_here(spark_engine.select(fewer, ["id"]), Facts())
+    monkeypatch.setattr(driver_memory, "RECORDS_HERE", 1)
+    assert not driver_memory.fits_here(table, Facts())
 
 
 @pytest.mark.parametrize(

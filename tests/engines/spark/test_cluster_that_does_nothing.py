@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from privpipe.engines.spark.failures import reported, told
-from privpipe.engines.spark.patience import Watch, gave_up, require_master
+from privpipe.engines.spark.failures import Watch, gave_up, reported, require_master, told
 from privpipe.engines.spark.session import Options
 from privpipe.errors import EngineError, UsageError
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from privpipe.draws import Seed
 from privpipe.engines.base.histograms import histogram_of
-from privpipe.engines.spark.column_looks import ColumnLook, Looker, Looks
+from privpipe.engines.spark.column_values import ColumnLook, Looker, Looks
 
 SEED = Seed.insecure(5)
 CELLS = {

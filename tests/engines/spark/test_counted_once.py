@@ -13,9 +13,9 @@ import pytest
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.fingerprint import KeyedFingerprint, counted_fingerprint
+from privpipe.engines.base.contract import KeyedFingerprint, counted_fingerprint
 from privpipe.engines.base.histograms import histogram_of
-from privpipe.engines.spark import SparkEngine, driver_room
+from privpipe.engines.spark import SparkEngine, driver_memory
 from privpipe.errors import DataError
 
 pytestmark = pytest.mark.spark
@@ -55,7 +55,7 @@ def far(spark_engine: SparkEngine) -> Any:
 @pytest.fixture(params=[10**6, 0], ids=["judged on the driver", "judged in place"])
 def either_place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Classes of tables of so many records are judged on the driver."""
-    monkeypatch.setattr(driver_room, "RECORDS_HERE", request.param)
+    monkeypatch.setattr(driver_memory, "RECORDS_HERE", request.param)
 
 
 def test_the_fingerprint_comes_with_the_ids(far: SparkEngine, embedded: Engine) -> None:
@@ -100,7 +100,7 @@ def test_labels_come_from_a_codebook_that_no_plan_shows(far: SparkEngine, embedd
 
 
 def test_a_value_that_changes_between_count_and_use_stops_the_run(far: SparkEngine) -> None:
-    from privpipe.engines.spark.recoding import _Book, _joined
+    from privpipe.engines.spark.row_functions import _Book, _joined
     from privpipe.errors import EngineError
 
     table = far.scan(Source(data=ROWS))
@@ -134,13 +134,13 @@ def test_sizes_of_classes_are_counted_once(far: SparkEngine, embedded: Engine, m
 def test_classes_that_pass_are_the_same_wherever_they_are_judged(
     far: SparkEngine, embedded: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from privpipe.engines.spark import passing_classes
+    from privpipe.engines.spark import class_table
 
     query = ClassQuery(keys=(NAME, "age"), columns=("pay",))
     found = []
     for engine, here, sent in ((embedded, 0, 0), (far, 100, 100), (far, 100, 0), (far, 0, 100), (far, 0, 0)):
-        monkeypatch.setattr(driver_room, "RECORDS_HERE", here)
-        monkeypatch.setattr(passing_classes, "MOST_SENT", sent)
+        monkeypatch.setattr(driver_memory, "RECORDS_HERE", here)
+        monkeypatch.setattr(class_table, "MOST_SENT", sent)
         kept = engine.keep_classes(engine.scan(Source(data=ROWS)), query, lambda block: block.sizes > 3)
         rows = engine.collect(kept, like=ROWS)
         assert engine.count(kept) == rows.num_rows
@@ -205,10 +205,10 @@ def test_columns_are_looked_at_in_one_pass_and_never_again(far: SparkEngine) -> 
 
 
 def test_a_column_of_many_values_is_counted_by_spark(far: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privpipe.engines.spark import column_looks
+    from privpipe.engines.spark import column_values
 
     wanted = histograms(far, far.scan(Source(data=ROWS)))
-    monkeypatch.setattr(column_looks, "FEW_VALUES", 2)
+    monkeypatch.setattr(column_values, "FEW_VALUES", 2)
     table = far.scan(Source(data=ROWS))
     found = histograms(far, table)
     assert far.estimated_distinct(table, ["age", "pay", NAME]) == {"age": 2, "pay": 2, NAME: 3}

@@ -16,7 +16,7 @@ import pytest
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.engines import Source
 from privpipe.engines.spark import SparkEngine
-from privpipe.engines.spark.reading import _remote
+from privpipe.engines.spark.sources import _remote
 from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
 
 pytestmark = pytest.mark.spark
@@ -166,7 +166,7 @@ def test_unreadable_parquet_is_a_data_error(spark_engine: SparkEngine, tmp_path:
 
 
 def test_csv_in_blocks(spark_engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privpipe.engines.spark.pieces.BLOCK_BYTES", (64, 64))
+    monkeypatch.setattr("privpipe.engines.spark.file_pieces.BLOCK_BYTES", (64, 64))
     lines = ["n;t"] + [f'{at};"line {at}\nsays ""x""; and more"' for at in range(60)]
     (tmp_path / "a.csv").write_text("\n".join(lines[:31]))
     with gzip.open(tmp_path / "b.csv.gz", "wt") as packed:

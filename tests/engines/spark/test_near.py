@@ -14,10 +14,10 @@ import privpipe as pp
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
-from privpipe.engines.embedded.memory import offered_memory
-from privpipe.engines.embedded.table import EmbeddedTable
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable
+from privpipe.engines.embedded.session import offered_memory
 from privpipe.engines.spark import SparkEngine
-from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark.spark_table import SparkTable
 from privpipe.errors import UsageError
 from privpipe.testing import people, stage_problems
 from privpipe.transforms import AddNoise, RankSwap
@@ -71,7 +71,7 @@ def test_what_is_larger_stays_with_the_executors(spark_engine: SparkEngine, tmp_
 
 
 def test_a_frame_that_grows_beyond_what_spark_expects_stays(near: SparkEngine, monkeypatch: Any) -> None:
-    monkeypatch.setattr("privpipe.engines.spark.near.MOST_COLLECTED", 50)
+    monkeypatch.setattr("privpipe.engines.spark.driver_tables.MOST_COLLECTED", 50)
     frame = near.session.createDataFrame(NUMBERS).selectExpr("explode(sequence(1, 100)) n")
     found = near.with_record_ids(near.scan(Source(data=frame)), None, Seed.of(SEED))
     assert isinstance(found, SparkTable)
@@ -123,7 +123,7 @@ def test_the_driver_leaves_memory_to_the_virtual_machine(near: SparkEngine) -> N
 def test_files_of_more_rows_than_a_driver_takes_stay(near: SparkEngine, tmp_path: Path, monkeypatch: Any) -> None:
     pq.write_table(NUMBERS, tmp_path / "rows.parquet")
     for most, kind in ((4, EmbeddedTable), (3, SparkTable)):
-        monkeypatch.setattr("privpipe.engines.base.small_sources.MOST_ROWS", most)
+        monkeypatch.setattr("privpipe.engines.readers.source_facts.MOST_ROWS", most)
         assert isinstance(near.scan(Source(data=str(tmp_path / "rows.parquet"))), kind)
 
 

@@ -13,8 +13,9 @@ import pytest
 from privpipe.blocks import Facts, RowBlock
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
-from privpipe.engines.spark import SparkEngine, ranking
-from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark import SparkEngine
+from privpipe.engines.spark import ranks as ranking
+from privpipe.engines.spark.spark_table import SparkTable
 
 STREAM = Stream(bytes(range(16)))
 N = 400

@@ -14,11 +14,11 @@ import pytest
 from privpipe.blocks import Facts, RankExchange, RowBlock
 from privpipe.draws import Seed, Stream
 from privpipe.engines import Source
-from privpipe.engines.spark import SparkEngine, key_bins, rank_exchange
-from privpipe.engines.spark.spreading import spread_keys
-from privpipe.engines.spark.table import SparkTable
+from privpipe.engines.spark import SparkEngine, rank_exchange, ranks
+from privpipe.engines.spark.ranks import spread_keys
+from privpipe.engines.spark.spark_table import SparkTable
 from privpipe.errors import DataError
-from privpipe.kernels.swapping.window import swap_segment
+from privpipe.kernels.rank_swapping import swap_segment
 
 STREAM = Stream(bytes(range(16)))
 N = 400
@@ -88,7 +88,7 @@ def test_values_go_where_a_plain_sort_sends_them(
     monkeypatch.setattr(rank_exchange, "LEAST_ROWS", 60)
     monkeypatch.setattr(rank_exchange, "BINS_PER_RANGE", 2)
     monkeypatch.setattr(rank_exchange, "LEAST_BINS", bins)
-    monkeypatch.setattr(key_bins, "SAMPLED", 200)
+    monkeypatch.setattr(ranks, "SAMPLED", 200)
     table, before = placed
     at = list(COLUMNS).index(name)
     known = [(row[at], int(STREAM.order(np.array([of]))[0]), of) for of, row in before.items() if row[at] is not None]
@@ -127,7 +127,7 @@ def test_each_range_has_a_partition_of_its_own(spark_engine: SparkEngine) -> Non
 def test_bins_split_ties_by_keyed_order() -> None:
     words = np.repeat(np.arange(5, dtype=np.uint64) + np.uint64(7), [1, 400, 3, 60, 1])
     ties = np.random.default_rng(1).integers(0, 2**63, len(words)).astype(np.uint64) << np.uint64(1)
-    bins = key_bins.KeyBins.cutting(words[::2], ties[::2], 1000)
+    bins = ranks.KeyBins.cutting(words[::2], ties[::2], 1000)
     found = bins.of(words, lambda at: ties[at])
     order = np.lexsort((ties, words))
     assert (np.diff(found[order]) >= 0).all()

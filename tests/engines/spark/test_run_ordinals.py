@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.engines.spark.runs import RunOrdinals
+from privpipe.engines.spark.row_functions import RunOrdinals
 
 ROWS = st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 1), st.integers(0, 2)), max_size=40)
 

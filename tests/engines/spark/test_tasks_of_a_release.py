@@ -16,7 +16,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import open_engine
 from privpipe.engines.spark import SparkEngine
-from privpipe.engines.spark.lending import tasks_for
+from privpipe.engines.spark.session_settings import tasks_for
 from privpipe.running.run import release_with
 
 pytestmark = pytest.mark.spark
@@ -146,7 +146,7 @@ def test_a_session_of_somebody_is_never_given_more_parts(session: Any) -> None:
 
 
 def test_parts_that_a_policy_asks_for_are_lent_as_they_are(session: Any) -> None:
-    from privpipe.engines.spark.lending import Loan
+    from privpipe.engines.spark.session_settings import Loan
 
     loan = Loan(session, parts=300)
     loan.sized(10, 1)

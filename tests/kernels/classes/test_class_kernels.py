@@ -20,12 +20,12 @@ from privpipe.errors import UsageError
 from privpipe.kernels.classes.counts import (
     distinct_by_class,
     largest_by_class,
+    recursive_ratio_by_class,
+    recursive_tail_by_class,
     top_share_by_class,
 )
 from privpipe.kernels.classes.distance import emd_equal_by_class, emd_ordered_by_class
-from privpipe.kernels.classes.entropy import entropy_by_class, grassberger_by_class
-from privpipe.kernels.classes.gain import capped_gain_by_class
-from privpipe.kernels.classes.recursive import recursive_ratio_by_class, recursive_tail_by_class
+from privpipe.kernels.classes.information import capped_gain_by_class, entropy_by_class, grassberger_by_class
 
 Table = list[dict[int, int]]  # a class: its value codes with their counts
 Arrays = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.classes.ranks import cells_by_rank
+from privpipe.kernels.classes.distance import cells_by_rank
 
 
 @given(st.integers(0, 2**32), st.integers(0, 30), st.sampled_from([3, 20, 60]))

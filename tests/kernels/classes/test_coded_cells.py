@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.classes import coded_cells as kernel
-from privpipe.kernels.classes.coded_cells import Coded, coded_cells, joined
+from privpipe.kernels.classes import coded_classes as kernel
+from privpipe.kernels.classes.coded_classes import Coded, coded_cells, joined
 
 
 @pytest.mark.parametrize("room", [0, 1 << 21], ids=["sorted", "counted"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.classes.projections import projected_counts, projected_sizes
+from privpipe.kernels.classes.coded_classes import projected_counts, projected_sizes
 
 ROWS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 5000), st.integers(0, 2), st.integers(1, 9)), min_size=1, max_size=40

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from privpipe.draws import Stream
-from privpipe.kernels.clusters.labels import FORBIDDEN, UNIT, climbed, labels_of
-from privpipe.kernels.clusters.neighbours import nearest
-from privpipe.kernels.clusters.search import Combinations, searched
+from privpipe.kernels.cluster_labels import FORBIDDEN, UNIT, climbed, labels_of, nearest
+from privpipe.kernels.cluster_search import Combinations, searched
 
 KEY = Stream(bytes(16)).key_words
 

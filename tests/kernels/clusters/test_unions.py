@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privpipe.kernels.clusters.unions import NEVER, Extents, level_tables, union_increases
+from privpipe.kernels.cluster_labels import NEVER, Extents, level_tables, union_increases
 
 
 def nested(draw: np.random.Generator, leaves: int, *, root: bool) -> list[Any]:

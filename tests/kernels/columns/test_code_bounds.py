@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from privpipe.errors import UsageError
-from privpipe.kernels.classes.gain import capped_gain_by_class, gain_by_class, gains, log2_ratio_by_class
-from privpipe.kernels.classes.hierarchical import emd_hierarchical_by_class
-from privpipe.kernels.classes.ranks import cells_by_rank
-from privpipe.kernels.linkage.agreement import Agreement, CodeColumn
+from privpipe.kernels.classes.distance import cells_by_rank, emd_hierarchical_by_class
+from privpipe.kernels.classes.information import capped_gain_by_class, gain_by_class, gains, log2_ratio_by_class
+from privpipe.kernels.linkage.fellegi_sunter import Agreement, CodeColumn
 from privpipe.kernels.microaggregation.kd_tree import BlockTree
 from privpipe.kernels.noise.pram import draw_categories
 from privpipe.kernels.synthesis.trees import CodeTree

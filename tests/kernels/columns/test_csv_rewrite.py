@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.columns.csv_rewrite import rewritten_csv
-from privpipe.kernels.columns.csv_signs import CsvSigns
-from privpipe.kernels.columns.csv_structure import csv_structure
+from privpipe.kernels.columns.csv_text import CsvSigns, csv_structure, rewritten_csv
 
 FIELDS = st.text(alphabet="ab',;\"\\#\nä ", max_size=6)
 ROWS = st.lists(st.lists(FIELDS, min_size=2, max_size=3), max_size=8)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.columns.csv_structure import csv_structure
+from privpipe.kernels.columns.csv_text import csv_structure
 
 FIELDS = st.text(alphabet='ab",;\n ä', max_size=6)
 

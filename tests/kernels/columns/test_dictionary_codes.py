@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.compiled import load
-from privpipe.kernels.columns import dictionary_codes
-from privpipe.kernels.columns.dictionary_codes import append_digits, placed, renumbered
+from privpipe.kernels.columns import codes as dictionary_codes
+from privpipe.kernels.columns.codes import append_digits, placed, renumbered
 
 KINDS = ("int8", "int32", "int64")
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.compiled import load
-from privpipe.kernels.columns import used_values
-from privpipe.kernels.columns.used_values import in_order_of_appearance
+from privpipe.kernels.columns import codes as used_values
+from privpipe.kernels.columns.codes import in_order_of_appearance
 
 
 @given(st.lists(st.integers(-1, 6), max_size=40))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.grouping import digit_sums as module
-from privpipe.kernels.grouping.digit_sums import digit_sums
+from privpipe.kernels.grouping import word_groups as module
+from privpipe.kernels.grouping.word_groups import digit_sums
 
 RADICES = st.lists(st.integers(1, 9), min_size=0, max_size=5)
 

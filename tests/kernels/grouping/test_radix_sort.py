@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from privpipe.kernels.grouping import radix_sort
-from privpipe.kernels.grouping.radix_sort import sort_numbers
+from privpipe.kernels.grouping import sorting
+from privpipe.kernels.grouping.sorting import sort_numbers
 
 ENDS = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**62, 2**63 - 2, 2**63 - 1]
 FLOATS = [float("-inf"), -1e308, -1.5, -5e-324, 5e-324, 1.0, 1.5, 1e308, float("inf")]
@@ -63,11 +63,11 @@ def test_nan_of_either_sign_comes_last() -> None:
 def test_short_arrays_are_dealt_too(values: Any, threads: int) -> None:
     """As long ones are, when no array counts as short."""
     expected = np.sort(values)
-    few, radix_sort.FEW = radix_sort.FEW, 0
+    few, sorting.FEW = sorting.FEW, 0
     try:
         sort_numbers(values, threads)
     finally:
-        radix_sort.FEW = few
+        sorting.FEW = few
     assert values.tolist() == expected.tolist()
 
 

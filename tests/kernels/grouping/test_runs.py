@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.compiled import load
-from privpipe.kernels.grouping import runs as module
+from privpipe.kernels.grouping import word_groups as module
 
 
 @given(st.lists(st.integers(-3, 3) | st.sampled_from([-0.0, 0.0, 1.5]), max_size=30))

@@ -10,10 +10,8 @@ import pyarrow as pa
 import pytest
 
 from privpipe.blocks import RowBlock
-from privpipe.kernels.ids.compositions import COMPOSITION, Composed
-from privpipe.kernels.ids.household_parts import parts_of
-from privpipe.kernels.ids.partners import partners
-from privpipe.kernels.ids.person_keys import normalised
+from privpipe.kernels.ids.households import COMPOSITION, Composed, parts_of
+from privpipe.kernels.ids.record_ids import normalised, partners
 
 
 @pytest.mark.parametrize("keys", [("age", "sex"), ("age",), ()])

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.blocks.quality_spec import Aggregate
-from privpipe.kernels.lattice.vectors import raise_bounds, smallest_below, still_alive
-from privpipe.kernels.lattice.witnesses import added_up, chosen_witnesses
-from privpipe.kernels.quality.aggregate import aggregated, aggregated_levels
+from privpipe.kernels.lattice.vectors import added_up, chosen_witnesses, raise_bounds, smallest_below, still_alive
+from privpipe.kernels.quality.model import aggregated, aggregated_levels
 
 SEEDS = st.integers(0, 2**32)
 

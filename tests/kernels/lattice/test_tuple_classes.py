@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from privpipe.kernels.lattice.tuple_classes import class_cells, class_numbers, class_totals
+from privpipe.kernels.lattice.node_classes import class_cells, class_numbers, class_totals
 
 Lookup = tuple[int, NDArray[np.int64], int]
 

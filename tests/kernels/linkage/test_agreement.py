@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privpipe.kernels.linkage.agreement import TILE, Agreement, CodeColumn, NumberColumn
+from privpipe.kernels.linkage.fellegi_sunter import TILE, Agreement, CodeColumn, NumberColumn
 
 
 def test_the_last_tile_ends_with_the_candidates() -> None:

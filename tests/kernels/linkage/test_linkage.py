@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from privpipe.errors import UsageError
 from privpipe.kernels.linkage import distance as linkage
+from privpipe.kernels.linkage.attack_figures import upper_share
 from privpipe.kernels.linkage.distance import LinkedFile, linkage_scores, one_to_one, pair_distances
-from privpipe.kernels.linkage.sampled_share import upper_share
 from tests.tiers import at_most
 
 

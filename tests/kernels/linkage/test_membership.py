@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.linkage.membership import advantage_limit, member_figures
+from privpipe.kernels.linkage.attack_figures import advantage_limit, member_figures
 
 SCORES = st.lists(st.sampled_from([-2.0, -1e-14, 0.0, 0.5, 1.0, 1.0 + 1e-15, 3.0, 1e6]), min_size=1, max_size=12)
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from privpipe.errors import UsageError
-from privpipe.kernels.linkage.distance import LinkedFile, linkage_scores, pair_distances
-from privpipe.kernels.linkage.mismatches import largest_codes
+from privpipe.kernels.linkage.distance import LinkedFile, largest_codes, linkage_scores, pair_distances
 from privpipe.kernels.linkage.nearest_rows import SearchedRows
 
 TABLE = np.array([[False, True], [True, False], [True, True]])

@@ -7,8 +7,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from privpipe.kernels.linkage import predicates as kernel
-from privpipe.kernels.linkage.predicates import CodedColumn, Parts, isolated_once_of, matches
+from privpipe.kernels.linkage import criteria as kernel
+from privpipe.kernels.linkage.criteria import CodedColumn, Parts, isolated_once_of, matches
 
 
 @pytest.mark.parametrize(("rows", "bitmaps"), [(262_144, 2_000), (64, 3), (100, 1), (7, 2)])

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from privpipe.errors import UsageError
-from privpipe.kernels.linkage.sampled_share import upper_share
+from privpipe.kernels.linkage.attack_figures import upper_share
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from privpipe.kernels.linkage.criteria import Secrets, nearest_guesses, right_numbers
 from privpipe.kernels.linkage.distance import LinkedFile
 from privpipe.kernels.linkage.nearest_rows import SearchedRows
-from privpipe.kernels.linkage.secret_guesses import Secrets, nearest_guesses, right_numbers
 
 AMOUNTS = [-100.0, -96.0, 0.0, 94.0, 95.0, 100.0, 104.0, 105.0, 106.0, math.nan]
 

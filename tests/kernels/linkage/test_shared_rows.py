@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from privpipe.kernels.linkage.criteria import linked_by_chance, linked_shares
 from privpipe.kernels.linkage.distance import LinkedFile
 from privpipe.kernels.linkage.nearest_rows import SearchedRows
-from privpipe.kernels.linkage.shared_rows import linked_by_chance, linked_shares
 
 
 def file_of(values: list[int]) -> LinkedFile:

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from privpipe.kernels.local_suppression.blank_dropping import BlankingTable, drop_blanks
+from privpipe.kernels.local_suppression.blanks import BlankingTable, cheapest_rescue, columns_to_meet, drop_blanks
 from privpipe.kernels.local_suppression.covers import blank_costs, cheapest_covers, cheapest_first, matches, packed
-from privpipe.kernels.local_suppression.strict_blanks import cheapest_rescue, columns_to_meet
 from privpipe.kernels.local_suppression.wildcard_matching import informative_sizes, matching_sizes
 
 

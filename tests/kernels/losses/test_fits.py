@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from privpipe.kernels.losses.fits import independent_columns, interval_overlap, propensity
+from privpipe.kernels.losses.distributions import independent_columns, interval_overlap, propensity
 
 
 def test_propensities_of_groups_are_their_shares() -> None:

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from privpipe.kernels.losses.labels import LabelledColumn, divergence
+from privpipe.kernels.losses.column_losses import LabelledColumn, divergence
 
 COVERS = np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1]], dtype=np.bool_)
 """Labels 0 to 2 are the three values, label 3 covers all."""

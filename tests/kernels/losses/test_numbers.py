@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privpipe.kernels.losses.numbers import moment_loss, relative_loss, squared_loss
+from privpipe.kernels.losses.column_losses import moment_loss, relative_loss, squared_loss
 
 X = np.array([1.0, np.nan, 4.0, 0.0, -7.0, 2.0])
 Y = np.array([2.0, 3.0, 9.0, 5.0, -6.0, np.nan])

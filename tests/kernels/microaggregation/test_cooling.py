@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from privpipe.draws import Stream
-from privpipe.kernels.microaggregation.cooling import HALVINGS, Cooling, allowed_rise, cooling_of
+from privpipe.kernels.microaggregation.neighbourhood_search import HALVINGS, Cooling, allowed_rise, cooling_of
 
 KEY = Stream(bytes(range(16))).key_words
 

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.errors import UsageError
-from privpipe.kernels.microaggregation.gower import MixedRecords, gower_groups
-from privpipe.kernels.microaggregation.gower_descent import descend_by_gower, gower_loss
+from privpipe.kernels.microaggregation.gower import MixedRecords, descend_by_gower, gower_groups, gower_loss
 from privpipe.kernels.microaggregation.refine import group_sse
 from tests.kernels.microaggregation.test_gower import CELLS, apart, mixed_of
 from tests.tiers import at_most

@@ -7,8 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privpipe.draws import Stream
-from privpipe.kernels.microaggregation.neighbourhood_descent import Inside, descend_inside
-from privpipe.kernels.microaggregation.neighbourhood_growth import grow, inner_products, padded
+from privpipe.kernels.microaggregation.neighbourhood_descent import Inside, descend_inside, grow, inner_products, padded
 from privpipe.kernels.microaggregation.neighbourhood_search import _spread_between
 from privpipe.kernels.microaggregation.refine import group_sse
 

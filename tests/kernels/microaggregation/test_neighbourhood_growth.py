@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privpipe.draws import Stream
 from privpipe.draws.siphash import word_of_2
-from privpipe.kernels.microaggregation.neighbourhood_growth import grow, inner_products, padded
+from privpipe.kernels.microaggregation.neighbourhood_descent import grow, inner_products, padded
 
 KEY = Stream(bytes(range(16))).key_words
 Floats = NDArray[np.float64]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.draws import Draws, Seed
-from privpipe.kernels.microaggregation.group_condition import GroupCondition, meets, merged_groups
+from privpipe.kernels.microaggregation.groups import GroupCondition, meets, merged_groups
+from privpipe.kernels.microaggregation.lower_bound import recombined_search
 from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.kernels.microaggregation.neighbourhood_search import nearest_first
 from privpipe.kernels.microaggregation.neighbours import nearest_neighbours
-from privpipe.kernels.microaggregation.recombination import recombined_search
 from privpipe.kernels.microaggregation.refine import descend, group_sse, path_step, search
 
 Points = NDArray[np.float64]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.microaggregation.person_groups import groups_of_persons, held_by_persons
+from privpipe.kernels.microaggregation.groups import groups_of_persons, held_by_persons
 
 
 def persons_of(labels: np.ndarray, persons: np.ndarray) -> dict[int, set[int]]:

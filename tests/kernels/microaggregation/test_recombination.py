@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privpipe.draws import Stream
-from privpipe.kernels.microaggregation.group_condition import GroupCondition
 from privpipe.kernels.microaggregation.group_pool import Pool, squared_distances
+from privpipe.kernels.microaggregation.groups import GroupCondition
+from privpipe.kernels.microaggregation.lower_bound import recombined_search, rounded_search
 from privpipe.kernels.microaggregation.mdav import mdav_groups
-from privpipe.kernels.microaggregation.recombination import recombined_search, rounded_search
 from privpipe.kernels.microaggregation.refine import group_sse, search, searched
 
 STREAM = Stream(bytes(range(16)))
@@ -114,7 +114,7 @@ def test_more_runs_are_made_in_default_budgets_alone(monkeypatch: pytest.MonkeyP
         made.extend([more["runs"]] if "runs" in more else [])  # without: on from a relaxation
         return searched(*given, **more)
 
-    monkeypatch.setattr("privpipe.kernels.microaggregation.recombination.searched", counted)
+    monkeypatch.setattr("privpipe.kernels.microaggregation.lower_bound.searched", counted)
     points = np.random.default_rng(5).normal(size=(80, 2))
     codes = np.arange(80) % 2
     condition = GroupCondition(codes, np.array([0.5, 0.5]), 1, np.inf)

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
-from privpipe.kernels.microaggregation.path_groups import path_ends, sorted_ends
 from privpipe.kernels.microaggregation.refine import group_sse
-from privpipe.kernels.microaggregation.univariate import fixed_groups, univariate_groups
+from privpipe.kernels.microaggregation.univariate import fixed_groups, path_ends, sorted_ends, univariate_groups
 from tests.tiers import at_most
 
 VALUES = st.lists(st.integers(-1000, 1000), min_size=1, max_size=30)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privpipe.errors import UsageError
+from privpipe.kernels.microaggregation.mdav import v_mdav_groups
 from privpipe.kernels.microaggregation.refine import group_sse
-from privpipe.kernels.microaggregation.v_mdav import v_mdav_groups
 
 Points = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.sums.exact import ExactSums, measure_sums, rounded_sqrt
+from privpipe.kernels.exact_sums import ExactSums, measure_sums, rounded_sqrt
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 TAME = st.floats(-1e150, 1e150, allow_nan=False)

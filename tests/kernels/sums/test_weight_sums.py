@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.kernels.sums.weights import exact_sum_by_class, rounded_words
+from privpipe.kernels.weight_sums import exact_sum_by_class, rounded_words
 from tests.tiers import at_most
 
 cells = st.lists(

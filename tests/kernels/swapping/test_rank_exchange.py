@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from privpipe.draws import Stream
 from privpipe.errors import UsageError
-from privpipe.kernels.swapping.chance import bucket_permutation, distribution_permutation
+from privpipe.kernels.rank_swapping import bucket_permutation, distribution_permutation
 
 
 @given(n=st.integers(0, 200), buckets=st.integers(1, 30), p=st.floats(0.01, 1), key=st.binary(min_size=16, max_size=16))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privpipe.draws import Draws, Seed, Stream
 from privpipe.errors import UsageError
-from privpipe.kernels.swapping.window import Partner, segment_length, swap_permutation, swap_segment
+from privpipe.kernels.rank_swapping import Partner, segment_length, swap_permutation, swap_segment
 
 STREAM = Draws(Seed.insecure(42), stage=0, transformer="rank_swap").of("income")
 PARTNERS: tuple[Partner, ...] = ("unswapped", "content", "skip")

@@ -10,9 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal, norm
 
-from privpipe.kernels.synthesis.copula import category_scores, within_share
-from privpipe.kernels.synthesis.latent_correlation import grouped_correlation, interval_terms, latent_correlation
-from privpipe.kernels.synthesis.optimal_scores import optimal_scores
+from privpipe.kernels.synthesis.copula import (
+    category_scores,
+    grouped_correlation,
+    interval_terms,
+    latent_correlation,
+    within_share,
+)
+from privpipe.kernels.synthesis.scores import optimal_scores
 
 
 def by_rectangles(rho: float, first: list[float], second: list[float]) -> float:

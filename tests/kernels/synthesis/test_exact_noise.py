@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from privpipe.kernels.synthesis import exact_noise
-from privpipe.kernels.synthesis.exact_noise import chosen, discrete_gaussian
+from privpipe.kernels.synthesis import noisy_marginals
+from privpipe.kernels.synthesis.noisy_marginals import chosen, discrete_gaussian
 
 DRAWS = 6000
 
@@ -36,7 +36,7 @@ def fits(draw: Callable[[], int], weights: dict[int, float]) -> float:
 @pytest.mark.parametrize("x", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(3, 2), Fraction(9, 4)])
 def test_a_coin_of_an_exponential(x: Fraction) -> None:
     below = random.Random(1).randrange
-    share = sum(exact_noise._bernoulli_exp(x, below) for _ in range(DRAWS)) / DRAWS
+    share = sum(noisy_marginals._bernoulli_exp(x, below) for _ in range(DRAWS)) / DRAWS
     p = math.exp(-x)
     assert abs(share - p) <= 4 * math.sqrt(p * (1 - p) / DRAWS)
 
@@ -45,7 +45,7 @@ def test_a_coin_of_an_exponential(x: Fraction) -> None:
 def test_a_geometric_number(t: int) -> None:
     below = random.Random(2).randrange
     weights = {k: math.exp(-k / t) for k in range(60 * t)}
-    assert fits(lambda: exact_noise._geometric_exp(t, below), weights) > 1e-3
+    assert fits(lambda: noisy_marginals._geometric_exp(t, below), weights) > 1e-3
 
 
 @pytest.mark.parametrize("variance", [Fraction(1, 4), Fraction(1), Fraction(5, 2), Fraction(30)])

@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privpipe.kernels.synthesis.normal_scores import ValueRanks
-from privpipe.kernels.synthesis.value_cells import ValueCells
-from privpipe.kernels.synthesis.value_persons import ValuePersons, first_of_each
+from privpipe.kernels.synthesis.scores import ValueRanks
+from privpipe.kernels.synthesis.value_cells import ValueCells, ValuePersons, first_of_each
 
 SEEDS = st.integers(0, 10_000)
 

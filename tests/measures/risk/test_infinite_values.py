@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.blocks.file_pair import FilePair
-from privpipe.blocks.table_files import TableFiles
+from privpipe.blocks.file_pair import FilePair, TableFiles
 from privpipe.errors import DataError
 from privpipe.measures import (
     ClosestRecord,

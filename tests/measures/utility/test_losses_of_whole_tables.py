@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.table_files import TableFiles
+from privpipe.blocks.file_pair import TableFiles
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import UsageError

@@ -18,8 +18,8 @@ from privpipe.errors import Refused, UsageError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.judging import JudgingRules, assess
 from privpipe.measures import Quality
-from privpipe.measures.utility.cut_ranges import range_members, range_penalty
-from privpipe.measures.utility.label_penalty import LabelCosts
+from privpipe.measures.label_meaning import range_members, range_penalty
+from privpipe.measures.utility.recoded_release import LabelCosts
 from privpipe.roles import Roles
 
 TOWNS = [["Bonn", "west", "*"], ["Trier", "west", "*"], ["Jena", "east", "*"], ["Gera", "east", "*"]]

@@ -7,7 +7,7 @@ import pytest
 
 from privpipe.blocks import ClassBlock, Facts
 from privpipe.errors import DataError, UsageError
-from privpipe.kernels.uniqueness.estimators import pitman, population_uniques, snb, zayatz
+from privpipe.kernels.uniqueness.population_estimates import pitman, population_uniques, snb, zayatz
 from privpipe.models import PopulationUniqueness
 from privpipe.models.identity.population_uniqueness_oracle import uniques_of
 from privpipe.testing import judged

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privpipe.blocks import ClassBlock, Facts
-from privpipe.blocks.public_rules import PublicRules
+from privpipe.blocks.public_edition import PublicRules
 from privpipe.errors import UsageError
 from privpipe.models import SampleUniqueness
 from privpipe.testing import judged

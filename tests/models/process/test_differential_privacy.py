@@ -14,7 +14,7 @@ from privpipe.blocks import ClassBlock, Facts
 from privpipe.engines import Engine, Source
 from privpipe.errors import UsageError
 from privpipe.judging import JudgingRules, assess
-from privpipe.kernels.proofs.safepub import delta_of, safepub_parameters
+from privpipe.kernels.process_proofs import delta_of, safepub_parameters
 from privpipe.models import DifferentialPrivacy
 from privpipe.roles import Roles
 from privpipe.testing import judged

@@ -17,7 +17,7 @@ from privpipe.blocks import Facts, Histogram, Tally
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.judging import assess
-from privpipe.kernels.proofs.integral import minimal_generators, published
+from privpipe.kernels.process_proofs import minimal_generators, published
 from privpipe.models import IntegralPrivacy
 from privpipe.roles import Roles
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import privpipe as pp
-from privpipe.engines.base.databases import Database
+from privpipe.engines.databases import Database
 from privpipe.errors import PolicyError
 
 DOCUMENT: dict[str, Any] = {

@@ -9,7 +9,7 @@ import pytest
 
 from privpipe.errors import PolicyError, UsageError
 from privpipe.policy import Policy
-from privpipe.running.grid import read_grid
+from privpipe.running.settings_grid import read_grid
 
 BASE = "columns: {age: {role: quasi_identifier}}\nguarantees: [{k_anonymity: {k: 2}}]\n"
 BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(

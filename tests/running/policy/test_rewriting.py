@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from privpipe.errors import UsageError
 from privpipe.policy.plain_values import from_yaml
-from privpipe.policy.rewriting import Edit, rewritten
+from privpipe.policy.text_changes import Edit, rewritten
 
 PLACE = ("transform", 0, "generalize")
 SEARCH = ("search", "criteria", "roots_only")

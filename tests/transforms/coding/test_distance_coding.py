@@ -17,7 +17,7 @@ from scipy.stats import chi2
 
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.transforms import CATALOGUE, BottomCode, TopCode
-from privpipe.transforms.coding.region import Boundary, Region
+from privpipe.transforms.outliers import Boundary, Region
 from tests.kernels.noise.test_minimum_covariance import hbk, squared, weighed
 from tests.tiers import at_most
 
@@ -254,7 +254,7 @@ def test_large_tables_learn_from_the_records_of_smallest_id(run: Any, monkeypatc
     frame = pa.table({**columns_of(correlated()), "row": range(300)})
     stage = TopCode(columns=[*"ab"], distance=0.9)
     whole = run(stage, frame, record_id="row").plan.detail["regions"][0]
-    monkeypatch.setattr("privpipe.transforms.robust_sample.LARGEST_SAMPLE", 100)
+    monkeypatch.setattr("privpipe.transforms.outliers.LARGEST_SAMPLE", 100)
     found = [run(stage, frame, record_id="row", parts=parts, shuffled=True).plan.detail["regions"] for parts in (1, 5)]
     assert found[0] == found[1] != [whole]
     assert found[0][0]["centre"] == pytest.approx(whole["centre"], rel=0.1)

@@ -7,7 +7,7 @@ import pytest
 
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms import LocalRecoding
-from privpipe.transforms.local_recoding.stage import KeyPlaces, as_generalize
+from privpipe.transforms.local_recoding.local_recoding_stage import KeyPlaces, as_generalize
 
 
 def test_parameters() -> None:

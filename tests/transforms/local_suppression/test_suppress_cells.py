@@ -21,7 +21,7 @@ from privpipe.errors import DataError, NoSolutionError, UnsupportedError, UsageE
 from privpipe.models import KAnonymity
 from privpipe.transforms import SuppressCells
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.local_suppression.stage import CellBudget
+from privpipe.transforms.local_suppression.suppress_cells_stage import CellBudget
 from tests.tiers import at_most
 
 KEYS = ("a", "b", "c")

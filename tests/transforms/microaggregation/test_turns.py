@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from privpipe.transforms.microaggregation import turns
-from privpipe.transforms.microaggregation.turns import in_turn, out_of_turn
+from privpipe.transforms.microaggregation import record_groups
+from privpipe.transforms.microaggregation.record_groups import in_turn, out_of_turn
 
 
 def test_one_thread_at_a_time_is_in_turn() -> None:
@@ -49,5 +49,5 @@ def test_a_child_has_turns_of_its_own() -> None:
     with in_turn():
         child = os.fork()
         if child == 0:
-            os._exit(0 if turns._turn.acquire(timeout=30) else 1)
+            os._exit(0 if record_groups._turn.acquire(timeout=30) else 1)
         assert os.waitpid(child, 0)[1] == 0

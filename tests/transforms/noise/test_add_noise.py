@@ -19,7 +19,7 @@ from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.kernels.ids.value_draws import value_normals
 from privpipe.transforms import AddNoise
 from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.noise.covariance import covariance_factor
+from privpipe.transforms.numeric_columns import covariance_factor
 from tests.tiers import at_most, deep_beyond
 
 N = 60_000

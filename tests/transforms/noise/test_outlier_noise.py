@@ -17,8 +17,7 @@ from privpipe.draws import Draws, Seed
 from privpipe.errors import DataError, UsageError
 from privpipe.kernels.ids.value_draws import value_normals
 from privpipe.transforms import CATALOGUE, AddNoise
-from privpipe.transforms.noise.outlier_cuts import OutlierCuts
-from privpipe.transforms.robust_sample import LARGEST_SAMPLE
+from privpipe.transforms.outliers import LARGEST_SAMPLE, OutlierCuts
 from tests.tiers import at_most
 
 Array = np.ndarray[Any, Any]
@@ -181,7 +180,7 @@ def test_large_tables_learn_from_the_records_of_smallest_id(run: Any, monkeypatc
     a, b = two_columns()
     frame = pa.table({"a": a, "b": b, "row": range(len(a))})
     whole = run(stage("a", "b"), frame, record_id="row").plan.detail["outliers"]
-    monkeypatch.setattr("privpipe.transforms.robust_sample.LARGEST_SAMPLE", 100)
+    monkeypatch.setattr("privpipe.transforms.outliers.LARGEST_SAMPLE", 100)
     found = [
         run(stage("a", "b"), frame, record_id="row", parts=parts, shuffled=True).plan.detail["outliers"]
         for parts in (1, 5)

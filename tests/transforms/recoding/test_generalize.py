@@ -19,8 +19,8 @@ from privpipe.models import AverageRisk, KAnonymity
 from privpipe.roles import Roles
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
+from privpipe.transforms.recoding.generalize import plan
 from privpipe.transforms.recoding.loss import LossSpec, OwnUnitLoss, own_loss, unit_losses
-from privpipe.transforms.recoding.planner import plan
 
 ROLES = Roles(quasi_identifiers=["age", "town"])
 HIERARCHIES = {

@@ -19,7 +19,7 @@ from privpipe.cli import app
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import NoSolutionError, PolicyError, Refused, UsageError
-from privpipe.kernels.proofs.safepub import safepub_parameters
+from privpipe.kernels.process_proofs import safepub_parameters
 from privpipe.roles import Roles
 from privpipe.transforms import Safepub
 

@@ -16,8 +16,8 @@ from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms import Sample
+from privpipe.transforms.order_cuts import OrderCuts
 from privpipe.transforms.sampling.sample import proportional
-from privpipe.transforms.swapping.order_cuts import OrderCuts
 from tests.tiers import at_most
 
 N = 4000

@@ -38,12 +38,11 @@ from privpipe.roles import Roles
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.recoding.encoded import EncodedTable, encode
+from privpipe.transforms.recoding.encoded_table import EncodedTable, encode, searched_quality
+from privpipe.transforms.recoding.generalize_stage import MOST_NODES
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.optimal import search_optimal
-from privpipe.transforms.recoding.quality import searched_quality
-from privpipe.transforms.recoding.stage import MOST_NODES
+from privpipe.transforms.recoding.optimal_search import search_optimal
 
 NAMES = {"kl": "kl_divergence", "entropy-based-information-loss": "entropy_based"}
 METRICS = [

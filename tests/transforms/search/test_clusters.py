@@ -22,7 +22,7 @@ from privpipe.tolerance import floor_share
 from privpipe.transforms import LocalRecoding
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding import clusters
-from privpipe.transforms.local_recoding.planner import plan
+from privpipe.transforms.local_recoding.local_recoding import plan
 from tests.tiers import at_most
 
 SEED = Seed.insecure(1)

@@ -24,7 +24,7 @@ from privpipe.models import DeltaPresence, DistinctLDiversity, JournalistProfita
 from privpipe.roles import Roles
 from privpipe.transforms import LocalRecoding, Mondrian
 from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.mondrian import cut_source
+from privpipe.transforms.mondrian import cut_search
 from tests.tiers import at_most
 
 SEED = Seed.insecure(1)
@@ -318,7 +318,7 @@ def test_hierarchies_that_the_population_would_change_are_refused(embedded: Engi
 
 def test_crowds_beyond_32_bits_are_counted(embedded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of codes stands for so many at most; here for three."""
-    monkeypatch.setattr(cut_source, "MOST_OF_ONE", 3)
+    monkeypatch.setattr(cut_search, "MOST_OF_ONE", 3)
     draw = random.Random(3)
     everybody = [(f"v{draw.randrange(2)}", draw.randrange(3), "p") for _ in range(60)]
     rows = table_of(draw.sample(everybody, 12), sample=True)
@@ -326,9 +326,9 @@ def test_crowds_beyond_32_bits_are_counted(embedded: Engine, monkeypatch: pytest
         context = context_of(embedded, table_of(everybody), [KMap(k=k)])
         found, released, after = made(embedded, STAGES[0], rows, context)
         assert min(Counter(after)[label] for label in released) >= k
-        monkeypatch.setattr(cut_source, "MOST_OF_ONE", 1 << 30)
+        monkeypatch.setattr(cut_search, "MOST_OF_ONE", 1 << 30)
         assert made(embedded, STAGES[0], rows, context)[0] == found
-        monkeypatch.setattr(cut_source, "MOST_OF_ONE", 3)
+        monkeypatch.setattr(cut_search, "MOST_OF_ONE", 3)
 
 
 def test_local_recoding_beside_a_population_would_pass_wrongly(embedded: Engine) -> None:

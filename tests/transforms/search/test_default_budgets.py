@@ -15,17 +15,14 @@ from privpipe.models import DistinctLDiversity, KAnonymity
 from privpipe.progress import watched
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
-from privpipe.transforms.recoding import ahead, explorer
-from privpipe.transforms.recoding.ahead import Ahead
-from privpipe.transforms.recoding.boxes import BoxSearch
-from privpipe.transforms.recoding.encoded import encode
-from privpipe.transforms.recoding.explorer import Explorer, Limits
-from privpipe.transforms.recoding.lattice import Lattice
+from privpipe.transforms.recoding import explorer
+from privpipe.transforms.recoding.encoded_table import encode, searched_quality
+from privpipe.transforms.recoding.explorer import Explorer, Lattice, Limits
+from privpipe.transforms.recoding.generalize import plan
+from privpipe.transforms.recoding.generalize_stage import MOST_NODES, SearchBudget
 from privpipe.transforms.recoding.loss import LossSpec
-from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.planner import plan
-from privpipe.transforms.recoding.quality import searched_quality
-from privpipe.transforms.recoding.stage import MOST_NODES, SearchBudget
+from privpipe.transforms.recoding.node import Ahead, NodeCheck
+from privpipe.transforms.recoding.strategies import BoxSearch
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 ROWS = 60
@@ -114,7 +111,7 @@ def test_progress_is_told_against_what_may_be_checked(plain: Any, wide: Any) -> 
 def test_cores_change_nothing(plain: Any, wide: Any, search: str, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = replace(wide, guarantees=(model,))
     stage = Generalize.build({"search": search, "suppress_at_most": 0.1, "budget": {"nodes": ALLOWED[search]}})
-    monkeypatch.setattr(ahead, "SMALLEST", 0)
+    monkeypatch.setattr("privpipe.transforms.recoding.node.SMALLEST", 0)
     found = []
     for cores in (1, 2, 4):
         monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)

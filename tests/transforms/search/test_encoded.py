@@ -16,7 +16,7 @@ from privpipe.roles import Roles
 from privpipe.testing.plain_engine import histogram_of
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.recoding.encoded import encode
+from privpipe.transforms.recoding.encoded_table import encode
 
 
 def context_of(table: pa.Table, hierarchies: dict[str, Any], *guarantees: Any, base: Any = None) -> StageContext:

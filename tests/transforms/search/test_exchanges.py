@@ -12,14 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privpipe.tolerance import floor_share
-from privpipe.transforms.recoding.encoded import encode
-from privpipe.transforms.recoding.exchanges import exchange, exchange_on
-from privpipe.transforms.recoding.explorer import Explorer, Limits, Spent
-from privpipe.transforms.recoding.heuristics import genetic, top_down
-from privpipe.transforms.recoding.lattice import Lattice
+from privpipe.transforms.recoding.encoded_table import encode, searched_quality
+from privpipe.transforms.recoding.explorer import Explorer, Lattice, Limits, Spent
+from privpipe.transforms.recoding.heuristics import exchange, exchange_on, genetic, top_down
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.quality import searched_quality
 from tests.tiers import at_most
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]

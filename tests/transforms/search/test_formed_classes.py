@@ -9,13 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from privpipe.kernels.columns.packed import PackedColumns
-from privpipe.kernels.lattice.cells import cells_of, tallied, tallied_cells, tallies_merged
-from privpipe.kernels.lattice.classes import numbered
-from privpipe.kernels.lattice.tuple_classes import class_cells
+from privpipe.kernels.columns.codes import PackedColumns
+from privpipe.kernels.lattice.node_cells import cells_of, tallied, tallied_cells, tallies_merged
+from privpipe.kernels.lattice.node_classes import class_cells, numbered
 from privpipe.transforms.recoding import formed_classes
-from privpipe.transforms.recoding.encoded import encode
-from privpipe.transforms.recoding.packed import PackedTable
+from privpipe.transforms.recoding.encoded_table import encode
+from privpipe.transforms.recoding.formed_classes import PackedTable
 from tests.tiers import at_most
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]

@@ -13,9 +13,9 @@ from privpipe.engines import Source
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
 from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity, SampleUniqueness
 from privpipe.transforms import Generalize
+from privpipe.transforms.recoding.generalize import plan
+from privpipe.transforms.recoding.generalize_stage import SearchBudget
 from privpipe.transforms.recoding.loss import LossSpec
-from privpipe.transforms.recoding.planner import plan
-from privpipe.transforms.recoding.stage import SearchBudget
 
 TREE = [["v0", "g0", "*"], ["v1", "g0", "*"], ["v2", "g1", "*"], ["v3", "g1", "*"]]
 ROWS = {

@@ -16,10 +16,9 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import HierarchyError, NoSolutionError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.transforms import Generalize
-from privpipe.transforms.recoding import planner
-from privpipe.transforms.recoding.given import needs_combinations
+from privpipe.transforms.recoding import generalize
+from privpipe.transforms.recoding.generalize import needs_combinations, plan
 from privpipe.transforms.recoding.loss import LossSpec
-from privpipe.transforms.recoding.planner import plan
 from tests.tiers import at_most
 
 SEED = Seed.insecure(1)
@@ -58,7 +57,7 @@ def test_columns_by_themselves_cost_what_combinations_cost(
     )
     found = _outcome(embedded, table, stage, context)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(planner, "needs_combinations", lambda *_: True)
+        patched.setattr(generalize, "needs_combinations", lambda *_: True)
         expected = _outcome(embedded, table, stage, context)
     if isinstance(expected, str):
         assert isinstance(found, str)

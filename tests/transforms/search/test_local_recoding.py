@@ -25,9 +25,9 @@ from privpipe.testing import GAPS
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize, LocalRecoding
 from privpipe.transforms.base import StageContext, StagePlan
-from privpipe.transforms.local_recoding.planner import plan
+from privpipe.transforms.local_recoding.local_recoding import plan
+from privpipe.transforms.recoding.generalize import plan as plan_one_vector
 from privpipe.transforms.recoding.loss import LossSpec
-from privpipe.transforms.recoding.planner import plan as plan_one_vector
 from tests.tiers import at_most
 
 SEED = Seed.insecure(1)

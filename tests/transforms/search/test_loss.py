@@ -10,14 +10,15 @@ import pyarrow.csv
 import pytest
 
 from privpipe.hierarchies import HierarchySpec
+from privpipe.kernels.quality import quality_model
+from privpipe.kernels.quality.loss import LossModel
 from privpipe.models import KAnonymity
 from privpipe.roles import Roles
 from privpipe.transforms import Generalize
 from privpipe.transforms.base import StageContext
-from privpipe.transforms.recoding.encoded import encode
+from privpipe.transforms.recoding.encoded_table import encode
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.quality import LossModel, quality_model
 
 QIS = [
     "sex",

@@ -21,7 +21,7 @@ from privpipe.tolerance import floor_share
 from privpipe.transforms import LocalRecoding
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.local_recoding import clusters
-from privpipe.transforms.local_recoding.planner import plan
+from privpipe.transforms.local_recoding.local_recoding import plan
 from privpipe.transforms.recoding.loss import LossSpec
 from tests.tiers import at_most
 from tests.transforms.search.merging_oracle import plainly_merged

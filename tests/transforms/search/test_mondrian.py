@@ -38,7 +38,7 @@ from privpipe.testing import GAPS, Classes, oracle_of
 from privpipe.transforms import Mondrian
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.mondrian.cut_tree import CutTree
-from privpipe.transforms.mondrian.planner import plan
+from privpipe.transforms.mondrian.mondrian import plan
 from tests.tiers import at_most
 
 SEED = Seed.insecure(1)
@@ -612,7 +612,7 @@ def test_relaxed_trees(engine: Engine, embedded: Engine, people: pa.Table, monke
     parts = Counter((row["age"], row["town"]) for row in released.to_pylist())
     assert min(parts.values()) >= 3
     assert found[0][0]["tree"]["leaves"] > 10
-    monkeypatch.setattr("privpipe.transforms.mondrian.planner.MOST_COMBINATIONS", 119)
+    monkeypatch.setattr("privpipe.transforms.mondrian.mondrian.MOST_COMBINATIONS", 119)
     with pytest.raises(UnsupportedError, match="all 120 are held at once, and it serves 119; write mode: strict"):
         plan(engine, scanned(engine, rows), stage, context)
 
@@ -620,7 +620,7 @@ def test_relaxed_trees(engine: Engine, embedded: Engine, people: pa.Table, monke
 def test_passes_over_a_large_table_make_the_local_tree(
     engine: Engine, embedded: Engine, people: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import privpipe.transforms.mondrian.planner as planner
+    import privpipe.transforms.mondrian.mondrian as planner
 
     rows = people.select(["age", "rent", "town"])
     spec = HierarchySpec.from_mapping({"priority": {"levels": 2, "order": "frequency"}}, column="town")

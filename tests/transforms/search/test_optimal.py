@@ -10,15 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privpipe.errors import NoSolutionError
-from privpipe.kernels.lattice import classes as search_classes
+from privpipe.kernels.lattice import node_classes as search_classes
+from privpipe.kernels.quality.loss import LossModel
 from privpipe.tolerance import floor_share
 from privpipe.transforms.recoding import formed_classes
 from privpipe.transforms.recoding import node as checking
-from privpipe.transforms.recoding.encoded import encode
+from privpipe.transforms.recoding.encoded_table import encode
+from privpipe.transforms.recoding.generalize import plan
 from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.optimal import search_optimal
-from privpipe.transforms.recoding.planner import plan
-from privpipe.transforms.recoding.quality import LossModel
+from privpipe.transforms.recoding.optimal_search import search_optimal
 from tests.tiers import at_most
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]

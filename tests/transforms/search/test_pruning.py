@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from privpipe.kernels.quality.loss import LossModel
 from privpipe.models import (
     AlphaKAnonymity,
     BasicBetaLikeness,
@@ -19,11 +20,10 @@ from privpipe.models import (
     RecursiveCLDiversity,
     TCloseness,
 )
-from privpipe.transforms.recoding.encoded import encode
-from privpipe.transforms.recoding.lattice import Lattice
+from privpipe.transforms.recoding.encoded_table import encode
+from privpipe.transforms.recoding.explorer import Lattice
 from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.quality import LossModel
-from privpipe.transforms.recoding.witness import Witnesses
+from privpipe.transforms.recoding.optimal_search import Witnesses
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 ILL = {"column": "ill"}

@@ -19,8 +19,8 @@ from privpipe.models import AverageRisk, KAnonymity
 from privpipe.tolerance import floor_share
 from privpipe.transforms import SuppressRecords
 from privpipe.transforms.base import StagePlan
+from privpipe.transforms.recoding.generalize import plan
 from privpipe.transforms.recoding.loss import LossSpec
-from privpipe.transforms.recoding.planner import plan
 from tests.tiers import at_most
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]

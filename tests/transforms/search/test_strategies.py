@@ -16,18 +16,15 @@ from privpipe.hierarchies import Hierarchy
 from privpipe.models import EntropyLDiversity, KAnonymity
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
-from privpipe.transforms.recoding import optimal, strategies
-from privpipe.transforms.recoding.approaches import APPROACHES, approach_of
-from privpipe.transforms.recoding.boxes import BoxSearch
-from privpipe.transforms.recoding.encoded import encode
-from privpipe.transforms.recoding.explorer import Explorer, Limits
+from privpipe.transforms.recoding import optimal_search, strategies
+from privpipe.transforms.recoding.encoded_table import encode, searched_quality
+from privpipe.transforms.recoding.explorer import Explorer, Lattice, Limits
+from privpipe.transforms.recoding.generalize import APPROACHES, approach_of, plan
 from privpipe.transforms.recoding.heuristics import STRATEGIES
-from privpipe.transforms.recoding.lattice import Lattice
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.optimal import LatticeSearch
-from privpipe.transforms.recoding.planner import plan
-from privpipe.transforms.recoding.quality import searched_quality
+from privpipe.transforms.recoding.optimal_search import LatticeSearch
+from privpipe.transforms.recoding.strategies import BoxSearch
 from tests.tiers import at_most
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -348,7 +345,7 @@ def test_optimal_in_little_time_is_no_worse_than_genetic(
     assert boxed["loss"] <= wanted + 1e-12
     monkeypatch.undo()
     monkeypatch.setattr(LatticeSearch, "_late", lambda self: True)
-    monkeypatch.setattr(optimal, "genetic", cut_short)
+    monkeypatch.setattr(optimal_search, "genetic", cut_short)
     shortened = plan(plain, problem.table, timed, problem.context).detail
     assert shortened["interrupted"]
     assert shortened["loss"] == 1

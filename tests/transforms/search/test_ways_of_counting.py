@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from privpipe.blocks import ClassModel, Facts, Guarantee, Histogram
 from privpipe.errors import DataError, NoSolutionError, UnsupportedError
 from privpipe.kernels.quality import MODELS
+from privpipe.kernels.quality.loss import LossModel
 from privpipe.models import (
     AlphaKAnonymity,
     AverageRisk,
@@ -37,12 +38,11 @@ from privpipe.models import (
 )
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
-from privpipe.transforms.recoding.encoded import encode
+from privpipe.transforms.recoding.encoded_table import encode, searched_quality
+from privpipe.transforms.recoding.generalize import plan
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import NodeCheck
-from privpipe.transforms.recoding.planner import plan
-from privpipe.transforms.recoding.quality import LossModel, searched_quality
-from privpipe.transforms.suppression.budget import suppress_failing
+from privpipe.transforms.suppression.record_suppression import suppress_failing
 from tests.tiers import at_most
 
 TREES = {

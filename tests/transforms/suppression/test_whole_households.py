@@ -15,7 +15,7 @@ import privpipe as pp
 from privpipe.engines import Engine, Source
 from privpipe.errors import NoSolutionError, PolicyError, Refused, UnsupportedError
 from privpipe.models import HouseholdKAnonymity, KAnonymity
-from privpipe.running.attaching import attach
+from privpipe.running.attached_source import attach
 from privpipe.running.run_context import RunContext
 from privpipe.running.staging import run_stages
 from privpipe.transforms import SuppressRecords

@@ -16,8 +16,8 @@ import pytest
 from privpipe.engines import Engine
 from privpipe.errors import DataError
 from privpipe.transforms import RankSwap
-from privpipe.transforms.swapping import ranked_tails
-from privpipe.transforms.swapping.chosen_window import chosen_window
+from privpipe.transforms.swapping import swap_window
+from privpipe.transforms.swapping.swap_window import chosen_window
 
 RNG = np.random.default_rng(3)
 SHAPES = {
@@ -51,7 +51,7 @@ def test_the_correlation_asked_for_is_the_one_that_comes(run: Any, values: Any, 
 def test_the_window_is_the_widest_one() -> None:
     """The oracle: the mean square change of each window, from the definition."""
     from privpipe.draws import Stream
-    from privpipe.kernels.swapping.window import swap_permutation
+    from privpipe.kernels.rank_swapping import swap_permutation
 
     values = np.sort(SHAPES["skewed"])[:300]
     found = chosen_window(values, "unswapped", correlation=0.9)
@@ -93,7 +93,7 @@ def test_means_of_subsets_change_as_little_as_asked(run: Any) -> None:
 def test_the_correlations_of_census_and_what_the_formula_would_give(shared: Path) -> None:
     """At R0 = .95 Moore's even spread gives .98 for AGI and .80 for INTVAL, which is skewed."""
     from privpipe.draws import Stream
-    from privpipe.kernels.swapping.window import swap_permutation
+    from privpipe.kernels.rank_swapping import swap_permutation
 
     census = pc.read_csv(shared / "data" / "casc" / "census.csv")
     windows = {}
@@ -135,7 +135,7 @@ def test_tails_take_no_part(run: Any) -> None:
 def test_a_sample_gives_the_same_share_of_ranks(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     values = SHAPES["normal"]
     whole = swapped(run, RankSwap(columns=["x"], keep_correlation=0.8), values)[1]["window"]
-    monkeypatch.setattr(ranked_tails, "SAMPLED", 500)
+    monkeypatch.setattr(swap_window, "SAMPLED", 500)
     found, plan = swapped(run, RankSwap(columns=["x"], keep_correlation=0.8), values)
     assert plan["window"] == pytest.approx(whole, rel=0.1)
     assert np.corrcoef(values, found)[0, 1] == pytest.approx(0.8, abs=0.04)
@@ -159,7 +159,7 @@ def test_edges(run: Any) -> None:
 
 
 def test_every_engine_chooses_alike(engine: Engine, embedded: Engine, run_on: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(ranked_tails, "SAMPLED", 300)
+    monkeypatch.setattr(swap_window, "SAMPLED", 300)
     rows = pa.table({"x": pa.array([None, *SHAPES["heavy"][:600]]), "row": range(601)})
     stage = RankSwap(columns=["x"], keep_correlation=0.8, top=0.02)
     wanted = run_on(embedded, stage, rows, record_id="row")

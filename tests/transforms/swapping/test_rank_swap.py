@@ -18,11 +18,11 @@ from privpipe.blocks import Histogram
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
-from privpipe.kernels.swapping.window import swap_permutation
+from privpipe.kernels.rank_swapping import swap_permutation
 from privpipe.tolerance import floor_share
 from privpipe.transforms import RankSwap
-from privpipe.transforms.swapping import ranked_tails, segment_swap
-from privpipe.transforms.swapping.sorted_values import SortedValues, tails
+from privpipe.transforms.swapping import segment_swap, swap_window
+from privpipe.transforms.swapping.segment_swap import SortedValues, tails
 from tests.tiers import at_most
 
 NEAR_UNIQUE = "privpipe.transforms.swapping.rank_swap.is_near_unique"
@@ -284,8 +284,8 @@ def test_tails_without_a_histogram_are_those_with_one(
     embedded: Engine, run_on: Any, values: Any, top: float, bottom: float, sampled: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sample of four values brackets badly; what is outside is then counted whole."""
-    monkeypatch.setattr(ranked_tails, "SAMPLED", sampled)
-    monkeypatch.setattr(ranked_tails, "DEVIATIONS", 0.1 if sampled == 4 else 6.0)
+    monkeypatch.setattr(swap_window, "SAMPLED", sampled)
+    monkeypatch.setattr(swap_window, "DEVIATIONS", 0.1 if sampled == 4 else 6.0)
     rows = pa.table({"x": values, "row": range(len(values))})
     stage = RankSwap(columns=["x"], p=0.1, top=top, bottom=bottom)
     found = {}

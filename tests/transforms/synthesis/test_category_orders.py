@@ -11,9 +11,9 @@ import pytest
 from scipy.stats import norm, rankdata
 
 from privpipe.blocks import Facts, RowBlock
-from privpipe.kernels.synthesis.normal_scores import ValueRanks
+from privpipe.kernels.synthesis.scores import ValueRanks
 from privpipe.transforms.strata import Strata
-from privpipe.transforms.synthesis.category_orders import Scoring, put_in_order
+from privpipe.transforms.synthesis.copula_model import Scoring, put_in_order
 
 N = 240
 LABELS = ["Ayr", "Bath", "Crewe", "Derby", "Ely"]

@@ -18,8 +18,8 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
 from privpipe.running.plan import canonical_json
 from privpipe.transforms import Shuffle
-from privpipe.transforms.synthesis import ranks_apart
-from privpipe.transforms.synthesis.ranks_apart import few_values, mid_name, with_mid_ranks
+from privpipe.transforms.synthesis import ranked_values
+from privpipe.transforms.synthesis.ranked_values import few_values, mid_name, with_mid_ranks
 
 STAGES = [
     Shuffle(columns=["income", "rent"], given=["age", "admitted"]),
@@ -39,7 +39,7 @@ def everybody(people: pa.Table) -> pa.Table:
 def many(patched: Any, engine: Engine) -> None:
     """As if more values were there than the driver may hold, and of many more ranks than a group has."""
     patched.setattr(engine, "values_held", 5)
-    patched.setattr(ranks_apart, "ROWS_PER_GROUP", 50)
+    patched.setattr(ranked_values, "ROWS_PER_GROUP", 50)
 
 
 def refused(*_: object) -> None:

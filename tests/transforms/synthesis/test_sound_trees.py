@@ -10,7 +10,7 @@ import pytest
 from privpipe.errors import UsageError
 from privpipe.kernels.synthesis.trees import CodeTree
 from privpipe.transforms.synthesis.codebooks import Codebook
-from privpipe.transforms.synthesis.sound_trees import require_sound_trees
+from privpipe.transforms.synthesis.drawn_records import require_sound_trees
 
 BOOKS = {"g": Codebook(labels=("p",)), "a": Codebook(labels=("x", "y")), "b": Codebook(labels=("u", "v"))}
 LEAF = CodeTree.grown(np.array([1, 2] * 5), None, {}, {}, 5)

@@ -16,8 +16,8 @@ from scipy.stats import norm
 import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import PolicyError, UsageError
-from privpipe.kernels.synthesis import exact_noise
-from privpipe.kernels.synthesis.marginal_tree import fitted, measured, on_simplex
+from privpipe.kernels.synthesis import noisy_marginals
+from privpipe.kernels.synthesis.noisy_marginals import fitted, measured, on_simplex
 from privpipe.transforms import Synthesize
 from privpipe.transforms.synthesis.marginal_model import Domain
 
@@ -40,7 +40,7 @@ def people(n: int = 20_000) -> dict[str, Any]:
     return {"sex": np.array(["f", "m"])[sex], "ill": np.array(["cold", "flu", "gout"])[ill], "age": age}
 
 
-def below_of(seed: int) -> exact_noise.Below:
+def below_of(seed: int) -> noisy_marginals.Below:
     rng = np.random.default_rng(seed)
     return lambda bound: int(rng.integers(0, bound)) if bound < 2**62 else int(rng.random() * bound)
 
@@ -48,7 +48,7 @@ def below_of(seed: int) -> exact_noise.Below:
 @pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(5, 2), Fraction(40)])
 def test_noise_has_the_shares_of_its_definition(variance: Fraction) -> None:
     n, below = 4000, below_of(1)
-    drawn = Counter(exact_noise.discrete_gaussian(variance, below) for _ in range(n))
+    drawn = Counter(noisy_marginals.discrete_gaussian(variance, below) for _ in range(n))
     weights = {y: math.exp(-y * y / (2 * float(variance))) for y in range(-60, 61)}
     total = sum(weights.values())
     for y, weight in weights.items():
@@ -58,7 +58,7 @@ def test_noise_has_the_shares_of_its_definition(variance: Fraction) -> None:
 
 def test_the_exponential_mechanism_has_the_shares_of_its_definition() -> None:
     scores, n, below = [0, 4, 5], 4000, below_of(2)
-    drawn = Counter(exact_noise.chosen(scores, Fraction(1, 2), below) for _ in range(n))
+    drawn = Counter(noisy_marginals.chosen(scores, Fraction(1, 2), below) for _ in range(n))
     weights = [math.exp(score / 2) for score in scores]
     for at, weight in enumerate(weights):
         share = weight / sum(weights)
@@ -69,8 +69,8 @@ def test_the_exponential_mechanism_has_the_shares_of_its_definition() -> None:
 def test_the_accountant_lies_between_published_bounds(epsilon: float, delta: float) -> None:
     """No worse than Bun and Steinke 2016 (epsilon = rho + 2 sqrt(rho ln 1/delta)); never better than the exact delta of
     a Gaussian of that rho (Balle, Wang, ICML 2018, theorem 8)."""
-    rho = exact_noise.rho_within(epsilon, delta)
-    assert exact_noise.delta_of(rho, epsilon) <= delta
+    rho = noisy_marginals.rho_within(epsilon, delta)
+    assert noisy_marginals.delta_of(rho, epsilon) <= delta
     log = math.log(1 / delta)
     assert rho >= (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
     sensitivity = math.sqrt(2 * rho)  # over the deviation
@@ -147,8 +147,8 @@ def test_the_public_figures_say_nothing_of_the_data(run: Any) -> None:
 
 
 def test_a_person_counts_at_most_so_often(embedded: Engine, run_on: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact_noise, "discrete_gaussian", lambda variance: 0)
-    monkeypatch.setattr(exact_noise, "chosen", lambda scores, rate: int(np.argmax(scores)))
+    monkeypatch.setattr(noisy_marginals, "discrete_gaussian", lambda variance: 0)
+    monkeypatch.setattr(noisy_marginals, "chosen", lambda scores, rate: int(np.argmax(scores)))
     from privpipe.draws import Seed
     from privpipe.engines import Source
     from privpipe.roles import Roles
@@ -169,8 +169,8 @@ def test_the_same_plan_draws_the_same_records(
     engine: Engine, embedded: Engine, run_on: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On every engine and under any partitioning; noise set aside, plans agree as well."""
-    monkeypatch.setattr(exact_noise, "discrete_gaussian", lambda variance: 2)
-    monkeypatch.setattr(exact_noise, "chosen", lambda scores, rate: int(np.argmax(scores)))
+    monkeypatch.setattr(noisy_marginals, "discrete_gaussian", lambda variance: 2)
+    monkeypatch.setattr(noisy_marginals, "chosen", lambda scores, rate: int(np.argmax(scores)))
     x = people(400)
     wanted, found = run_on(embedded, private(), x), run_on(engine, private(), x, parts=2, shuffled=True)
     assert json.dumps(found.plan.detail) == json.dumps(wanted.plan.detail)

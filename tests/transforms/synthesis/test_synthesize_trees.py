@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from privpipe.blocks import RowBlock
 from privpipe.draws import Draws, Seed
 from privpipe.errors import DataError, UnsupportedError, UsageError
-from privpipe.kernels.synthesis.normal_scores import ValueRanks
+from privpipe.kernels.synthesis.scores import ValueRanks
 from privpipe.kernels.synthesis.trees import CodeTree, category_order
 from privpipe.kernels.synthesis.value_cells import ValueCells
 from privpipe.transforms import Synthesize
 from privpipe.transforms.synthesis.codebooks import Codebook
-from privpipe.transforms.synthesis.tree_draws import TreeModel
+from privpipe.transforms.synthesis.drawn_records import TreeModel
 from tests.tiers import at_most
 
 N = 3000

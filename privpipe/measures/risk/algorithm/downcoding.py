@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
-from privpipe.blocks.comparison import EXPLAIN, Comparison
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, FilePath, Stricter
+from privpipe.blocks.verdict import EXPLAIN, Comparison
 from privpipe.errors import UsageError
 from privpipe.measures.risk.algorithm.finer_labels import Finer, finer_labels, texts_of
 from privpipe.measures.risk.identity.column_set import require_columns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated, Any, ClassVar, Self
@@ -13,18 +13,75 @@ from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
-from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, FilePair, FilePairMeasure, Histogram, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, SensitiveColumn, Stricter
-from privpipe.kernels.classes.value_worlds import Table, class_tables, drawn_tables, ways
-from privpipe.measures.risk.algorithm.finer_labels import finer_labels, texts_of
-from privpipe.measures.risk.algorithm.unsplit_classes import unsplit_share
+from privpipe.kernels.classes.posterior import Table, class_tables, drawn_tables, ways
+from privpipe.measures.risk.algorithm.finer_labels import Finer, finer_labels, texts_of
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most
 
-__all__ = ["MinimalityAttack"]
+__all__ = ["MinimalityAttack", "unsplit_share"]
+
 
 Ints = NDArray[np.int64]
+
+
+def unsplit_share(files: FilePair, columns: Sequence[Finer], column: str) -> float:
+    """Share of records in classes that fail a model on `column` when split one level finer in one other column.
+
+    Parameters
+    ----------
+    files : FilePair
+        Its `models` are asked, those that judge class by class.
+    columns : sequence of Finer
+        The quasi-identifiers.
+    """
+    import pyarrow as pa
+
+    models = [model for model in files.models if isinstance(model, ClassModel) and column in model.sensitive_columns()]
+    if not models or not columns:
+        return 0.0
+    texts = texts_of(files.original, column)
+    seen: dict[str | None, int] = {}
+    codes = np.array([seen.setdefault(text, len(seen)) for text in texts], dtype=np.int64)
+    counts = np.bincount(codes, minlength=len(seen)).astype(np.int64)
+    facts = Facts(records=len(codes), histograms={column: Histogram(pa.array(list(seen), pa.string()), counts)})
+    rows = np.column_stack([each.label_of for each in columns])
+    classes = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+    failing = np.zeros(len(codes), dtype=np.bool_)
+    for each in columns:
+        child = np.full(len(codes), -1, dtype=np.int64)
+        for label, own in enumerate(each.children):
+            if own is not None:
+                here = each.label_of == label
+                child[here] = own[each.value_of[here]]
+        split = child >= 0
+        if split.any():
+            failing[split] |= _fail(classes[split], child[split], codes[split], column, models, facts)
+    return float(failing.mean())
+
+
+def _fail(
+    classes: Ints, child: Ints, codes: Ints, column: str, models: Sequence[ClassModel], facts: Facts
+) -> NDArray[np.bool_]:
+    """Which records lie in a class that has a failing part."""
+    parts = np.unique(np.column_stack([classes, child]), axis=0, return_inverse=True)[1].reshape(-1)
+    number = int(parts.max()) + 1
+    values = int(codes.max()) + 1
+    cells, counts = np.unique(parts * values + codes, return_counts=True)
+    offsets = np.searchsorted(cells // values, np.arange(number + 1)).astype(np.int64)
+    block = ClassBlock(
+        np.bincount(parts, minlength=number).astype(np.int64),
+        {column: Cells(offsets, (cells % values).astype(np.int64), counts.astype(np.int64))},
+    )
+    wrong = np.zeros(number, dtype=np.bool_)
+    for model in models:
+        wrong |= ~model.passing(block, facts)
+    bad = np.unique(classes[wrong[parts]])
+    return np.asarray(np.isin(classes, bad), dtype=np.bool_)
+
+
 LEAST = 200
 """Consistent worlds below which nothing is said."""
 LARGEST = 5_000

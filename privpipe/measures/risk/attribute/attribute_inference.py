@@ -12,7 +12,7 @@ from typing_extensions import Doc
 from privpipe.blocks import ClassBlock, Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Stricter
-from privpipe.measures.risk.attribute.inference import ClassInference
+from privpipe.measures.risk.attribute.class_inference import ClassInference
 from privpipe.tolerance import at_most
 
 __all__ = ["AttributeInference"]

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Verdict
+from privpipe.blocks.file_pair import JoinedClassMeasure, JoinedTables
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.joined_classes import JoinedClassMeasure, JoinedTables
 from privpipe.blocks.marks import ColumnName, Columns, Stricter
 from privpipe.errors import UsageError
-from privpipe.kernels.classes.joined import AttributionCounts, attribution_counts
+from privpipe.kernels.classes.joins import AttributionCounts, attribution_counts
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most

@@ -1,4 +1,4 @@
-"""Recovery: how well one released column predicts the original value of another."""
+"""Recovery: how well one released column predicts the original value of another, by the best guess in every class."""
 
 from __future__ import annotations
 
@@ -8,20 +8,70 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Annotated, Any, ClassVar, Protocol, Self
 
+import numpy as np
 from annotated_types import Ge, Gt, Le
 from typing_extensions import Doc
 
-from privpipe.blocks import Guarantee, Verdict
-from privpipe.blocks.comparison import Comparison
+from privpipe.blocks import ClassBlock, Facts, Guarantee, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.verdict import Comparison
 from privpipe.blocks.way import BESIDE, Way
 from privpipe.errors import UsageError
-from privpipe.measures.risk.attribute.guesses import Guesses
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import at_most, floor_share
 
-__all__ = ["PairCounts", "Recovered", "Recovery", "in_percent"]
+__all__ = ["Guesses", "Guessing", "PairCounts", "Recovered", "Recovery", "in_percent"]
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """Guesses over some classes.
+
+    Parameters
+    ----------
+    records : int
+    right : int
+        Records of the most frequent value of their class.
+    determined : int
+        Records in classes of one value alone, large enough to count.
+    """
+
+    records: int = 0
+    right: int = 0
+    determined: int = 0
+
+
+@dataclass(frozen=True)
+class Guessing:
+    """A reduction: in each class the most frequent value of `column` is guessed.
+
+    Examples
+    --------
+    >>> from privpipe.testing.class_blocks import block_of
+    >>> Guessing("region", 2).measure(block_of(region=[[2, 1], [3, 0], [1, 0]]), Facts())
+    Guesses(records=7, right=6, determined=3)
+    """
+
+    column: str
+    min_group: int = 1
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Guesses:
+        """The guesses in whole classes."""
+        if not len(block):
+            return Guesses()
+        cells = block.cells[self.column]
+        starts = cells.offsets[:-1]
+        alone = (np.diff(cells.offsets) == 1) & (block.sizes >= self.min_group)
+        return Guesses(
+            records=block.records,
+            right=int(np.maximum.reduceat(cells.counts, starts).sum()),
+            determined=int(block.sizes[alone].sum()),
+        )
+
+    def merge(self, left: Guesses, right: Guesses) -> Guesses:
+        """Both together."""
+        return Guesses(left.records + right.records, left.right + right.right, left.determined + right.determined)
 
 
 class PairCounts(Protocol):

@@ -1,25 +1,177 @@
-"""Attacks whose success on the originals is laid beside their success on others: what the three have in common."""
+"""Attacks whose success on the originals is compared with their success on others: tables on one scale, and attacks
+on single records by the nearest rows of the release.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
+from numpy.typing import NDArray
 from typing_extensions import Doc
 
-from privpipe.blocks import Verdict
+from privpipe.blocks import FilePair, Verdict
+from privpipe.blocks.file_pair import TableFiles, TableMeasure
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Stricter
-from privpipe.blocks.table_files import TableFiles, TableMeasure
 from privpipe.kernels.linkage.attack_figures import Figure
+from privpipe.measures.risk.linkage.linkable_files import coded_texts
 from privpipe.tolerance import at_most
 
 if TYPE_CHECKING:
-    from privpipe.kernels.linkage.attack_figures import AttackFigures
+    import pyarrow as pa
 
-__all__ = ["ControlledAttack"]
+    from privpipe.draws import Stream
+    from privpipe.kernels.linkage.attack_figures import AttackFigures
+    from privpipe.kernels.linkage.distance import LinkedFile
+
+__all__ = [
+    "MOST_SEARCHED",
+    "ControlledAttack",
+    "RecordAttack",
+    "ScaledTables",
+    "Targets",
+    "column_pair",
+    "keyed_order",
+    "keyed_rows",
+    "plain",
+    "scaled",
+]
+
+
+Numbers = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ScaledTables:
+    """Three tables on the scale of Gower's distances; `holdout` has no rows where none was given.
+
+    `tells` says whether some column puts the rows of the release at different distances of an original.
+    """
+
+    original: LinkedFile = field(repr=False)
+    released: LinkedFile = field(repr=False)
+    holdout: LinkedFile = field(repr=False)
+    tells: bool
+
+
+def column_pair(files: TableFiles) -> FilePair:
+    """The original with the holdout behind it on one side, the release on the other; no records are paired."""
+    import pyarrow as pa
+
+    holdout = files.original.slice(0, 0) if files.holdout is None else files.holdout.cast(files.original.schema)
+    known = pa.concat_tables([files.original, holdout]).combine_chunks()
+    return FilePair(
+        original=_batch(known),
+        released=_batch(files.released.combine_chunks()),
+        ids=np.zeros((0, 2), dtype=np.int64),
+        records=known.num_rows,
+        released_records=files.released.num_rows,
+        hierarchies=files.hierarchies,
+    )
+
+
+def scaled(files: TableFiles, pair: FilePair, columns: Sequence[str], owner: str) -> ScaledTables:
+    """The tables by some columns: numbers over their range in original and release, texts as codes.
+
+    The holdout moves no range. A number with one value is left out; a missing one is at distance 1 of any other.
+
+    Raises
+    ------
+    DataError
+        An infinite number, which has no distance.
+    """
+    from privpipe.kernels.linkage.distance import LinkedFile
+
+    n, rows = files.original.num_rows, pair.released.num_rows
+    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
+    texts: list[Any] = []
+    for name in columns:
+        found = pair.finite_numbers(name, owner)
+        if found is None:
+            texts.append(coded_texts(pair, name))
+            continue
+        both = np.concatenate([found[0][:n], found[1]])
+        own = both[~np.isnan(both)]
+        span = float(own.max() - own.min()) if len(own) else 0.0
+        if span > 0:
+            for to, values in zip(sides, found, strict=True):
+                # From the least value on: of values far from 0 a quotient has no digits left for what ties them.
+                to.append((values - own.min()) / span)
+    tables = tuple(table for _, _, table in texts)
+    x, y = (
+        np.column_stack(side) if side else np.zeros((m, 0)) for side, m in zip(sides, (len(pair), rows), strict=True)
+    )
+    codes = _columns([own for own, _, _ in texts], len(pair))
+    labels = _columns([shown for _, shown, _ in texts], rows)
+    return ScaledTables(
+        LinkedFile(x[:n], codes[:n], tables),
+        LinkedFile(y, labels),
+        LinkedFile(x[n:], codes[n:], tables),
+        tells=_tells(y, codes[:n], labels, tables),
+    )
+
+
+def plain(file: LinkedFile) -> LinkedFile:
+    """Originals as they are compared with originals: no value covers another."""
+    from privpipe.kernels.linkage.distance import LinkedFile
+
+    return LinkedFile(file.numbers, file.codes, (None,) * file.codes.shape[1])
+
+
+def keyed_rows(table: pa.Table, order: Stream | None, owner: str) -> tuple[NDArray[np.int64], Stream]:
+    """An id for each record from its content and an ordinal among identical ones, and the stream of an entry.
+
+    Names of columns do not enter, only their order, so that a renamed table is attacked in the same way.
+    """
+    from privpipe.draws import Seed, Stream
+    from privpipe.kernels.ids.record_ids import content_hash, ordinals, record_id
+
+    stream = Stream(bytes(16)) if order is None else order
+    seed = Seed(stream.key)
+    words = content_hash(table.rename_columns([f"{at:06d}" for at in range(table.num_columns)]), seed)
+    return record_id(words, ordinals(words), seed), stream.child(owner)
+
+
+def keyed_order(table: pa.Table, order: Stream | None, owner: str) -> Places:
+    """The places of a table's records in the keyed order of an entry."""
+    ids, stream = keyed_rows(table, order, owner)
+    return stream.arrange(ids).astype(np.int64)
+
+
+def _tells(numbers: Numbers, own: Places, labels: Places, tables: tuple[NDArray[np.bool_] | None, ...]) -> bool:
+    if not len(numbers) or any(_differ(column) for column in numbers.T):
+        return bool(len(numbers))
+    for at, table in enumerate(tables):
+        shown = np.unique(labels[:, at])
+        if len(shown) < 2:
+            continue
+        if (
+            table is None
+            or (table[np.unique(own[:, at])][:, shown] != table[np.unique(own[:, at])][:, shown[:1]]).any()
+        ):
+            return True
+    return False
+
+
+def _differ(column: Numbers) -> bool:
+    return bool((column != column[0]).any()) if not np.isnan(column[0]) else not np.isnan(column).all()
+
+
+def _columns(codes: list[Places], rows: int) -> Places:
+    return np.column_stack(codes) if codes else np.zeros((rows, 0), dtype=np.int64)
+
+
+def _batch(table: pa.Table) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    batches = table.to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -119,3 +271,90 @@ def shown(found: AttackFigures) -> dict[str, Any]:
 def _beside(found: AttackFigures) -> str:
     control = "" if found.control is None else f", {short(found.control)} on the holdout"
     return f"it succeeds on {short(found.success)} of the originals{control}, a guess on {short(found.naive)}"
+
+
+MOST_SEARCHED = 100_000
+"""Originals among which the most distant ones are looked for; of more a keyed sample of that size."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Places of the attacked originals and others, and what is to be said of how they were chosen.
+
+    `everyone` says that each original is attacked, so that the success is exact.
+    """
+
+    original: Places
+    holdout: Places
+    everyone: bool
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RecordAttack(ControlledAttack):
+    """An attack on records one by one: on all of them, a keyed sample, or those that are farthest from others."""
+
+    sample: Annotated[
+        int | None, Ge(1), Stricter("equal"), Doc("originals attacked, and as many others at the most; null: all")
+    ] = 10_000
+    targets: Annotated[
+        Literal["all", "outliers"],
+        Stricter("equal"),
+        Doc("all records, or outliers: those whose nearest other original is farthest"),
+    ] = "all"
+    outlier_share: Annotated[
+        float, Gt(0), Le(1), Stricter("equal"), Doc("share of the records that are attacked as outliers")
+    ] = 0.05
+
+    def chosen(self, files: TableFiles, pair: FilePair, columns: Sequence[str]) -> Targets:
+        """Whom the attack on these columns takes, by the same rule from originals and others."""
+        holdout = files.original.slice(0, 0) if files.holdout is None else files.holdout
+        # By all that was read: records alike in what is known may differ in the secret.
+        orders = [keyed_order(table, files.order, self.name()) for table in (files.original, holdout)]
+        if self.targets == "all":
+            parts = [order[: self.sample or len(order)] for order in orders]
+            return Targets(parts[0], parts[1], len(parts[0]) == files.original.num_rows)
+        searched = orders[0][:MOST_SEARCHED]
+        tables = scaled(files, pair, columns, self.name())
+        from privpipe.kernels.linkage.nearest_rows import SearchedRows
+
+        known = plain(tables.original.take(searched))
+        rows = SearchedRows(known)
+        # The nearest row of an original is itself, the second nearest another.
+        apart = [rows.nearest(known, min(2, len(searched))).distance]
+        parts = [searched[_farthest(apart[0], self.outlier_share)]]
+        if len(orders[1]):
+            apart.append(rows.nearest(plain(tables.holdout.take(orders[1]))).distance)
+            parts.append(orders[1][_farthest(apart[1], self.outlier_share)])
+        limit = self.sample or max(map(len, parts))
+        kept = [part[np.sort(np.argsort(_ranks(orders[at])[part])[:limit])] for at, part in enumerate(parts)]
+        sampled = f", looked for in a keyed sample of {MOST_SEARCHED:,}" if len(searched) < len(orders[0]) else ""
+        note = f"attacked are the {self.outlier_share:g} of the records that are farthest from other originals{sampled}"
+        return Targets(
+            kept[0],
+            kept[1] if len(kept) > 1 else np.zeros(0, np.int64),
+            len(kept[0]) == files.original.num_rows,
+            (note,),
+        )
+
+    def counts(self, files: TableFiles, targets: Targets) -> dict[str, Any]:
+        """How many records there are and were attacked."""
+        return {
+            "records": files.original.num_rows,
+            "released": files.released.num_rows,
+            "holdout": 0 if files.holdout is None else files.holdout.num_rows,
+            "attacked": len(targets.original),
+            "controls": len(targets.holdout),
+        }
+
+
+def _farthest(distances: NDArray[np.float64], share: float) -> Places:
+    """Places of the share with the largest distances; of equal ones those that come first, in keyed order."""
+    rounded = np.round(distances, 12)
+    return np.argsort(-rounded, kind="stable")[: max(1, ceil(share * len(distances) - 1e-9))].astype(np.int64)
+
+
+def _ranks(order: Places) -> Places:
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks

@@ -10,15 +10,13 @@ from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.comparison import Comparison
+from privpipe.blocks.file_pair import TableFiles
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import ColumnName, Columns, Stricter
-from privpipe.blocks.table_files import TableFiles
+from privpipe.blocks.verdict import Comparison
 from privpipe.errors import UsageError
-from privpipe.measures.risk.criteria.attacked_tables import column_pair
-from privpipe.measures.risk.criteria.guess_models import ModelKind
-from privpipe.measures.risk.criteria.guessed_secrets import Guessing, Tolerance, guessing
-from privpipe.measures.risk.criteria.record_attack import RecordAttack
+from privpipe.measures.risk.criteria.controlled_attack import RecordAttack, column_pair
+from privpipe.measures.risk.criteria.secret_guesses import Guessing, ModelKind, Tolerance, guessing
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.roles import Roles
 from privpipe.tolerance import below

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.file_pair import TableFiles
 from privpipe.blocks.marks import Columns, Stricter
-from privpipe.blocks.table_files import TableFiles
 from privpipe.errors import UsageError
-from privpipe.measures.risk.criteria.attacked_tables import column_pair, scaled
-from privpipe.measures.risk.criteria.record_attack import RecordAttack
+from privpipe.measures.risk.criteria.controlled_attack import RecordAttack, column_pair, scaled
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import below
 
@@ -103,8 +102,8 @@ class LinkabilityAttack(RecordAttack):
 
     def judge_tables(self, files: TableFiles) -> Verdict:
         from privpipe.kernels.linkage.attack_figures import attack_figures
+        from privpipe.kernels.linkage.criteria import linked_by_chance
         from privpipe.kernels.linkage.nearest_rows import SearchedRows
-        from privpipe.kernels.linkage.shared_rows import linked_by_chance
 
         reason = self.unjudgeable(files)
         if reason:
@@ -144,7 +143,7 @@ class LinkabilityAttack(RecordAttack):
     def _linked(
         self, searched: tuple[SearchedRows, SearchedRows], asked: tuple[LinkedFile, ...], k: int
     ) -> NDArray[np.float64]:
-        from privpipe.kernels.linkage.shared_rows import linked_shares
+        from privpipe.kernels.linkage.criteria import linked_shares
 
         if not len(asked[0]):
             return np.zeros(0)

@@ -11,19 +11,17 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.file_pair import TableFiles
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, Stricter
-from privpipe.blocks.table_files import TableFiles
 from privpipe.errors import UsageError
-from privpipe.measures.risk.criteria.attacked_tables import column_pair, keyed_rows
-from privpipe.measures.risk.criteria.controlled_attack import ControlledAttack
+from privpipe.measures.risk.criteria.controlled_attack import ControlledAttack, column_pair, keyed_rows
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most
 
 if TYPE_CHECKING:
-    from privpipe.measures.risk.criteria.predicate_columns import Coded
-    from privpipe.measures.risk.criteria.predicate_draws import Predicates
+    from privpipe.measures.risk.criteria.predicates import Coded, Predicates
 
 __all__ = ["SinglingOutAttack"]
 
@@ -124,7 +122,7 @@ class SinglingOutAttack(ControlledAttack):
         return self.columns or tuple(name for name in roles.columns if name not in roles.unreleased)
 
     def judge_tables(self, files: TableFiles) -> Verdict:
-        from privpipe.measures.risk.criteria.predicate_columns import coded
+        from privpipe.measures.risk.criteria.predicates import coded
 
         reason = self.unjudgeable(files)
         if reason:
@@ -135,7 +133,7 @@ class SinglingOutAttack(ControlledAttack):
         found = coded(column_pair(files), files.original.num_rows, names, self.name())
         predicates = self._predicates(files, found)
         if predicates is None:
-            from privpipe.measures.risk.criteria.predicate_draws import MOST_PREDICATES
+            from privpipe.measures.risk.criteria.predicates import MOST_PREDICATES
 
             return self.not_judged(
                 f"there are more than {MOST_PREDICATES:,} distinct predicates; ask for a number of attacks"
@@ -143,7 +141,7 @@ class SinglingOutAttack(ControlledAttack):
         return self._judged(files, found, predicates)
 
     def _predicates(self, files: TableFiles, coded: Coded) -> Predicates | None:
-        from privpipe.measures.risk.criteria.predicate_draws import all_predicates, drawn_predicates, single_values
+        from privpipe.measures.risk.criteria.predicates import all_predicates, drawn_predicates, single_values
 
         ids, stream = keyed_rows(files.released, files.order, self.name())
         if self.mode == "univariate":
@@ -154,7 +152,7 @@ class SinglingOutAttack(ControlledAttack):
 
     def _judged(self, files: TableFiles, coded: Coded, predicates: Predicates) -> Verdict:
         from privpipe.kernels.linkage.attack_figures import attack_figures
-        from privpipe.kernels.linkage.predicates import isolated_once_of, matches
+        from privpipe.kernels.linkage.criteria import isolated_once_of, matches
 
         n, kept = files.original.num_rows, len(predicates.kept)
         h = 0 if files.holdout is None else files.holdout.num_rows
@@ -205,8 +203,8 @@ class SinglingOutAttack(ControlledAttack):
 
     def _random(self, files: TableFiles, coded: Coded, count: int) -> float:
         """Success of as many predicates of random columns, operators and released values; shown alone."""
-        from privpipe.kernels.linkage.predicates import matches
-        from privpipe.measures.risk.criteria.predicate_draws import random_predicates
+        from privpipe.kernels.linkage.criteria import matches
+        from privpipe.measures.risk.criteria.predicates import random_predicates
 
         _, stream = keyed_rows(files.released.slice(0, 0), files.order, self.name())
         drawn = random_predicates(coded, self.size if self.mode == "multivariate" else 1, count, stream)

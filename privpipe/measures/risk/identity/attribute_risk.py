@@ -1,4 +1,4 @@
-"""Which columns identify: distinction and separation of every small set of them."""
+"""Which columns identify: distinction and separation of a set of columns, and of every small set of them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,147 @@ from itertools import combinations
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from annotated_types import Ge
+from annotated_types import Ge, Le
+from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.way import DISTINCT, Way
 from privpipe.errors import UsageError
-from privpipe.measures.risk.identity.column_set import require_columns
-from privpipe.measures.risk.identity.distinction import distinction
-from privpipe.measures.risk.identity.separation import separation
+from privpipe.measures.risk.identity.column_set import ColumnSetMeasure, require_columns
 
-__all__ = ["AttributeRisk", "set_name"]
+__all__ = ["AttributeRisk", "Distinction", "Separation", "distinction", "separation", "set_name"]
+
+
+def distinction(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    """Distinct combinations / records, of so many (`counts`) classes of each of these `sizes`.
+
+    Examples
+    --------
+    >>> distinction(np.array([1, 2]), np.array([3, 1]))
+    0.8
+    """
+    records = int(sizes @ counts)
+    return int(counts.sum()) / records if records else float("nan")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Distinction(ColumnSetMeasure):
+    """Share of distinct combinations of some columns among the records; observed = combinations / records.
+
+    Parameters
+    ----------
+    columns : tuple of str, optional
+        Of any role. Default: all quasi-identifiers.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the share is reported.
+    quasi_identifiers : tuple of str, optional
+        The same as `columns`.
+
+    Notes
+    -----
+    In (0, 1]; 1 when the columns are a key of the table. Source: Motwani, Xu, Efficient Algorithms for Masking and
+    Finding Quasi-Identifiers, VLDB SDM workshop, 2007.
+
+    Examples
+    --------
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> measure = Distinction(columns=("sex",), at_most=0.5)
+    >>> verdict = measure.judge(measure.measure(ClassBlock(np.array([3, 2])), Facts()), Facts())
+    >>> verdict.outcome, verdict.observed
+    ('pass', 0.4)
+    """
+
+    observes: ClassVar[object] = float
+    source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
+    threat: ClassVar[str] = "An intruder who knows these columns of a person finds a record with few others like it."
+    formula: ClassVar[str] = "distinct combinations / n <= at_most"
+    choose: ClassVar[str] = (
+        "Near 1 the columns are a key: whoever knows them finds the person. 0.05 means 20 records a combination "
+        "on average, while single ones may still be unique: pair it with k_anonymity."
+    )
+
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of distinct combinations among the records")
+    ] = None
+
+    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+        return distinction(sizes, counts)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(at_most=1.0), cls(at_most=0.3), cls(columns=("zip",), at_most=0.5), cls(at_most=0.0)]
+
+
+def separation(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    """Share of record pairs in different classes; NaN where there is no pair.
+
+    In Python integers up to the last division: n(n - 1) leaves 64 bits from three billion records on.
+
+    Examples
+    --------
+    >>> separation(np.array([2, 3]), np.array([1, 1]))
+    0.6
+    """
+    records = int(sizes @ counts)
+    if records < 2:
+        return float("nan")
+    pairs = records * (records - 1)
+    alike = sum(count * size * (size - 1) for size, count in zip(sizes.tolist(), counts.tolist(), strict=True))
+    return float((pairs - alike) / pairs)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Separation(ColumnSetMeasure):
+    """Share of record pairs that differ on some columns; observed = 1 - sum n_c (n_c - 1) / (n (n - 1)).
+
+    Parameters
+    ----------
+    columns : tuple of str, optional
+        Of any role. Default: all quasi-identifiers.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the share is reported.
+    quasi_identifiers : tuple of str, optional
+        The same as `columns`.
+
+    Notes
+    -----
+    A table of one record has no pair: undefined, and as a guarantee an error. Source: Motwani, Xu, Efficient Algorithms
+    for Masking and Finding Quasi-Identifiers, VLDB SDM workshop, 2007.
+
+    Examples
+    --------
+    >>> from privpipe.blocks import ClassBlock, Facts
+    >>> measure = Separation(columns=("sex",), at_most=0.5)
+    >>> verdict = measure.judge(measure.measure(ClassBlock(np.array([3, 2])), Facts()), Facts())
+    >>> verdict.outcome, verdict.observed
+    ('fail', 0.6)
+    """
+
+    observes: ClassVar[object] = float
+    source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
+    threat: ClassVar[str] = "An intruder distinguishes people by columns that nobody considered identifying."
+    formula: ClassVar[str] = "1 - sum n_c (n_c - 1) / (n (n - 1)) <= at_most"
+    choose: ClassVar[str] = (
+        "Above 0.9 a single column deserves the role quasi_identifier. As a gate on a column released as insensitive, "
+        "0.9 keeps it from becoming identifying unnoticed."
+    )
+
+    at_most: Annotated[
+        float | None,
+        Ge(0),
+        Le(1),
+        Stricter("smaller"),
+        Doc("largest share of record pairs that the columns tell apart"),
+    ] = None
+
+    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+        return separation(sizes, counts)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(at_most=1.0), cls(at_most=0.7), cls(columns=("zip",), at_most=0.5), cls(at_most=0.0)]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -114,7 +243,7 @@ class AttributeRisk(Guarantee):
 
     def measure(self, block: Any, facts: Facts) -> Tally:
         """The figures of a `DistinctBlock`."""
-        from privpipe.kernels.classes.projections import projected_sizes
+        from privpipe.kernels.classes.coded_classes import projected_sizes
 
         found = {}
         for places in self.column_sets(block.columns):

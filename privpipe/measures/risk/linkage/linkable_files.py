@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
-from privpipe.blocks.comparison import Comparison
+from privpipe.blocks.verdict import Comparison
 from privpipe.errors import DataError
 from privpipe.hierarchies import canonical_text
-from privpipe.measures.label_meaning import explained
-from privpipe.measures.utility.cut_ranges import range_members
+from privpipe.measures.label_meaning import explained, range_members
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
-from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, Stricter
-from privpipe.blocks.require import require_choice
+from privpipe.blocks.parameters import require_choice
+from privpipe.blocks.verdict import Comparison
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.linkage.linkable_files import (
@@ -205,8 +205,8 @@ class RecordLinkage(FilePairMeasure):
         return shares, beside
 
     def _nearest(self, files: FilePair, found: Linkable, way: str, sample: NDArray[np.int64]) -> tuple[float, float]:
+        from privpipe.kernels.linkage.attack_figures import upper_share
         from privpipe.kernels.linkage.distance import linkage_scores
-        from privpipe.kernels.linkage.sampled_share import upper_share
 
         hunters, hunted = (
             (found.original, found.released) if way == "from_intruder" else (found.released, found.original)

@@ -187,7 +187,7 @@ class TransparencyAttack(FilePairMeasure):
         return candidates_left(constraints, before[attacked], after, attacked)
 
     def _verdict(self, files: FilePair, method: str, left: Left, attacked: NDArray[np.int64]) -> Verdict:
-        from privpipe.kernels.linkage.sampled_share import upper_share
+        from privpipe.kernels.linkage.attack_figures import upper_share
 
         hits, released = float(left.scores.sum()), len(files) / files.records
         sampled = len(attacked) < len(files)

@@ -11,9 +11,9 @@ from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.file_pair import PositionMeasure, RowPositions
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Stricter
-from privpipe.blocks.row_positions import PositionMeasure, RowPositions
 from privpipe.tolerance import at_most
 
 __all__ = ["UnsortedMatching"]
@@ -65,7 +65,7 @@ class UnsortedMatching(PositionMeasure):
     ] = None
 
     def judge_positions(self, positions: RowPositions | str) -> Verdict:
-        from privpipe.kernels.synthesis.order_correlation import order_correlation
+        from privpipe.kernels.synthesis.scores import order_correlation
 
         if isinstance(positions, str):
             return Verdict(self, None, "error", self.demanded(), reason=positions)

@@ -10,13 +10,18 @@ from annotated_types import Ge, Gt, Le, Lt
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.file_pair import TableFiles, TableMeasure
 from privpipe.blocks.guarantee import Direction, short
 from privpipe.blocks.marks import Columns, Stricter
-from privpipe.blocks.table_files import TableFiles, TableMeasure
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
-from privpipe.measures.risk.membership.closest_records import closest, compared, plain
-from privpipe.measures.risk.membership.synthetic_distances import DistanceFigures, distance_figures
+from privpipe.measures.risk.membership.record_distances import (
+    DistanceFigures,
+    closest,
+    compared,
+    distance_figures,
+    plain,
+)
 from privpipe.tolerance import at_least, at_most
 
 __all__ = ["ClosestRecord"]
@@ -157,8 +162,7 @@ class ClosestRecord(TableMeasure):
         return self._verdict(observed)
 
     def _beside(self, figures: DistanceFigures, records: int, released: int) -> dict[str, Any]:
-        from privpipe.kernels.linkage.attack_figures import attack_figures
-        from privpipe.kernels.linkage.sampled_share import upper_share
+        from privpipe.kernels.linkage.attack_figures import attack_figures, upper_share
 
         excess = attack_figures(
             figures.copies,

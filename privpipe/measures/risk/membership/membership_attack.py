@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.file_pair import TableFiles, TableMeasure
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, FilePath, Stricter
-from privpipe.blocks.table_files import TableFiles, TableMeasure
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
-from privpipe.measures.risk.membership.closest_records import Compared, closest, compared, plain, within
+from privpipe.measures.risk.membership.record_distances import Compared, closest, compared, plain, within
 from privpipe.tolerance import at_most
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class MembershipAttack(TableMeasure):
 
     def _attacked(self, name: str, found: Compared, attacks: int) -> dict[str, Any]:
         """The figures of one attack, with its limit at its share of the risk of error."""
-        from privpipe.kernels.linkage.membership import advantage_limit, member_figures
+        from privpipe.kernels.linkage.attack_figures import advantage_limit, member_figures
 
         asked = [
             side.take(np.arange(min(len(side), self.sample or len(side)))) for side in (found.original, found.holdout)

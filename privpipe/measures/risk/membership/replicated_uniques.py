@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Verdict
+from privpipe.blocks.file_pair import JoinedClassMeasure, JoinedTables
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.joined_classes import JoinedClassMeasure, JoinedTables
 from privpipe.blocks.marks import Columns, FilePath, Stricter
-from privpipe.kernels.classes.joined import ReplicateCounts, replicate_counts, thinned_uniques
+from privpipe.kernels.classes.joins import ReplicateCounts, replicate_counts, thinned_uniques
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import at_most
 

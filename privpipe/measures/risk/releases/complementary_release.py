@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.comparison import least
 from privpipe.blocks.guarantee import Direction, short
 from privpipe.blocks.marks import FilePath, SensitiveColumn, Stricter
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory, ReleaseRows
+from privpipe.blocks.verdict import least
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_least
 
 if TYPE_CHECKING:
-    from privpipe.measures.risk.releases.joined_tables import Joined
+    from privpipe.measures.risk.releases.joined_releases import Joined
 
 __all__ = ["ComplementaryRelease"]
 
@@ -142,7 +142,7 @@ class ComplementaryRelease(HistoryMeasure):
         return self.earlier
 
     def judge_history(self, history: ReleaseHistory) -> Verdict:
-        from privpipe.kernels.classes.combined import combined_sizes, signatures
+        from privpipe.kernels.classes.joins import combined_sizes, signatures
 
         releases = (*history.earlier, history.current)
         if not len(history.current):
@@ -164,7 +164,7 @@ class ComplementaryRelease(HistoryMeasure):
         return self._verdict(observed, history)
 
     def _values(self, history: ReleaseHistory, codes: Ints, numbers: Ints) -> dict[str, int]:
-        from privpipe.kernels.classes.combined import values_within
+        from privpipe.kernels.classes.joins import values_within
         from privpipe.kernels.grouping.word_groups import group_rows
 
         releases = (*history.earlier, history.current)
@@ -198,7 +198,7 @@ class ComplementaryRelease(HistoryMeasure):
         Another column of the same ledger has nothing in common with this one, and must not pass for a change: the
         values of each column are laid beside the new ones by themselves as well.
         """
-        from privpipe.kernels.classes.combined import values_left
+        from privpipe.kernels.classes.joins import values_left
 
         now, names = releases[-1].sensitive, dict.fromkeys(rows.sensitive for rows in releases)
         found = [values_left(codes, held)]
@@ -231,7 +231,7 @@ class ComplementaryRelease(HistoryMeasure):
         )
 
     def judge_tables(self, tables: EarlierTables) -> Verdict:
-        from privpipe.measures.risk.releases.joined_tables import joined
+        from privpipe.measures.risk.releases.joined_releases import joined
 
         found = [joined(tables, at) for at in range(len(tables.earlier))]
         if any(each is None for each in found):

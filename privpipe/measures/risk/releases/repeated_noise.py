@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.comparison import Comparison
 from privpipe.blocks.guarantee import Direction, short
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.release_history import HistoryMeasure, ReleaseHistory
+from privpipe.blocks.verdict import Comparison
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_least
 
 if TYPE_CHECKING:
-    from privpipe.kernels.noise.looks import NoiseObservations
+    from privpipe.kernels.noise.averaging import NoiseObservations
 
 __all__ = ["RepeatedNoise"]
 
@@ -113,7 +113,7 @@ class RepeatedNoise(HistoryMeasure):
             raise UsageError(f"{owner}: key is required: persons are followed by it")
 
     def judge_history(self, history: ReleaseHistory) -> Verdict:
-        from privpipe.kernels.noise.looks import looks_at
+        from privpipe.kernels.noise.averaging import looks_at
 
         now = history.current.noise
         if now is None:

@@ -19,7 +19,7 @@ from privpipe.blocks import FilePair
 from privpipe.draws import Draws, Seed
 from privpipe.errors import Refused, UsageError
 from privpipe.hierarchies import HierarchySpec
-from privpipe.kernels.classes.value_worlds import class_tables, drawn_tables, ways
+from privpipe.kernels.classes.posterior import class_tables, drawn_tables, ways
 from privpipe.measures import MinimalityAttack
 from privpipe.models import DistinctLDiversity
 

@@ -10,7 +10,7 @@ import pytest
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import HierarchySpec
-from privpipe.kernels.classes.joined import AttributionCounts
+from privpipe.kernels.classes.joins import AttributionCounts
 from privpipe.measures import CorrectAttribution
 
 from ..joined import adult, adult_cases, judged, keyed, need_reference, random_table

@@ -7,7 +7,7 @@ from functools import reduce
 import pytest
 
 from privpipe.blocks import ClassBlock, Facts
-from privpipe.measures.risk.attribute.guesses import Guesses, Guessing
+from privpipe.measures.risk.attribute.recovery import Guesses, Guessing
 from privpipe.testing import block_of
 
 CLASSES = [[2, 1], [3, 0], [1, 0], [0, 4]]

@@ -18,7 +18,7 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.judging import JudgingRules, assess
-from privpipe.judging.recovering import recovery_notes
+from privpipe.judging.recovery import recovery_notes
 from privpipe.measures import Recovery
 from privpipe.roles import Roles
 from tests.tiers import at_most

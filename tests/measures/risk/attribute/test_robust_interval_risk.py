@@ -15,7 +15,7 @@ import pytest
 
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UnsupportedError, UsageError
-from privpipe.kernels.linkage.robust_scatter import centre_distances
+from privpipe.kernels.linkage.interval_disclosure import centre_distances
 from privpipe.measures import RobustIntervalRisk
 
 

@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.blocks.file_pair import FilePair
-from privpipe.blocks.table_files import TableFiles
+from privpipe.blocks.file_pair import FilePair, TableFiles
 from privpipe.draws import Stream
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.measures import InferenceAttack
-from privpipe.measures.risk.criteria import guess_models
+from privpipe.measures.risk.criteria import secret_guesses
 
 from .gower_oracle import Rows, nearest, ranges, rows_of
 from .test_linkability_attack import mixed
@@ -184,20 +183,20 @@ def test_a_tree_tells_what_no_line_does() -> None:
     """A secret that two signs tell together and neither of them alone."""
     signs = np.repeat([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]], 40, axis=0)
     classes = (signs[:, 0] * signs[:, 1] > 0).astype(np.int64)
-    line = guess_models.predicted_categories(signs, classes, signs, 2, "logistic")
+    line = secret_guesses.predicted_categories(signs, classes, signs, 2, "logistic")
     assert line == pytest.approx(np.full((160, 2), 0.5), abs=1e-6)
     pytest.importorskip("sklearn")
-    tree = guess_models.predicted_categories(signs, classes, signs, 2, "tree")
+    tree = secret_guesses.predicted_categories(signs, classes, signs, 2, "tree")
     assert tree[np.arange(160), classes].tolist() == [1.0] * 160
 
 
 def test_numbers_are_on_the_scale_of_the_release_and_blanks_are_told() -> None:
     known, released = np.array([5.0, np.nan, 9.0]), np.array([1.0, 3.0, np.nan, 8.0])
     mean, sd = 4.0, np.std([1.0, 3.0, 8.0], ddof=1)
-    asked, fitted = guess_models._scaled(known, released)
+    asked, fitted = secret_guesses._scaled(known, released)
     assert asked == pytest.approx(np.array([[1 / sd, 0.0], [0.0, 1.0], [5 / sd, 0.0]]))
     assert fitted == pytest.approx(np.array([[-3 / sd, 0.0], [-1 / sd, 0.0], [0.0, 1.0], [(8 - mean) / sd, 0.0]]))
-    assert guess_models._scaled(known, np.array([4.0]))[0][:, 0].tolist() == [1.0, 0.0, 5.0]
+    assert secret_guesses._scaled(known, np.array([4.0]))[0][:, 0].tolist() == [1.0, 0.0, 5.0]
 
 
 def test_a_model_guesses_few_categories_and_learns_of_something() -> None:
@@ -277,6 +276,6 @@ def test_a_released_column_that_is_constant_tells_nothing(value: float) -> None:
         records=6,
         released_records=6,
     )
-    design = guess_models.predictors(pair, ["a", "b"])
-    guesses = guess_models.predicted_numbers(design.released, 2 * a + 1, design.known, "logistic")
+    design = secret_guesses.predictors(pair, ["a", "b"])
+    guesses = secret_guesses.predicted_numbers(design.released, 2 * a + 1, design.known, "logistic")
     assert guesses == pytest.approx(2 * a + 1)

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.blocks.table_files import TableFiles
+from privpipe.blocks.file_pair import TableFiles
 from privpipe.draws import Stream
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
-from privpipe.kernels.linkage.shared_rows import linked_by_chance
+from privpipe.kernels.linkage.criteria import linked_by_chance
 from privpipe.measures import LinkabilityAttack
 
 from .gower_oracle import distance, linked, ranges, rows_of

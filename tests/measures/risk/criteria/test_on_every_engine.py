@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privpipe.blocks.table_files import TableMeasure
+from privpipe.blocks.file_pair import TableMeasure
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from privpipe.blocks.table_files import TableFiles
+from privpipe.blocks.file_pair import TableFiles
 from privpipe.draws import Stream
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
-from privpipe.kernels.linkage.predicates import isolated_once_of
+from privpipe.kernels.linkage.criteria import isolated_once_of
 from privpipe.measures import SinglingOutAttack
 
 from .gower_oracle import Rows, rows_of

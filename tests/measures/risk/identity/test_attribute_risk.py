@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from privpipe.engines import Engine, Source
 from privpipe.errors import PolicyError, UsageError
 from privpipe.judging import assess
-from privpipe.kernels.classes.projections import projected_sizes
+from privpipe.kernels.classes.coded_classes import projected_sizes
 from privpipe.measures import AttributeRisk
 from privpipe.measures.risk.identity.attribute_risk import set_name
 from privpipe.policy import Policy

@@ -16,7 +16,7 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import UsageError
 from privpipe.judging import JudgingRules, assess
 from privpipe.measures import LoglinearRisk
-from privpipe.measures.risk.identity.loglinear_formula import terms_of
+from privpipe.measures.risk.identity.loglinear_risk import terms_of
 from privpipe.roles import Roles
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from privpipe.measures.risk.identity.risk_sums import FINEST, RiskSums, spread_of
+from privpipe.measures.risk.identity.individual_risk import FINEST, RiskSums, spread_of
 
 RISKS = [0.5, 0.1, 0.2, 0.1, 1.0, 0.05]
 RECORDS = [1, 2, 3, 1, 2, 4]

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from privpipe.kernels.local_suppression.wildcard_matching import sample_frequencies
 from privpipe.kernels.uniqueness.individual_risk import individual_risk
-from privpipe.kernels.uniqueness.sample_frequencies import sample_frequencies
 from tests.tiers import at_most
 
 Rows = list[tuple[Any, ...]]

@@ -14,7 +14,7 @@ from privpipe.blocks import Facts
 from privpipe.engines import Engine
 from privpipe.errors import UsageError
 from privpipe.measures import Separation
-from privpipe.measures.risk.identity.separation import separation
+from privpipe.measures.risk.identity.attribute_risk import separation
 from privpipe.testing import HostileTable
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privpipe.blocks import DistinctBlock
-from privpipe.measures.risk.identity.single_records import weighted_patterns
+from privpipe.measures.risk.identity.individual_risk import weighted_patterns
 
 ROWS: list[tuple[Any, ...]] = [("a", 1), ("a", None), (None, 1), ("b", 1), ("a", 1), (None, None), ("b", 2), (None, 1)]
 WEIGHTS = [2.0, 3.0, 5.0, 7.0, 11.0, 13.0, 17.0, 19.0]

@@ -17,7 +17,7 @@ from privpipe.errors import UsageError
 from privpipe.judging import JudgingRules, assess
 from privpipe.kernels.uniqueness.special_uniques import minimal_uniques, size_weights
 from privpipe.measures import SpecialUniques
-from privpipe.measures.risk.identity.special_uniques import without_blanks_apart
+from privpipe.measures.risk.identity.risky_combinations import without_blanks_apart
 from privpipe.roles import Roles
 
 

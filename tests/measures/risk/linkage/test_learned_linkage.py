@@ -18,12 +18,11 @@ import privpipe as pp
 from privpipe.draws import Stream
 from privpipe.engines import Engine
 from privpipe.errors import Refused, UsageError
-from privpipe.kernels.linkage import learned_heuristic
-from privpipe.kernels.linkage.learned_distances import EPSILON, LearnedDistance, Rivals, subset_sums
-from privpipe.kernels.linkage.learned_heuristic import heuristic_hits
+from privpipe.kernels.linkage import learned_distances
+from privpipe.kernels.linkage.learned_distances import EPSILON, LearnedDistance, Rivals, heuristic_hits, subset_sums
 from privpipe.kernels.microaggregation.mdav import mdav_groups
 from privpipe.measures import LearnedLinkage
-from privpipe.measures.risk.linkage.learned_linkage_program import worst_case
+from privpipe.measures.risk.linkage.learned_linkage import worst_case
 
 KINDS = [
     LearnedDistance("weighted_mean", 3),
@@ -126,7 +125,7 @@ def test_the_descent_ends_at_the_least_loss_of_two_weights(seed: int) -> None:
         leads = (table @ [weight, 1 - weight]).reshape(-1, 3)
         return float((1 / (1 + np.exp(-np.log(np.exp(-leads / t).sum(axis=1))))).sum())
 
-    found = learned_heuristic._descend(table, starts, np.array([0.5, 0.5]), t)
+    found = learned_distances._descend(table, starts, np.array([0.5, 0.5]), t)
     assert found.sum() == pytest.approx(1.0)
     assert loss(found[0]) <= min(map(loss, np.linspace(0, 1, 401))) + 1e-6
 
@@ -140,7 +139,7 @@ def test_a_change_of_one_weight_at_a_time_loses_nothing_and_gains_something(seed
         return int((np.minimum.reduceat(table @ weights, starts) >= EPSILON).sum())
 
     even = np.full(4, 0.25)
-    found = learned_heuristic._search(table, starts, even, Stream(bytes([seed] * 16)))
+    found = learned_distances._search(table, starts, even, Stream(bytes([seed] * 16)))
     assert found.sum() == pytest.approx(1.0)
     assert found.min() >= 0.0
     assert hits(found) >= hits(even) + 5

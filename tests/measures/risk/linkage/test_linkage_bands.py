@@ -14,7 +14,7 @@ import pytest
 from privpipe.draws import Draws, Seed
 from privpipe.kernels.linkage.distance import LinkedFile, linkage_scores
 from privpipe.kernels.linkage.transparency import candidates_left, window_constraint
-from privpipe.kernels.swapping.window import swap_permutation
+from privpipe.kernels.rank_swapping import swap_permutation
 
 KEYS = 3
 MOST = 6

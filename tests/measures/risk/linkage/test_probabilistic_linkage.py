@@ -21,10 +21,17 @@ from privpipe.blocks import FilePair
 from privpipe.engines import Engine
 from privpipe.errors import DataError, Refused, UsageError
 from privpipe.hierarchies import HierarchySpec
-from privpipe.kernels.linkage.agreement import Agreement, CodeColumn, NumberColumn
-from privpipe.kernels.linkage.fellegi_sunter import Mixture, expectation_maximisation, known_mixture, ranking
+from privpipe.kernels.linkage.fellegi_sunter import (
+    Agreement,
+    CodeColumn,
+    Mixture,
+    NumberColumn,
+    expectation_maximisation,
+    known_mixture,
+    ranking,
+)
 from privpipe.measures import ProbabilisticLinkage
-from privpipe.measures.risk.linkage.agreement_rules import agreement_of
+from privpipe.measures.risk.linkage.probabilistic_linkage import agreement_of
 
 
 def plain_pattern(columns: list[Any], i: int, j: int) -> int:

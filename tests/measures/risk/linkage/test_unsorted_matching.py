@@ -16,10 +16,10 @@ import pytest
 from scipy.stats import spearmanr
 
 import privpipe as pp
-from privpipe.blocks.row_positions import RowPositions
+from privpipe.blocks.file_pair import RowPositions
 from privpipe.engines import Engine
 from privpipe.errors import Refused, UsageError
-from privpipe.kernels.synthesis.order_correlation import order_correlation
+from privpipe.kernels.synthesis.scores import order_correlation
 from privpipe.measures import UnsortedMatching
 
 

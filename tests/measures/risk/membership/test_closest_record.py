@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privpipe.blocks.table_files import TableFiles
+from privpipe.blocks.file_pair import TableFiles
 from privpipe.engines import Engine
 from privpipe.errors import UsageError
 from privpipe.kernels.linkage.attack_figures import attack_figures

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.table_files import TableFiles, TableMeasure
+from privpipe.blocks.file_pair import TableFiles, TableMeasure
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import JudgingRules, assess
-from privpipe.kernels.linkage.membership import advantage_limit, member_figures
+from privpipe.kernels.linkage.attack_figures import advantage_limit, member_figures
 from privpipe.measures import ClosestRecord, MembershipAttack
 from privpipe.roles import Roles
 

@@ -13,7 +13,7 @@ import pytest
 
 from privpipe.engines import Engine
 from privpipe.errors import UsageError
-from privpipe.kernels.classes.joined import thinned_uniques
+from privpipe.kernels.classes.joins import thinned_uniques
 from privpipe.kernels.linkage.attack_figures import attack_figures
 from privpipe.measures import ReplicatedUniques
 

@@ -24,10 +24,9 @@ from privpipe.blocks.release_history import EarlierTables, ReleaseHistory, Relea
 from privpipe.engines import Engine
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
-from privpipe.kernels.classes.combined import combined_sizes, signatures, values_left
+from privpipe.kernels.classes.joins import combined_sizes, signatures, values_left
 from privpipe.measures import ComplementaryRelease
-from privpipe.measures.risk.releases.joined_tables import Joined, joined
-from privpipe.measures.risk.releases.released_regions import relation_of
+from privpipe.measures.risk.releases.joined_releases import Joined, joined, relation_of
 from tests.tiers import at_most
 
 KEYS = ["race", "birth", "gender", "zip"]

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from privpipe.errors import UsageError
-from privpipe.hierarchies.draft import Draft
-from privpipe.hierarchies.levels import Levels
-from privpipe.hierarchies.options import ROOT
-from privpipe.hierarchies.parameters import known_keys
+from privpipe.hierarchies.levels import Draft, Levels
+from privpipe.hierarchies.options import ROOT, known_keys
 
 __all__ = ["Initials"]
 

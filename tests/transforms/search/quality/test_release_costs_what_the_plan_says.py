@@ -20,8 +20,8 @@ from privpipe.judging import JudgingRules, assess
 from privpipe.measures import Quality
 from privpipe.models import DistinctLDiversity, KAnonymity
 from privpipe.transforms import Generalize
+from privpipe.transforms.recoding.generalize import plan
 from privpipe.transforms.recoding.loss import LossSpec
-from privpipe.transforms.recoding.planner import plan
 
 SEED = Seed.insecure(1)
 

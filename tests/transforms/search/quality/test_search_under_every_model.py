@@ -16,13 +16,12 @@ from privpipe.errors import UnsupportedError, UsageError
 from privpipe.models import KAnonymity
 from privpipe.tolerance import floor_share
 from privpipe.transforms import Generalize
-from privpipe.transforms.recoding.encoded import encode
+from privpipe.transforms.recoding.encoded_table import encode, searched_quality
+from privpipe.transforms.recoding.generalize import plan
+from privpipe.transforms.recoding.generalize_stage import MOST_NODES
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import CheckedNode, NodeCheck
-from privpipe.transforms.recoding.optimal import search_optimal
-from privpipe.transforms.recoding.planner import plan
-from privpipe.transforms.recoding.quality import searched_quality
-from privpipe.transforms.recoding.stage import MOST_NODES
+from privpipe.transforms.recoding.optimal_search import search_optimal
 
 NAMES = [name for name in get_args(QualityName) if name != "loss"]
 

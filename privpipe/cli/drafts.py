@@ -1,0 +1,112 @@
+"""``privpipe init``: a first policy for a table, with the reason of every guess."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from privpipe.cli.console import as_json, progress, say, write_text
+from privpipe.errors import UsageError, escaped
+
+if TYPE_CHECKING:
+    from privpipe.drafting.questions import Question
+
+__all__ = ["init"]
+
+
+def init(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A file or a folder of files.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Write here, with the schema for editors next to it, instead of stdout.",
+            show_default=False,
+        ),
+    ] = None,
+    purpose: Annotated[
+        str, typer.Option("--purpose", metavar="WHO", help="Thresholds for internal, research or public use.")
+    ] = "research",
+    use: Annotated[
+        list[str] | None,
+        typer.Option("--use", metavar="TEXT", help="What the data is for; may be repeated.", show_default=False),
+    ] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Put the open questions on the terminal.")] = False,
+    seconds: Annotated[
+        float, typer.Option("--seconds", metavar="N", min=1, help="Time for trying methods on a sample.")
+    ] = 60,
+    suggest: Annotated[
+        bool,
+        typer.Option("--suggest/--bare", help="Suggest hierarchies, a method and guarantees, or write roles alone."),
+    ] = True,
+    delimiter: Annotated[
+        str | None,
+        typer.Option("--delimiter", metavar="C", help="Between the fields of a CSV file; left out, detected."),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="NAMES",
+            help="Names for a CSV file without a header, with commas, in their order.",
+            show_default=False,
+        ),
+    ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option("--table", metavar="NAME", help="A table of a DuckDB or SQLite file.", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False,
+) -> None:
+    """Draft a commented policy for a table.
+
+    Guesses the role and type of each column by its name, its values and its relations to the others, tries on a
+    sample which method keeps most, and says why. The guesses are a start, not a decision: read every line. No value
+    of the table is printed, but words of known scales.
+    """
+    from privpipe.drafting.column_profiles import profile_table
+    from privpipe.drafting.draft import SCHEMA_FILE, Asked
+    from privpipe.drafting.guarantees import purpose_of
+    from privpipe.drafting.initial_policy import Drafter
+    from privpipe.policy.schema import json_schema
+
+    if out is not None and out.exists() and not force:
+        raise UsageError(f"{str(out)!r} exists already; --force overwrites it")
+    if ask and not sys.stdin.isatty():
+        raise UsageError("--ask needs a terminal to ask on; without it init takes the defaults")
+    home = Path(os.path.abspath(out)).parent if out is not None else Path.cwd()
+    asked = Asked(suggest=suggest, purpose=purpose_of(purpose), uses=tuple(use or ()))
+    names = [name.strip() for name in columns.split(",")] if columns is not None else []
+    drafter = Drafter(profile_table(data, delimiter, table, names), home, asked)
+    if ask:
+        drafter = drafter.answered({question.key: _answer(question) for question in drafter.questions()})
+    with progress() as tell:
+        text = drafter.text(seconds=seconds, tell=tell)
+    if out is None:
+        print(text, end="")
+    else:
+        write_text(out, text)
+        if not (schema := out.with_name(SCHEMA_FILE)).exists():
+            write_text(schema, as_json(json_schema()))
+            say(f"WRITTEN: {schema}, by which an editor checks the policy")
+        say(f"WRITTEN: {out}. Read it line by line: the roles are guesses.")
+        say(f"next: `privpipe release {shlex.quote(str(out))} --dry-run` does all of it but publishing")
+
+
+def _answer(question: Question) -> str:
+    """One line of the terminal, asked for again until it is an answer; an empty one is the default."""
+    while True:
+        print(escaped(f"{question.text} [{question.default}]: "), end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            raise UsageError("--ask: the terminal was closed before all questions were answered")
+        if wrong := question.wrong(given := line.strip() or question.default):
+            say(wrong)
+        else:
+            return given

@@ -1,0 +1,182 @@
+"""`init`: the first policy of a table, drafted and tried until a method keeps enough of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path, PurePath
+from typing import Any
+
+from privpipe.border import bordered
+from privpipe.drafting.column_profiles import ProfiledTable, profile_table
+from privpipe.drafting.draft import Asked, draft_policy, proposals
+from privpipe.drafting.guarantees import PurposeName, purpose_of
+from privpipe.drafting.guesses import standing_of
+from privpipe.drafting.methods import Candidate, Method, candidates
+from privpipe.drafting.questions import Question, answers_of, questions
+from privpipe.drafting.roles import Planned, person_key, planned
+from privpipe.drafting.trials import MOST_RECORDS, SECONDS, Choice, Clock, Trial, chosen_method, loaded, sample_of
+from privpipe.drafting.use_figures import lost_of_uses
+from privpipe.engines import open_engine
+from privpipe.errors import SinkError
+from privpipe.policy import Policy
+from privpipe.policy.uses import Use
+
+__all__ = ["Drafter", "init"]
+
+
+@dataclass(frozen=True)
+class Drafter:
+    """A table and what was said of the draft that is wanted.
+
+    Parameters
+    ----------
+    table : ProfiledTable
+    home : Path
+        The folder the policy will stand in.
+    asked : Asked
+    """
+
+    table: ProfiledTable
+    home: Path
+    asked: Asked
+
+    def questions(self) -> list[Question]:
+        """What the table leaves open."""
+        made = self._planned(Method())
+        person = person_key(self.table.profiles, made.guesses)
+        return list(questions(self.table.profiles, made.guesses, self._k(made), person))
+
+    def answered(self, given: Mapping[str, str]) -> Drafter:
+        """The same with answers, by the keys of the questions."""
+        made = self._planned(Method())
+        answers = answers_of(given, made.guesses, self._k(made))
+        return replace(self, asked=replace(self.asked, answers=answers))
+
+    def text(self, *, seconds: float, tell: Callable[[str], None] = lambda step: None) -> str:
+        """The policy, with the method that keeps most of a sample.
+
+        Parameters
+        ----------
+        seconds : float
+            The time that trials may take.
+        tell : callable, optional
+            Called with each step.
+        """
+        method = Method()
+        if self.asked.suggest and self._planned(method).hierarchies:
+            method = self._chosen(Clock(seconds, tell))
+        made = self.draft(method)
+        loaded(made, self.home)
+        return made
+
+    def draft(self, method: Method) -> str:
+        """The text with a method."""
+        return draft_policy(
+            self.table.source,
+            self.table.profiles,
+            home=self.home,
+            asked=self.asked,
+            unsure=self.table.unsure,
+            relations=self.table.relations,
+            method=method,
+        )
+
+    def _planned(self, method: Method) -> Planned:
+        return planned(self.table.profiles, self.table.relations, self.asked.answers, left_out=method.left_out)
+
+    def _chosen(self, clock: Clock) -> Method:
+        frame: Any = None if isinstance(self.table.source.data, str) else self.table.source.data
+        with open_engine("embedded") as engine:
+            policy = loaded(self.draft(Method(masked=False)), self.home)
+            close = sum(each.name() == "t_closeness" for each in policy.guarantees)
+            rows = sample_of(engine, policy, frame, MOST_RECORDS // (1 + close))
+            choice = Choice(self.draft, self._methods, self._order)
+            if policy.uses:
+                uses = policy.uses
+                choice = replace(choice, score=partial(_lost, uses), said="What the declared uses lose on a sample")
+            return chosen_method(choice, self.home, rows, engine, clock)
+
+    def _methods(self, method: Method) -> Sequence[Candidate]:
+        made = self._planned(method)
+        profiles = [each for each in self.table.profiles if made.guesses[each.name].role == "quasi_identifier"]
+        offered = [each.name for each in proposals(self.table.profiles, made, self.asked)]
+        names = [name for name in offered if name not in method.without]
+        return list(candidates(profiles, made.hierarchies, names, self._k(made), self.asked.purpose))
+
+    def _k(self, made: Planned) -> int:
+        offered = proposals(self.table.profiles, made, self.asked)
+        return max(int(each.parameters["k"]) for each in offered if each.name == "k_anonymity")
+
+    def _order(self, left_out: Sequence[str]) -> Sequence[str]:
+        """Quasi-identifiers, the one that can be spared first: unknown ones, then what everybody asks for last."""
+        made = self._planned(replace(Method(), left_out=tuple(left_out)))
+        some = [each for each in self.table.profiles if made.guesses[each.name].role == "quasi_identifier"]
+        ranked = sorted(
+            some, key=lambda each: (not made.guesses[each.name].unknown, standing_of(each.name), -each.distinct)
+        )
+        return [each.name for each in ranked]
+
+
+def _lost(uses: Sequence[Use], trial: Trial) -> float:
+    return 1.0 if trial.paired is None else lost_of_uses(uses, trial.paired)
+
+
+@bordered
+def init(
+    data: Any,
+    *,
+    out: str | PurePath | None = None,
+    purpose: PurposeName = "research",
+    uses: Sequence[str] = (),
+    seconds: float = SECONDS,
+    progress: Callable[[str], None] | None = None,
+) -> Policy:
+    """Draft a policy for a table: roles, hierarchies, thresholds and the method that keeps most of a sample.
+
+    The guesses are a start, not a decision: read every line, and the reasons that stand in the comments of `out`.
+
+    Parameters
+    ----------
+    data : path or frame
+        CSV, Parquet, JSON or Excel; or a pandas, polars, pyarrow or DuckDB frame, which the policy does not name.
+    out : path, optional
+        Write the policy here, with the reason of every guess.
+    purpose : {"internal", "research", "public"}
+        Thresholds, the strictest for public use.
+    uses : sequence of str
+        What the data is for, as in ``regression of income on age``; methods are compared by it.
+    seconds : float
+        Time for trying methods.
+    progress : callable, optional
+        Called with the name of each step.
+
+    Raises
+    ------
+    UsageError, DataError
+    SinkError
+        `out` cannot be written.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import privpipe as pp
+    >>> people = pa.table({"age": [20 + at % 60 for at in range(400)], "sex": ["f", "m"] * 200})
+    >>> policy = pp.init(people, purpose="internal")
+    >>> policy.roles.quasi_identifiers, policy.apply(people).num_rows
+    (('age', 'sex'), 400)
+    """
+    from privpipe.engines.base.frames import at_hand
+
+    given = str(data) if isinstance(data, str | PurePath) else at_hand(data, "init")
+    home = Path(out).absolute().parent if out is not None else Path.cwd()
+    asked = Asked(purpose=purpose_of(purpose), uses=tuple(uses))
+    text = Drafter(profile_table(given), home, asked).text(seconds=seconds, tell=progress or (lambda step: None))
+    if out is not None:
+        try:
+            Path(out).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise SinkError(f"cannot write {str(out)!r}: {error.strerror}") from None
+        return Policy.load(str(out))
+    return loaded(text, home)

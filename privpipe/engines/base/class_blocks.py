@@ -1,0 +1,316 @@
+"""Class blocks from joint cells: counted combinations of keys and sensitive columns, and counts of class sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from privpipe.blocks import Cells, ClassBlock, ClassQuery
+from privpipe.blocks.class_block import HeldValues
+from privpipe.blocks.row_reductions import bears_nothing
+from privpipe.engines.base.histograms import codes_of, group_key
+from privpipe.errors import DataError
+
+__all__ = [
+    "COUNT",
+    "KnownSizes",
+    "block_of_cells",
+    "combined_ids",
+    "grouping_columns",
+    "may_be_marked",
+    "require_query_columns",
+]
+
+
+COUNT: Final = "__privpipe_count"
+"""Name of the column that holds the number of records of a joint cell."""
+
+
+def grouping_columns(query: ClassQuery) -> tuple[str, ...]:
+    """What one group-by must group on to answer the query: keys, sensitive columns, weight and person.
+
+    Examples
+    --------
+    >>> grouping_columns(ClassQuery(keys=("zip",), columns=("ill",), person="who"))
+    ('zip', 'ill', 'who')
+    """
+    extra = [name for name in (query.weight, query.person) if name is not None]
+    return tuple(dict.fromkeys([*query.keys, *query.columns, *extra]))
+
+
+def require_query_columns(schema: pa.Schema, query: ClassQuery) -> None:
+    """Refuse a query on columns the table lacks, or on a weight that is no number.
+
+    Raises
+    ------
+    DataError
+    """
+    for name in grouping_columns(query):
+        if name not in schema.names:
+            raise DataError(f"column {name!r} is not in the table")
+    if query.weight is not None and query.person is not None:
+        raise DataError("weights are summed over records and cannot be asked for together with a person column")
+    if query.weight is not None:
+        kind = schema.field(query.weight).type
+        if not (pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)):
+            raise DataError(f"weight column {query.weight!r} is {kind}; weights must be numbers")
+
+
+def may_be_marked(query: ClassQuery) -> bool:
+    """Whether classes are marked that have nothing but the mark, or no value, in every key."""
+    return query.mark is not None and bool(query.keys)
+
+
+def block_of_cells(cells: pa.Table, query: ClassQuery, ids: NDArray[np.int64] | None = None) -> ClassBlock:
+    """The class block of joint cells.
+
+    Parameters
+    ----------
+    cells : pyarrow.Table
+        The columns `grouping_columns(query)` in logical types, and `COUNT` (int64, records); one row a
+        combination, in any order. All cells of a class are here.
+    query : ClassQuery
+    ids : ndarray of int64, shape (n_rows,), optional
+        Class of each row, where the engine knows it; found from the keys when left out.
+
+    Returns
+    -------
+    ClassBlock
+        Classes by ascending id, in no promised order without `ids`; codes ascend within each class.
+
+    Raises
+    ------
+    DataError
+        A dictionary lacks a value; a record without a person or a weight.
+
+    Examples
+    --------
+    >>> cells = pa.table({"zip": ["1", "2", "1"], "ill": ["flu", "flu", "hiv"], COUNT: [3, 1, 2]})
+    >>> block = block_of_cells(cells, ClassQuery(keys=("zip",), columns=("ill",)))
+    >>> block.sizes.tolist(), block.cells["ill"].counts.tolist()
+    ([5, 1], [3, 2, 1])
+    """
+    keys = [_column(cells, name) for name in query.keys]
+    ids = combined_ids(keys, len(cells)) if ids is None else ids
+    order = np.argsort(ids, kind="stable")
+    sorted_ids = ids[order]
+    offsets = _boundaries(sorted_ids)
+    counts = np.asarray(_column(cells, COUNT).cast(pa.int64()).to_numpy(zero_copy_only=False))[order]
+    if query.person is not None:
+        return _in_persons(cells, query, order, offsets, _marks(keys, query, order[offsets[:-1]]))
+    return ClassBlock(
+        sizes=_sums(offsets, counts),
+        cells={
+            name: _marginal(offsets, _codes(cells, name, query)[order], counts) for name in dict.fromkeys(query.columns)
+        },
+        marked=_marks(keys, query, order[offsets[:-1]]),
+        weights=_weights(cells, query, order, offsets, counts),
+    )
+
+
+def combined_ids(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
+    """One integer a row, equal exactly where all columns are (null equals null, NaN is null, -0.0 is 0.0).
+
+    Parameters
+    ----------
+    columns : sequence of pyarrow.Array
+        May be empty: then all rows are equal.
+    length : int
+        Rows.
+
+    Returns
+    -------
+    ndarray of int64, shape (length,)
+        No hash: dictionary codes in mixed radix, made dense again before they could overflow.
+
+    Examples
+    --------
+    >>> combined_ids([pa.array(["a", None, "a"]), pa.array([1, 1, 2])], 3).tolist()
+    [0, 2, 1]
+    """
+    ids = np.zeros(length, np.int64)
+    bound = 1
+    for column in columns:
+        encoded = group_key(column).dictionary_encode(null_encoding="encode")
+        radix = max(1, len(encoded.dictionary))
+        if bound * radix >= 2**62:
+            distinct, ids = np.unique(ids, return_inverse=True)
+            ids, bound = ids.astype(np.int64, copy=False), max(1, len(distinct))
+        ids = ids * radix + encoded.indices.to_numpy(zero_copy_only=False)
+        bound *= radix
+    return ids
+
+
+def _column(cells: pa.Table, name: str) -> pa.Array:
+    array = cells.column(name)
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    return array
+
+
+def _boundaries(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    from privpipe.kernels.classes.cells import boundaries
+
+    changes = np.ones(len(ids), np.bool_)
+    changes[1:] = ids[1:] != ids[:-1]
+    return boundaries(changes)
+
+
+def _sums(offsets: NDArray[np.int64], counts: NDArray[Any]) -> NDArray[Any]:
+    from privpipe.kernels.classes.cells import sum_by_class
+    from privpipe.kernels.columns.arrays import read_only
+
+    return np.asarray(sum_by_class(read_only(offsets, np.int64), read_only(counts, counts.dtype)))
+
+
+def _marginal(offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64]) -> Cells:
+    from privpipe.kernels.classes.cells import marginal_cells
+    from privpipe.kernels.columns.arrays import read_only
+
+    return Cells(*marginal_cells(*(read_only(part, np.int64) for part in (offsets, codes, counts))))
+
+
+def _codes(cells: pa.Table, name: str, query: ClassQuery) -> NDArray[np.int64]:
+    values = _column(cells, name)
+    if name in query.dictionaries:
+        return codes_of(values, query.dictionaries[name], name)
+    return combined_ids([values], len(values))
+
+
+def _marks(keys: Sequence[pa.Array], query: ClassQuery, first: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    if query.mark is None or not may_be_marked(query):
+        return None
+    marked = np.ones(len(first), np.bool_)
+    for key in keys:
+        marked &= bears_nothing(key.take(pa.array(first)), query.mark)
+    return marked
+
+
+def _weights(
+    cells: pa.Table,
+    query: ClassQuery,
+    order: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> NDArray[np.float64] | None:
+    """Weight of each class, exact and rounded once, so that every engine gives the same double."""
+    if query.weight is None:
+        return None
+    values = group_key(_column(cells, query.weight).cast(pa.float64()))
+    if values.null_count:
+        missing = int(counts[np.asarray(pc.is_null(values).to_numpy(zero_copy_only=False))[order]].sum())
+        raise DataError(f"weight column {query.weight!r} has {missing:,} missing values; a record needs a weight")
+    weights = values.to_numpy(zero_copy_only=False)[order]
+    from privpipe.kernels.columns.arrays import read_only
+    from privpipe.kernels.weight_sums import exact_sum_by_class
+
+    cells_of_classes = read_only(offsets, np.int64), read_only(weights, np.float64), read_only(counts, np.int64)
+    return np.asarray(exact_sum_by_class(*cells_of_classes), dtype=np.float64)
+
+
+def _in_persons(
+    cells: pa.Table,
+    query: ClassQuery,
+    order: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    marked: NDArray[np.bool_] | None,
+) -> ClassBlock:
+    """Sizes and counts in distinct persons: the person's code is the value counted, then each value's persons."""
+    persons = group_key(_column(cells, str(query.person)))
+    if persons.null_count:
+        raise DataError(f"person column {query.person!r} has missing values; a record needs a person to be counted by")
+    who = combined_ids([persons], len(persons))[order]
+    ones = np.ones(len(order), np.int64)
+    distinct = _marginal(offsets, who, ones)
+    classes = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    found, held = {}, {}
+    for name in dict.fromkeys(query.columns):
+        codes = _codes(cells, name, query)[order]
+        by_cell = np.lexsort((who, codes, classes))
+        triples = np.column_stack([classes[by_cell], codes[by_cell], who[by_cell]])
+        fresh = np.ones(len(triples), np.bool_)
+        fresh[1:] = (triples[1:] != triples[:-1]).any(axis=1)
+        kept = triples[fresh]
+        starts = _boundaries(kept[:, 0]) if len(kept) else np.zeros(1, np.int64)
+        found[name] = _marginal(starts, kept[:, 1], np.ones(len(kept), np.int64))
+        held[name] = HeldValues(kept[:, 0], kept[:, 2], kept[:, 1])
+    return ClassBlock(np.diff(distinct.offsets), found, marked, held=held)
+
+
+BLOCK_CLASSES = 131072
+
+
+@dataclass(frozen=True)
+class KnownSizes:
+    """How many classes have each size.
+
+    Parameters
+    ----------
+    mark : str or None
+        By which the class of the mark was told from the others; None: by none.
+    classes : mapping of (marked, size) to int
+
+    Examples
+    --------
+    >>> known = KnownSizes("*", {(False, 2): 3, (True, 5): 1})
+    >>> [(block.sizes.tolist(), block.marked) for block in known.blocks(ClassQuery(keys=("zip",)))]
+    [([2, 2, 2, 5], None)]
+    >>> [block.marked.tolist() for block in known.blocks(ClassQuery(keys=("zip",), mark="*"))]
+    [[False, False, False, True]]
+    """
+
+    mark: str | None
+    classes: dict[tuple[bool, int], int] = field(repr=False)
+
+    @classmethod
+    def of(cls, block: ClassBlock, mark: str | None) -> Self:
+        """Those of a block of classes."""
+        flags = np.zeros(len(block), np.bool_) if block.marked is None else block.marked
+        found: dict[tuple[bool, int], int] = {}
+        for flag in (False, True):
+            sizes, counts = _numbers(block.sizes[flags == flag])
+            found |= {(flag, size): count for size, count in zip(sizes.tolist(), counts.tolist(), strict=True)}
+        return cls(mark, found)
+
+    def merged(self, other: Self) -> Self:
+        """Those of both."""
+        found = dict(self.classes)
+        for key, count in other.classes.items():
+            found[key] = found.get(key, 0) + count
+        return replace(self, classes=found)
+
+    def answers(self, query: ClassQuery) -> bool:
+        """Whether a query over the same keys asks for no more than this."""
+        told = not may_be_marked(query) or query.mark == self.mark
+        return told and not query.columns and query.person is None and query.weight is None
+
+    def blocks(self, query: ClassQuery) -> Iterator[ClassBlock]:
+        """The classes in order of their sizes, the class of the mark last."""
+        listed = sorted(self.classes.items())
+        counts = np.array([number for _, number in listed], dtype=np.int64)
+        ends = np.cumsum(counts)
+        sizes = np.array([size for (_, size), _ in listed], dtype=np.int64)
+        marked = np.array([flag for (flag, _), _ in listed], dtype=np.bool_)
+        for start in range(0, int(ends[-1]) if len(ends) else 0, BLOCK_CLASSES):
+            first, last = np.searchsorted(ends, [start, min(start + BLOCK_CLASSES, int(ends[-1])) - 1], side="right")
+            here = slice(int(first), int(last) + 1)
+            # How many classes of each size lie before the end of the block, less those before it begins.
+            own = np.diff(np.minimum(ends[here], start + BLOCK_CLASSES), prepend=start)
+            flags = np.repeat(marked[here], own) if may_be_marked(query) else None
+            yield ClassBlock(np.repeat(sizes[here], own), marked=flags)
+
+
+def _numbers(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each size, ascending, and how often it occurs."""
+    if len(sizes) and int(sizes.max()) <= len(sizes):
+        counts = np.bincount(sizes)
+        found = np.flatnonzero(counts)
+        return found, counts[found]
+    return np.unique(sizes, return_counts=True)

@@ -1,0 +1,310 @@
+"""The files that a path stands for: their headers, partitions in their names, and stamps to notice changes."""
+
+from __future__ import annotations
+
+import functools
+import io
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+import pyarrow as pa
+
+from privpipe.engines.readers.csv_text import csv_header
+from privpipe.engines.readers.folders import FolderFiles, folder_files, refuse_table_format
+from privpipe.engines.readers.source import Format, Source
+from privpipe.engines.readers.text_forms import restored_cells
+from privpipe.engines.readers.unpacking import MOST_BYTES, PACKED, Unpacking, changed_error, is_packed, reading
+from privpipe.engines.stores import copied_names, is_reached, opened_store, stamp_at
+from privpipe.errors import DataError, EngineError
+from privpipe.private_files import scratch_folder
+
+__all__ = [
+    "Stamp",
+    "csv_columns",
+    "elsewhere",
+    "left_out",
+    "left_out_note",
+    "list_files",
+    "local_path",
+    "names_there",
+    "open_text",
+    "partition_in",
+    "require_stamp",
+    "require_stamps",
+    "stamp_of",
+    "stamps_of",
+    "wrong_delimiter_hint",
+]
+
+
+log = logging.getLogger("privpipe.engines")
+MOST_NAMED = 10
+_ELSEWHERE = re.compile(r"(?!file:)([A-Za-z][A-Za-z0-9+.-]+):/")
+# A single letter before the colon is a drive.
+_ENDINGS: dict[Format, tuple[str, ...]] = {
+    "parquet": (".parquet", ".pq"),
+    "csv": (".csv", ".tsv", ".txt", ".data"),
+    "json": (".json", ".jsonl", ".ndjson"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+    "orc": (".orc",),
+    "avro": (".avro",),
+    "excel": (".xlsx", ".xlsm"),
+    "stata": (".dta",),
+    "spss": (".sav", ".zsav"),
+    "sas": (".sas7bdat", ".xpt"),
+}
+TEXT: tuple[Format, ...] = ("csv", "json")
+"""Formats that are read packed."""
+
+
+def list_files(source: Source) -> list[str]:
+    """Files of a source in order of name: the file itself, or a folder's (deep).
+
+    A path is a path: no sign in it is a pattern. `left_out` lists the files of a folder that are not read.
+
+    Raises
+    ------
+    DataError
+        Nothing there; a folder of Hive partitions, whose columns would go missing; a table format's files.
+    EngineError
+        A path on a file system that is not mounted here, or a folder that cannot be listed.
+    """
+    path, kind = local_path(source), source.resolved_format
+    found = _found(path, kind, bool(source.partitions))
+    if not found.read:
+        raise DataError(f"no {kind} file at {path!r}; check the path{_hint(path)}")
+    if kind not in TEXT:
+        _refuse_packed(found.read, kind)
+    if found.left_out:
+        _tell(path, tuple(found.left_out))
+    return found.read
+
+
+def _refuse_packed(files: list[str], kind: Format) -> None:
+    packed = [name for name in files if is_packed(name)]
+    if packed:
+        raise DataError(
+            f"{Path(packed[0]).name}: {kind} files are not read packed, and {len(packed):,} of {len(files):,} are; "
+            "unpack them (the format packs its columns itself)"
+        )
+
+
+def left_out(source: Source) -> tuple[str, ...]:
+    """Names of what lies in a source's folder and is not read though it may hold data; nothing for a frame or file."""
+    if not source.is_path or source.resolved_format == "delta":
+        return ()
+    if elsewhere(os.fspath(source.data)):
+        return tuple(names_there(source).left_out) if is_reached(os.fspath(source.data)) else ()
+    return tuple(_found(local_path(source), source.resolved_format, bool(source.partitions)).left_out)
+
+
+def names_there(source: Source) -> FolderFiles:
+    """What a source in an object store reads and leaves out, by names below its path; nothing where it is not reached.
+
+    The session of an engine may reach it; if not, its scan says so.
+    """
+    with scratch_folder("names") as folder:
+        try:
+            path = copied_names(os.fspath(source.data), folder)
+        except EngineError:
+            return FolderFiles()
+        found = _found(path, source.resolved_format, bool(source.partitions))
+        return FolderFiles([os.path.relpath(name, path) for name in found.read], found.left_out)
+
+
+def local_path(source: Source) -> str:
+    """The path of a source in the file system of this process.
+
+    Raises
+    ------
+    EngineError
+        It names another file system.
+    """
+    path = os.fspath(source.data)
+    scheme = elsewhere(path)
+    if scheme:
+        raise EngineError(
+            f"{path!r} cannot be read here: files on `{scheme}` are read through fsspec (pip install "
+            "'privpipe[remote]', or s3, gcs or azure in its place) or by a Spark session with the connector for "
+            f"`{scheme}`; else mount or copy them, or hand a frame over"
+        )
+    return path.removeprefix("file://")
+
+
+def elsewhere(path: str) -> str:
+    """The scheme of a path on another file system, else nothing; what exists here is here.
+
+    Examples
+    --------
+    >>> elsewhere("s3://lake/adult"), elsewhere("file:///data/adult"), elsewhere("data/adult")
+    ('s3', '', '')
+    """
+    found = _ELSEWHERE.match(path)
+    return found[1] if found and not os.path.lexists(path) else ""
+
+
+def _found(path: str, kind: Format, partitioned: bool) -> FolderFiles:
+    if os.path.exists(path):
+        refuse_table_format(path)
+    if os.path.isdir(path):
+        return folder_files(path, lambda name: _is_of(name, kind), partitioned=partitioned)
+    return FolderFiles([path] if os.path.isfile(path) else [])
+
+
+def _hint(path: str) -> str:
+    if os.path.isfile(os.path.join(path, "_CURRENT")):
+        return "; it is the sink of an object store, whose `_CURRENT` names the folder of the release: give that"
+    if any(sign in path for sign in "*?[{"):
+        return "; a path names one file or one folder, and its signs are no pattern: give the folder of the files"
+    return " (relative ones start at the policy file)"
+
+
+@functools.lru_cache(maxsize=256)
+def _tell(path: str, names: tuple[str, ...]) -> None:
+    """Said once for a folder and what it holds, however often it is read."""
+    log.warning("%r: %s", path, left_out_note(names))
+
+
+def left_out_note(names: Sequence[str]) -> str:
+    """What is said of files that are not read.
+
+    Examples
+    --------
+    >>> left_out_note(["_old.parquet"])
+    "1 name in the folder was left out: '_old.parquet'"
+    """
+    shown = ", ".join(map(repr, names[:MOST_NAMED])) + (
+        f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    )
+    said = "names in the folder were" if len(names) != 1 else "name in the folder was"
+    return f"{len(names):,} {said} left out: {shown}"
+
+
+def _is_of(name: str, kind: Format) -> bool:
+    name = name.casefold()
+    for packed in PACKED:
+        name = name.removesuffix(packed)
+    others = {ending for other, endings in _ENDINGS.items() if other != kind for ending in endings}
+    return not name.endswith((*others, ".crc", ".md", ".yaml", ".yml"))
+
+
+def csv_columns(source: Source, files: list[str]) -> list[str]:
+    """Column names of CSV files, whose headers must agree.
+
+    Raises
+    ------
+    DataError
+        An empty file, no UTF-8, a header that differs from the first file's.
+    UsageError
+        See `Source.resolved_format`.
+    """
+    if not source.header:
+        if not source.columns:
+            raise DataError("a CSV file without a header needs its column names under `columns`")
+        return list(source.columns)
+    first: list[str] | None = None
+    for name in files:
+        found = csv_header(name, source.delimiter, source.form, source.max_bytes)
+        if found is None:
+            continue
+        if first is not None and found != first:
+            raise DataError(f"{Path(name).name}: its header differs from that of the first file")
+        first = found
+    if first is None:
+        raise DataError(f"{Path(files[0]).name}: the file is empty; a CSV file needs a header line")
+    if source.escaped_formulas:
+        first = restored_cells(pa.array(first, pa.string())).to_pylist()
+    return first
+
+
+def open_text(name: str, most: int = MOST_BYTES) -> TextIO:
+    """A text file, unpacked (to `most` bytes) by its ending; a byte order mark is skipped."""
+    if is_packed(name):
+        return io.TextIOWrapper(io.BufferedReader(Unpacking(name, most)), encoding="utf-8-sig", newline="")
+    return open(name, encoding="utf-8-sig", newline="")
+
+
+def wrong_delimiter_hint(names: list[str], delimiter: str) -> str:
+    """What to say when a header came apart into one column only.
+
+    Examples
+    --------
+    >>> wrong_delimiter_hint(["age;zip"], ",")
+    "; the header has one column under the delimiter ',' and holds ';': is that the delimiter?"
+    """
+    if len(names) != 1:
+        return f"; the header has {len(names)} columns under the delimiter {delimiter!r}"
+    other = next((sign for sign in (";", "\t", "|", ",") if sign != delimiter and sign in names[0]), None)
+    if other is None:
+        return f"; the header has one column under the delimiter {delimiter!r}: is that the delimiter?"
+    return f"; the header has one column under the delimiter {delimiter!r} and holds {other!r}: is that the delimiter?"
+
+
+Stamp = tuple[int, int, int]
+"""Inode, size, time of the last change in nanoseconds; of what lies in a store, its files, bytes and a hash of them."""
+
+
+def stamp_of(path: str) -> Stamp:
+    """The stamp of a file.
+
+    Raises
+    ------
+    EngineError
+        It cannot be reached.
+    """
+    if elsewhere(path):
+        return stamp_at(opened_store(path))
+    with reading(path, "data"):
+        found = os.stat(path)
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def require_stamp(path: str, stamp: Stamp | None) -> None:
+    """Refuse a file that is no longer the one that was stamped.
+
+    Raises
+    ------
+    EngineError
+    """
+    if stamp is not None and stamp_of(path) != stamp:
+        raise changed_error(path)
+
+
+def stamps_of(source: Source) -> dict[str, Stamp]:
+    """The stamps of a source's files; nothing for a frame or what only the session of an engine reaches."""
+    if not source.is_path or source.resolved_format == "delta":
+        return {}
+    path = os.fspath(source.data)
+    if elsewhere(path):
+        try:
+            return {path: stamp_of(path)} if is_reached(path) else {}
+        except EngineError:
+            return {}  # a session may reach it; where it is copied, each copy is of one moment
+    return {name: stamp_of(name) for name in list_files(source)}
+
+
+def require_stamps(stamps: Mapping[str, Stamp]) -> None:
+    """Refuse what was learnt from files that changed meanwhile; raises as `require_stamp`."""
+    for name, stamp in stamps.items():
+        require_stamp(name, stamp)
+
+
+NAMED = re.compile(r"part-\d{5,}-(?P<partition>[0-9a-f]{8}-[0-9a-f]{24})\.parquet")
+
+
+def partition_in(name: str) -> str | None:
+    """The partition that a file's name says; None: the file is not one of a partition.
+
+    Examples
+    --------
+    >>> partition_in("run/part-00000-" + "0" * 8 + "-" + "1" * 24 + ".parquet")
+    '00000000-111111111111111111111111'
+    >>> partition_in("part-00000.parquet") is None
+    True
+    """
+    found = NAMED.fullmatch(name.rsplit("/", 1)[-1])
+    return found["partition"] if found else None

@@ -1,0 +1,343 @@
+"""Which cells to blank: needless blanks dropped under wildcard matching, and cheapest blanks as values."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.compiled import njit
+from privpipe.kernels.local_suppression.covers import alike, differing_columns, hidden_words, is_empty, matches
+
+__all__ = ["BlankingTable", "cheapest_rescue", "columns_to_meet", "drop_blanks"]
+
+
+TIE = 1e-9
+MOST_STEPS = 4_000_000_000
+"""Comparisons of combinations that a round of exchange may need; with more it is left out."""
+
+
+class BlankingTable(NamedTuple):
+    """What blanks are sought for.
+
+    Parameters
+    ----------
+    words, missing : ndarray of uint64, shape (t, words)
+        Packed combinations, and the bits that are missing in the data.
+    judged : ndarray of uint64, shape (words,)
+        Bits of the judged columns: who is blank in all of them matches others that are, and nobody else.
+    fields : ndarray of uint64, shape (b, words)
+        Bits of each column that may be blanked.
+    counts : ndarray of int64, shape (t,)
+        Records of each combination.
+    weights : ndarray of float64, shape (b,)
+        Cost of a blank of each column.
+    cost : ndarray of float64, shape (2^b,)
+        Cost of each set of columns.
+    """
+
+    words: NDArray[np.uint64]
+    missing: NDArray[np.uint64]
+    judged: NDArray[np.uint64]
+    fields: NDArray[np.uint64]
+    counts: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    cost: NDArray[np.float64]
+
+
+class _State(NamedTuple):
+    """Columns blanked, as bits; bits hidden; records that match; of each combination."""
+
+    blanks: Any
+    hidden: Any
+    sizes: Any
+
+
+def drop_blanks(
+    table: BlankingTable, blanks: NDArray[np.int64], k: int, *, passes: int = 0, most: NDArray[np.float64] | None = None
+) -> NDArray[np.int64]:
+    """Unblank what every record can spare, then exchange: one more cell blanked, so that several come back.
+
+    Combinations go by descending count, then by place; of each the whole set of blanks is tried, then column after
+    column by descending weight. A change stays when every record still matches k.
+
+    Parameters
+    ----------
+    blanks : ndarray of int64, shape (t,)
+        Feasible blanks, columns as bits; not changed.
+    k : int
+    passes : int
+        Rounds of exchange over all cells, at most; they end when nothing is gained.
+    most : ndarray of float64, shape (t,), optional
+        Cost of a combination's blanks that an exchange may not exceed. Without it a few combinations blanked in nearly
+        every column may come to stand in for all others.
+
+    Returns
+    -------
+    ndarray of int64, shape (t,)
+        Feasible blanks that cost no more.
+    """
+    hidden = hidden_words(blanks, table.fields, table.missing)
+    state = _State(blanks.copy(), hidden, matches(table.words, hidden, table.judged, table.counts))
+    visits = np.argsort(-table.counts, kind="stable")
+    columns = np.argsort(-table.weights, kind="stable")
+    limits = np.full(len(blanks), np.inf) if most is None else most
+    _drop(table, state, visits, columns, k)
+    steps = len(blanks) ** 2 * len(columns) * np.count_nonzero(state.blanks)
+    for _ in range(passes if steps <= MOST_STEPS else 0):
+        if not _exchange(table, state, visits, columns, limits, k):
+            break
+    return state.blanks  # type: ignore[no-any-return]
+
+
+@njit(cache=True, nogil=True)
+def _drop(table: Any, state: Any, visits: Any, columns: Any, k: int) -> float:
+    """Take back what can be spared; the weight of the cells that came back."""
+    saved = 0.0
+    for one in visits:
+        before = state.blanks[one]
+        if not before:
+            continue
+        if not _take_back(table, state, one, 0, k):
+            for column in columns:
+                if state.blanks[one] >> column & 1:
+                    _take_back(table, state, one, state.blanks[one] & ~(1 << column), k)
+        saved += table.counts[one] * (table.cost[before] - table.cost[state.blanks[one]])
+    return saved
+
+
+@njit(cache=True, nogil=True)
+def _exchange(table: Any, state: Any, visits: Any, columns: Any, limits: Any, k: int) -> bool:
+    """Blank a cell when that lets cells of more weight come back; whether any was."""
+    better = False
+    for one in visits:
+        for column in range(len(table.fields)):
+            more = state.blanks[one] | (1 << column)
+            if more == state.blanks[one] or table.cost[more] > limits[one] + TIE:
+                continue
+            blanks, hidden, sizes = state.blanks.copy(), state.hidden.copy(), state.sizes.copy()
+            gained = 0 if is_empty(state.hidden, table.judged, one) else _blank(table, state, one, more)
+            saved = _drop(table, state, visits, columns, k) if gained else 0.0
+            if saved > table.counts[one] * table.weights[column] + TIE:
+                better = True
+            else:
+                state.blanks[:], state.hidden[:], state.sizes[:] = blanks, hidden, sizes
+    return better
+
+
+@njit(cache=True, nogil=True)
+def _take_back(table: Any, state: Any, one: int, blanks: int, k: int) -> bool:
+    """Leave a combination fewer blanks, if every record then still matches k."""
+    words, hidden, sizes = table.words, state.hidden, state.sizes
+    before, gone, found = hidden[one].copy(), 0, 0
+    was_empty = is_empty(hidden, table.judged, one)
+    _hide(table, hidden, one, blanks)
+    if was_empty:
+        return bool(_refill(table, state, one, blanks, before, k))
+    lost = np.empty(len(words), np.int64)
+    for other in range(len(words)):
+        if is_empty(hidden, table.judged, other):
+            continue
+        if _seen_alike(words, hidden, before, one, other) and not alike(words, hidden, one, other):
+            gone += table.counts[other]
+            if sizes[other] - table.counts[one] < k or sizes[one] - gone < k:
+                hidden[one] = before
+                return False
+            lost[found] = other
+            found += 1
+    for place in range(found):
+        sizes[lost[place]] -= table.counts[one]
+    sizes[one] -= gone
+    state.blanks[one] = blanks
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _refill(table: Any, state: Any, one: int, blanks: int, before: Any, k: int) -> bool:
+    """The same for a combination that was blank in every judged column: it leaves those like it for other records."""
+    words, hidden, sizes = table.words, state.hidden, state.sizes
+    if is_empty(hidden, table.judged, one):
+        hidden[one] = before  # the data themselves are blank
+        return False
+    size = table.counts[one]
+    for other in range(len(words)):
+        if other == one:
+            continue
+        if not is_empty(hidden, table.judged, other):
+            size += table.counts[other] if alike(words, hidden, one, other) else 0
+        elif _seen_alike(words, hidden, before, one, other) and sizes[other] - table.counts[one] < k:
+            hidden[one] = before
+            return False
+    if size < k:
+        hidden[one] = before
+        return False
+    for other in range(len(words)):
+        if other == one:
+            continue
+        if is_empty(hidden, table.judged, other):
+            sizes[other] -= table.counts[one] if _seen_alike(words, hidden, before, one, other) else 0
+        else:
+            sizes[other] += table.counts[one] if alike(words, hidden, one, other) else 0
+    sizes[one] = size
+    state.blanks[one] = blanks
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _blank(table: Any, state: Any, one: int, blanks: int) -> int:
+    """Give a combination more blanks, not in every judged column; how many records match it more than before."""
+    words, hidden = table.words, state.hidden
+    before, gained = hidden[one].copy(), 0
+    _hide(table, hidden, one, blanks)
+    if is_empty(hidden, table.judged, one):
+        hidden[one] = before
+        return 0
+    for other in range(len(words)):
+        if is_empty(hidden, table.judged, other):
+            continue
+        if alike(words, hidden, one, other) and not _seen_alike(words, hidden, before, one, other):
+            gained += table.counts[other]
+            state.sizes[other] += table.counts[one]
+    state.sizes[one] += gained
+    state.blanks[one] = blanks
+    return gained
+
+
+@njit(cache=True, nogil=True)
+def _hide(table: Any, hidden: Any, one: int, blanks: int) -> None:
+    for word in range(hidden.shape[1]):
+        bits = table.missing[one, word]
+        for column in range(len(table.fields)):
+            if (blanks >> column) & 1:
+                bits |= table.fields[column, word]
+        hidden[one, word] = bits
+
+
+@njit(cache=True, nogil=True)
+def _seen_alike(words: Any, hidden: Any, bits: Any, one: int, other: int) -> bool:
+    """Whether two combinations match when the first hides these bits instead of its own."""
+    for word in range(words.shape[1]):
+        if (words[one, word] ^ words[other, word]) & ~(bits[word] | hidden[other, word]):
+            return False
+    return True
+
+
+SMALLEST_GAIN = 1e-12
+FAR = 1 << 62
+
+
+@njit(cache=True, nogil=True)
+def columns_to_meet(
+    words: NDArray[np.uint64],
+    hidden: NDArray[np.uint64],
+    fields: NDArray[np.uint64],
+    blanks: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    one: int,
+) -> NDArray[np.int64]:
+    """Columns that a class must have blank, at least, to fall together with another class, as bits.
+
+    Parameters
+    ----------
+    words, hidden : ndarray of uint64, shape (c, words)
+        A packed member of each class, and its blanked bits.
+    fields : ndarray of uint64, shape (b, words)
+        Bits of each column that may be blanked.
+    blanks : ndarray of int64, shape (c,)
+        Columns blanked in each class, as bits.
+    sizes : ndarray of int64, shape (c,)
+        Records of each; a size of 0 is no class.
+    one : int
+        The other class.
+
+    Returns
+    -------
+    ndarray of int64, shape (c,)
+        -1 where they differ in a column that cannot be blanked, and for what is no class.
+    """
+    found = np.empty(len(words), np.int64)
+    for other in range(len(words)):
+        differing = differing_columns(words, hidden, fields, one, other) if sizes[other] else -1
+        found[other] = -1 if differing < 0 else differing | blanks[other]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def cheapest_rescue(
+    needs: NDArray[np.int64],
+    blanks: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    order: NDArray[np.int64],
+    cost: NDArray[np.float64],
+    own: int,
+    k: int,
+) -> int:
+    """The blanks under which a class and others like it number k, at least cost a rescued record.
+
+    All classes of fewer than k that can fall together there are rescued together. Where they do not number k, records
+    of larger classes join: what these have above k, else the smallest of them as a whole.
+
+    Parameters
+    ----------
+    needs : ndarray of int64, shape (c,)
+        `columns_to_meet` of the class.
+    blanks, sizes : ndarray of int64, shape (c,)
+        Of each class; a size of 0 is no class.
+    order : ndarray of int64, shape (2^b,)
+        Sets of columns, cheapest first.
+    cost : ndarray of float64, shape (2^b,)
+    own : int
+        Columns that the class has blank already.
+    k : int
+
+    Returns
+    -------
+    int
+        Columns as bits; -1 where there are none.
+    """
+    small, spare = np.zeros(len(cost), np.int64), np.zeros(len(cost), np.int64)
+    paid = np.zeros(len(cost), np.float64)
+    least = np.full(len(cost), FAR, np.int64)
+    there = np.zeros(len(cost), np.bool_)
+    for other in range(len(needs)):
+        need, size = needs[other], sizes[other]
+        if need < 0 or size == 0:
+            continue
+        if size < k:
+            small[need] += size
+            paid[need] += size * cost[blanks[other]]
+        else:
+            spare[need] += size - k
+            least[need] = min(least[need], size)
+            there[need] |= need == blanks[other]
+    _over_subsets(small, spare, paid, least)
+    best, found = np.inf, -1
+    for blank in order:
+        if blank & own != own:
+            continue
+        records = small[blank]
+        price = records * cost[blank] - paid[blank]
+        if not there[blank] and records < k:
+            if spare[blank] >= k - records:
+                price += (k - records) * cost[blank]
+            elif least[blank] < FAR:
+                price += least[blank] * cost[blank]
+            else:
+                continue
+        if price < (best - SMALLEST_GAIN) * records:
+            best, found = price / records, blank
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _over_subsets(small: Any, spare: Any, paid: Any, least: Any) -> None:
+    bit = 1
+    while bit < len(small):
+        for at in range(len(small)):
+            if at & bit:
+                small[at] += small[at ^ bit]
+                spare[at] += spare[at ^ bit]
+                paid[at] += paid[at ^ bit]
+                least[at] = min(least[at], least[at ^ bit])
+        bit <<= 1

@@ -1,1 +1,0 @@
-"""Exact arithmetic for proofs about a process."""

@@ -1,1 +1,0 @@
-"""Sums that do not depend on the order of the additions."""

@@ -1,1 +1,0 @@
-"""Rank swapping: which rank gives its value to which."""

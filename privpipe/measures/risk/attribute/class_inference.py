@@ -1,0 +1,230 @@
+"""Attacks that infer a sensitive value from a class without finding the record: homogeneity, background knowledge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Self
+
+import numpy as np
+from annotated_types import Ge, Gt, Le
+from numpy.typing import NDArray
+from typing_extensions import Doc
+
+from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.class_block import added
+from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import SensitiveColumn, Stricter
+from privpipe.errors import UsageError
+from privpipe.tolerance import at_least, at_most
+
+__all__ = ["BackgroundKnowledgeAttack", "ClassInference", "HomogeneityAttack", "certain"]
+
+
+def certain(posterior: NDArray[np.float64], certainty: float) -> NDArray[np.bool_]:
+    """Which classes give a value away with at least this certainty."""
+    return np.asarray(at_least(posterior, certainty), dtype=np.bool_)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ClassInference(Guarantee):
+    """A share of records, added up over classes in whole numbers.
+
+    Subclasses give `gained`: of each class, the records that count.
+    """
+
+    threshold_field: ClassVar[str | None] = "at_most"
+    protects_nobody_at: ClassVar[float | None] = 1
+
+    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    at_most: Annotated[
+        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records that is tolerated")
+    ] = None
+
+    def gained(self, block: ClassBlock) -> NDArray[np.int64]:
+        """Records of each class that count, shape (n_classes,)."""
+        raise TypeError(f"{type(self).__name__} reads no classes")
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Tally:
+        gained = self.gained(block)
+        return Tally(
+            failing_classes=int((gained > 0).sum()),
+            failing_records=int(gained.sum()),
+            classes=len(block),
+            records=block.records,
+        )
+
+    def merge(self, left: Tally, right: Tally) -> Tally:
+        return Tally(
+            failing_classes=left.failing_classes + right.failing_classes,
+            failing_records=left.failing_records + right.failing_records,
+            classes=left.classes + right.classes,
+            records=left.records + right.records,
+            sums=added(left.sums, right.sums),
+        )
+
+    def judge(self, observed: Tally, facts: Facts) -> Verdict:
+        if not observed.records:
+            return Verdict(self, None, "error", self.demanded(), reason="no class to judge.")
+        figure = observed.failing_records / observed.records
+        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
+        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
+        return Verdict(
+            self,
+            figure,
+            outcome="pass" if passed else "fail",
+            threshold=self.demanded(),
+            failing_classes=observed.failing_classes,
+            failing_records=observed.failing_records,
+            failing_share=figure,
+            reason=f"observed {short(figure)}{asked}; {self.said(observed, facts.unit)}.",
+        )
+
+    def said(self, observed: Tally, unit: str) -> str:
+        """What the share is of."""
+        return (
+            f"{observed.failing_records:,} of {observed.records:,} {unit}, in {observed.failing_classes:,} of "
+            f"{observed.classes:,} classes"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HomogeneityAttack(ClassInference):
+    """Share of records whose class discloses the sensitive value: all (or nearly all) of the class share it.
+
+    Parameters
+    ----------
+    column : str
+        A sensitive column. A missing value counts as one more value.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the share is reported.
+    certainty : float
+        Share of the most frequent value from which a class discloses it, in (0, 1].
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Where persons are counted, a class of f persons discloses a value that all of them (or the share `certainty`) have,
+    whatever else each of them has.
+
+    Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007; Sweeney, IJUFKS 10(5), 2002.
+
+    Examples
+    --------
+    >>> from privpipe.blocks import Cells, Facts
+    >>> cells = Cells(np.array([0, 2, 3]), np.array([0, 1, 1]), np.array([1, 2, 4]))
+    >>> measure = HomogeneityAttack(column="illness", at_most=0.5)
+    >>> block = ClassBlock(np.array([3, 4]), {"illness": cells})
+    >>> measure.judge(measure.measure(block, Facts()), Facts()).failing_records
+    4
+    """
+
+    observes: ClassVar[object] = float
+    source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
+    threat: ClassVar[str] = (
+        "An intruder finds a person's class, not the record, and learns the value: all there share it."
+    )
+    formula: ClassVar[str] = "share of records in classes with max_v c_v / f >= certainty"
+    choose: ClassVar[str] = "0 with certainty 1 is the least to ask; certainty 0.8 also counts near-certain classes."
+
+    certainty: Annotated[
+        float, Gt(0), Le(1), Stricter("equal"), Doc("share of the commonest value from which a class gives it away")
+    ] = 1.0
+
+    def gained(self, block: ClassBlock) -> NDArray[np.int64]:
+        from privpipe.kernels.classes.counts import largest_by_class
+
+        cells = block.cells[self.column]
+        top = largest_by_class(cells.offsets, cells.counts)
+        return np.where(certain(top / block.sizes, self.certainty), block.sizes, 0)
+
+    def said(self, observed: Tally, unit: str) -> str:
+        return f"at least {super().said(observed, unit)}, by homogeneity"
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(column="illness"), cls(column="illness", at_most=0.2), cls(column="illness", certainty=0.5)]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BackgroundKnowledgeAttack(ClassInference):
+    """Share of records whose value follows from their class and the intruder's background knowledge.
+
+    Parameters
+    ----------
+    column : str
+        A sensitive column. A missing value counts as one more value.
+    at_most : float, optional
+        In [0, 1]. Left out (under `measures:`), the share is reported.
+    exclude_values : int, optional
+        b: the intruder can rule out so many values for the person, at least 0.
+    insiders : int, optional
+        r: so many members of the class know themselves and each other, at least 0. One of the two is given.
+    certainty : float
+        Posterior from which a value counts as learnt, in (0, 1].
+    quasi_identifiers : tuple of str, optional
+        Default: all of the policy.
+
+    Notes
+    -----
+    Worst posterior of a class: max_v c_v / (f - E), E the sum of the b largest counts among the *other* values, or
+    min(r, f - c_v). A record is never counted against itself: f - E >= c_v. Where persons are counted, f are those of
+    the class and c_v those who have the value; ruling out values then gives an upper bound, for one person may have
+    several of these.
+
+    Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007; Martin, Kifer, Machanavajjhala,
+    Gehrke, Halpern, ICDE 2007.
+
+    Examples
+    --------
+    >>> from privpipe.blocks import Cells, Facts
+    >>> cells = Cells(np.array([0, 2]), np.array([0, 1]), np.array([1, 2]))
+    >>> measure = BackgroundKnowledgeAttack(column="illness", insiders=1, at_most=0.0)
+    >>> measure.judge(measure.measure(ClassBlock(np.array([3]), {"illness": cells}), Facts()), Facts()).observed
+    1.0
+    """
+
+    observes: ClassVar[object] = float
+    source: ClassVar[str] = "Machanavajjhala et al., ACM TKDD 1(1), 2007; Martin et al., ICDE 2007"
+    threat: ClassVar[str] = "An intruder rules out values for a person, or members of the class pool what they know."
+    formula: ClassVar[str] = "share of records in classes with max_v c_v / (f - E) >= certainty"
+    choose: ClassVar[str] = "b = 1 or r = 1 is the least to try; a class withstands b if it has b + 2 values."
+
+    exclude_values: Annotated[
+        int | None, Ge(0), Stricter("equal"), Doc("b: values the intruder can rule out for the person")
+    ] = None
+    insiders: Annotated[
+        int | None, Ge(0), Stricter("equal"), Doc("r: members of the class who know themselves and each other")
+    ] = None
+    certainty: Annotated[
+        float, Gt(0), Le(1), Stricter("equal"), Doc("posterior from which a value counts as learnt")
+    ] = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.exclude_values is None) == (self.insiders is None):
+            raise UsageError("BackgroundKnowledgeAttack: give exclude_values or insiders, one of the two")
+
+    def gained(self, block: ClassBlock) -> NDArray[np.int64]:
+        from privpipe.kernels.classes.posterior import insider_posterior, ruled_out_posterior
+
+        cells = block.cells[self.column]
+        if self.insiders is not None:
+            posterior = insider_posterior(cells.offsets, cells.counts, block.sizes, self.insiders)
+        else:
+            posterior = ruled_out_posterior(cells.offsets, cells.counts, block.sizes, self.exclude_values or 0)
+        return np.where(certain(posterior, self.certainty), block.sizes, 0)
+
+    def said(self, observed: Tally, unit: str) -> str:
+        known = (
+            f"{self.insiders:,} insiders" if self.insiders is not None else f"{self.exclude_values:,} values ruled out"
+        )
+        return f"at least {super().said(observed, unit)}, with {known}"
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(column="illness", insiders=1),
+            cls(column="illness", exclude_values=1, at_most=0.5),
+            cls(column="illness", exclude_values=2, certainty=0.6, at_most=1.0),
+        ]

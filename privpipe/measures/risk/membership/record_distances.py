@@ -1,0 +1,281 @@
+"""Distances to the closest record of another table, and figures of the distances between a release, its original and
+other people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import FilePair
+from privpipe.blocks.file_pair import TableFiles
+from privpipe.measures.risk.linkage.linkable_files import coded_texts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.kernels.linkage.distance import LinkedFile
+
+__all__ = ["Compared", "DistanceFigures", "closest", "compared", "distance_figures", "nearest_two", "plain", "within"]
+
+
+Numbers = NDArray[np.float64]
+TREE_COLUMNS = 10
+TILE = 20_000_000
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Tables on one scale; `holdout` and `reference` have no rows where none was given.
+
+    `metric` is euclidean where every column is a number everywhere (by mean and deviation of the original), else gower.
+    """
+
+    original: LinkedFile = field(repr=False)
+    released: LinkedFile = field(repr=False)
+    holdout: LinkedFile = field(repr=False)
+    reference: LinkedFile = field(repr=False)
+    metric: str
+
+
+def compared(files: TableFiles, columns: Sequence[str], *, gower: bool = False) -> Compared | None:
+    """The tables on the scale they are compared on; None where no column distinguishes records.
+
+    With `gower` Gower's distance also where all columns are numbers. Neither holdout nor reference moves a scale.
+    """
+    import pyarrow as pa
+
+    schema, none = files.original.schema, files.original.slice(0, 0)
+    others = [none if each is None else each.cast(schema) for each in (files.holdout, files.reference)]
+    known = pa.concat_tables([files.original, *others]).combine_chunks()
+    pair = FilePair(
+        original=_batch(known),
+        released=_batch(files.released.combine_chunks()),
+        ids=np.zeros((0, 2), dtype=np.int64),
+        records=known.num_rows,
+        released_records=files.released.num_rows,
+        hierarchies=files.hierarchies,
+    )
+    cuts = files.original.num_rows, files.original.num_rows + others[0].num_rows
+    numbers = {name: pair.finite_numbers(name, "distance to the closest record") for name in columns}
+    texts = [name for name, found in numbers.items() if found is None]
+    sides = [found for found in numbers.values() if found is not None]
+    return _gower(pair, sides, texts, cuts) if texts or gower else _euclidean(sides, cuts)
+
+
+def closest(asked: LinkedFile, among: LinkedFile, metric: str) -> Numbers:
+    """Of each asked record the distance to the closest one among others, shape (n,)."""
+    if metric == "euclidean" and asked.numbers.shape[1] <= TREE_COLUMNS:
+        from scipy.spatial import cKDTree
+
+        return np.asarray(cKDTree(among.numbers).query(asked.numbers)[0], dtype=np.float64)
+    tiles = [tile.min(axis=1) for _, tile in _tiles(asked, among, squared=metric == "euclidean")]
+    return np.concatenate(tiles) if tiles else np.zeros(0)
+
+
+def nearest_two(asked: LinkedFile, among: LinkedFile, *, itself: bool = False) -> Numbers:
+    """Of each asked record Gower's distance to the closest and to the second closest one, shape (n, 2).
+
+    Parameters
+    ----------
+    itself : bool
+        The asked records are the first of the others: none is compared with itself.
+    """
+    found = np.full((len(asked), 2), np.inf)
+    for at, tile in _tiles(asked, among, squared=False):
+        if itself:
+            rows = np.arange(len(tile))
+            tile[rows, at + rows] = np.inf
+        two = np.partition(tile, 1, axis=1)[:, :2] if tile.shape[1] > 1 else tile
+        found[at : at + len(tile), : two.shape[1]] = two
+    return found
+
+
+def within(asked: LinkedFile, among: LinkedFile, radius: float) -> NDArray[np.int64]:
+    """Of each asked record how many others lie at most `radius` away by Gower's distance, shape (n,)."""
+    reach = radius + 1e-12 * (1 + radius)
+    tiles = [(tile <= reach).sum(axis=1) for _, tile in _tiles(asked, among, squared=False)]
+    return np.concatenate(tiles).astype(np.int64) if tiles else np.zeros(0, dtype=np.int64)
+
+
+def plain(side: LinkedFile) -> LinkedFile:
+    """A table to be compared with itself, or with another of its kind: labels have nothing to cover."""
+    return replace(side, mismatch=(None,) * side.codes.shape[1])
+
+
+def _tiles(asked: LinkedFile, among: LinkedFile, *, squared: bool) -> Iterator[tuple[int, Numbers]]:
+    """Distances of some asked records after others to all, with the place of the first of them."""
+    from privpipe.kernels.linkage.distance import pair_distances
+
+    step = max(1, TILE // max(len(among), 1))
+    for at in range(0, len(asked), step):
+        yield at, pair_distances(asked.take(np.arange(at, min(at + step, len(asked)))), among, squared=squared)
+
+
+def _euclidean(sides: list[tuple[Numbers, Numbers]], cuts: tuple[int, int]) -> Compared | None:
+    from privpipe.kernels.linkage.distance import LinkedFile
+
+    n = cuts[0]
+    first: list[Numbers] = []
+    second: list[Numbers] = []
+    for before, after in sides:
+        own = before[:n][~np.isnan(before[:n])]
+        if len(own) < 2 or own.min() == own.max():
+            continue
+        mean, sd = float(np.mean(own)), float(np.std(own, ddof=1))
+        for to, values in ((first, before), (second, after)):
+            to.append(np.nan_to_num((values - mean) / sd, nan=0.0))
+        if np.isnan(before).any() or np.isnan(after).any():
+            first.append(np.isnan(before).astype(np.float64))
+            second.append(np.isnan(after).astype(np.float64))
+    if not first:
+        return None
+    x, y = np.column_stack(first), np.column_stack(second)
+    parts = (x[:n], y, x[n : cuts[1]], x[cuts[1] :])
+    files = [LinkedFile(np.ascontiguousarray(part), np.zeros((len(part), 0), np.int64)) for part in parts]
+    return Compared(files[0], files[1], files[2], files[3], "euclidean")
+
+
+def _gower(
+    pair: FilePair, sides: list[tuple[Numbers, Numbers]], texts: list[str], cuts: tuple[int, int]
+) -> Compared | None:
+    from privpipe.kernels.linkage.distance import LinkedFile
+
+    n = cuts[0]
+    first: list[Numbers] = []
+    second: list[Numbers] = []
+    for before, after in sides:
+        both = np.concatenate([before[:n], after])
+        own = both[~np.isnan(both)]
+        least = own.min(initial=np.inf)
+        span = float(own.max() - least) if len(own) else 0.0
+        if not span > 0:
+            continue
+        for to, values in ((first, before), (second, after)):
+            to.append((values - least) / span)  # from the least value on, as `linkable` does
+    if not first and not texts:
+        return None
+    coded: list[Any] = [coded_texts(pair, name) for name in texts]
+    tables = tuple(table for _, _, table in coded)
+    rows = len(pair), pair.released.num_rows
+    x, y = (np.column_stack(side) if side else np.zeros((m, 0)) for side, m in zip((first, second), rows, strict=True))
+    own_codes, labels = (
+        np.column_stack([each[side] for each in coded]) if coded else np.zeros((m, 0), dtype=np.int64)
+        for side, m in enumerate(rows)
+    )
+    turned = tuple(None if table is None else np.ascontiguousarray(table.T) for table in tables)
+    return Compared(
+        LinkedFile(x[:n], own_codes[:n], tables),
+        LinkedFile(y, labels, turned),
+        LinkedFile(x[n : cuts[1]], own_codes[n : cuts[1]], tables),
+        LinkedFile(x[cuts[1] :], own_codes[cuts[1] :], tables),
+        "gower",
+    )
+
+
+def _batch(table: pa.Table) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    batches = table.to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+EQUAL = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistanceFigures:
+    """Gower's distances of released rows to as many originals as others.
+
+    Parameters
+    ----------
+    rows, cut : int
+        Released rows looked at; records of the original and of the holdout they are compared with.
+    closer : float
+        Rows nearer to an original than to one of the others, half of those as near: hits.
+    copies, copies_others : int
+        Rows at distance 0 from an original, and from one of the others.
+    shown : mapping
+        Ratios of nearest to second nearest, and adversarial accuracies.
+    """
+
+    rows: int
+    cut: int
+    closer: float
+    copies: int
+    copies_others: int
+    shown: dict[str, Any]
+
+
+def distance_figures(found: Compared, sample: int | None) -> DistanceFigures | None:
+    """The figures; None without a holdout.
+
+    Parameters
+    ----------
+    found : Compared
+        By Gower's distance.
+    sample : int, optional
+        Rows of each table that are looked at, at the most; None: all.
+    """
+    if not len(found.holdout):
+        return None
+    cut = min(len(found.original), len(found.holdout))
+    sides = found.original.take(np.arange(cut)), found.holdout.take(np.arange(cut))
+    released = _first(found.released, sample)
+    near = [nearest_two(released, side) for side in sides]
+    first, others = near[0][:, 0], near[1][:, 0]
+    tied = _equal(first, others)
+    size = min(len(found.original), len(found.released), len(found.holdout), sample or len(found.released))
+    accuracies = [_accuracy(side.take(np.arange(size)), released) for side in sides]
+    return DistanceFigures(
+        rows=len(released),
+        cut=cut,
+        closer=float(((first < others) & ~tied).sum() + tied.sum() / 2),
+        copies=int((first <= EQUAL).sum()),
+        copies_others=int((others <= EQUAL).sum()),
+        shown={
+            "nndr": _nndr(near[0]),
+            "nndr_holdout": _nndr(near[1]),
+            "adversarial_accuracy": accuracies[0],
+            "adversarial_accuracy_holdout": accuracies[1],
+            "privacy_loss": None if None in accuracies else accuracies[1] - accuracies[0],  # type: ignore[operator]
+        },
+    )
+
+
+def _first(side: LinkedFile, size: int | None) -> LinkedFile:
+    return side if size is None else side.take(np.arange(min(size, len(side))))
+
+
+def _equal(one: Numbers, other: Numbers) -> NDArray[np.bool_]:
+    larger = np.maximum(one, other)
+    same: NDArray[np.bool_] = np.abs(one - other) <= EQUAL * (1 + larger)
+    return same
+
+
+def _nndr(near: Numbers) -> float | None:
+    """The 5 % quantile of nearest over second nearest, 1 for 0 / 0; None where there is no second."""
+    if not np.isfinite(near).all():
+        return None
+    zero = near[:, 1] <= EQUAL
+    ratios = np.where(zero, 1.0, near[:, 0] / np.where(zero, 1.0, near[:, 1]))
+    return float(np.quantile(ratios, 0.05))
+
+
+def _accuracy(table: LinkedFile, released: LinkedFile) -> float | None:
+    """How often a record of either table lies nearer to its own; None where one has no other of its own."""
+    if min(len(table), len(released)) < 2:
+        return None
+    own, shown = plain(table), plain(released)
+    sides = (
+        (nearest_two(table, released), nearest_two(own, own, itself=True)),
+        (nearest_two(released, table), nearest_two(shown, shown, itself=True)),
+    )
+    shares = [
+        float(((across[:, 0] > among[:, 0]) & ~_equal(across[:, 0], among[:, 0])).mean()) for across, among in sides
+    ]
+    return sum(shares) / 2

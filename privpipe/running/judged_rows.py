@@ -1,0 +1,381 @@
+"""Judge what a run wrote.
+
+Its records paired with their originals, their positions, and what they disclose of the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks.file_pair import RowPositions
+from privpipe.draws import RunKey, Seed, Stream
+from privpipe.engines import Engine, Source, Written
+from privpipe.engines.base.contract import fingerprint
+from privpipe.engines.readers.source_facts import POSITION, positioned
+from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
+from privpipe.judging import Assessment, assess
+from privpipe.judging.paired_sample import PairedSample
+from privpipe.judging.recovery import recovery_notes
+from privpipe.judging.release_memory import hashed_rows
+from privpipe.ledger import NOT_JUDGED, history_entries
+from privpipe.running.places import written_source
+from privpipe.running.plan import Plan
+from privpipe.running.run_context import RunContext
+from privpipe.running.run_documents import linking_notes, seed_notes, value_notes
+from privpipe.running.staging import Staged
+from privpipe.running.tables_read import left_out_notes, read_as_source, run_columns, scanned
+from privpipe.sinks.target import Rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.judging import JudgingRules
+    from privpipe.policy import Policy
+    from privpipe.roles import Roles
+
+__all__ = [
+    "Align",
+    "aligned",
+    "compares_tables",
+    "finished_positions",
+    "judge_staged",
+    "judge_written",
+    "notes_beside_original",
+    "notes_of_source",
+    "read_back",
+    "reads_pairs",
+    "reads_positions",
+    "run_positions",
+    "source_of",
+    "stages_of",
+    "without_notes",
+]
+
+
+Align = Literal["record_id", "position"]
+
+
+def reads_pairs(policy: Policy) -> bool:
+    """Whether an entry of the policy compares the release with its original."""
+    return any(entry.way.aligned for entry in policy.entries)
+
+
+def compares_tables(policy: Policy) -> bool:
+    """Whether an entry of the policy compares whole tables, without pairing their records."""
+    return any(entry.way.in_keyed_order for entry in policy.entries)
+
+
+def aligned(
+    engine: Engine, released: Source, original: Source, policy: Policy, align: Align, seed: Seed
+) -> tuple[Any, Any]:
+    """Both tables with record ids by which records are paired; as scanned where nothing pairs them.
+
+    Parameters
+    ----------
+    released, original : Source
+    align : {"record_id", "position"}
+        By the policy's `record_id` column, which both tables must hold, or by row number.
+
+    Returns
+    -------
+    (Table, Table)
+        Released, original. Without ids where the released table lacks the record id: entries over pairs are then
+        errors.
+
+    Raises
+    ------
+    DataError
+        By position, tables of different length.
+    UnsupportedError
+        By position, a source that has no order.
+    """
+    if align == "position":
+        return _by_position(engine, released, original, seed)
+    key = policy.record_id
+    first = scanned(engine, original)
+    if key is None:
+        return scanned(engine, released), first
+    kind = policy.types.get(key)
+    second = scanned(engine, released)
+    if key not in second.schema.names or key not in first.schema.names:
+        return second, first
+    if kind is not None and released.types.get(key) != kind:
+        second = scanned(engine, replace(released, types={**released.types, key: kind}))
+    return engine.with_record_ids(second, key, seed), engine.with_record_ids(first, key, seed)
+
+
+def _by_position(engine: Engine, released: Source, original: Source, seed: Seed) -> tuple[Any, Any]:
+    tables = [positioned(engine.held(released)), positioned(engine.held(original))]
+    if tables[0].num_rows != tables[1].num_rows:
+        raise DataError(
+            f"the tables cannot be aligned by position: one has {tables[0].num_rows:,} records, the original "
+            f"{tables[1].num_rows:,}; align by a record_id"
+        )
+    sides = []
+    for table, source in zip(tables, (released, original), strict=True):
+        found = scanned(engine, Source(data=table, types=source.types))
+        found = engine.with_record_ids(found, POSITION, seed)
+        sides.append(engine.select(found, [name for name in found.schema.names if name != POSITION]))
+    return sides[0], sides[1]
+
+
+def notes_beside_original(
+    engine: Engine, finished: Source, original: Any, policy: Policy, align: Align, roles: Roles, rules: JudgingRules
+) -> tuple[str, ...]:
+    """Sentences on released columns that predict transformed ones; none where records cannot be paired.
+
+    No guarantee asked for these pairs, so that tables which do not fit together are no error, and no seed is needed:
+    the records that a large table is sampled by are fixed by a constant.
+    """
+    seed = Seed.public("privpipe/recovery")
+    try:
+        released, first = aligned(engine, finished, read_as_source(original, policy), policy, align, seed)
+    except (DataError, UnsupportedError):
+        return ()
+    return recovery_notes(engine, released, first, roles, rules, RunKey.of(seed, "", "").attacks())
+
+
+Ints = NDArray[np.int64]
+NO_MATCH = "the records of the release were not all found in the original's order."
+
+
+def reads_positions(policy: Policy) -> bool:
+    """Whether an entry of the policy asks for positions."""
+    return any(entry.way.of_positions for entry in policy.entries)
+
+
+def run_positions(
+    context: RunContext, source: Source, released: Any, files: Source, order: Stream
+) -> RowPositions | str:
+    """Of the records of a run: the files' order is compared, row by row, with the keyed one they were written in.
+
+    Parameters
+    ----------
+    source : Source
+        The original.
+    released : Table
+        The staged records, with their ids.
+    files : Source
+        As they were written.
+    order : Stream
+        The sink's.
+
+    Returns
+    -------
+    RowPositions or str
+        Why there are none: a source or files without an order.
+    """
+    try:
+        first, written = positioned(context.engine.held(source)), positioned(files)
+    except UnsupportedError as error:
+        return f"{error}."
+    engine, seed = context.engine, context.seed
+    names = list(released.schema.names)
+    ids, hashes = hashed_rows(engine, released, names, seed)
+    keyed = order.arrange(ids)
+    proved = bool(np.array_equal(_row_hashes(written, names, seed), hashes[keyed]))
+    places = np.empty(len(ids), dtype=np.int64)
+    places[keyed] = np.arange(len(ids))
+    own, at = _original_ids(context, source, first)
+    found = _found(own, ids)
+    if (found < 0).any():
+        return NO_MATCH
+    return RowPositions(classes=_numbers(hashes), released=places, original=at[found], proved=proved)
+
+
+def finished_positions(
+    policy: Policy, released: Source, original: Source, align: Literal["record_id", "position"]
+) -> RowPositions | str:
+    """Of the rows of a finished table and its original, as they stand in their files or frames."""
+    seed = Seed.from_os()
+    key = policy.record_id
+    try:
+        last, first = positioned(released), positioned(original)
+    except UnsupportedError as error:
+        return f"{error}."
+    names = [name for name in last.schema.names if name not in (POSITION, key)]
+    positions = np.arange(last.num_rows)
+    if align == "position":
+        places = positions
+    elif key is None or key not in last.schema.names or key not in first.schema.names:
+        return "needs the original beside the release, aligned by record id, or by position."
+    else:
+        places = _found(_row_hashes(first, [key], seed), _row_hashes(last, [key], seed))
+        if (places < 0).any():
+            return NO_MATCH
+    return RowPositions(
+        classes=_numbers(_row_hashes(last, names, seed)),
+        released=positions,
+        original=places,
+        ordered=_in_order(last, names),
+    )
+
+
+def _original_ids(context: RunContext, source: Source, first: pa.Table) -> tuple[Ints, Ints]:
+    """The record ids of the original and the position of each; rows that are identical are taken as they come."""
+    from privpipe.kernels.ids.record_ids import content_hash, declared_id, ordinals, record_id
+
+    engine, policy, seed = context.engine, context.policy, context.seed
+    table = engine.collect(engine.scan(Source(data=first, types=source.types)))
+    at = table[POSITION].to_numpy()
+    if policy.record_id is not None:
+        return declared_id(table[policy.record_id], seed), at
+    words = content_hash(table.select(run_columns(table.drop_columns([POSITION]).schema.names, policy)), seed)
+    return record_id(words, ordinals(words), seed), at
+
+
+def _row_hashes(table: pa.Table, names: Sequence[str], seed: Seed) -> Ints:
+    import pyarrow as pa
+
+    from privpipe.judging.release_memory import row_texts
+    from privpipe.kernels.ids.record_ids import content_hash
+
+    return content_hash(pa.table(row_texts(table, names)), seed)
+
+
+def _found(ids: Ints, asked: Ints) -> Ints:
+    from privpipe.judging.release_memory import places_of
+
+    return places_of(ids, asked)
+
+
+def _numbers(hashes: Ints) -> Ints:
+    from privpipe.kernels.grouping.word_groups import group_rows
+
+    return group_rows(hashes)[0]
+
+
+def _in_order(table: pa.Table, names: Sequence[str]) -> bool:
+    import pyarrow.compute as pc
+
+    if not names or not table.num_rows:
+        return True
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
+    return bool((np.diff(order.to_numpy().astype(np.int64)) == 1).all())
+
+
+def source_of(policy: Policy) -> Source:
+    """The policy's source, for a scan.
+
+    Raises
+    ------
+    UsageError
+        The policy names none.
+    """
+    if policy.source is None:
+        raise UsageError("the policy has no `source:`; give one, or hand the data over in Python")
+    return policy.source.to_source(policy.source_types, policy.base_dir)
+
+
+def read_back(context: RunContext, staged: Staged, place: Rows) -> Any:
+    """The table of the files, or of the table, that a release was written to.
+
+    Raises
+    ------
+    EngineError
+        It has other columns.
+    """
+    table = context.engine.scan(written_source(context.policy, staged, place))
+    names = list(staged.table.schema.names)
+    if isinstance(place, Source) and sorted(table.schema.names) == sorted(names):
+        table = context.engine.select(table, names)  # a table has its columns in the order of its first release
+    if list(table.schema.names) != names:
+        raise EngineError("the written files do not have the columns of the release")
+    return table
+
+
+def judge_written(
+    context: RunContext, staged: Staged, place: Rows, written: Written, *, table: Any = None
+) -> Assessment:
+    """Judge the files or the table, not the frame they came from; by that only to count persons they do not tell apart.
+
+    Then they are proved to hold the very same records.
+
+    Parameters
+    ----------
+    table : Table, optional
+        From `read_back`, for one judgement: the next one reads the files again.
+    """
+    engine, policy, seed = context.engine, context.policy, context.seed
+    table = read_back(context, staged, place) if table is None else table
+    paired = reads_pairs(policy)
+    if (staged.counted is not None or paired) and fingerprint(engine, table, seed) != fingerprint(
+        engine, staged.table, seed
+    ):
+        raise EngineError("the written files do not hold the records that were staged")
+    positions = None
+    if reads_positions(policy):
+        files = written_source(policy, staged, place)
+        positions = run_positions(context, source_of(policy), staged.table, files, staged.order)
+    judged = judge_staged(context, staged, table, positions)
+    if judged.records + judged.suppressed_records != written.records + staged.suppressed_records:
+        raise EngineError(
+            f"{written.records:,} records were written but "
+            f"{judged.records + judged.suppressed_records - staged.suppressed_records:,} were judged"
+        )
+    return judged
+
+
+def judge_staged(context: RunContext, staged: Staged, table: Any, positions: Any = None) -> Assessment:
+    """Judge a table that holds what was staged: as it was written, or as it is.
+
+    Parameters
+    ----------
+    positions : RowPositions or str, optional
+        Where records stand in the files, for entries that read it.
+    """
+    engine, policy = context.engine, context.policy
+    if staged.counted is not None:
+        table = staged.counted
+    rules = replace(staged.rules, stages=stages_of(staged.plan), order=staged.run.attacks(), positions=positions)
+    judged = assess(
+        engine,
+        table,
+        guarantees=policy.guarantees,
+        measures=policy.measures,
+        roles=staged.roles,
+        rules=replace(
+            rules,
+            gate=replace(rules.gate, columns=tuple(staged.table.schema.names)),
+            released=tuple(staged.table.schema.names),
+        ),
+        original=staged.original,
+        released=staged.table if reads_pairs(policy) else None,
+        population=staged.population,
+    )
+    linked = linking_notes(policy, frozen=staged.plan.frozen)
+    notes = (*seed_notes(policy), *judged.notes, *linked, *value_notes(policy), *staged.notes)
+    return replace(
+        judged,
+        suppressed_records=judged.suppressed_records + staged.suppressed_records,
+        notes=notes if history_entries(policy.entries) else (*notes, NOT_JUDGED),
+        source_notes=(
+            *judged.source_notes,
+            *staged.source_notes,
+            *left_out_notes(policy, source=source_of(policy)),
+        ),
+    )
+
+
+def notes_of_source(engine: Engine, staged: Staged, sample: PairedSample | None) -> tuple[str, ...]:
+    """What the release discloses of its source indirectly, in sentences."""
+    if not staged.rules.gate.notes:
+        return ()
+    rules = replace(staged.rules, stages=stages_of(staged.plan))
+    return recovery_notes(engine, staged.table, staged.original, staged.roles, rules, staged.run.attacks(), sample)
+
+
+def without_notes(staged: Staged) -> Staged:
+    """The same table, judged by its guarantees alone."""
+    return replace(staged, rules=replace(staged.rules, gate=replace(staged.rules.gate, notes=False)))
+
+
+def stages_of(plan: Plan) -> tuple[Mapping[str, Any], ...]:
+    """The stages of a plan as attacks read them: methods and parameters are public."""
+    stages: tuple[Mapping[str, Any], ...] = tuple(plan.to_dict()["stages"])
+    return stages

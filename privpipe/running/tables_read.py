@@ -1,0 +1,230 @@
+"""Tables that a policy meets: read as its source or as its sink writes them, at one version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from privpipe.blocks.marks import FilePath
+from privpipe.blocks.parameters import marked, parameters_of
+from privpipe.engines import Engine, Source
+from privpipe.engines.base import format_said
+from privpipe.engines.base.logical_types import CARRIED
+from privpipe.engines.databases import Database
+from privpipe.engines.lakes import is_lake, pinned
+from privpipe.engines.readers.files import left_out, left_out_note
+from privpipe.engines.readers.text_forms import TextForm
+from privpipe.engines.readers.unjudged_content import unjudged_files, unjudged_note
+from privpipe.engines.stores import refuse_credentials
+from privpipe.errors import DataError, PrivpipeError
+from privpipe.models.attribute.base_distribution import BaseFile
+from privpipe.policy import Policy
+from privpipe.policy.specs import SourceSpec, located
+
+__all__ = [
+    "finished_source",
+    "left_out_notes",
+    "pinned_tables",
+    "read_as_source",
+    "run_columns",
+    "scanned",
+    "unjudged_notes",
+    "untyped_columns",
+    "versions_read",
+    "without_others",
+]
+
+
+def scanned(engine: Engine, source: Source) -> Any:
+    """The table of a source.
+
+    Raises
+    ------
+    DataError
+        As `Engine.scan`, with the source's own name in front where the message lacks it.
+    """
+    try:
+        return engine.scan(source)
+    except DataError as error:
+        name = PurePath(str(source.data)).name if source.is_path else ""
+        if not name or name in str(error):
+            raise
+        error.args = (f"{name}: {error}",)
+        raise
+
+
+def run_columns(names: Sequence[str], policy: Policy) -> list[str]:
+    """The columns of a source that a run looks at: without those that the policy does not name, where it drops them."""
+    return [name for name in names if policy.undeclared != "drop" or name in policy.columns]
+
+
+def without_others(engine: Engine, table: Any, policy: Policy) -> Any:
+    """The table of a source with these columns alone."""
+    names = list(table.schema.names)
+    kept = run_columns(names, policy)
+    return table if kept == names or not kept else engine.select(table, kept)
+
+
+def left_out_notes(policy: Policy, **sources: Source | None) -> tuple[str, ...]:
+    """What lies in the folders of sources and is not read, a note a source by its part in the run."""
+    if policy.population is not None:
+        sources = {**sources, "population": policy.population.to_source({}, policy.base_dir)}
+    found = {part: left_out(source) for part, source in sources.items() if source is not None}
+    return tuple(f"{part}: {left_out_note(names)}" for part, names in found.items() if names)
+
+
+def unjudged_notes(source: Source) -> tuple[str, ...]:
+    """How many files readers get with a finished table that are not judged, in a note; none where there are none."""
+    found = unjudged_files(source)
+    return (unjudged_note(found),) if found else ()
+
+
+def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:
+    """A path is read as the policy's source is (format, delimiter) or as is `said`, a frame as it is.
+
+    What a path tells of itself (its ending, a Delta log) goes before the policy's `format`. A Delta table is read at
+    the version that it has now.
+    """
+    if isinstance(data, Source):
+        return replace(data, types=policy.source_types) if is_lake(data) and not data.types else data
+    if not isinstance(data, str | PurePath):
+        return Source(data=data, types=policy.source_types)
+    refuse_credentials(str(data))
+    described = policy.source.to_source(policy.source_types, policy.base_dir) if policy.source else None
+    if described is None or not described.is_path:
+        return pinned(Source(data=str(data), types=policy.source_types, **said))
+    if described.format is not None and format_said(str(data)) is None:
+        said = {"format": described.format, **said}
+    found = Source(data=str(data), types=policy.source_types, **said)
+    if found.resolved_format != described.resolved_format:
+        return pinned(found)
+    if str(data) != described.data and Path(data).absolute() != _own_path(policy):
+        described = replace(described, version=None, timestamp=None)  # of another table
+    return pinned(replace(described, data=str(data), **said))
+
+
+def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
+    """A table to be judged as it is: the policy's own sink as it was written, all else as the policy's source is read.
+
+    The policy says how its own source is written (encoding, decimal sign, footer); any other table is plain UTF-8.
+    Only sensitive columns, weights and households keep their declared type: quasi-identifiers may have become labels,
+    and a column that no guarantee counts may be gone.
+    """
+    if isinstance(data, Source) and (data.types or not is_lake(data)):
+        return data
+    entries = policy.entries
+    kept = {*policy.roles.sensitive, *(column for entry in entries for column in entry.record_columns())}
+    types = {name: kind for name, kind in policy.source_types.items() if name in kept or kind == CARRIED}
+    if isinstance(data, Source):
+        return replace(data, types=types)
+    if isinstance(data, Database):
+        return Source(data=data, types=types)
+    sink = policy.sink
+    if sink is not None and sink.is_folder and isinstance(data, str | PurePath):
+        target = sink.target(policy.base_dir)
+        if str(data) == target or Path(data).absolute() == Path(target):
+            escaped = sink.escapes_formulas
+            own = Source(
+                data=str(data),
+                quoted_nulls=False,
+                escaped_formulas=escaped,
+                types=types,
+                **{"format": sink.format, **said},
+            )
+            return pinned(own)
+    path = isinstance(data, str | PurePath)
+    if path and sink is not None and sink.is_folder and not said.get("format") and Path(data).is_dir():
+        said = said if format_said(str(data)) else {**said, "format": sink.file_format}
+    found = read_as_source(data, policy, **said)
+    # A footer of the raw files would take records of a finished table from the judgement.
+    raw = found.is_path and Path(str(data)).absolute() == _own_path(policy)
+    if not raw:
+        found = replace(found, form=TextForm(), sheet=None, partitions=())
+    return replace(found, types=types)
+
+
+def _own_path(policy: Policy) -> Path | None:
+    """Where the policy's own source lies."""
+    if policy.source is None or not policy.source.path:
+        return None
+    return Path(located(policy.source.path, policy.base_dir)).absolute()
+
+
+def untyped_columns(source: Source, policy: Policy) -> tuple[str, ...]:
+    """Columns that the policy declares as no text and a file without types gives as text."""
+    if not source.is_path or source.resolved_format != "csv":
+        return ()
+    return tuple(name for name, kind in policy.types.items() if kind != "text" and name not in source.types)
+
+
+PARTS = ("source", "original", "population")
+
+
+def pinned_tables(policy: Policy) -> Policy:
+    """The policy with the versions that its Delta and Iceberg tables have now, and the releases; its digest stays."""
+    found = {part: _pinned(spec, policy) for part in PARTS if (spec := getattr(policy, part)) is not None}
+    changed: dict[str, Any] = {part: spec for part, spec in found.items() if spec is not getattr(policy, part)}
+    beside = {path: version for path in _paths_beside(policy).values() if (version := _version(path)) is not None}
+    if beside and not policy.versions:
+        changed["versions"] = beside
+    return policy.replaced(**changed) if changed else policy
+
+
+def _paths_beside(policy: Policy) -> dict[str, str]:
+    """By place, the paths of tables that entries name: base distributions, earlier releases, holdouts."""
+    found = {}
+    for section in ("guarantees", "measures"):
+        for at, entry in enumerate(getattr(policy, section)):
+            place = f"{section}[{at}].{entry.name()}"
+            base = entry.base_distribution() if entry.needs_base else None
+            if isinstance(base, BaseFile):
+                found[f"{place}.base"] = base.file
+            for name in marked(type(entry), FilePath):
+                value = getattr(entry, name)
+                for number, path in enumerate(value if isinstance(value, tuple) else ()):
+                    found[f"{place}.{name}[{number}]"] = path
+                if isinstance(value, str) and value not in parameters_of(type(entry))[name].marked(FilePath).words:
+                    found[f"{place}.{name}"] = value
+    return found
+
+
+def _version(path: str) -> int | None:
+    """The version that a Delta table has now; None of what is none, or is read by what is not installed."""
+    try:
+        return pinned(Source(data=path)).version
+    except PrivpipeError:
+        return None  # told by the scan
+
+
+def _pinned(spec: SourceSpec, policy: Policy) -> SourceSpec:
+    before = spec.to_source({}, policy.base_dir)
+    if before.is_path and spec.format == "delta" and "://" in str(before.data) and policy.engine == "spark":
+        return spec  # which its session alone may reach
+    try:
+        after = pinned(before)
+    except PrivpipeError:
+        return spec  # told by the scan, where this part is read at all
+    if after is before:
+        return spec
+    if spec.iceberg is not None:
+        return replace(spec, iceberg=after.data)
+    if after.resolved_format != "delta":
+        return replace(spec, path=str(after.data), format=after.format)
+    return replace(spec, format="delta", version=after.version, timestamp=after.timestamp)
+
+
+def versions_read(policy: Policy) -> dict[str, Any]:
+    """The version of a Delta table or the snapshot of an Iceberg table that each part of a run was read at."""
+    found = {}
+    for part in PARTS:
+        spec = getattr(policy, part)
+        if spec is not None and spec.version is not None:
+            found[part] = {"version": spec.version}
+        elif spec is not None and spec.iceberg is not None:
+            found[part] = {"snapshot": spec.iceberg.snapshot}
+    for place, path in _paths_beside(policy).items():
+        if path in policy.versions:
+            found[place] = {"version": policy.versions[path]}
+    return found

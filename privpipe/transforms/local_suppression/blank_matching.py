@@ -1,0 +1,300 @@
+"""Matching of blanked combinations: a blank matches any value (wildcard), or is a separate value (strict)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.kernels.local_suppression.blanks import BlankingTable, cheapest_rescue, columns_to_meet, drop_blanks
+from privpipe.kernels.local_suppression.covers import blank_costs, cheapest_covers, hidden_words, is_empty, matches
+from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
+from privpipe.transforms.local_suppression.cell_table import CellTable
+
+__all__ = ["StrictClasses", "blanking_of", "informative_blanks", "strict_blank_groups", "with_few_alone"]
+
+
+STRICT_PASSES = 5
+
+
+def strict_blank_groups(table: CellTable) -> list[BlankGroup]:
+    """Blanks under which every class holds k records; where none help, records to suppress.
+
+    Classes of fewer than k are taken in ascending size; each goes where it costs least a rescued record, together
+    with those like it and, if need be, with records of larger classes. Then records return to a class with fewer
+    blanks where their own can spare them.
+    """
+    classes = StrictClasses(table)
+    sizes = classes.sizes[: len(table)]
+    failing = np.flatnonzero(sizes < table.k)
+    for one in failing[np.argsort(sizes[failing], kind="stable")].tolist():
+        if 0 < classes.sizes[one] < table.k:  # it may have been emptied, or filled, by another
+            classes.rescue(one)
+    for _ in range(STRICT_PASSES):
+        if not classes.settle():
+            break
+    return classes.blank_groups()
+
+
+class StrictClasses:
+    """The classes of a table while its cells are being blanked."""
+
+    def __init__(self, table: CellTable) -> None:
+        self.table = table
+        self.order, self.cost = table.sets
+        self.words, self.hidden, self.fields = (part.copy() for part in table.packed)
+        self.blanks = table.missing.copy()
+        self.sizes = table.counts.copy()
+        self.members: list[dict[int, int]] = [{at: int(count)} for at, count in enumerate(table.counts)]
+        self.suppressed: dict[int, int] = defaultdict(int)
+        every = np.arange(len(self.cost), dtype=np.int64)
+        self.patterns = hidden_words(every, self.fields, np.zeros((len(every), self.words.shape[1]), np.uint64))
+        self._known = {self._key(at): at for at in range(len(table))}
+        self._used = len(table)
+
+    def rescue(self, one: int) -> None:
+        """Move a class of fewer than k, with others like it, to where they number k; else suppress it."""
+        used = slice(self._used)
+        sizes, k = self.sizes[used], self.table.k
+        needs = columns_to_meet(self.words[used], self.hidden[used], self.fields, self.blanks[used], sizes, one)
+        to = int(cheapest_rescue(needs, self.blanks[used], sizes, self.order, self.cost, int(self.blanks[one]), k))
+        if to < 0:
+            for origin, records in self.members[one].items():
+                self.suppressed[origin] += records
+            self.members[one], self.sizes[one] = {}, 0
+            return
+        near = np.flatnonzero((needs >= 0) & (needs & ~to == 0) & (sizes > 0))
+        small = near[sizes[near] < k]
+        target = self._class_of(one, to)
+        for other in small.tolist():
+            self._move(other, target, int(self.sizes[other]))
+        self._fill(target, near[sizes[near] >= k], to)
+
+    def settle(self) -> bool:
+        """Let records return to a class with fewer blanks; whether any did."""
+        moved = False
+        by_cost = self.order.tolist()
+        for one in range(self._used):
+            for origin in sorted(self.members[one]):
+                blanks, least = int(self.blanks[one]), int(self.table.missing[origin])
+                if blanks == least or origin not in self.members[one]:
+                    continue
+                for fewer in by_cost:
+                    if self.cost[fewer] >= self.cost[blanks]:
+                        break
+                    if fewer & ~blanks or least & ~fewer:
+                        continue
+                    if self._return(one, origin, fewer):
+                        moved = True
+                        break
+        return moved
+
+    def blank_groups(self) -> list[BlankGroup]:
+        """Which records of which combination have which columns blanked, suppressed ones last."""
+        found = [
+            (origin, int(self.blanks[at]), records)
+            for at, members in enumerate(self.members)
+            for origin, records in members.items()
+            if self.blanks[at] != self.table.missing[origin]
+        ]
+        return sorted(found) + [(origin, -1, records) for origin, records in sorted(self.suppressed.items())]
+
+    def _fill(self, target: int, larger: NDArray[np.int64], to: int) -> None:
+        """Take what is missing to k from larger classes, where it costs least."""
+        k = self.table.k
+        lacking = k - int(self.sizes[target])
+        larger = larger[larger != target]
+        if lacking <= 0:
+            return
+        if int((self.sizes[larger] - k).sum()) < lacking:
+            whole = int(larger[np.argmin(self.sizes[larger])])
+            self._move(whole, target, int(self.sizes[whole]))
+            return
+        extra = self.cost[to] - self.cost[self.blanks[larger]]
+        for other in larger[np.argsort(extra, kind="stable")].tolist():
+            taken = min(lacking, int(self.sizes[other]) - k)
+            if taken:
+                self._move(other, target, taken)
+                lacking -= taken
+            if not lacking:
+                return
+
+    def _return(self, one: int, origin: int, blanks: int) -> bool:
+        records, k = self.members[one][origin], self.table.k
+        size = int(self.sizes[one])
+        spare = records if size == records or size - records >= k else max(0, size - k)
+        if not spare:
+            return False
+        target = self._known.get(self._key_of(origin, blanks))
+        if (0 if target is None else int(self.sizes[target])) + spare < k:
+            return False
+        self._move_origin(one, self._class_of(origin, blanks), origin, spare)
+        return True
+
+    def _move(self, source: int, target: int, records: int) -> None:
+        for origin in sorted(self.members[source]) if source != target else ():
+            taken = min(records, self.members[source][origin])
+            self._move_origin(source, target, origin, taken)
+            records -= taken
+            if not records:
+                return
+
+    def _move_origin(self, source: int, target: int, origin: int, records: int) -> None:
+        left = self.members[source][origin] - records
+        if left:
+            self.members[source][origin] = left
+        else:
+            del self.members[source][origin]
+        self.members[target][origin] = self.members[target].get(origin, 0) + records
+        self.sizes[source] -= records
+        self.sizes[target] += records
+
+    def _key(self, at: int) -> tuple[bytes, bytes]:
+        return (self.words[at] & ~self.hidden[at]).tobytes(), self.hidden[at].tobytes()
+
+    def _key_of(self, at: int, blanks: int) -> tuple[bytes, bytes]:
+        hidden = self.patterns[blanks]
+        return (self.words[at] & ~hidden).tobytes(), hidden.tobytes()
+
+    def _class_of(self, at: int, blanks: int) -> int:
+        """The class of a class's or combination's values with these columns blanked, made where there is none."""
+        key = self._key_of(at, blanks)
+        if key not in self._known:
+            if self._used == len(self.sizes):
+                self._grow()
+            place = self._used
+            self._used += 1
+            self._known[key] = place
+            self.words[place] = self.words[at]
+            self.hidden[place] = np.frombuffer(key[1], dtype=np.uint64)
+            self.blanks[place] = blanks
+            self.members.append({})
+        return self._known[key]
+
+    def _grow(self) -> None:
+        for name in ("words", "hidden", "blanks", "sizes"):
+            part = getattr(self, name)
+            setattr(self, name, np.concatenate([part, np.zeros_like(part)]))
+
+
+WILDCARD_PASSES = 4
+
+
+def blanking_of(table: CellTable, missing: NDArray[np.uint64] | None = None) -> BlankingTable:
+    """What the kernels drop blanks from; with other cells taken for missing in the data, if given."""
+    words, own, fields = table.packed
+    hidden = own if missing is None else missing
+    return BlankingTable(words, hidden, table.judged_bits, fields, table.counts, table.weights, table.sets[1])
+
+
+def informative_blanks(table: CellTable) -> tuple[NDArray[np.int64], int]:
+    """Columns to blank as bits, a combination each, and how many records no blanks help.
+
+    Independent covers, and what became unnecessary dropped; then the lightest cell of records that would stay alone
+    and complete beyond what is allowed.
+    """
+    alone = np.zeros(len(table), dtype=np.bool_)
+    if table.columns == 1 and _blankable(table).any():
+        # The only cell of such a record is all of it.
+        spare = np.flatnonzero(table.exposed & _blankable(table))
+        alone[spare[: table.alone_too_many(np.zeros(len(table), dtype=np.int64))]] = True
+    covers, lost = _covers(table, alone)
+    if lost:
+        return covers, lost
+    kept = table.packed[1].copy()
+    kept[alone] |= table.packed[2][0]
+    loose = np.where(alone, 0, covers)
+    blanks = drop_blanks(blanking_of(table, kept), loose, table.k, passes=WILDCARD_PASSES, most=table.sets[1][loose])
+    blanks = with_few_alone(table, np.where(alone, covers, blanks))
+    return blanks, table.alone_too_many(blanks)
+
+
+def with_few_alone(table: CellTable, blanks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Blank the lightest cell of as many records as must not stay alone and complete; then drop what that spares.
+
+    A cell more adds matches, as long as its record does not become blank in every judged column.
+    """
+    excess = table.alone_too_many(blanks)
+    if not excess:
+        return blanks
+    lightest = int(table.completing[np.argmin(table.weights[table.completing])])
+    cell = np.int64(1) << lightest
+    chosen = np.flatnonzero(table.left_alone(blanks))
+    if table.columns == 1:
+        chosen = chosen[~_blankable(table)[chosen]]
+    chosen = chosen[:excess]
+    found = blanks.copy()
+    found[chosen] |= cell
+    kept = table.packed[1].copy()
+    kept[chosen] |= table.packed[2][lightest]
+    dropped = drop_blanks(blanking_of(table, kept), np.where(found == blanks, blanks, 0), table.k)
+    dropped[chosen] |= found[chosen]
+    cost = table.sets[1]
+    cheaper = blank_costs(dropped, table.counts, cost) < blank_costs(found, table.counts, cost)
+    return dropped if cheaper and not table.alone_too_many(dropped) else found
+
+
+def _blankable(table: CellTable) -> NDArray[np.bool_]:
+    """Combinations that can become blank in every judged column: what must match is missing in them."""
+    own = [at for at in table.judged if at >= table.columns]
+    return np.asarray((table.codes[:, own] < 0).all(axis=1) & bool(table.judged), dtype=np.bool_)
+
+
+def _covers(table: CellTable, alone: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
+    """Feasible blanks of every combination, each by itself, and how many records have none.
+
+    Parameters
+    ----------
+    alone : ndarray of bool, shape (t,)
+        Combinations that are to be blank in every judged column.
+    """
+    words, missing, fields = table.packed
+    order = table.sets[0]
+    born = np.array([is_empty(missing, table.judged_bits, at) for at in range(len(table))], dtype=np.bool_)
+    empty, may_be = born | alone, _blankable(table)
+    covers = np.zeros(len(table), dtype=np.int64)
+    while True:
+        rest = np.flatnonzero(~empty)
+        part = words[rest], missing[rest], table.judged_bits
+        sizes = matches(*part, table.counts[rest])
+        covers[rest] = cheapest_covers(*part, fields, table.counts[rest], sizes, order, table.k)
+        uncovered = ~empty & (covers < 0)
+        if (uncovered & ~may_be).any():
+            return covers, int(table.counts[uncovered & ~may_be].sum())
+        more = uncovered | _to_fill(table, empty | uncovered, may_be)
+        if not more.any():
+            break
+        empty |= more
+    short = _short(table, empty)
+    if short.any():
+        return covers, int(table.counts[short].sum())
+    covers[empty] = (np.int64(1) << table.columns) - 1 & ~table.missing[empty]
+    return covers, 0
+
+
+def _strata(table: CellTable) -> NDArray[np.intp]:
+    """Number of the stratum of each combination: who is blank in every judged column is like those in it alone."""
+    others = [at for at in range(table.codes.shape[1]) if at not in table.judged]
+    if not others or not len(table):
+        return np.zeros(len(table), dtype=np.intp)
+    return np.unique(table.codes[:, others], axis=0, return_inverse=True)[1].ravel()
+
+
+def _short(table: CellTable, empty: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Combinations blank in every judged column of which there are fewer than k records."""
+    strata = _strata(table)
+    sizes = np.bincount(strata, weights=np.where(empty, table.counts, 0))
+    return np.asarray(empty & (sizes[strata] < table.k), dtype=np.bool_)
+
+
+def _to_fill(table: CellTable, empty: NDArray[np.bool_], may_be: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The rarest other combinations that bring those which are too few to k."""
+    strata, found = _strata(table), np.zeros(len(table), dtype=np.bool_)
+    for stratum in np.unique(strata[_short(table, empty)]).tolist():
+        there = int(table.counts[empty & (strata == stratum)].sum())
+        others = np.flatnonzero(may_be & ~empty & (strata == stratum))
+        others = others[np.argsort(table.counts[others], kind="stable")]
+        needed = int(np.searchsorted(there + np.cumsum(table.counts[others]), table.k)) + 1
+        found[others[:needed]] = True
+    return found

@@ -1,0 +1,458 @@
+"""The window of a rank swap that keeps a required correlation or the means of subsets, and the exact tails of a near-
+unique column.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.draws import Stream
+from privpipe.errors import DataError, UsageError
+from privpipe.roles import column_type_of
+from privpipe.tolerance import floor_share
+from privpipe.transforms.base import StageContext
+from privpipe.transforms.numeric_columns import written
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.kernels.exact_sums import ExactSums
+    from privpipe.kernels.rank_swapping import Partner
+
+__all__ = [
+    "TAIL",
+    "Averaged",
+    "ChosenWindow",
+    "Keeping",
+    "SampledColumn",
+    "TailBorders",
+    "TailsRemoved",
+    "chosen_window",
+    "chosen_windows",
+    "refuse_dates",
+    "require_one_window",
+    "tail_borders",
+    "tail_means",
+]
+
+
+TAIL = "__privpipe_tail"
+BOTTOM, TOP = 1, 2
+SAMPLED = 1 << 15
+DEVIATIONS = 6.0
+
+Border = float | int | None
+
+
+@dataclass(frozen=True, repr=False)
+class TailBorders:
+    """The tails of a column.
+
+    Parameters
+    ----------
+    bottom, top : int
+        Records of each, ties at the borders among them.
+    below, above : number, optional
+        The largest value of the lower tail and the least of the upper one, in units of the column; None without.
+    """
+
+    bottom: int
+    top: int
+    below: Border = field(default=None, repr=False)
+    above: Border = field(default=None, repr=False)
+
+    def of(self, array: pa.Array, column: str) -> NDArray[np.int64]:
+        """The tail of each record, 0 for none."""
+        values, known, _ = _known(array, column)
+        found = np.zeros(len(values), np.int64)
+        if self.above is not None:
+            found[known & (values >= self.above)] = TOP
+        # The lower tail takes a value that is in both, as it is cut first.
+        if self.below is not None:
+            found[known & (values <= self.below)] = BOTTOM
+        return found
+
+
+def tail_borders(engine: Primitives, table: Any, column: str, records: int, bottom: int, top: int) -> TailBorders:
+    """The tails that so many of the smallest and of the largest values make, of a column with `records` values."""
+    sample = engine.reduce_rows(table, [column], SampledColumn(column), Facts())
+    values = np.sort(sample[1]) if sample is not None else np.zeros(0)
+    ranks = [rank for rank, wanted in ((bottom - 1, bottom), (records - top, top)) if wanted]
+    found = dict(zip(ranks, _at_ranks(engine, table, column, records, ranks, values), strict=True))
+    low, below = 0, None
+    if bottom:
+        below, less, equal = found[bottom - 1]
+        low = less + equal
+    high, above = 0, None
+    if top:
+        above, less, _ = found[records - top]
+        high = records - less
+    return TailBorders(low, min(high, records - low), below, above)
+
+
+def _at_ranks(
+    engine: Primitives, table: Any, column: str, records: int, ranks: list[int], sample: NDArray[Any]
+) -> list[tuple[Any, int, int]]:
+    """The value at each rank, how many values are less, and how many equal it."""
+    brackets = tuple(_bracket(rank, records, sample) for rank in ranks)
+    counted = engine.reduce_rows(table, [column], _Counts(column, brackets), Facts())
+    found = [_in_bracket(rank, *each) for rank, each in zip(ranks, counted or [], strict=True)]
+    # A bracket misses its rank once in a thousand million; then everything is counted.
+    return [each or _at_ranks(engine, table, column, records, [rank], sample[:0])[0]
+            for rank, each in zip(ranks, found, strict=True)]  # fmt: skip
+
+
+def _bracket(rank: int, records: int, sample: NDArray[Any]) -> tuple[Any, Any]:
+    """Two values that a rank lies between, None for no limit."""
+    size, share = len(sample), rank / max(records, 1)
+    width = DEVIATIONS * math.sqrt(size * share * (1 - share)) + 2
+    first, last = math.floor(size * share - width), math.ceil(size * share + width)
+    return (sample[first] if first >= 0 else None), (sample[last] if last < size else None)
+
+
+def _in_bracket(rank: int, less: int, values: NDArray[Any], counts: NDArray[np.int64]) -> tuple[Any, int, int] | None:
+    ends = less + np.cumsum(counts)
+    if rank < less or not len(ends) or rank >= ends[-1]:
+        return None
+    at = int(np.searchsorted(ends, rank, side="right"))
+    return values[at].item(), int(ends[at] - counts[at]), int(counts[at])
+
+
+def _known(array: pa.Array, column: str) -> tuple[NDArray[Any], NDArray[np.bool_], int]:
+    from privpipe.kernels.columns.cell_words import scaled_numbers
+
+    values, gaps, scale = scaled_numbers(array, column)
+    known = ~np.isnan(values)
+    return values + 0, known if gaps is None else known & ~gaps, scale
+
+
+@dataclass(frozen=True)
+class SampledColumn:
+    """The values of the records with the least ids, which are as good as random, and those ids.
+
+    Parameters
+    ----------
+    column : str
+    """
+
+    column: str
+
+    def measure(self, block: RowBlock, facts: Facts) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        values, known, _ = _known(block.column(self.column), self.column)
+        return _least(block.record_ids[known, 0], values[known])
+
+    def merge(self, left: Any, right: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        return _least(np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]]))
+
+
+def _least(ids: NDArray[np.int64], values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    if len(ids) <= SAMPLED:
+        return ids, values
+    kept = np.argpartition(ids, SAMPLED)[:SAMPLED]
+    return ids[kept], values[kept]
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """For each bracket: how many values are below it, and the values in it with their counts."""
+
+    column: str
+    brackets: tuple[tuple[Any, Any], ...] = field(repr=False)
+
+    def measure(self, block: RowBlock, facts: Facts) -> list[tuple[int, NDArray[Any], NDArray[np.int64]]]:
+        values, known, _ = _known(block.column(self.column), self.column)
+        values = values[known]
+        found = []
+        for low, high in self.brackets:
+            inside = np.ones(len(values), np.bool_) if low is None else values >= low
+            less = len(values) - int(inside.sum())
+            if high is not None:
+                inside &= values <= high
+            distinct, counts = np.unique(values[inside], return_counts=True)
+            found.append((less, distinct, counts.astype(np.int64)))
+        return found
+
+    def merge(self, left: list[Any], right: list[Any]) -> list[tuple[int, NDArray[Any], NDArray[np.int64]]]:
+        return [self._both(a, b) for a, b in zip(left, right, strict=True)]
+
+    def _both(self, left: Any, right: Any) -> tuple[int, NDArray[Any], NDArray[np.int64]]:
+        values, places = np.unique(np.concatenate([left[1], right[1]]), return_inverse=True)
+        counts = np.zeros(len(values), np.int64)
+        np.add.at(counts, places, np.concatenate([left[2], right[2]]))
+        return left[0] + right[0], values, counts
+
+
+def tail_means(engine: Primitives, table: Any, column: str, borders: TailBorders) -> dict[int, float]:
+    """The mean of each tail, rounded once; dates in days, timestamps in microseconds."""
+    sums = engine.reduce_rows(table, [column], _TailSums(column, borders), Facts()) or {}
+    return {tail: each.mean() for tail, each in sums.items() if each.count}
+
+
+@dataclass(frozen=True)
+class _TailSums:
+    column: str
+    borders: TailBorders = field(repr=False)
+
+    def measure(self, block: RowBlock, facts: Facts) -> dict[int, ExactSums]:
+        from privpipe.kernels.exact_sums import measure_sums
+
+        array = block.column(self.column)
+        values, _, scale = _known(array, self.column)
+        tails = self.borders.of(array, self.column)
+        return {tail: measure_sums([values[tails == tail]], [None], [scale]) for tail in (BOTTOM, TOP)}
+
+    def merge(self, left: dict[int, ExactSums], right: dict[int, ExactSums]) -> dict[int, ExactSums]:
+        return {tail: left[tail].merge(right[tail]) for tail in left}
+
+
+@dataclass(frozen=True)
+class TailsRemoved:
+    """Rows with the column `TAIL`, and nothing in place of the values of the tails."""
+
+    column: str
+    borders: TailBorders = field(repr=False)
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        array = rows.column(self.column)
+        tails = self.borders.of(array, self.column)
+        rows = rows.replace(self.column, pc.if_else(pa.array(tails > 0), pa.scalar(None, array.type), array))
+        return RowBlock(rows.batch.append_column(TAIL, pa.array(tails)), rows.record_ids)
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """Rows of `TailsRemoved` with the mean of its tail for each record of one, in the released type."""
+
+    column: str
+    means: dict[int, float] = field(repr=False)
+    target: Any
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        tails = rows.column(TAIL).to_numpy(zero_copy_only=False)
+        found = rows.column(self.column).cast(self.target, safe=False)
+        for tail, mean in self.means.items():
+            figure = written(np.array([mean]), self.target, column=self.column)[0]
+            found = pc.if_else(pa.array(tails == tail), figure, found)
+        return rows.drop([TAIL]).replace(self.column, found)
+
+
+MEASURED = 1 << 15
+"""Swapped values that a window is measured on, over several permutations where there are few ranks."""
+MOST_TURNS = 64
+
+
+@dataclass(frozen=True)
+class ChosenWindow:
+    """The widest window within what was asked, among `of` ranks.
+
+    Parameters
+    ----------
+    width, of : int
+        The window in ranks, 0 where even one rank is too wide; the values it was measured among.
+    correlation : float, optional
+        Expected between the column and its swapped self; None where the column has no variance.
+    mean_change : float, optional
+        Root of the mean square change of a value in means of the column: sqrt(N) times the deviation of the relative
+        change that the mean of N records takes. None where the mean is 0.
+    """
+
+    width: int
+    of: int
+    correlation: float | None = None
+    mean_change: float | None = None
+
+    def among(self, n: int) -> int:
+        """The window among n ranks."""
+        return self.width * n // max(self.of, 1)
+
+    def expected(self) -> dict[str, float | None]:
+        """What the plan says of it."""
+        return {"expected_correlation": self.correlation, "expected_mean_change": self.mean_change}
+
+    def too_narrow(self, n: int, column: str, stage: Keeping, place: str) -> DataError:
+        """The error that no window is within what was asked."""
+        kept = "keep_mean" if stage.keep_correlation is None else "keep_correlation"
+        return DataError(
+            f"{place}: {kept} = {getattr(stage, kept)} of column {column!r} is a window of 0 ranks: one of "
+            f"{-(-n // max(self.of, 1)):,} of its {n:,} records with a value changes more already; ask for less, give "
+            "p, or take the tails apart by top and bottom"
+        )
+
+
+class Keeping(Protocol):
+    """What a stage says of the window to choose."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def p(self) -> float | None: ...
+
+    @property
+    def keep_correlation(self) -> float | None: ...
+
+    @property
+    def keep_mean(self) -> float | None: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def partner(self) -> Partner: ...
+
+    @property
+    def by(self) -> tuple[str, ...]: ...
+
+    @property
+    def bottom(self) -> float: ...
+
+    @property
+    def top(self) -> float: ...
+
+
+def require_one_window(stage: Keeping) -> None:
+    """Refuse a rank swap that gives its window not once.
+
+    Raises
+    ------
+    UsageError
+    """
+    wanted = [name for name in ("p", "keep_correlation", "keep_mean") if getattr(stage, name) is not None]
+    if wanted and wanted[-1] != "p" and (stage.kind != "window" or stage.by):
+        raise UsageError(f"RankSwap: {wanted[-1]} goes with kind: window and without by")
+    if len(wanted) > 1:
+        raise UsageError(f"RankSwap: give one of p, keep_correlation and keep_mean, not {' and '.join(wanted)}")
+    if not wanted and stage.kind != "buckets":
+        raise UsageError("RankSwap: give p, keep_correlation or keep_mean, one of the three")
+
+
+def refuse_dates(columns: tuple[str, ...], context: StageContext) -> None:
+    """Refuse columns whose mean has no percentage.
+
+    Raises
+    ------
+    DataError
+    """
+    for column in columns:
+        if column_type_of(context.schema.field(column).type) in ("date", "timestamp"):
+            raise DataError(
+                f"{context.place}: column {column!r} holds dates, whose mean has no percentage; use keep_correlation"
+            )
+
+
+def chosen_windows(engine: Primitives, table: Any, stage: Keeping) -> dict[str, ChosenWindow]:
+    """The window of each column of a stage, measured on a sample of its records where they are many."""
+    found = {}
+    for column in stage.columns:
+        sample = engine.reduce_rows(table, [column], SampledColumn(column), Facts())
+        found[column] = chosen_window(
+            np.zeros(0) if sample is None else sample[1],
+            stage.partner,
+            correlation=stage.keep_correlation,
+            mean=stage.keep_mean,
+            bottom=stage.bottom,
+            top=stage.top,
+        )
+    return found
+
+
+def chosen_window(
+    values: NDArray[Any],
+    partner: Partner,
+    *,
+    correlation: float | None = None,
+    mean: float | None = None,
+    bottom: float = 0.0,
+    top: float = 0.0,
+) -> ChosenWindow:
+    """The widest window that keeps a correlation, or the means of subsets.
+
+    A swap keeps mean and variance, so with D the mean square change of a value the correlation of a column and its
+    swapped self is 1 - D / (2 variance): `correlation` R0 asks for D <= 2 variance (1 - R0). The mean of N records
+    changes with the variance D / N, so `mean` K0 asks for D <= (K0 mean)^2: then 95 % of such means change by at most
+    2 K0 / sqrt(N) of themselves. D is measured with a public key. Moore puts 3/8 (w / n)^2 range^2 in its place,
+    which it is for evenly spread values.
+
+    Source: Moore, US Census Bureau, 1996, for both aims (R0 and K0 of rankSwap in the R package sdcMicro).
+
+    Parameters
+    ----------
+    values : ndarray of int64 or float64, shape (n,)
+        Of one column without gaps, in any order; all of them or a sample.
+    partner : {"unswapped", "content", "skip"}
+    correlation, mean : float, optional
+        R0 in (0, 1) or K0 above 0, one of the two.
+    bottom, top : float
+        Shares of the smallest and largest values, which take no part (ties at the border go with them).
+
+    Examples
+    --------
+    >>> found = chosen_window(np.arange(1000), "unswapped", correlation=0.95)
+    >>> 140 < found.width < 160, abs(found.correlation - 0.95) < 0.002
+    (True, True)
+    """
+    ordered = np.sort(values)
+    inner = _between_tails(ordered, floor_share(bottom, len(ordered)), floor_share(top, len(ordered)))
+    of = len(ordered)
+    if len(inner) < 2:
+        return ChosenWindow(min(of, 1), of)
+    spread, centre = _scaled(inner)
+    variance = float(np.square(spread - spread.mean()).mean())
+    bound = 2 * variance * (1 - correlation) if correlation is not None else ((mean or 0.0) * centre) ** 2
+    fits, width = 0, len(inner) - 1
+    first_too_wide = width + 1
+    while first_too_wide - fits > 1:
+        change = _change(spread, width, partner)
+        fits, first_too_wide = (width, first_too_wide) if change <= bound else (fits, width)
+        width = (fits + first_too_wide) // 2
+    change = _change(spread, fits, partner) if fits else 0.0
+    return ChosenWindow(
+        fits,
+        of,
+        round(1 - change / (2 * variance), 6) if variance else None,
+        round(math.sqrt(change) / abs(centre), 6) if centre else None,
+    )
+
+
+def _between_tails(ordered: NDArray[Any], bottom: int, top: int) -> NDArray[Any]:
+    start = int(np.searchsorted(ordered, ordered[bottom - 1], side="right")) if bottom else 0
+    stop = int(np.searchsorted(ordered, ordered[-top], side="left")) if top else len(ordered)
+    return ordered[start : max(stop, start)]
+
+
+def _scaled(ordered: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
+    """Distances from the middle value, and the mean, in a unit in which neither's square leaves float64."""
+    middle = ordered[len(ordered) // 2].item()
+    ends = [abs(ordered[at].item()) for at in (0, -1)]
+    unit = float(max(ends)) or 1.0
+    if ordered.dtype.kind == "i" and max(ends) < 2**62:
+        spread = (ordered - middle).astype(np.float64) / unit
+    else:
+        spread = ordered.astype(np.float64) / unit - middle / unit
+    widest = float(np.abs(spread).max()) or 1.0
+    return spread / widest, (middle / unit + float(spread.mean())) / widest
+
+
+def _change(spread: NDArray[np.float64], width: int, partner: Partner) -> float:
+    """The mean square change of a value under a window of so many ranks."""
+    from privpipe.kernels.rank_swapping import swap_permutation
+
+    n = len(spread)
+    turns = min(max(MEASURED // n, 1), MOST_TURNS)
+    total = 0.0
+    for turn in range(turns):
+        pi = swap_permutation(n, width, Stream(turn.to_bytes(16, "little")), partner=partner, segment=n)
+        total += float(np.square(spread - spread[pi]).sum())
+    return total / (turns * n)
