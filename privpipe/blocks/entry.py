@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import json
 import re
+import textwrap
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -203,6 +205,12 @@ class Entry:
     spelt: ClassVar[Mapping[str, str]] = {}
     """Words of Python that a policy may write for a field."""
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Have the docstring name the source where it does not do so itself."""
+        super().__init_subclass__(**given)
+        if cls.__doc__ and cls.source and "Source: " not in cls.__doc__:
+            cls.__doc__ = _with_source(cls.__doc__, cls.source)
+
     def __post_init__(self) -> None:
         """Hold the parameters to their annotations; a subclass with checks of its own calls this first.
 
@@ -344,6 +352,27 @@ class Entry:
             if field.repr and value != default:
                 shown.append(f"{field.name}={value!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _with_source(text: str, source: str) -> str:
+    """A docstring, without its indentation, whose notes end with the source.
+
+    Examples
+    --------
+    >>> print(_with_source("One line.\\n\\n    Examples\\n    --------", "A book"))
+    One line.
+    <BLANKLINE>
+    Notes
+    -----
+    Source: A book.
+    <BLANKLINE>
+    Examples
+    --------
+    """
+    before, examples, after = inspect.cleandoc(text).partition("\nExamples\n")
+    notes = "" if "\nNotes\n" in before else "Notes\n-----\n"
+    said = textwrap.fill(f"Source: {source}.", 116)
+    return f"{before.rstrip()}\n\n{notes}{said}\n{examples}{after}"
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import dataclass
 from typing import Annotated, Self
@@ -10,6 +11,7 @@ import pytest
 from annotated_types import Ge, Gt
 from typing_extensions import Doc
 
+from privpipe import measures, models, transforms
 from privpipe.blocks import Entry
 from privpipe.blocks.entry import is_optional, snake_case
 from privpipe.blocks.parameters import require_choice, require_integer, require_number
@@ -119,3 +121,31 @@ def test_no_choice() -> None:
 def test_optional_types_are_told() -> None:
     assert is_optional(int | None)
     assert not is_optional(int)
+
+
+def test_the_docstring_of_each_entry_names_its_source_once() -> None:
+    entries = [room.CATALOGUE[name] for room in (measures, models, transforms) for name in room.CATALOGUE.built_in]
+    counts = {entry.name(): (entry.__doc__ or "").count("Source: ") for entry in entries if entry.source}
+    assert len(counts) > 60
+    assert [name for name, count in counts.items() if count != 1] == []
+
+
+def test_a_source_that_a_docstring_does_not_name_ends_its_notes() -> None:
+    class Named(Entry):
+        """One line.
+
+        Notes
+        -----
+        A note.
+
+        Examples
+        --------
+        >>> 1
+        1
+        """
+
+        source = "A book, 2020"
+
+    notes, examples = inspect.cleandoc(Named.__doc__ or "").split("\n\nExamples\n")
+    assert notes.endswith("A note.\n\nSource: A book, 2020.")
+    assert examples.endswith("1\n1")

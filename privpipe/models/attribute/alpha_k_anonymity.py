@@ -47,8 +47,6 @@ class AlphaKAnonymity(SeveralFigures):
     in the whole table. Where persons are counted, the share of a value is that of the persons of the class who have it:
     three who all have one illness, each with one more, have alpha 1.
 
-    Source: Wong, Li, Fu, Wang, (alpha, k)-anonymity: an enhanced k-anonymity model, KDD 2006.
-
     Examples
     --------
     >>> import numpy as np
@@ -63,7 +61,7 @@ class AlphaKAnonymity(SeveralFigures):
     threshold_field: ClassVar[str | None] = "alpha"
     convex: ClassVar[bool] = True
     observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = "Wong, Li, Fu, Wang, KDD 2006"
+    source: ClassVar[str] = "Wong, Li, Fu, Wang, (alpha, k)-anonymity: an enhanced k-anonymity model, KDD 2006"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class guesses the sensitive value with a good chance, because many share it."
     )

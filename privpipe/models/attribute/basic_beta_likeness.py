@@ -39,8 +39,6 @@ class BasicBetaLikeness(ClassModel):
 
     Where persons are counted, q is the share of the persons of a class who have the value, p that of all persons.
 
-    Source: Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012.
-
     Examples
     --------
     >>> import numpy as np, pyarrow as pa
@@ -58,7 +56,7 @@ class BasicBetaLikeness(ClassModel):
     convex: ClassVar[bool] = True
     needs_base: ClassVar[bool] = True
     observes: ClassVar[object] = float | None
-    source: ClassVar[str] = "Cao and Karras, PVLDB 5(11), 2012"
+    source: ClassVar[str] = "Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class finds a rare value many times more likely than in the whole table."
     )

@@ -46,8 +46,6 @@ class DeltaDisclosure(ClassModel):
 
     Where persons are counted, q is the share of the persons of a class who have the value, p that of all persons.
 
-    Source: Brickell and Shmatikov, The cost of privacy, KDD 2008.
-
     Examples
     --------
     >>> import numpy as np, pyarrow as pa
@@ -64,7 +62,7 @@ class DeltaDisclosure(ClassModel):
     direction: ClassVar[Direction] = "below"
     needs_base: ClassVar[bool] = True
     observes: ClassVar[object] = float | None
-    source: ClassVar[str] = "Brickell and Shmatikov, KDD 2008"
+    source: ClassVar[str] = "Brickell and Shmatikov, The cost of privacy, KDD 2008"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class finds a sensitive value many times more, or less, likely than before."
     )

@@ -30,8 +30,7 @@ class DistinctLDiversity(ClassModel):
 
     Notes
     -----
-    Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007. Weak: a class
-    with counts 98, 1, 1 has three values, and one of them is all but certain.
+    Weak: a class with counts 98, 1, 1 has three values, and one of them is all but certain.
 
     Where persons are counted, a person's value is the set of those she has in the class: two persons with the same set
     have the same value. A class in which all have some value in common counts as one of a single value: three persons
@@ -54,7 +53,7 @@ class DistinctLDiversity(ClassModel):
     convex: ClassVar[bool] = True
     decided_by_minima: ClassVar[bool] = True
     observes: ClassVar[object] = int
-    source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
+    source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class learns the sensitive value, because all records there share it."
     )

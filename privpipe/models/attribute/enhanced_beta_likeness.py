@@ -40,8 +40,6 @@ class EnhancedBetaLikeness(ClassModel):
 
     Where persons are counted, q is the share of the persons of a class who have the value, p that of all persons.
 
-    Source: Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012.
-
     Examples
     --------
     >>> import numpy as np, pyarrow as pa
@@ -59,7 +57,7 @@ class EnhancedBetaLikeness(ClassModel):
     convex: ClassVar[bool] = True
     needs_base: ClassVar[bool] = True
     observes: ClassVar[object] = float | None
-    source: ClassVar[str] = "Cao and Karras, PVLDB 5(11), 2012"
+    source: ClassVar[str] = "Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class finds a sensitive value, rare or common, far more likely than before."
     )

@@ -46,9 +46,6 @@ class EntropyLDiversity(ClassModel):
     Where persons are counted, a person's value is the set of those she has in the class, and a class in which all have
     some value in common has exp(H) = 1; passing classes may then merge to a failing one.
 
-    Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007; Grassberger,
-    Entropy estimates from insufficient samplings, arXiv physics/0307138, 2003.
-
     Examples
     --------
     >>> import numpy as np
@@ -65,8 +62,8 @@ class EntropyLDiversity(ClassModel):
     convex: ClassVar[bool] = True
     observes: ClassVar[object] = float
     source: ClassVar[str] = (
-        "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007; "
-        "Grassberger, arXiv physics/0307138, 2003"
+        "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007; Grassberger, "
+        "Entropy estimates from insufficient samplings, arXiv physics/0307138, 2003"
     )
     threat: ClassVar[str] = (
         "An intruder who finds a person's class guesses the sensitive value, because one value is far more frequent."

@@ -43,8 +43,6 @@ class PSensitiveKAnonymity(SeveralFigures):
     the literature. Where persons are counted, values are counted as there: sets of values, and a single one where all
     persons of a class have some value in common.
 
-    Source: Truta and Vinay, Privacy protection: p-sensitive k-anonymity property, ICDE Workshops 2006.
-
     Examples
     --------
     >>> import numpy as np
@@ -61,7 +59,7 @@ class PSensitiveKAnonymity(SeveralFigures):
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = "Truta and Vinay, ICDE Workshops 2006"
+    source: ClassVar[str] = "Truta and Vinay, Privacy protection: p-sensitive k-anonymity property, ICDE Workshops 2006"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class finds the record in it, or the sensitive value that all records share."
     )

@@ -42,8 +42,6 @@ class RecursiveCLDiversity(ClassModel):
     Where persons are counted, a person's value is the set of those she has in the class, and a class in which all have
     some value in common has that one value alone.
 
-    Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007.
-
     Examples
     --------
     >>> import numpy as np
@@ -62,7 +60,7 @@ class RecursiveCLDiversity(ClassModel):
     direction: ClassVar[Direction] = "below"
     convex: ClassVar[bool] = True
     observes: ClassVar[object] = float | None
-    source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
+    source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007"
     threat: ClassVar[str] = (
         "An intruder who can rule out l - 2 values for a person guesses the rest, because one value dominates."
     )

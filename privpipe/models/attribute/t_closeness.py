@@ -129,8 +129,6 @@ class TCloseness(ClassModel):
     t bounds the average shift, not the relative gain of a rare value. Where persons are counted, shares are of all
     pairs of a person and a value, in the class and in the base, so that they add up to 1.
 
-    Source: Li, Li, Venkatasubramanian, t-Closeness, ICDE 2007; IEEE TKDE 22(7), 2010.
-
     Examples
     --------
     >>> import numpy as np, pyarrow as pa
@@ -150,7 +148,7 @@ class TCloseness(ClassModel):
     convex: ClassVar[bool] = True
     needs_base: ClassVar[bool] = True
     observes: ClassVar[object] = float
-    source: ClassVar[str] = "Li, Li, Venkatasubramanian, ICDE 2007; IEEE TKDE 22(7), 2010"
+    source: ClassVar[str] = "Li, Li, Venkatasubramanian, t-Closeness, ICDE 2007; IEEE TKDE 22(7), 2010"
     threat: ClassVar[str] = (
         "An intruder who finds a person's class learns more about the sensitive value than the whole table shows."
     )

@@ -175,9 +175,6 @@ class ProsecutorProfitability(ClassModel):
     number. A payout of 0 fails. Generalization makes attacks dearer and the data worth less, so neither coarser nor
     finer tables are surely better.
 
-    Source: Wan et al., A game theoretic framework for analyzing re-identification risk, PLoS ONE 10(3), 2015; Prasser
-    et al., An open source tool for game theoretic health data de-identification, AMIA Annu. Symp. Proc. 2017.
-
     Examples
     --------
     >>> import numpy as np
@@ -188,7 +185,11 @@ class ProsecutorProfitability(ClassModel):
     ('fail', 75, 76)
     """
 
-    source: ClassVar[str] = "Wan et al., PLoS ONE 10(3), 2015; Prasser et al., AMIA Annu. Symp. Proc. 2017"
+    source: ClassVar[str] = (
+        "Wan et al., A game theoretic framework for analyzing re-identification risk, PLoS ONE 10(3), 2015; "
+        "Prasser et al., An open source tool for game theoretic health data de-identification, AMIA Annu. "
+        "Symp. Proc. 2017"
+    )
     threat: ClassVar[str] = (
         "An intruder who knows that a person is in the table and attacks only where the gain exceeds the cost."
     )

@@ -32,8 +32,6 @@ class AverageRisk(SizeModel):
     The mean over *records* of 1/n_c, which is C/n. The mean over classes of 1/n_c is another, misleading figure:
     classes of 99 and 1 records give 0.505 against 0.02.
 
-    Source: El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013.
-
     Examples
     --------
     >>> import numpy as np

@@ -44,8 +44,6 @@ class EstimatedKMap(ClassModel):
     i* + 1, and never more than k. n counts all records of the table, suppressed ones too. Every class is a test of
     its own, and the significance is not corrected for their number.
 
-    Source: El Emam and Dankar, Protecting privacy using k-anonymity, JAMIA 15(5), 2008.
-
     Examples
     --------
     >>> import numpy as np
@@ -62,7 +60,7 @@ class EstimatedKMap(ClassModel):
     convex: ClassVar[bool] = True
     needs_records: ClassVar[bool] = True
     observes: ClassVar[object] = int
-    source: ClassVar[str] = "El Emam and Dankar, JAMIA 15(5), 2008"
+    source: ClassVar[str] = "El Emam and Dankar, Protecting privacy using k-anonymity, JAMIA 15(5), 2008"
     threat: ClassVar[str] = (
         "An intruder who does not know who is in the table looks in the population for the one person a record fits."
     )

@@ -39,8 +39,6 @@ class HouseholdKAnonymity(HouseholdRule):
     `suppress_records` removes the households that fail. k-anonymity over households follows from none of this, nor
     this from it: a class of five households says nothing of who else lives in them.
 
-    Source: Samarati, IEEE TKDE 13(6), 2001, with a household in place of a record.
-
     Examples
     --------
     >>> import numpy as np
@@ -54,7 +52,7 @@ class HouseholdKAnonymity(HouseholdRule):
     threshold_field: ClassVar[str | None] = "k"
     protects_nobody_at: ClassVar[float | None] = 1
     observes: ClassVar[object] = int
-    source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001, over households"
+    source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001, with a household in place of a record"
     threat: ClassVar[str] = "An intruder who knows every member of a family finds the only family like it."
     formula: ClassVar[str] = "min over compositions of the number of households that have it >= k"
     choose: ClassVar[str] = (

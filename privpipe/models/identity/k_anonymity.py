@@ -33,8 +33,7 @@ class KAnonymity(ClassModel):
 
     Notes
     -----
-    Source: Samarati, IEEE TKDE 13(6), 2001; Sweeney, IJUFKS 10(5), 2002. A bound on identity alone: a class of
-    one sensitive value discloses that value of everybody in it.
+    A bound on identity alone: a class of one sensitive value discloses that value of everybody in it.
 
     Examples
     --------

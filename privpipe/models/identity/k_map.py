@@ -32,8 +32,6 @@ class KMap(ClassModel):
     Needs the policy's `population:`, generalized as the release is. Classes without a released record do not count.
     A class with more released records than persons in the population is a DataError.
 
-    Source: Sweeney, IJUFKS 10(5), 2002; El Emam and Dankar, JAMIA 15(5), 2008.
-
     Examples
     --------
     >>> import numpy as np

@@ -58,8 +58,6 @@ class KmAnonymity(ClassModel):
     `failing_classes` counts combinations over all sets; a record may be in several, so failing records are counted
     only where there is a single set.
 
-    Source: Terrovitis, Mamoulis, Kalnis, Privacy-preserving anonymization of set-valued data, PVLDB 1(1), 2008.
-
     Examples
     --------
     >>> model = KmAnonymity(k=2, m=2)
@@ -74,7 +72,9 @@ class KmAnonymity(ClassModel):
     hereditary: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     observes: ClassVar[object] = int
-    source: ClassVar[str] = "Terrovitis, Mamoulis, Kalnis, PVLDB 1(1), 2008"
+    source: ClassVar[str] = (
+        "Terrovitis, Mamoulis, Kalnis, Privacy-preserving anonymization of set-valued data, PVLDB 1(1), 2008"
+    )
     threat: ClassVar[str] = (
         "An intruder who knows a few of a person's quasi-identifiers, not all of them, finds the record."
     )

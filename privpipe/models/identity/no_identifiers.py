@@ -35,8 +35,6 @@ class NoIdentifiers(ColumnRule):
     What a `pseudonymise` stage of the policy releases is no identifier any more. A guarantee over
     quasi-identifiers says nothing of a row that carries a name.
 
-    Source: 45 CFR 164.514(b)(2), where direct identifiers are removed before anything else is asked.
-
     Examples
     --------
     >>> verdict = NoIdentifiers().judge_columns(["name", "zip"], Roles(identifiers=["name"]))
@@ -44,7 +42,7 @@ class NoIdentifiers(ColumnRule):
     ('fail', 1, "1 column is an identifier: 'name'; take it out, or pseudonymise it.")
     """
 
-    source: ClassVar[str] = "45 CFR 164.514(b)(2)"
+    source: ClassVar[str] = "45 CFR 164.514(b)(2), where direct identifiers are removed before anything else is asked"
     threat: ClassVar[str] = "An intruder reads the name, or any other direct identifier, off the row."
     formula: ClassVar[str] = "number of columns with the role identifier or drop = 0"
     choose: ClassVar[str] = "Built in: nothing to choose. Released identifiers go through `pseudonymise`."

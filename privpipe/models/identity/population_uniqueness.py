@@ -44,10 +44,6 @@ class PopulationUniqueness(SizeModel):
     observed is None and the guarantee fails: nothing else is tried. Where the table is the population, its own
     uniques are counted. The share is one of the population, not of the table.
 
-    Source: Dankar, El Emam, Neisa, Roffey, Estimating the re-identification risk of clinical data sets, BMC Med.
-    Inform. Decis. Mak. 12:66, 2012; Hoshino, J. Off. Stat. 17(4), 2001; Zayatz, US Census Bureau, 1991; Chen and
-    Keller-McNulty, J. Off. Stat. 14(1), 1998.
-
     Examples
     --------
     >>> import numpy as np
@@ -64,8 +60,9 @@ class PopulationUniqueness(SizeModel):
     prefix_monotone: ClassVar[bool] = False
     observes: ClassVar[object] = float
     source: ClassVar[str] = (
-        "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012; Hoshino, J. Off. Stat. 17(4), "
-        "2001; Zayatz, US Census Bureau, 1991; Chen and Keller-McNulty, J. Off. Stat. 14(1), 1998"
+        "Dankar, El Emam, Neisa, Roffey, Estimating the re-identification risk of clinical data sets, BMC "
+        "Med. Inform. Decis. Mak. 12:66, 2012; Hoshino, J. Off. Stat. 17(4), 2001; Zayatz, US Census Bureau, "
+        "1991; Chen and Keller-McNulty, J. Off. Stat. 14(1), 1998"
     )
     threat: ClassVar[str] = (
         "An intruder matches records with the whole population, and is certainly right where a person is unique in it."

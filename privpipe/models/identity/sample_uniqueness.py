@@ -27,11 +27,6 @@ class SampleUniqueness(SizeModel):
     quasi_identifiers : tuple of str, optional
         Default: all of the policy.
 
-    Notes
-    -----
-    Source: Dankar, El Emam, Neisa, Roffey, Estimating the re-identification risk of clinical data sets, BMC Med.
-    Inform. Decis. Mak. 12:66, 2012.
-
     Examples
     --------
     >>> import numpy as np
@@ -47,7 +42,10 @@ class SampleUniqueness(SizeModel):
     protects_nobody_at: ClassVar[float | None] = 1
     trusts_values: ClassVar[bool] = True
     observes: ClassVar[object] = float
-    source: ClassVar[str] = "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012"
+    source: ClassVar[str] = (
+        "Dankar, El Emam, Neisa, Roffey, Estimating the re-identification risk of clinical data sets, BMC "
+        "Med. Inform. Decis. Mak. 12:66, 2012"
+    )
     threat: ClassVar[str] = (
         "An intruder who knows that a person is in the table finds the record, because no other record equals it."
     )

@@ -41,9 +41,6 @@ class StrictAverageRisk(SizeModel):
     `highest` by 1 % of it, else f. So 0.3333 asks for 3 records and 0.33 for 4. A report that counts records with
     1/n_c above a threshold without this rounding is another figure.
 
-    Source: El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013; El Emam and
-    Malin in Institute of Medicine, Sharing Clinical Trial Data, 2015.
-
     Examples
     --------
     >>> import numpy as np
@@ -58,8 +55,8 @@ class StrictAverageRisk(SizeModel):
     threshold_field: ClassVar[str | None] = "at_most"
     observes: ClassVar[object] = dict[str, float]
     source: ClassVar[str] = (
-        "El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013; "
-        "El Emam and Malin in IOM, Sharing Clinical Trial Data, 2015"
+        "El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013; El Emam and"
+        " Malin in Institute of Medicine, Sharing Clinical Trial Data, 2015"
     )
     threat: ClassVar[str] = (
         "A marketer matches as many records as possible, and a prosecutor looks for one person in a small class."

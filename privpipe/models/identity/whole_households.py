@@ -31,8 +31,7 @@ class WholeHouseholds(KeptHouseholds):
     Records are paired with the original by their ids. A suppressed record that stays as a row of marks is not
     released. A record without a household stands alone. Without an original the outcome is an error.
 
-    Who knows a family sees from a part of it that somebody in it was rare: the record that went. Source: Hundepool et
-    al., Statistical Disclosure Control, Wiley, 2012 (hierarchical files).
+    Who knows a family sees from a part of it that somebody in it was rare: the record that went.
 
     Examples
     --------
@@ -43,7 +42,7 @@ class WholeHouseholds(KeptHouseholds):
 
     threshold_field: ClassVar[str | None] = "at_most"
     observes: ClassVar[object] = int
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012 (hierarchical files)"
     threat: ClassVar[str] = (
         "An intruder who knows a family sees who of it is missing, and that the missing one is rare."
     )

@@ -41,8 +41,6 @@ class DeltaPresence(SeveralFigures):
     without a released record too: their share is 0, so that `min` above 0 fails for them and no suppression helps.
     Suppressed records are not in the table: who knows the rule learns that their class has a share of 0.
 
-    Source: Nergiz, Atzori, Clifton, Hiding the presence of individuals, SIGMOD 2007.
-
     Examples
     --------
     >>> from privpipe.blocks import ClassBlock, Facts
@@ -57,7 +55,7 @@ class DeltaPresence(SeveralFigures):
     convex: ClassVar[bool] = True
     needs_population: ClassVar[bool] = True
     observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = "Nergiz, Atzori, Clifton, SIGMOD 2007"
+    source: ClassVar[str] = "Nergiz, Atzori, Clifton, Hiding the presence of individuals, SIGMOD 2007"
     threat: ClassVar[str] = (
         "An intruder who knows a person's quasi-identifiers infers whether the person is in the table: to be in a "
         "table of patients is a secret by itself."

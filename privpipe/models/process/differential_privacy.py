@@ -51,9 +51,6 @@ class DifferentialPrivacy(Guarantee):
     and no public document may show; and `beside`, columns that were released without being part of the classes, which
     the guarantee does not cover and its reason names.
 
-    Source: Bild, Kuhn, Prasser, SafePub, PoPETs 2018(1); Li, Qardaji, Su, On sampling, anonymization, and
-    differential privacy, ASIACCS 2012.
-
     Examples
     --------
     >>> import numpy as np
@@ -69,7 +66,10 @@ class DifferentialPrivacy(Guarantee):
 
     way: ClassVar[Way] = PROCESS
     forbids_counts: ClassVar[bool] = True
-    source: ClassVar[str] = "Bild, Kuhn, Prasser, PoPETs 2018(1); Li, Qardaji, Su, ASIACCS 2012"
+    source: ClassVar[str] = (
+        "Bild, Kuhn, Prasser, SafePub, PoPETs 2018(1); Li, Qardaji, Su, On sampling, anonymization, and "
+        "differential privacy, ASIACCS 2012"
+    )
     threat: ClassVar[str] = (
         "An intruder who knows everything but one person's record learns from the release whether the person is in it."
     )

@@ -65,8 +65,6 @@ class IntegralPrivacy(Guarantee):
     of one value are alike. A set of changes counts when it keeps the rounded statistic and no smaller part of it
     does. No change may be in every set. The test is exhaustive, in exact arithmetic, halves rounded to even.
 
-    Source: Torra and Navarro-Arribas, Integral privacy, CANS 2016; Torra, Navarro-Arribas, Galvan, PSD 2020.
-
     Examples
     --------
     >>> import numpy as np, pyarrow as pa
@@ -82,7 +80,9 @@ class IntegralPrivacy(Guarantee):
     threshold_field: ClassVar[str | None] = "k"
     protects_nobody_at: ClassVar[float | None] = 1
     observes: ClassVar[object] = int
-    source: ClassVar[str] = "Torra and Navarro-Arribas, CANS 2016; Torra, Navarro-Arribas, Galvan, PSD 2020"
+    source: ClassVar[str] = (
+        "Torra and Navarro-Arribas, Integral privacy, CANS 2016; Torra, Navarro-Arribas, Galvan, PSD 2020"
+    )
     threat: ClassVar[str] = (
         "An intruder who knows all records but a few learns from a published figure which one was added or deleted."
     )
