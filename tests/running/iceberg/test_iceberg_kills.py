@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TRIALS = Path(__file__).with_name("kill_trials.py")
 
 
