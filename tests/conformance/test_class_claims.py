@@ -24,7 +24,6 @@ from privpipe.testing import (
     threshold_claim,
 )
 from privpipe.testing.class_claims import EXAMPLES
-from tests.tiers import at_most
 
 ENTRIES: list[Any] = [
     example for room in (models, measures) for name in room.CATALOGUE for example in room.CATALOGUE[name].examples()
@@ -70,7 +69,7 @@ def test_blocks_change_no_figure(entry: Guarantee) -> None:
     assert splitting_problems(entry, tables=10) == []
 
 
-@settings(max_examples=at_most(30))
+@settings(max_examples=30)
 @given(st.sampled_from(SPLIT), st.integers(0, 2**32 - 1))
 def test_blocks_of_any_tables_change_no_figure(entry: Guarantee, seed: int) -> None:
     assert splitting_problems(entry, seed, tables=2) == []

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TRIALS = Path(__file__).with_name("kill_trials.py")
 
 
+@pytest.mark.deep
 def test_readers_see_whole_releases_whenever_a_run_is_killed(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, str(TRIALS), str(tmp_path / "place"), "0", "1"],

@@ -18,6 +18,7 @@ from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.policy import Policy
 from privpipe.policy.places import MOST_PROBLEMS, Report
 from privpipe.policy.plain_values import MOST_NODES, from_yaml
+from tests.tiers import deep
 
 HEAD = "version: 1\ncolumns: {q: {role: quasi_identifier}}\nguarantees: [{k_anonymity: {k: 2}}]\n"
 OVER_S = "version: 1\ncolumns: {q: {role: quasi_identifier}, s: {role: sensitive}}\nguarantees:\n"
@@ -97,7 +98,12 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
 
 
-@pytest.mark.parametrize("text", DOCUMENTS.values(), ids=DOCUMENTS)
+USUAL = ("an insecure seed", "a chain of merges")
+
+
+@pytest.mark.parametrize(
+    "text", [text if name in USUAL else deep(text) for name, text in DOCUMENTS.items()], ids=DOCUMENTS
+)
 def test_a_policy_of_a_megabyte_is_read_or_refused(text: Callable[[], str], tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(text())
