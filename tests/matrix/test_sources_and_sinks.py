@@ -1,7 +1,8 @@
 """Every source into every sink: the rows of the source's own reader arrive in the sink's, or a refusal says what to do.
 
 The embedded engine runs each pair. Sources and sinks do not know each other, so that Dask and Spark run each
-source into Parquet and each sink from Parquet; `PRIVPIPE_MATRIX=whole` runs every pair there too.
+source into Parquet and each sink from Parquet; `PRIVPIPE_MATRIX=whole` runs every pair there too. `make test` runs what
+the embedded engine reads into Parquet and writes from it, `make test-deep` the rest.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ def pairs() -> list[Any]:
     whole = os.environ.get("PRIVPIPE_MATRIX") == "whole"
     found = []
     for engine in ENGINES:
-        marks = [] if engine == "embedded" else [getattr(pytest.mark, engine)]
+        own = [] if engine == "embedded" else [getattr(pytest.mark, engine)]
         for source in SOURCES:
             for sink in SINKS:
+                marks = own if engine == "embedded" and "parquet" in (source, sink) else [*own, pytest.mark.deep]
                 if engine == "embedded" or whole or "parquet" in (source, sink):
                     found.append(pytest.param(engine, source, sink, id=f"{engine}: {source} -> {sink}", marks=marks))
     return found
