@@ -46,7 +46,7 @@ def catalogue_problems(catalogue: Catalogue, tests: Path | None = None) -> list[
     ----------
     catalogue : Catalogue
     tests : Path, optional
-        Folder that mirrors the room; each built-in entry's module must have a test file there, and plug-ins, whose
+        Folder that mirrors the room; each built-in entry must have a test file there, and plug-ins, whose
         tests lie elsewhere, are left out.
 
     Returns
@@ -64,8 +64,7 @@ def catalogue_problems(catalogue: Catalogue, tests: Path | None = None) -> list[
     for name in catalogue if tests is None else catalogue.built_in:
         entry = catalogue[name]
         problems += [f"{name}: {fault}" for fault in _faults(entry, explained=catalogue.kind == "privacy model")]
-        module = Path(*catalogue.module_of(name).split("."))
-        test = module.with_name(f"test_{module.name}.py")
+        test = Path(*catalogue.module_of(name).split(".")).with_name(f"test_{name}.py")
         if tests is not None and not (tests / test).is_file():
             problems.append(f"{name}: has no test file {test}")
     return problems
