@@ -149,7 +149,7 @@ class EarlierTables:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HistoryMeasure(Guarantee):
-    """A measure of a release beside the releases before it.
+    """A measure of a release compared with the releases before it.
 
     Subclasses give `judge_history` (by a ledger) and `judge_tables` (by released tables alone). One that
     `forms_classes` says over which columns, and of which values, the ledger remembers them.

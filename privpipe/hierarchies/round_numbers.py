@@ -120,7 +120,7 @@ class RoundedCuts:
         return sorted({found for cut in cuts if (found := self._found[cut]) is not None})
 
     def _near(self, cut: int, below: int, above: int) -> int | None:
-        """The nearest round number that is nobody's; the greater one of two."""
+        """The nearest round number that is no record's value; the greater one of two."""
         start, step = nearest_multiple(cut, self._step), self._step
         up = (start + each * step for each in count())
         down = (start - each * step for each in count(1))

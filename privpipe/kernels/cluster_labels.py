@@ -104,7 +104,7 @@ def labels_of(
 
 
 def _levels(levels: Sequence[Ints], lost: Sequence[Ints], sizes: list[int]) -> tuple[Ints, Ints, Ints]:
-    """Nodes level after level: the first leaf below a label stands for it."""
+    """Nodes level after level: the first leaf below a label represents it."""
     width, rows = len(levels[0]), []
     for at, level in enumerate(levels):
         first = np.full(sizes[at], width)

@@ -238,7 +238,7 @@ def _missing(column: pa.Array) -> NDArray[np.bool_]:
 def _require_told_apart(
     engine: Primitives, table: Any, by: tuple[str, ...], found: Mapping[int, Found], context: StageContext
 ) -> None:
-    """A hash of 64 bits is enough once it is known to tell these combinations apart."""
+    """A hash of 64 bits is enough once it is known to distinguish these combinations."""
     distinct = len(engine.distinct(table, by)) if found else 0
     if distinct != len(found):
         raise DataError(f"{context.place}: two combinations of {', '.join(map(repr, by))} share a hash; merge them")

@@ -46,7 +46,7 @@ def grouping_columns(query: ClassQuery) -> tuple[str, ...]:
 
 
 def require_query_columns(schema: pa.Schema, query: ClassQuery) -> None:
-    """Refuse a query on columns the table lacks, or on a weight that is no number.
+    """Refuse a query on columns the table lacks, or on a weight that is not a number.
 
     Raises
     ------
@@ -254,7 +254,7 @@ class KnownSizes:
     Parameters
     ----------
     mark : str or None
-        By which the class of the mark was told from the others; None: by none.
+        By which the class of the mark was distinguished from the others; None: by none.
     classes : mapping of (marked, size) to int
 
     Examples

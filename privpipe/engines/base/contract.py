@@ -90,7 +90,7 @@ class Engine(ABC):
 
     @property
     def worker_processes(self) -> int:
-        """Processes beside this one in which rows are worked on; 0 where they are worked on here, or nobody tells."""
+        """Other processes in which rows are worked on; 0 where they are worked on here, or it is unknown."""
         return 0
 
     def lies_here(self, table: Any) -> bool:

@@ -98,7 +98,7 @@ class _Hash:
 
 
 def ordinal_starts(pieces: Sequence[Ints]) -> Pieces:
-    """For each hash that came, how many records of it lie in earlier partitions."""
+    """For each hash that came, how many records of it are in earlier partitions."""
     came = np.concatenate(pieces)
     groups, firsts = group_rows(came[:, :2])
     order, offsets = ordered_by_group(groups, len(firsts))

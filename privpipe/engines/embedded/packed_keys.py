@@ -122,7 +122,7 @@ class PackedClasses:
     codes : mapping of column to ndarray of int64
         For each digit of a sensitive column, its code; -1 for a value that the query's dictionary lacks.
     held : mapping of column to CodedColumn
-        Of a table of files, the columns; cells of a stored one lie in the database.
+        Of a table of files, the columns; cells of a stored one are in the database.
     """
 
     session: Session

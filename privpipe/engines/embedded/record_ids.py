@@ -186,7 +186,7 @@ def _number_equal(
     Parameters
     ----------
     words : ndarray of int64, shape (records,), optional
-        The low words of all ids, in any order, where they lie in memory; they are sorted in place.
+        The low words of all ids, in any order, where they are in memory; they are sorted in place.
     """
     # One word first: it is quick to sort, and equal by chance once in 2^64 pairs.
     if words is None:

@@ -63,7 +63,7 @@ def table_of(connection: Any, name: TableName) -> Any:
     Raises
     ------
     UnsupportedError
-        There is no such connection: the engine's own database holds no table of anybody.
+        There is no such connection: the engine's own database holds no user tables.
     DataError
         The connection knows no such table or view. A name never stands for a file or a variable of Python.
     """

@@ -111,7 +111,7 @@ class FolderFiles:
         Data files, in order of path.
     left_out : list of str
         Files and folders that may hold data and are not read, by their names below the folder; what writers put
-        beside every table is not among them.
+        next to every table is not among them.
     """
 
     read: list[str] = field(default_factory=list)

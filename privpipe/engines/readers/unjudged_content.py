@@ -166,7 +166,7 @@ def _schema_in(text: bytes) -> pa.Schema:
 
 
 def _of_file(said: Raw, schema: pa.Schema) -> Iterator[str]:
-    """Keys of a whole file that are nobody's own, or say more than they should."""
+    """Keys of a whole file that belong to no record, or reveal more than they should."""
     for raw, text in said.items():
         key = raw.decode(errors="replace")
         if key == "pandas":

@@ -60,7 +60,7 @@ def settle_modules() -> None:
     """Spare a worker what it would do before and after each task for every module it has loaded.
 
     Spark notifies a worker's finders of modules that files may have changed, and each finder of an archive then reads
-    its directory anew: so these are dropped, and made again from the directory already read where they are needed.
+    its directory again: so these are dropped, and made again from the directory already read where they are needed.
     And Spark collects garbage after each task, which looks at every object of every module: so those are set aside.
     Together some 0.2 s a task.
     """

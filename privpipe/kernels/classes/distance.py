@@ -267,7 +267,7 @@ def emd_hierarchical_by_class(
 
     Examples
     --------
-    Two values under one node, a third beside it; a class of the first value alone moves 1/3 near and 1/3 far.
+    Two values under one node, a third next to it; a class of the first value alone moves 1/3 near and 1/3 far.
 
     >>> nodes = np.array([[0, 1, 2], [0, 0, 1], [0, 0, 0]])
     >>> emd_hierarchical_by_class(

@@ -62,7 +62,7 @@ class CsvSigns:
     comment : str, optional
         At the beginning of a record: the line is none.
     trim : bool
-        Whether blanks before and behind quotes are no text.
+        Whether blanks before and after quotes do not count as text.
 
     Examples
     --------

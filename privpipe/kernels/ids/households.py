@@ -22,7 +22,7 @@ def parts_of(before: pa.Table, after: pa.Table, household: str) -> pa.Table:
     Parameters
     ----------
     before, after : pyarrow.Table
-        A row a household, with its number of records in `__count`. Missing keys are no household.
+        One row per household, with its number of records in `__count`. Missing keys form no household.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def parts_of(before: pa.Table, after: pa.Table, household: str) -> pa.Table:
 
 
 COMPOSITION = ("__privpipe_composition_hi", "__privpipe_composition_lo", "__privpipe_members")
-"""The columns that tell a composition: two words of a hash, and the number of members."""
+"""The columns that identify a composition: two words of a hash, and the number of members."""
 BUCKETS = 4096
 Words = NDArray[np.uint64]
 

@@ -30,7 +30,7 @@ Codes = NDArray[np.int64]
 
 
 def quantile_bins(known: Numbers, values: Numbers, bins: int) -> Codes:
-    """The bin of each value among those at the quantiles of `known`, shape (n,); missing ones have one of their own.
+    """The bin of each value among those at the quantiles of `known`, shape (n,); missing ones have a separate one.
 
     A bin holds its lower edge; the first and the last are open, equal edges are one. A constant column has three bins:
     below, at and above its value.

@@ -99,7 +99,7 @@ def block_groups(
     largest : int, optional
         A block of twice as many records or more (one that no cut could divide) is chunked along its sorted values.
     gamma : float, optional
-        V-MDAV with this gamma in place of MDAV.
+        V-MDAV with this gamma instead of MDAV.
     condition : GroupCondition
         Groups are merged until each meets it, and refined within it.
 

@@ -257,7 +257,7 @@ def mdav_of_ties(points: Floats, codes: Ints, firsts: Ints, k: int, recomputed_e
     codes, firsts : ndarray of int64
         From `distinct_points`.
     recomputed_every : int
-        Groups after which the running sums are added up anew.
+        Groups after which the running sums are added up again.
     """
     n, s = points.shape
     records, starts = _by_point(codes, len(firsts))
@@ -289,7 +289,7 @@ def mdav_of_ties(points: Floats, codes: Ints, firsts: Ints, k: int, recomputed_e
             start = second if half == 1 else first
             home = homes[start]
             found = nearest_parts(distances, leaders, live, min(k, live), np.int64(-1), heap, ends)
-            if not _among(home, heap[:found]):  # points apart by less than a square can tell
+            if not _among(home, heap[:found]):  # points apart by less than a square can resolve
                 heap[found] = home
                 found += 1
             gone[0] = start

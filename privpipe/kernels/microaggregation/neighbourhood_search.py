@@ -95,7 +95,7 @@ def allowed_rise(key: tuple[U, U], step: int, cooling: Cooling) -> float:
     heat = cooling.heat
     for _ in range(step // cooling.stretch):
         heat *= 0.5
-    # Straight within a halving, in place of steps.
+    # Linear within each halving, instead of stepwise.
     heat *= 1.0 - 0.5 * (step % cooling.stretch) / cooling.stretch
     allowed: float = 0.6931471805599453 * heat * (rise + 2.0 * (1.0 - share))
     return allowed

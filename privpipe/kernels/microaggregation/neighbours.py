@@ -126,7 +126,7 @@ class _Cells(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """What is written anew for each record: its point, distances of a cell, the least ones, and the candidates."""
+    """What is written again for each record: its point, distances of a cell, the least ones, and the candidates."""
 
     point: NDArray[np.float64]
     distances: NDArray[np.float64]
@@ -224,7 +224,7 @@ def _candidates(
         looked += 1
         look_into(tiles, cell, point, distances)
         if cell == own:
-            distances[place - starts[own]] = np.nan  # a record is no neighbour of its own
+            distances[place - starts[own]] = np.nan  # a record is not its own neighbour
         count = 0
         for at in range(starts[cell + 1] - starts[cell]):
             inside[count] = at

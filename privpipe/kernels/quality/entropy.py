@@ -219,7 +219,7 @@ class KlDivergenceModel(WholeModel):
     def upward_bound(self, levels: Sequence[int]) -> float | None:
         """The figure with nothing suppressed: to merge classes, or to suppress them, spreads no less evenly.
 
-        None under ``compat: arx``, whose terms are no probabilities, and beside records with an unknown value, which
+        None under ``compat: arx``, whose terms are not probabilities, and beside records with an unknown value, which
         cover the whole domain already.
         """
         if self.spec.compat or self.table.unknown:

@@ -393,7 +393,7 @@ class WholeModel(Model):
         return self.least(nodes)
 
     def exact(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> tuple[tuple[float, ...], list[float]]:
-        """Loss of a node with these combinations suppressed; no column has a figure of its own."""
+        """Loss of a node with these combinations suppressed; no column has its own figure."""
         return (self.figure(levels, gone),), []
 
     def bounds(self, nodes: NDArray[np.int16]) -> Floats:

@@ -27,11 +27,11 @@ class CountedRows(Protocol):
 
     @property
     def sensitive(self) -> Mapping[str, NDArray[np.int64]]:
-        """Codes of columns that are no quasi-identifiers, each of shape (t,)."""
+        """Codes of columns that are not quasi-identifiers, each of shape (t,)."""
 
 
 class CodedTable(Protocol):
-    """A search's distinct table, or the original beside a release."""
+    """A search's distinct table, or the original next to a release."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class CodedTable(Protocol):
 
     @property
     def places(self) -> Mapping[str, int]:
-        """Where each column stands in `codes`."""
+        """The position of each column in `codes`."""
 
     @property
     def lookups(self) -> Sequence[Sequence[Lookup]]:

@@ -187,7 +187,7 @@ def additive_scores(moments: CodeMoments, before: Sequence[str], target: str, or
     Returns
     -------
     list of Score
-        Without those that tell nothing. Behind each, what is left of it without the column whose codes differ most
+        Without those that explain nothing. Behind each, what is left of it without the column whose codes differ most
         in it: a tree splits by that column anyway, and it would hide what is weak.
     """
     rows, columns = moments.places(before), moments.places([target])
@@ -207,7 +207,7 @@ def additive_scores(moments: CodeMoments, before: Sequence[str], target: str, or
 def _directions(explained: Floats) -> Floats:
     """Leading directions of fitted shares, each share in its deviations."""
     vectors = np.linalg.eigh(explained)[1][:, ::-1]
-    leading = vectors[:, : min(DIRECTIONS, max(len(vectors) - 1, 1))]  # shares add up to one: the last tells nothing
+    leading = vectors[:, : min(DIRECTIONS, max(len(vectors) - 1, 1))]  # shares add up to one: the last adds nothing
     largest = np.abs(np.round(leading, 9)).argmax(axis=0)
     return np.asarray(leading * np.sign(leading[largest, np.arange(leading.shape[1])]))
 
@@ -221,7 +221,7 @@ def _parts(tables: Mapping[str, Ints], before: Sequence[str], weights: Floats) -
 
 
 def _without_widest(parts: Mapping[str, Floats]) -> dict[str, Floats]:
-    """What is left beside the column whose codes differ most, unless that is one column."""
+    """What remains next to the column whose codes differ most, unless that is one column."""
     widest = max(parts, key=lambda name: round(float(parts[name].std()), 9))
     return {name: each for name, each in parts.items() if name != widest} if len(parts) > 2 else {}
 

@@ -215,7 +215,7 @@ class CodeTree:
         target : ndarray of int64, shape (n,)
             Codes from 0.
         outputs : ndarray of float64, shape (n, o), optional
-            What an ordered target is told apart by: squared errors; none: the entropy of the codes.
+            What an ordered target is distinguished by: squared errors; none: the entropy of the codes.
         predictors : mapping of column to ndarray of int64, shape (n,)
         orders : mapping of column to ndarray of int64
         min_leaf : int

@@ -19,7 +19,7 @@ __all__ = ["Base", "BaseDatabase", "BaseFile", "BaseNamed", "BaseTable", "GivenB
 
 @dataclass(frozen=True, kw_only=True)
 class BaseFile:
-    """A base distribution that lies in a file.
+    """A base distribution in a file.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ class _Risky:
 def risky_places(engine: Any, table: Any, cells: CellTable, distinct: Any, asked: ByRisk) -> NDArray[np.int64]:
     """Places in the cell table of the combinations whose individual risk exceeds the threshold.
 
-    A missing value is a value of its own here: its class is then smaller, and its risk no less, than under wildcards.
+    A missing value is a separate value here: its class is then smaller, and its risk no less, than under wildcards.
 
     Parameters
     ----------

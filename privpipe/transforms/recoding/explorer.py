@@ -296,7 +296,7 @@ EXPECTED = 4
 
 
 class Spent(Exception):
-    """A search's limit of nodes or of time is reached; caught by whoever explores."""
+    """A search's limit of nodes or of time is reached; caught by the caller that explores."""
 
 
 @dataclass(frozen=True)

@@ -264,7 +264,7 @@ def genetic(explorer: Explorer) -> None:
     """A population of vectors that are crossed and changed, the valid and cheap ones staying.
 
     100 vectors over 50 generations: a fifth stays, a fifth is crossed, a fifth changed by a step, and every tenth
-    generation a fifth arrives anew. Its draws follow a public key of their own, so the same table gives the same
+    generation a fifth is drawn afresh. Its draws follow a public key of their own, so the same table gives the same
     outcome. Source: the defaults of ARX.
     """
     chance = Chance("genetic")

@@ -61,9 +61,9 @@ def declared(spec: HierarchySpec, kind: str | None) -> Any:
 def definition_digest(spec: HierarchySpec, hierarchy: Hierarchy, kind: str | None) -> str:
     """SHA-256 of all that decides which label a value gets.
 
-    Its definition alone, so that a plan serves other tables and its digest tells nothing of the values; what labels
-    owe to the values besides is `learnt_lengths`. Values ranked by their frequency cannot be told so: there it is the
-    hierarchy as it was built from them.
+    Its definition alone, so that a plan serves other tables and its digest reveals nothing about the values; what
+    labels owe to the values besides is `learnt_lengths`. Values ranked by their frequency cannot be told so: there it
+    is the hierarchy as it was built from them.
     """
     from privpipe.hierarchies import BUILDERS
 
@@ -159,7 +159,7 @@ class Labelled:
     before, known, table : Table
         All that entered, those whose values are known, and these under their labels.
     unknown : tuple of KeysDropped
-        Tells the others, column by column.
+        Reports the others, column by column.
     """
 
     labels: Labelling

@@ -51,7 +51,7 @@ class SeenColumn:
     kind : str
         Type of the column.
     hierarchy : Hierarchy or None
-        None: the column stays as it is.
+        None: the column stays unchanged.
     """
 
     place: int
@@ -192,7 +192,7 @@ def generalize_population(
     table : Table
         What enters the stage: hierarchies that are made from values are made from its.
     population : Table
-        Some quasi-identifiers of everybody, raw, in the types of `table`.
+        Some quasi-identifiers of the whole population, raw, in the types of `table`.
 
     Raises
     ------

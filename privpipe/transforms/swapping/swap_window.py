@@ -213,7 +213,7 @@ class _TailSums:
 
 @dataclass(frozen=True)
 class TailsRemoved:
-    """Rows with the column `TAIL`, and nothing in place of the values of the tails."""
+    """Rows with the column `TAIL`, and nulls instead of the values of the tails."""
 
     column: str
     borders: TailBorders = field(repr=False)
