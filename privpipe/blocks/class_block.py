@@ -362,7 +362,7 @@ class ClassQuery:
     columns : tuple of str
         Sensitive columns whose values are counted within each class.
     dictionaries : mapping of column to Histogram
-        Columns whose codes must be positions in that histogram. For the others a code only tells values of one
+        Columns whose codes must be positions in that histogram. For the others a code only distinguishes values of one
         class apart.
     mark : str or None
         A class of records whose every key is this text, or missing where it is not text, comes with `marked` set: all

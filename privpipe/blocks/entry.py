@@ -84,7 +84,7 @@ EXACT = 2**53
 
 
 def read_options(entry: Any) -> None:
-    """Put the options that a caller gave as mappings in their place as what the fields say.
+    """Put the options that a caller gave as mappings in their place as what the fields declare.
 
     Raises
     ------
@@ -190,11 +190,11 @@ def snake_case(name: str) -> str:
 class Entry:
     """Base of models, transformers and measures; subclasses are frozen, keyword-only dataclasses.
 
-    A field's annotation says all of a parameter (`privpipe.blocks.parameters`): its type, its range, a line of text
-    for `explain`, the JSON schema and the site's pages, and what it names; it is checked at construction.
-    `threat` says against what the entry guards, `formula` what it computes and `choose` how to pick its parameters:
-    the text of ``privpipe explain``.
-    One that `forbids_counts` of the source lets no public document reveal how many records came in or were suppressed.
+    A field's annotation declares everything about a parameter (`privpipe.blocks.parameters`): its type, its range, a
+    line of text for `explain`, the JSON schema and the site's pages, and what it names; it is checked at construction.
+    `threat` describes against what the entry guards, `formula` what it computes and `choose` how to pick its
+    parameters: the text of ``privpipe explain``. One that `forbids_counts` of the source lets no public document reveal
+    how many records came in or were suppressed.
     """
 
     source: ClassVar[str] = ""

@@ -56,7 +56,7 @@ class RowPositions:
     proved : bool
         The order of the files was compared with the keyed one and is that.
     ordered : bool
-        The released rows stand in the order of their own values.
+        The released rows are in the order of their own values.
     """
 
     classes: NDArray[Any] = field(repr=False)
@@ -150,7 +150,7 @@ class DistinctPair:
     original : pyarrow.Table, optional
         The same of the original; records need no ids.
     marked : int
-        Suppressed records that stand in the release as rows of the mark.
+        Suppressed records that are in the release as rows of the mark.
     records : int, optional
         Records that entered the suppressing stage, where a run says so.
     hierarchies : mapping of column to HierarchySpec

@@ -153,7 +153,7 @@ class Guarantee(CheckFace, Entry):
         return self
 
     def counts_over(self) -> Over | None:
-        """Whom it counts in classes; None: persons where the policy distinguishes them, else records."""
+        """What it counts in classes; None: persons where the policy distinguishes them, else records."""
         return None
 
     def reads_households(self) -> bool:

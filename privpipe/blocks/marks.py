@@ -1,4 +1,4 @@
-"""What the value of a field stands for, said in its annotation: the name of a field means nothing."""
+"""What the value of a field represents, declared in its annotation: the name of a field means nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The classes of a table as oracles see them, and the common shapes of a verdict.
 
-An oracle says what a model must say, straight from the definition: no kernel, dictionaries and fractions. It stands
-beside its model as ``oracle(model, classes)``: a static method of the entry, or a function of the sibling module
+An oracle computes what a model must report, straight from the definition: no kernel, dictionaries and fractions. It
+stands beside its model as ``oracle(model, classes)``: a static method of the entry, or a function of the sibling module
 ``<model>_oracle``. Nothing but `privpipe.testing` and the tests loads either. Next to it may be defined, in the same
 way:
 
@@ -42,7 +42,7 @@ Case = tuple[str, Mapping[str, Any], bool]
 
 @dataclass(frozen=True)
 class Expected:
-    """What a verdict must say; `failing_*` are None for models that judge no single class.
+    """What a verdict must report; `failing_*` are None for models that judge no single class.
 
     `tolerance` is relative, wider where the figure is a root that is searched for.
     """

@@ -112,7 +112,7 @@ class Number(NamedTuple):
         return [make(bound) for make, bound in said if math.isfinite(bound)]
 
     def require(self, owner: str, name: str, value: Any) -> None:
-        """Refuse what is no such number.
+        """Refuse anything but such a number.
 
         Raises
         ------

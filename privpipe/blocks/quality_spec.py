@@ -165,7 +165,7 @@ def require_columns_of(spec: LossSpec, columns: Sequence[str]) -> None:
 
 
 def quality_parameters(spec: Any) -> dict[str, Any]:
-    """The parameters that a model has and that are set, by name: what a plan or a report says of it.
+    """The parameters that a model has and that are set, by name: what a plan or a report shows of it.
 
     Examples
     --------

@@ -245,7 +245,7 @@ class Verdict:
         return row if shown == row["observed"] else {**row, "observed": shown, "reason": f"measured; {OF_FEW}"}
 
     def row(self) -> tuple[str, ...]:
-        """What a table for people says of it; see `VERDICT_HEAD`."""
+        """What a table for people shows of it; see `VERDICT_HEAD`."""
         return (
             self.name,
             shown_parameters(type(self.entry), plain(self.parameters)),

@@ -64,7 +64,7 @@ def nearest_multiple(value: int, step: int) -> int:
 
 
 def _above(step: int) -> Sequence[int]:
-    """The numbers of the series above one of its own, as far as a multiple of it is among them."""
+    """The numbers of the series above one of its members, as far as a multiple of it is among them."""
     power = int(10 ** (len(str(step)) - 1))
     return [found for found in (power * factor for factor in (1, 2, 5, 10, 20)) if found > step]
 

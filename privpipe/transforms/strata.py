@@ -169,7 +169,7 @@ def require_present(columns: tuple[str, ...], context: StageContext) -> None:
 def stratum_keys(values: pa.RecordBatch | pa.Table, key: bytes = b"") -> NDArray[np.int64]:
     """A 64-bit hash of each combination, null-safe; a plan holds it instead of the values.
 
-    Under the run's `key` nobody else can try combinations against it; without one it is as good as the values.
+    Under the run's `key` no one else can try combinations against it; without one it is as good as the values.
 
     Examples
     --------

@@ -12,7 +12,7 @@ __all__ = ["index_names", "named_alone", "named_levels", "typed_as_before", "und
 
 
 def with_index_columns(data: Any) -> Any:
-    """A frame whose named index levels are its first columns; any other data as it is.
+    """A frame whose named index levels are its first columns; any other data unchanged.
 
     An index without a name, such as the numbers of rows, is not a column. The frame that goes in is not changed; one of
     Dask or of the pandas interface of Spark stays lazy.

@@ -444,7 +444,7 @@ class HeldFrames:
         self._found: dict[int, tuple[Any, Held]] = {}
 
     def of(self, frame: Any) -> Any:
-        """The frame as it was when it was first asked for; one that is not lazy, or held already, as it is."""
+        """The frame as it was when it was first asked for; one that is not lazy, or held already, is unchanged."""
         if is_evaluated(frame):
             return frame
         if id(frame) not in self._found:

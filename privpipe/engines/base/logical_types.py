@@ -297,7 +297,7 @@ def type_name(found: pa.DataType) -> str:
 
 
 def inexact_error(column: str, found: pa.DataType) -> DataError:
-    """What every engine says of values beyond what the logical type of their own can hold.
+    """The message of every engine about values beyond what their own logical type can hold.
 
     Examples
     --------

@@ -88,7 +88,7 @@ def csv_header(names: Iterable[str], escape: bool = False) -> bytes:
 def csv_bytes(batch: pa.RecordBatch, escape: bool = False) -> bytes:
     r"""Rows as CSV lines: canonical texts, quotes where needed, null an empty field, empty text a quoted one.
 
-    With `escape`, texts that a spreadsheet would run as formulas stand behind an apostrophe; numbers are none.
+    With `escape`, texts that a spreadsheet would run as formulas get a leading apostrophe; numbers never do.
 
     Examples
     --------

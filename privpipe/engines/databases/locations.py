@@ -20,7 +20,7 @@ DatabaseKind = Literal["duckdb", "sqlite"]
 SQLITE = b"SQLite format 3\0"
 DUCKDB = b"DUCK"
 HEAD = 16
-"""Bytes of a head; DuckDB's mark stands behind a checksum of eight."""
+"""Bytes of a head; DuckDB's mark follows a checksum of eight."""
 
 
 def database_kind(path: str) -> DatabaseKind | None:

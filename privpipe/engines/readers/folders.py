@@ -44,7 +44,7 @@ def table_format_of(folder: str) -> str | None:
 
 
 def _cases(name: str) -> tuple[str, str]:
-    """A name as it is written, and as file systems and archives without lower case bring it back."""
+    """A name as it is written, and as file systems and archives without lower case return it."""
     return name, name.upper()
 
 

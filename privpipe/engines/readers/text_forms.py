@@ -172,7 +172,7 @@ class TextForm:
     quote : str
         Sign around fields; ``none`` where quotes are text.
     escape : str, optional
-        Sign before a sign that is to be taken as it is.
+        Sign before a sign that is to be taken literally.
     comment : str, optional
         Sign at the beginning of lines that are left out.
     trim : bool
@@ -293,7 +293,7 @@ def _faults_of_signs(signs: dict[str, str], delimiter: str | None) -> Iterator[t
 
 
 UNREAD: Final = "#"
-"""Stands for a cell that is not of its form; no type but text takes it, so that it is counted where it converts."""
+"""Represents a cell that is not of its form; only text takes it, so that it is counted where it converts."""
 _DATES: Final = ("date", "timestamp")
 _SPACES: Final = " \u00a0\u202f"
 

@@ -117,7 +117,7 @@ def unreached(what: str, error: OSError) -> PrivpipeError:
 
 
 def changed_error(path: str) -> EngineError:
-    """What is said of a file that is no longer the one that was opened."""
+    """The message about a file that is no longer the one that was opened."""
     return EngineError(
         f"{Path(path).name} changed while it was read; run again once its writer is done, or give the run a copy"
     )

@@ -64,7 +64,7 @@ def class_words(table: SparkTable, query: ClassQuery, salt: int) -> tuple[Column
         )
         for start in range(0, len(keys), 62)
     ]
-    # The salt is not secret; who wrote the data before it was drawn cannot have aimed at a collision.
+    # The salt is not secret; whoever wrote the data before it was drawn cannot have aimed at a collision.
     # As text it stays out of the code that Spark generates, which then serves every query of this shape.
     seed = sf.lit(f"{salt:016x}")
     words = [sf.xxhash64(seed, *masks, *keys), sf.xxhash64(*reversed(keys), *masks, seed)]

@@ -117,7 +117,7 @@ def results_of(frame: DataFrame, function: Callable[[Batches], Batches], step: s
     with reported(step):
         table = arrow_table(frame.mapInArrow(_on_worker(run), "problem string, result binary"))
         problems = [unsealed(text) for text in table.column("problem").to_pylist() if text is not None]
-        # The order of partitions is no order: of several problems, the same one every time.
+        # The order of partitions is arbitrary: of several problems, the same one every time.
         for problem in sorted((found for found in problems if found is not None), key=str):
             raise in_step(problem, step)
     for boxed in table.column("result"):

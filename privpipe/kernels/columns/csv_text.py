@@ -58,7 +58,7 @@ class CsvSigns:
     delimiter : str
     quote : str, optional
     escape : str, optional
-        Takes the next sign as it is.
+        Takes the next sign literally.
     comment : str, optional
         At the beginning of a record: the line is none.
     trim : bool

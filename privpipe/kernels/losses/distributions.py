@@ -101,7 +101,7 @@ def transport(x: Numbers, y: Numbers) -> float:
 
 
 def largest_gap(scores: Numbers, told: Numbers) -> float:
-    """Largest difference of two distribution functions of scores, those told 0 and those told 1: Kolmogorov, Smirnov.
+    """Largest difference of two distribution functions of scores, of labels 0 and of labels 1: Kolmogorov, Smirnov.
 
     Scores are equal to nine decimals: rows that are the same may differ in the last bits of a fit.
 

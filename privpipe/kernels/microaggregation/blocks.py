@@ -248,7 +248,7 @@ def border_passes(k: int) -> int:
     """Passes over the borders of blocks by default: as many as it takes to lose less than MDAV over all records.
 
     One for k up to 5. Above, descent inside the blocks gains more on MDAV than their borders lose, and takes longer
-    beside it; each further pass gains a percent or two.
+    next to it; each further pass gains a percent or two.
 
     Examples
     --------

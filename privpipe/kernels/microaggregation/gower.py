@@ -23,7 +23,7 @@ __all__ = ["MixedRecords", "descend_by_gower", "distances_to", "gower_groups", "
 
 
 class MixedRecords(NamedTuple):
-    """Records of several types, by column; compiled code takes it as it is.
+    """Records of several types, by column; compiled code takes it unchanged.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ cooling are sums, products and halvings, no library functions, which round diffe
 
 A step frees the records of a few neighbouring groups, grows new groups of them, descends inside, and keeps what came
 out if its SSE is smaller, or not so much larger while the search is warm. Inner products of the freed records are
-taken once, so that every later sum is a look-up. Draws belong to the number of the step, and the budget is no time:
+taken once, so that every later sum is a look-up. Draws belong to the number of the step, and the budget is not a time:
 the groups are a function of records, order and key.
 """
 

@@ -53,7 +53,7 @@ class EntropyModel(ColumnModel):
     """u = g sum a log2(b / a) + s sum c log2(O / c), in bits.
 
     a records have a value and b its label, suppressed ones included; of the O suppressed records c have a label.
-    Records with an unknown value are suppressed ones with a label of their own.
+    Records with an unknown value are suppressed ones with a separate label.
 
     Source: De Waal, Willenborg, Netherlands Official Statistics 14, 1999.
     """
@@ -219,7 +219,7 @@ class KlDivergenceModel(WholeModel):
     def upward_bound(self, levels: Sequence[int]) -> float | None:
         """The figure with nothing suppressed: to merge classes, or to suppress them, spreads no less evenly.
 
-        None under ``compat: arx``, whose terms are not probabilities, and beside records with an unknown value, which
+        None under ``compat: arx``, whose terms are not probabilities, and for records with an unknown value, which
         cover the whole domain already.
         """
         if self.spec.compat or self.table.unknown:

@@ -36,7 +36,7 @@ Score = dict[str, Ints]
 GRAIN = 256
 """What a feature of 1, or of one deviation, is as a whole number: sums of products stay exact in floats."""
 GROUPS = 10
-"""Groups of consecutive codes of a number that have a level of their own, at most."""
+"""Groups of consecutive codes of a number that have a separate level, at most."""
 MOST_FEATURES = 1500
 """Features of all columns, about: codes of wide tables share some."""
 SHRINKAGE = 5.0

@@ -201,7 +201,7 @@ class ValueCells:
         fewest = max(min_count, FEWEST)
         whose = None if persons is None else persons.taken(np.flatnonzero(~is_atom))
         together = held.sum() if whose is None else whose.number(np.arange(len(rare)))
-        if together < fewest:  # too few to have a mean of their own
+        if together < fewest:  # too few to have a separate mean
             return cls._of_atoms(atoms, rare)
         most = max(min(bins, int(held.sum()) // (2 * fewest)), 1)
         even = max(most // 2, 1) if parted else most

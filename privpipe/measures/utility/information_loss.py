@@ -79,8 +79,8 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
     both tables; `ncp` costs 1 for a suppressed record, and `discernibility` n. All others are of the two whole tables,
     pair no records and judge synthetic releases too. The suppressed share is listed too. Cells that
     have no number on some side are left out of the losses of
-    cells, and blanked ones counted beside. Sums are rounded once, whatever the order of the records. Of fewer than 20
-    records, figures that disclose moments are judged but not shown. The loss models of searches are `quality`.
+    cells, and blanked ones counted separately. Sums are rounded once, whatever the order of the records. Of fewer than
+    20 records, figures that disclose moments are judged but not shown. The loss models of searches are `quality`.
 
     Sources: Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Snoke et al., 2018; Karr et al., 2006; De Waal,
     Willenborg, 1999; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006.

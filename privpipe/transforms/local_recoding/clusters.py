@@ -389,7 +389,7 @@ class _Block:
             if not bad.any():
                 return np.unique(after, return_inverse=True)[1].reshape(-1)
             bad = _spread(bad, before, after)
-            # Numbers of their own, for groups of both kinds may bear the same.
+            # Separate numbers, because groups of both kinds may have the same.
             after = np.where(bad, before + len(order), after)
 
 

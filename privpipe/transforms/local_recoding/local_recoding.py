@@ -276,7 +276,7 @@ class LocalRecoding(LocalRecodingStage):
     again over all of them together, for classes of different vectors or groups may get the same labels.
 
     Where the guarantees count persons, someone with several records in a class counts once. Where they count
-    households, those of whom a record is suppressed leave as a whole, within the limit.
+    households, those with a suppressed record leave as a whole, within the limit.
 
     Parameters
     ----------

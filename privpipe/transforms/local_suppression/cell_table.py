@@ -345,7 +345,7 @@ def _weights(stage: SuppressCellsStage, columns: tuple[str, ...], context: Stage
 
 
 def _codes(values: Any, missing: int | None) -> NDArray[np.int64]:
-    """Codes by first appearance; a missing value has the given one, else one of its own."""
+    """Codes by first appearance; a missing value has the given one, else a separate one."""
     column = values.combine_chunks()
     if missing is None:
         indices = column.dictionary_encode(null_encoding="encode").indices

@@ -237,7 +237,7 @@ def blanks_for_all(
 ) -> list[BlankGroup]:
     """Blanks of the records at risk, then those that all subsets ask for, and last the table's own k.
 
-    Blanks of one subset may spoil another (who is blank in all its columns vouches for nobody), so that they take
+    Blanks of one subset may spoil another (a record blank in all its columns adds to no other class), so that they take
     turns until nothing more is blanked; blanks are never taken back, so this ends.
     """
     parcels = Parcels(cells)

@@ -175,7 +175,7 @@ class NextKey:
 class Pass:
     """What one pass makes of one block: groups, and in the last pass what they release.
 
-    `units` are the columns of persons (and households) of whom each group holds k, where a policy distinguishes them.
+    `units` are the columns of persons (and households), k of whom are in each group, where a policy distinguishes them.
     """
 
     number: int

@@ -275,9 +275,9 @@ def _chosen(problem: CutProblem, segments: Ints, cuts: Ints, forced: NDArray[np.
 
 
 def _looked_ahead(problem: CutProblem, table: Any, segments: Ints, cuts: Ints, least: int, tables: Any) -> Ints:
-    """The first cut of each segment whose sides meet the rules or have a cut of their own whose sides do; -1: none.
+    """The first cut of each segment whose sides meet the rules or have a further cut whose sides do; -1: none.
 
-    Rows are moved within their segment. A side that fails is cut by that cut of its own when its turn comes.
+    Rows are moved within their segment. A side that fails is cut by that further cut when its turn comes.
     """
     from privpipe.kernels.mondrian.tree import cuts_of, divided
 

@@ -370,7 +370,7 @@ class Mondrian(MondrianStage):
     labels : {"cells", "values"}
         What an interval shows: the bounds of the cuts, or the least and greatest value present (also of a population).
     lookahead : {0, 1}
-        1: a part of which no cut passes may be cut all the same, where each side passes or has its own cut whose
+        1: a part of which no cut passes may be cut all the same, where each side passes or has a further cut whose
         sides do. For k, l and t nothing changes: what fails them has a part that does, however it is cut. It serves
         delta_disclosure with `present_only`, models of plug-ins that are neither hereditary nor convex, and entropy
         l-diversity, t-closeness and the like in persons.

@@ -73,7 +73,7 @@ class TailBorders:
         found = np.zeros(len(values), np.int64)
         if self.above is not None:
             found[known & (values >= self.above)] = TOP
-        # The lower tail takes a value that is in both, as it is cut first.
+        # The lower tail takes a value that is in both, because it is cut first.
         if self.below is not None:
             found[known & (values <= self.below)] = BOTTOM
         return found

@@ -294,7 +294,7 @@ class _Keyed:
 
 @dataclass(frozen=True)
 class _Placed:
-    """Records with their rank in a column of their own; null for none."""
+    """Records with their rank in a separate column; null for none."""
 
     name: str
 

@@ -87,7 +87,7 @@ class Synthesize(Transformer):
     beyond it, and takes no value more than twice as often as its share. Categories and values that at least
     `min_count` records hold are released as they are; rarer values form cells and are released
     as means less and plus deviations of at least five records, never as themselves. copula: marginals with the same
-    cells, and one correlation for each pair of columns, whose categories stand in an order. marginals: noisy counts of
+    cells, and one correlation for each pair of columns, whose categories are ordered. marginals: noisy counts of
     each column and of a tree of pairs, chosen and measured with (epsilon, delta)-differential privacy. The plan is the
     model, and confidential. Synthetic records are not safe by that name: judge linkage, closest records and membership
     all the same.

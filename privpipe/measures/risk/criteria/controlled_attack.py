@@ -51,7 +51,7 @@ Places = NDArray[np.int64]
 class ScaledTables:
     """Three tables on the scale of Gower's distances; `holdout` has no rows where none was given.
 
-    `tells` says whether some column puts the rows of the release at different distances of an original.
+    `tells` is whether some column puts the rows of the release at different distances of an original.
     """
 
     original: LinkedFile = field(repr=False)

@@ -250,7 +250,7 @@ class Joined:
 
 
 def joined(tables: EarlierTables, at: int) -> Joined | None:
-    """The new release beside one earlier; None where there are too many pairs of classes."""
+    """The new release compared with one earlier; None where there are too many pairs of classes."""
     new, old = tables.current, tables.earlier[at]
     own, own_keys, own_sizes = _classes(new, tables.keys)
     theirs, their_keys, their_sizes = _classes(old, tables.keys)
