@@ -240,7 +240,7 @@ class Guarantee(CheckFace, Entry):
 class ClassModel(CountedOver, Guarantee):
     """A rule every class must meet by itself.
 
-    Subclasses give `scores` (one figure a class), `direction` (how it must lie to `bound`) and, for a search,
+    Subclasses give `scores` (one figure per class), `direction` (how it must lie to `bound`) and, for a search,
     what follows for finer tables of records: `hereditary` (a failing class has only failing parts), `convex`
     (passing parts merge to a passing whole), `decided_by_minima` (a class passes where it has `least_size` records and
     `least_values` values, whatever they are).
@@ -265,7 +265,7 @@ class ClassModel(CountedOver, Guarantee):
         return 1
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        """One figure a class, shape (n_classes,); integers stay integers, infinite is "no number"."""
+        """One figure per class, shape (n_classes,); integers stay integers, infinite is "no number"."""
         raise TypeError(f"{type(self).__name__} scores no classes")
 
     def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:

@@ -81,7 +81,7 @@ class Hierarchy(LabelTable):
     options : Options
         Column, rules and level limits.
     level_names : tuple of str
-        One a level.
+        One per level.
     min_level, max_level : int
         Levels a search may use, both included.
     unknown_values, unknown_records, unused : int

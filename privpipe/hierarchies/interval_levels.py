@@ -331,7 +331,7 @@ def draft_of_intervals(
     line : NumberLine
         Of the values, with every bound.
     cutters : sequence of Cutter
-        One a level, finest first, each a merge of the one below.
+        One per level, finest first, each a merge of the one below.
     text : IntervalText
     tails : Tails
     held : ndarray of bool, shape (n_values,)

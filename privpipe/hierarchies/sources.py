@@ -339,7 +339,7 @@ class Prepared:
     shown : str
         How errors name it.
     level_names : tuple of str
-        One a level.
+        One per level.
     data_dependent : bool
         As the hierarchy says.
     """

@@ -444,7 +444,7 @@ class ExactMoments:
     products: bool = False
 
     def measure(self, block: RowBlock, facts: Facts) -> tuple[ExactSums, ...]:
-        """One state a column, then the joint one if products are wanted."""
+        """One state per column, then the joint one if products are wanted."""
 
         found = [scaled_numbers(block.column(name), name) for name in self.columns]
         sums = [measure_sums([values], [gaps], [scale]) for values, gaps, scale in found]

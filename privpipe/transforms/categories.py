@@ -68,7 +68,7 @@ def escaped(text: str) -> str:
 
 
 def combined(columns: Sequence[pa.Array], own_value: bool) -> pa.Array:
-    """Labels of several columns as one text a record, with bars between; null where any is missing.
+    """Labels of several columns as one text per record, with bars between; null where any is missing.
 
     Parameters
     ----------

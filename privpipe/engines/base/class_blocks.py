@@ -116,7 +116,7 @@ def block_of_cells(cells: pa.Table, query: ClassQuery, ids: NDArray[np.int64] | 
 
 
 def combined_ids(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
-    """One integer a row, equal exactly where all columns are (null equals null, NaN is null, -0.0 is 0.0).
+    """One integer per row, equal exactly where all columns are (null equals null, NaN is null, -0.0 is 0.0).
 
     Parameters
     ----------

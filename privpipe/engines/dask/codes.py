@@ -80,7 +80,7 @@ def encode_ranks(column: pa.Array) -> Encoded:
 
 
 def packed(columns: Sequence[Encoded], rows: int) -> Ints:
-    """One word a row, equal exactly where all the columns are.
+    """One word per row, equal exactly where all the columns are.
 
     Words stay below 2^62: before a product of value counts would pass it, the words so far are renumbered.
 
@@ -145,7 +145,7 @@ def value_hashes(values: pa.Array, seed: Seed) -> Ints:
 
 
 def order_words(columns: Sequence[pa.Array]) -> Ints:
-    """A word a column whose order is the order of the values: of their type, text by code points, null last.
+    """One word per column whose order is the order of the values: of their type, text by code points, null last.
 
     Words of one call compare with each other only.
 

@@ -133,7 +133,7 @@ def attach_declared(batch: pa.RecordBatch, column: str, seed: Seed) -> pa.Record
 
 
 def with_ids(batch: pa.RecordBatch, ids: Ints) -> pa.RecordBatch:
-    """The visible columns with these ids behind them."""
+    """The visible columns with these ids after them."""
     visible = [name for name in batch.schema.names if name not in ID_COLUMNS]
     columns = [*batch.select(visible).columns, *(pa.array(np.ascontiguousarray(ids[:, word])) for word in (0, 1))]
     return pa.record_batch(columns, names=[*visible, *ID_COLUMNS])

@@ -247,7 +247,7 @@ def _slices(table: pa.Table, parts: int) -> Iterator[pa.RecordBatch]:
 
 
 def json_table(runtime: Runtime, source: Source) -> DaskTable:
-    """The table of JSON files, a partition a file.
+    """The table of JSON files, one partition per file.
 
     Raises
     ------

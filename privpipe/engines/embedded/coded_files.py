@@ -218,7 +218,7 @@ class FileRows:
     histograms: Mapping[str, Histogram]
 
     def room_for_words(self, session: Session) -> NDArray[np.int64] | None:
-        """A word a row, where there is room for them: a table that was stored is slow to read again."""
+        """One word per row, where there is room for them: a table that was stored is slow to read again."""
         return np.empty(self.records, np.int64) if WORD_BYTES * self.records <= session.room() else None
 
     def store(self, session: Session, types: Mapping[str, str], words: NDArray[np.int64] | None = None) -> Kept:

@@ -174,7 +174,7 @@ class _Column:
         return self._of_each(of, pool)
 
     def _of_each(self, of: Callable[[pa.RecordBatch], NDArray[np.uint64]], pool: Executor) -> NDArray[np.uint64]:
-        """What `of` makes of each batch, one after the other: a word a value."""
+        """What `of` makes of each batch, one after the other: one word per value."""
         counts = [batch.num_rows - batch.column(self._column).null_count for batch in self._batches]
         ends = np.cumsum([0, *counts]).tolist()
         out = np.empty(ends[-1], np.uint64)

@@ -239,7 +239,7 @@ BYTE = 8
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a row lies in the file: its order word, a bit a column for missing cells, and its cells as they are.
+    """How a row lies in the file: its order word, one bit per column for missing cells, and its cells as they are.
 
     Parameters
     ----------

@@ -182,7 +182,7 @@ class Hashed:
     ----------
     frame : pyspark.sql.DataFrame
     column : str
-        Of pickled `Looks`, one a partition; null elsewhere.
+        Of pickled `Looks`, one per partition; null elsewhere.
     seed : Seed
         Of the hashes.
     """

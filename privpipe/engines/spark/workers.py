@@ -62,7 +62,7 @@ def settle_modules() -> None:
     Spark notifies a worker's finders of modules that files may have changed, and each finder of an archive then reads
     its directory again: so these are dropped, and made again from the directory already read where they are needed.
     And Spark collects garbage after each task, which looks at every object of every module: so those are set aside.
-    Together some 0.2 s a task.
+    Together some 0.2 s per task.
     """
     global _modules_seen
     for path, finder in list(sys.path_importer_cache.items()):

@@ -45,7 +45,7 @@ Words = NDArray[np.uint64]
 
 
 def composition_schema(household: pa.Field) -> pa.Schema:
-    """Schema of a table of one row a household."""
+    """Schema of a table of one row per household."""
     return pa.schema([household, *(pa.field(name, pa.int64()) for name in COMPOSITION)])
 
 
@@ -61,7 +61,7 @@ class Bucketed:
 
 @dataclass(frozen=True)
 class Composed:
-    """One row a household, from all rows of some households.
+    """One row per household, from all rows of some households.
 
     A composition is the multiset of what the members have in `keys`; a member is a row, or the multiset of a person's
     rows. It is known by the sum of 128-bit hashes of its members, which no order changes, and by their number.

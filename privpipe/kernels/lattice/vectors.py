@@ -294,7 +294,7 @@ def chosen_witnesses(
 
 
 def added_up(codes: Ints, figures: Floats, starts: Longs) -> Floats:
-    """Sum of one figure a column over the columns of each row, column by column.
+    """Sum of one figure per column over the columns of each row, column by column.
 
     Parameters
     ----------

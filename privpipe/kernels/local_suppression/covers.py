@@ -2,7 +2,7 @@
 
 A blank matches anything, on either side; but a record that is blank in every judged column adds to no other record's
 class: it matches records like it and no others. Bits say which columns are judged; where there are none, no record is
-so. Combinations are packed into words, a field of bits a column, so that two of them match when their difference is
+so. Combinations are packed into words, one field of bits per column, so that two of them match when their difference is
 hidden by the blanks of either: one exclusive or, one and. Every loop runs in the order of the combinations; costs are
 added in one order, so equal tables give equal blanks.
 

@@ -122,7 +122,7 @@ def _add_matches(
 
 
 def row_words(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """One integer a row, equal exactly where the rows are and below a bound in the order of the rows' number."""
+    """One integer per row, equal exactly where the rows are and below a bound in the order of the rows' number."""
     word, bound = np.zeros(len(codes), dtype=np.int64), 1
     for column in codes.T:
         radix = int(column.max(initial=0)) + 1

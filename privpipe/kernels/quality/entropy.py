@@ -190,7 +190,7 @@ class KlDivergenceModel(WholeModel):
     """sum p log2(p / q) over distinct combinations, in bits; q = (n_c / N) / area_c of its class.
 
     area_c = prod_j share_j D_j; all suppressed records are one class over the whole domain. Under ``compat: arx`` one
-    term a record instead of one a distinct combination. Records with an unknown value are one combination.
+    term per record instead of one per distinct combination. Records with an unknown value are one combination.
 
     Source: Kifer, Gehrke, SIGMOD 2006.
     """

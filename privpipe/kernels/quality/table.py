@@ -141,7 +141,7 @@ class _Totals(PackedColumns):
 
 @dataclass(frozen=True)
 class TableOfColumns:
-    """A `CodedTable` of which each column is counted by itself: for models with a figure a column, at given levels.
+    """A `CodedTable` of which each column is counted by itself: for models with one figure per column, at given levels.
 
     It has no combinations; what is suppressed is what `lost` says.
 

@@ -59,7 +59,7 @@ LOSS = _Name("loss")
 class Quality(DistinctPairMeasure):
     """What generalization and suppression have cost, by a quality model; small figures are good.
 
-    observed = the model's figure; under the aggregate ``rank`` and the name ``ncp`` a figure a column.
+    observed = the model's figure; under the aggregate ``rank`` and the name ``ncp`` one figure per column.
 
     Parameters
     ----------

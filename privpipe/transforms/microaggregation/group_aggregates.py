@@ -45,7 +45,7 @@ class Groups:
         trim: float = 0.0,
         weights: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
-        """One number a group, of its known values; NaN where there is none. Never outside their range.
+        """One number per group, of its known values; NaN where there is none. Never outside their range.
 
         Parameters
         ----------

@@ -228,7 +228,7 @@ class Found:
     ----------
     node : CheckedNode
     loss : tuple of float
-        One figure, under the aggregate `rank` one a column.
+        One figure, under the aggregate `rank` one per column.
     column_losses : list of float
     optimal : bool
         Whether no node is left that could be better.

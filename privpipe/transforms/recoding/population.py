@@ -74,7 +74,7 @@ class PopulationRows:
     counts : ndarray of int64, shape (p,)
         Records of each.
     lookups : mapping of place to list of Lookup
-        As those of the table, one a level, for the codes of both.
+        As those of the table, one per level, for the codes of both.
     """
 
     columns: tuple[str, ...]

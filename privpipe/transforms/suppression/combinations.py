@@ -203,7 +203,7 @@ class Counted:
     def _information(
         self, information: NDArray[np.float64], present: NDArray[np.bool_], facts: Facts
     ) -> tuple[Cells, Facts]:
-        """One cell a class: the place of its loss among all that occur."""
+        """One cell per class: the place of its loss among all that occur."""
         import pyarrow as pa
 
         of_class = np.zeros(self.classes.count)

@@ -35,7 +35,7 @@ class Asked:
     keys : tuple of str
         Columns by whose combination a person may be found in an area.
     risk : tuple of str
-        Instead: columns of given risks, one a level or one for all.
+        Instead: columns of given risks, one per level or one for all.
     persons : tuple of str
         Columns whose different values are counted instead of records.
     """

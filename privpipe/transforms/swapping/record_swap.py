@@ -58,8 +58,8 @@ class RecordSwap(Transformer):
         Least number of equal records in an area, one number or one per level; 1: no household must be swapped. Where
         the policy distinguishes persons, of different persons.
     risk : str or tuple of str, optional
-        Instead of counts: a column of risks at least 0, or one a level; the largest of the members is the household's.
-        A household of risk 0 is never swapped.
+        Instead of counts: a column of risks at least 0, or one per level; the largest of the members is the
+        household's. A household of risk 0 is never swapped.
     threshold : float, optional
         With `risk`: what it must exceed to be high; left out, no household must be swapped.
     household : str, optional
