@@ -1,9 +1,9 @@
 """The classes of a table as oracles see them, and the common shapes of a verdict.
 
-An oracle computes what a model must report, straight from the definition: no kernel, dictionaries and fractions. It
-stands beside its model as ``oracle(model, classes)``: a static method of the entry, or a function of the sibling module
-``<model>_oracle``. Nothing but `privpipe.testing` and the tests loads either. Next to it may be defined, in the same
-way:
+An oracle computes what a model must report, straight from the definition: no kernel, dictionaries and fractions. It is
+defined next to its model as ``oracle(model, classes)``: a static method of the entry, or a function of the sibling
+module ``<model>_oracle``. Nothing but `privpipe.testing` and the tests loads either. Next to it may be defined, in the
+same way:
 
 - ``thresholds(rng)``: the parameters of a random gate, drawn from a numpy generator;
 - ``around(model, observed, facts)``: cases at the threshold, for a model that compares with more than its figure.

@@ -1,7 +1,4 @@
-"""`intervals`, `equal_count` and `quantiles`.
-
-Intervals of numbers by widths or cuts, by distinct values, or by records.
-"""
+"""Intervals of numbers: by widths or cuts, by distinct values (`equal_count`), or by records (`quantiles`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Round numbers.
-
-The series 1, 2, 5, 10, 20, 50, ... and cuts of intervals taken from it, none of which is the value of a few records.
-"""
+"""Round numbers: 1, 2, 5, 10, 20, 50, ... and cuts of intervals taken from them, none the value of a few records."""
 
 from __future__ import annotations
 

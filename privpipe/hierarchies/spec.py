@@ -1,7 +1,4 @@
-"""`HierarchySpec`.
-
-What a policy declares under `hierarchy:`, before any data is read, and the description of its builders and options.
-"""
+"""What a policy declares under `hierarchy:` before any data is read, and the description of builders and options."""
 
 from __future__ import annotations
 

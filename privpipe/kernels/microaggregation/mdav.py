@@ -1,12 +1,11 @@
 """MDAV and V-MDAV: groups grown from the records farthest from the centre, of k records or of a variable size.
 
-Source: Domingo-Ferrer, Torra, Ordinal, continuous and heterogeneous k-anonymity through microaggregation, Data Mining
-and Knowledge Discovery 11, 2005 (generic form).
-
 Where many records are equal, distances are taken to the distinct points (`mdav_of_ties`). The groups are the same:
 records at one point leave in the order of their rows, and sums run over the same records in the same order.
 
-Source: Solanas, Martinez-Balleste, V-MDAV: a multivariate microaggregation with variable group size, COMPSTAT 2006.
+Sources: Domingo-Ferrer, Torra, Ordinal, continuous and heterogeneous k-anonymity through microaggregation, Data Mining
+and Knowledge Discovery 11, 2005 (generic form); Solanas, Martinez-Balleste, V-MDAV: a multivariate microaggregation
+with variable group size, COMPSTAT 2006.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The nearest other records of each record, exactly or among those of a few cells.
 
-For a few neighbours, a wrong guess of the processor costs as much as twenty comparisons, so that candidates are taken
-in, and the distances of the nearest kept, without branches.
-
 Records are laid out in cells of near ones, and a cell whose box is farther than the neighbours found so far is passed
 over. In few dimensions that leaves a small share of the distances; in many it costs little.
+
+For a few neighbours, a wrong guess of the processor costs as much as twenty comparisons, so that candidates are taken
+in, and the distances of the nearest kept, without branches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scores that add up what all earlier columns say of a column: a tree splits by them where it cannot by each.
+"""Scores that add up what all earlier columns reveal about a column: a tree splits by them where it cannot by each.
 
 A score is the fitted value of a ridge regression of the column on features of the codes of all earlier ones, hence a
 sum of one number for each column's code. Numbers are whole: a record's score is the same however it is added up.

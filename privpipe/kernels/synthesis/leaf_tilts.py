@@ -1,4 +1,4 @@
-"""Draws from leaves, tilted by what all earlier columns say beyond the leaf: relations too weak to split by are kept.
+"""Draws from leaves, tilted by what all earlier columns add to the leaf: relations too weak to split by are kept.
 
 Two codes are drawn from a leaf, and a coin takes one of them. It leans by the sum of what the record's codes say less
 the leaf's mean of it, so that averaged over a leaf's records its shares stay, and a code is drawn at most twice as

@@ -83,7 +83,8 @@ class Quality(DistinctPairMeasure):
     Evaluated on the distinct combinations of the release compared with those of the original. Without an original, or
     where the release is not a recoding of it by whole classes (other stages changed it as well), on the labels alone:
     enough for all models but the entropies and kl_divergence, which are errors then. The original's records need no
-    ids. Source: Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006; Ghinita et al., VLDB 2007.
+    ids.
+    Source: Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006; Ghinita et al., VLDB 2007.
 
     Examples
     --------

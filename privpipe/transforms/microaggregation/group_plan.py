@@ -1,4 +1,4 @@
-"""What is known of one list of columns before its records are grouped: scales of mixed types, parts of the table,
+"""What is known about one list of columns before its records are grouped: scales of mixed types, parts of the table,
 block trees.
 """
 
