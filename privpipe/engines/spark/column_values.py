@@ -143,7 +143,7 @@ class Looker:
         return self._few(nulls, histogram_of(counted.field("values"), counted.field("counts")))
 
     def _few(self, nulls: int, found: Histogram) -> ColumnLook:
-        """Values reported, where they are not too many after all."""
+        """Values reported, unless they are too many after all."""
         few = ColumnLook(nulls, found)
         return few if few.distinct <= self.few else ColumnLook(nulls, smallest=self._hashed(found.values))
 

@@ -42,7 +42,7 @@ def result_limit(session: Any) -> int:
 
 
 def expected_bytes(frame: Any) -> float:
-    """Bytes that Spark's optimizer expects of a frame; nothing runs. Of Connect it is unknown: infinite."""
+    """Bytes that Spark's optimizer expects of a frame; nothing runs. Unknown for Connect: infinite."""
     if not hasattr(frame, "_jdf"):
         return float("inf")
     return float(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))

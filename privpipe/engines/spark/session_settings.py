@@ -167,12 +167,12 @@ def _identity(session: Any) -> str:
 
 
 def _cores(session: Any) -> int:
-    """Cores that the session's executors have; of Connect it is unknown."""
+    """Cores that the session's executors have; unknown for Connect."""
     return int(session.sparkContext.defaultParallelism) if hasattr(session, "_jsparkSession") else 8
 
 
 def _memory(session: Any) -> int:
-    """Bytes that executors keep tables in; of Connect it is unknown."""
+    """Bytes that executors keep tables in; unknown for Connect."""
     if not hasattr(session, "_jsparkSession"):
         return 0
     held = session.sparkContext._jsc.sc().getExecutorMemoryStatus().values().iterator()

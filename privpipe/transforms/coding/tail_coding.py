@@ -309,7 +309,7 @@ class TopCode(TailCode):
         too. Top coding takes the records whose value that lies furthest from its centre lies above it, bottom coding
         the others; the two together leave no record outside. Centre and scatter are the minimum covariance determinant
         (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and how far a value lies is
-        reported in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
+        measured in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
         those it has. Who lies off a plane that holds most records is moved next to the centre.
     replace : {"threshold", "mean", "label"}
         threshold: of a distance, the point of the boundary. mean: of the replaced values, which keeps the sum of each
@@ -377,7 +377,7 @@ class BottomCode(TailCode):
         too. Bottom coding takes the records whose value that lies furthest from its centre lies below it, top coding
         the others; the two together leave no record outside. Centre and scatter are the minimum covariance determinant
         (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and how far a value lies is
-        reported in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
+        measured in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
         those it has. Who lies off a plane that holds most records is moved next to the centre.
     replace : {"threshold", "mean", "label"}
         threshold: of a distance, the point of the boundary. mean: of the replaced values, which keeps the sum of each

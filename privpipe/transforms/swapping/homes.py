@@ -120,7 +120,7 @@ def read_homes(engine: Primitives, table: Any, asked: Asked, place: str) -> Home
     Raises
     ------
     DataError
-        Records without a household, an area or a risk; a household with several values in a single column; a
+        Records without a household, an area or a risk; a household with several values in one of its columns; a
         given risk below 0.
     """
     found = engine.distinct(table, [asked.household, *asked.own])

@@ -72,8 +72,8 @@ class RecordSwap(Transformer):
 
     Notes
     -----
-    The rows of all households, without their members, are held on the driver. With which household it exchanged is
-    never revealed. Swapping hides *where* a rare household lives; its other values stay true.
+    The rows of all households, without their members, are held on the driver. Which households exchanged with each
+    other is never revealed. Swapping hides *where* a rare household lives; its other values stay true.
 
     Source: Shlomo, Tudor, Groom, Data swapping for protecting census tables, PSD 2010; sdcMicro's `recordSwap`.
 
