@@ -83,7 +83,7 @@ class Catalogue(Mapping[str, type[Entry]]):
         """
         if name in self._classes:
             return self.of_class(name)
-        # Python asks modules for names of its own, of which none is a class: no reason to look at what is installed.
+        # Python asks modules for its own names, of which none is a class: no reason to look at what is installed.
         called = snake_case(name) if name[:1].isupper() else ""
         if called and called not in self._names and plugins.has(self.package, called):
             entry = self[called]

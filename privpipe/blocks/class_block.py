@@ -125,7 +125,7 @@ class HeldValues:
     def sets(self, classes: int) -> Cells:
         """The cells of each class over sets of values: a person's value is the set of those she has in the class.
 
-        A class in which all persons share some value counts as one of a single value: whoever finds a person there
+        A class in which all persons share some value counts as one of a single value: anyone who finds a person there
         knows it. Where each person has one value, the cells are those of values.
 
         Parameters
@@ -205,7 +205,7 @@ class DistinctBlock:
     columns : tuple of str
         m of them.
     codes : ndarray of int64, shape (t, m)
-        Equal codes of a column are equal values; a missing value has a code of its own.
+        Equal codes of a column are equal values; a missing value has its own code.
     counts : ndarray of int64, shape (t,)
         Records of each combination, all at least 1.
     blanks : ndarray of bool, shape (t, m), or None
@@ -362,10 +362,10 @@ class ClassQuery:
     columns : tuple of str
         Sensitive columns whose values are counted within each class.
     dictionaries : mapping of column to Histogram
-        Columns whose codes must be positions in that histogram. For the others a code only tells values of one
+        Columns whose codes must be positions in that histogram. For the others a code only distinguishes values of one
         class apart.
     mark : str or None
-        A class of records whose every key is this text, or missing where it is no text, comes with `marked` set: all
+        A class of records whose every key is this text, or missing where it is not text, comes with `marked` set: all
         suppressed records are in it, and maybe others.
     person : str or None
         Count distinct values of this column instead of records; the block then has `held` too.
@@ -388,10 +388,10 @@ class ClassBlock:
     Parameters
     ----------
     sizes : ndarray of int64, shape (n_classes,)
-        n_c, records (or persons) of each class, at least 1; beside a population 0 for its classes without a record.
+        n_c, records (or persons) of each class, at least 1; with a population 0 for its classes without a record.
     cells : mapping of column to Cells
     marked : ndarray of bool, shape (n_classes,), or None
-        Classes whose every key is the suppression mark, or missing where the key is no text.
+        Classes whose every key is the suppression mark, or missing where the key is not text.
     population : ndarray of int64, shape (n_classes,), or None
         F_c, size of the class in the population table; 0 where the population lacks it.
     weights : ndarray of float64, shape (n_classes,), or None

@@ -84,7 +84,7 @@ EXACT = 2**53
 
 
 def read_options(entry: Any) -> None:
-    """Put the options that a caller gave as mappings in their place as what the fields say.
+    """Put the options that a caller gave as mappings in their place as what the fields declare.
 
     Raises
     ------
@@ -190,11 +190,11 @@ def snake_case(name: str) -> str:
 class Entry:
     """Base of models, transformers and measures; subclasses are frozen, keyword-only dataclasses.
 
-    A field's annotation says all of a parameter (`privpipe.blocks.parameters`): its type, its range, a line of text
-    for `explain`, the JSON schema and the site's pages, and what it names; it is checked at construction.
-    `threat` says against what the entry guards, `formula` what it computes and `choose` how to pick its parameters:
-    the text of ``privpipe explain``.
-    One that `forbids_counts` of the source lets no public document tell how many records came in or were suppressed.
+    A field's annotation declares everything about a parameter (`privpipe.blocks.parameters`): its type, its range, a
+    line of text for `explain`, the JSON schema and the site's pages, and what it names; it is checked at construction.
+    `threat` describes against what the entry guards, `formula` what it computes and `choose` how to pick its
+    parameters: the text of ``privpipe explain``. One that `forbids_counts` of the source lets no public document reveal
+    how many records came in or were suppressed.
     """
 
     source: ClassVar[str] = ""
@@ -212,7 +212,7 @@ class Entry:
             cls.__doc__ = _with_source(cls.__doc__, cls.source)
 
     def __post_init__(self) -> None:
-        """Hold the parameters to their annotations; a subclass with checks of its own calls this first.
+        """Hold the parameters to their annotations; a subclass with its own checks calls this first.
 
         Raises
         ------
@@ -335,7 +335,7 @@ class Entry:
         raise LookupError(f"{cls.__name__} declares no examples")
 
     def discloses_source(self, rules: PublicRules) -> bool:
-        """Whether its figure may rest on more than the policy and the released table: then it is no public figure."""
+        """Whether its figure may rest on more than the policy and the released table: then it is not public."""
         return True
 
     @classmethod
@@ -390,7 +390,7 @@ def _adapter(cls: Any) -> Any:
 
 @functools.cache
 def _validator(cls: Any) -> Any:
-    """Reads types alone: ranges are refused by the entry itself, in the same words whoever builds it."""
+    """Reads types alone: ranges are refused by the entry itself, in the same words, no matter who builds it."""
     from pydantic_core import SchemaValidator
 
     return SchemaValidator(_without_bounds(_adapter(cls).core_schema))

@@ -111,7 +111,7 @@ class Facts:
     Parameters
     ----------
     records : int
-        n of the table the facts are of; -1 when nobody counted.
+        n of the table the facts are of; -1 when it was not counted.
     histograms : mapping of column to Histogram
         For models: the *base* distribution (all records of the input, suppressed ones too).
     moments : mapping of column to Moments

@@ -56,7 +56,7 @@ class RowPositions:
     proved : bool
         The order of the files was compared with the keyed one and is that.
     ordered : bool
-        The released rows stand in the order of their own values.
+        The released rows are in the order of their own values.
     """
 
     classes: NDArray[Any] = field(repr=False)
@@ -150,7 +150,7 @@ class DistinctPair:
     original : pyarrow.Table, optional
         The same of the original; records need no ids.
     marked : int
-        Suppressed records that stand in the release as rows of the mark.
+        Suppressed records that are in the release as rows of the mark.
     records : int, optional
         Records that entered the suppressing stage, where a run says so.
     hierarchies : mapping of column to HierarchySpec
@@ -218,7 +218,7 @@ class FilePair:
         The stages of the run once more, with other values in a column of the paired records: a fingerprint of the
         quasi-identifiers that come out.
     beside : pyarrow.Table, optional
-        The table that the entry names besides the two files.
+        The table that the entry names in addition to the two files.
     """
 
     original: pa.RecordBatch = field(repr=False)
@@ -238,7 +238,7 @@ class FilePair:
         return int(self.original.num_rows)
 
     def numbers(self, side: Side, column: str) -> NDArray[np.float64] | None:
-        """A column of one side as float64, NaN where there is no value (dates: days); None where it is no number."""
+        """A column of one side as float64, NaN where there is no value (dates: days); None where it is not a number."""
         import pyarrow as pa
 
         from privpipe.blocks.primitives import RowBlock
@@ -251,7 +251,7 @@ class FilePair:
         return RowBlock(batch)[column]
 
     def finite_numbers(self, column: str, owner: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """A column of both sides as numbers that have distances; None where it is no number in one of them.
+        """A column of both sides as numbers that have distances; None where it is not a number in one of them.
 
         Raises
         ------
@@ -286,7 +286,7 @@ class FilePair:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class FilePairMeasure(Guarantee):
-    """A measure of the original beside the release, as whole files on the driver.
+    """A measure of the original together with the release, as whole files on the driver.
 
     Subclasses give `judge_files`. With neither alignment nor original the outcome is an error, never a pass.
     """
@@ -318,7 +318,7 @@ class FilePairMeasure(Guarantee):
         return ()
 
     def table_beside(self) -> str | None:
-        """Path of a table with its columns that it needs besides the two files."""
+        """Path of a table with its columns that it needs in addition to the two files."""
         return None
 
     def judge_files(self, files: FilePair) -> Verdict:
@@ -397,14 +397,14 @@ class JoinedClassMeasure(Guarantee):
     """A measure of two class tables joined by exact keys: of any size, without pairs, hence also of synthetic tables.
 
     The original is recoded as the release was before keys are compared. Subclasses give `reduction`, over blocks with
-    cells of one column that tell the sides and the secret apart, and `judge_joined`.
+    cells of one column that distinguish the sides and the secret, and `judge_joined`.
     """
 
     way: ClassVar[Way] = JOINED_CLASSES
     threshold_field: ClassVar[str | None] = "at_most"
 
     compares_numbers: ClassVar[bool] = True
-    """Whether numbers that are not in the original leave a row unjudged; False: they show that it is no copy."""
+    """Whether numbers that are not in the original leave a row unjudged; False: they show that it is not a copy."""
 
     columns: Annotated[tuple[str, ...] | None, Columns()] = None
 

@@ -47,7 +47,7 @@ class Guarantee(CheckFace, Entry):
 
     Subclasses say what they read (`way`, one of `privpipe.blocks.way`), which field is the threshold that makes them a
     gate (`threshold_field`; None when they have no form without one), and implement measure, merge and judge.
-    One that `trusts_values` means nothing where a stage perturbed the quasi-identifiers; who reads it is told.
+    One that `trusts_values` means nothing where a stage perturbed the quasi-identifiers; its reader is warned.
     """
 
     way: ClassVar[Way] = CLASSES
@@ -62,7 +62,7 @@ class Guarantee(CheckFace, Entry):
     trusts_values: ClassVar[bool] = False
     gives_record_figures: ClassVar[bool] = False
     protects_nobody_at: ClassVar[float | None] = None
-    """A threshold that is no protection, and with it every looser one."""
+    """A threshold that does not protect, and with it every looser one."""
     observes: ClassVar[object] = Any
     """The type of its figure, as in ``dict[str, float]``; None in it: the figure can have no bound."""
 
@@ -76,12 +76,12 @@ class Guarantee(CheckFace, Entry):
     ] = "fail"
 
     def __post_init__(self) -> None:
-        """Check what all guarantees share; a subclass with checks of its own calls this first.
+        """Check what all guarantees share; a subclass with its own checks calls this first.
 
         Raises
         ------
         UsageError
-            Quasi-identifiers that are no list of distinct names, or that hold the guarantee's own column.
+            Quasi-identifiers that are not a list of distinct names, or that hold the guarantee's own column.
         """
         super().__post_init__()
         names = self.quasi_identifiers
@@ -119,7 +119,7 @@ class Guarantee(CheckFace, Entry):
         return next(iter(self.columns_marked(Weight)), None)
 
     def household_column(self) -> str | None:
-        """Column that tells households apart; counted within classes, by the code of each household."""
+        """Column that distinguishes households; counted within classes, by the code of each household."""
         return next(iter(self.columns_marked(Household)), None)
 
     def own_columns(self) -> tuple[str, ...] | None:
@@ -153,15 +153,15 @@ class Guarantee(CheckFace, Entry):
         return self
 
     def counts_over(self) -> Over | None:
-        """Whom it counts in classes; None: persons where the policy tells them apart, else records."""
+        """What it counts in classes; None: persons where the policy distinguishes them, else records."""
         return None
 
     def reads_households(self) -> bool:
-        """Whether it must be told who lives together."""
+        """Whether it needs to know who lives together."""
         return self.counts_over() == "households"
 
     def beside(self, population: bool) -> Self:
-        """The same guarantee, where a population is counted beside the table (or none is)."""
+        """The same guarantee, where a population is counted next to the table (or none is)."""
         return self
 
     def key_sets(self, keys: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
@@ -173,7 +173,7 @@ class Guarantee(CheckFace, Entry):
         return tallies[0]
 
     def counted_columns(self, keys: tuple[str, ...]) -> tuple[str, ...]:
-        """Columns whose distinct values in the judged table it must know, besides the base of sensitive ones."""
+        """Columns whose distinct values in the judged table it must know, in addition to the base of sensitive ones."""
         return ()
 
     def learn(self, facts: Facts) -> Mapping[str, Any]:
@@ -181,7 +181,7 @@ class Guarantee(CheckFace, Entry):
         return {}
 
     def discloses_source(self, rules: PublicRules) -> bool:
-        """Whether its figure may rest on more than the policy and the released table: then it is no public figure.
+        """Whether its figure may rest on more than the policy and the released table: then it is not public.
 
         Pairs, populations, ledgers and positions are, the distribution it compares with, the number of records that
         were suppressed among, and persons, households or weights that are in no released column.
@@ -206,7 +206,7 @@ class Guarantee(CheckFace, Entry):
         return ""
 
     def idle(self) -> str:
-        """The threshold in words, where it is so loose that it protects nobody; else nothing."""
+        """The threshold in words, where it is so loose that it does not protect; else nothing."""
         field = self.threshold_field
         threshold = None if field is None else getattr(self, field)
         if self.protects_nobody_at is None or threshold is None:
@@ -218,7 +218,7 @@ class Guarantee(CheckFace, Entry):
     def unattainable(self, records: int, facts: Facts) -> str:
         """Why no generalization or suppression of a table of so many records can meet it, or nothing.
 
-        Column values that exist are counted from `facts.histograms` where they are known; a figure nobody
+        Column values that exist are counted from `facts.histograms` where they are known; a figure that was not
         counted says nothing.
         """
         return ""
@@ -240,7 +240,7 @@ class Guarantee(CheckFace, Entry):
 class ClassModel(CountedOver, Guarantee):
     """A rule every class must meet by itself.
 
-    Subclasses give `scores` (one figure a class), `direction` (how it must lie to `bound`) and, for a search,
+    Subclasses give `scores` (one figure per class), `direction` (how it must lie to `bound`) and, for a search,
     what follows for finer tables of records: `hereditary` (a failing class has only failing parts), `convex`
     (passing parts merge to a passing whole), `decided_by_minima` (a class passes where it has `least_size` records and
     `least_values` values, whatever they are).
@@ -265,7 +265,7 @@ class ClassModel(CountedOver, Guarantee):
         return 1
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
-        """One figure a class, shape (n_classes,); integers stay integers, infinite is "no number"."""
+        """One figure per class, shape (n_classes,); integers stay integers, infinite is "no number"."""
         raise TypeError(f"{type(self).__name__} scores no classes")
 
     def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
@@ -351,7 +351,7 @@ class ClassModel(CountedOver, Guarantee):
         return self.hereditary and (records or not self.sensitive_columns())
 
     def passes_merged(self, *, records: bool) -> bool:
-        """Whether passing parts merge to a passing whole; of persons, who are in several parts, it is no mixture."""
+        """Whether passing parts merge to a passing whole; of persons, who are in several parts, it is not a mixture."""
         return self.convex and (records or self.fails_in_parts(records=False))
 
     def reason(self, observed: Tally, facts: Facts) -> str:

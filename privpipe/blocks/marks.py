@@ -1,4 +1,4 @@
-"""What the value of a field stands for, said in its annotation: the name of a field means nothing."""
+"""What the value of a field represents, declared in its annotation: the name of a field means nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Mark:
 
 
 class ColumnName(Mark):
-    """A column by its name, or several; the checker refuses what is no name."""
+    """A column by its name, or several; the checker refuses what is not a name."""
 
 
 class SensitiveColumn(ColumnName):
@@ -46,7 +46,7 @@ class Weight(ColumnName):
 
 
 class Household(ColumnName):
-    """The column that tells households apart."""
+    """The column that distinguishes households."""
 
 
 class Levels(ColumnNames):

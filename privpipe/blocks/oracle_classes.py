@@ -1,8 +1,9 @@
 """The classes of a table as oracles see them, and the common shapes of a verdict.
 
-An oracle says what a model must say, straight from the definition: no kernel, dictionaries and fractions. It stands
-beside its model as ``oracle(model, classes)``: a static method of the entry, or a function of the sibling module
-``<model>_oracle``. Nothing but `privpipe.testing` and the tests loads either. Beside it may stand, in the same way:
+An oracle computes what a model must report, straight from the definition: no kernel, dictionaries and fractions. It is
+defined next to its model as ``oracle(model, classes)``: a static method of the entry, or a function of the sibling
+module ``<model>_oracle``. Nothing but `privpipe.testing` and the tests loads either. Next to it may be defined, in the
+same way:
 
 - ``thresholds(rng)``: the parameters of a random gate, drawn from a numpy generator;
 - ``around(model, observed, facts)``: cases at the threshold, for a model that compares with more than its figure.
@@ -41,7 +42,7 @@ Case = tuple[str, Mapping[str, Any], bool]
 
 @dataclass(frozen=True)
 class Expected:
-    """What a verdict must say; `failing_*` are None for models that judge no single class.
+    """What a verdict must report; `failing_*` are None for models that judge no single class.
 
     `tolerance` is relative, wider where the figure is a root that is searched for.
     """
@@ -78,7 +79,7 @@ class Classes:
     foreign : tuple of int
         Records of the population in each class that the table has no record of, a suppressed one aside.
     persons : sequence, optional
-        Whom each row is of, where persons are counted.
+        The person of each row, where persons are counted.
     base_members : int, optional
         How many persons the base is of.
     """

@@ -112,7 +112,7 @@ class Number(NamedTuple):
         return [make(bound) for make, bound in said if math.isfinite(bound)]
 
     def require(self, owner: str, name: str, value: Any) -> None:
-        """Refuse what is no such number.
+        """Refuse anything but such a number.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class Number(NamedTuple):
 class Shape:
     """What values a type with its constraints takes; `many` is a list or a mapping, `open` anything else.
 
-    What is no number, no truth value and none of some words alone is left to the checks of the entry itself.
+    What is neither a number, nor a truth value, nor one of some words is left to the checks of the entry itself.
     """
 
     optional: bool = False

@@ -46,11 +46,11 @@ class PublicRules:
             raise UsageError(f"the least number of records that is reported must be at least 1, got {self.least}")
 
     def unit(self, over: str | None) -> str | None:
-        """The column by which those are distinguished who are counted; None: records are."""
+        """The column that distinguishes those who are counted; None: records are counted."""
         return {None: self.person, "persons": self.person, "households": self.household}.get(over)
 
     def reported(self, figure: Any, records: int, *, shares: bool = True) -> Any:
-        """A figure of a table of so many records; None in place of what rests on fewer than `least` of them.
+        """A figure of a table of so many records; None replaces what rests on fewer than `least` of them.
 
         Whole numbers count records or classes; numbers between 0 and 1 are shares of records where `shares` says so.
 
@@ -122,7 +122,7 @@ OF_GUARANTEES = ("quasi_identifiers",)
 
 
 def shown_parameters(kind: Any, given: Mapping[str, Any], columns: Collection[str] = ()) -> str:
-    """The parameters that somebody chose; of texts and tables that may hold values of the data, that they are there.
+    """Explicit parameters; of texts and tables that may hold values of the data only that they are there.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ DEFAULT_AGGREGATES: Mapping[str, Aggregate] = {
     "height": "sum",
     "static": "arithmetic_mean",
 }
-"""Models with a figure a column, and how these become one unless the policy says otherwise."""
+"""Models with one figure per column, and how these become one unless the policy says otherwise."""
 
 BY_FACTOR = [
     "loss",
@@ -85,15 +85,15 @@ class LossSpec:
     Parameters
     ----------
     name : str
-        The model, Iyengar's `loss` unless said otherwise.
+        The model, Iyengar's `loss` unless given otherwise.
     aggregate : {"geometric_mean", "arithmetic_mean", "sum", "max", "rank"}, optional
-        How the columns' figures become one; the default is the model's. None for models without a figure a column.
+        How the columns' figures become one; the default is the model's. None for models without one figure per column.
     gs_factor : float
         In [0, 1]; below 0.5 suppression is cheap, above it generalization is.
     weights : mapping of column to float
         At least 0; columns left out have weight 1.
     compat : {"arx"}, optional
-        Of `kl_divergence`: one term a record, as ARX sums, instead of one a distinct combination.
+        Of `kl_divergence`: one term per record, as ARX sums, instead of one per distinct combination.
     attacker : {"prosecutor", "journalist"}, optional
         Of `publisher_payout`: who attacks; the default is the prosecutor.
     publisher_benefit, publisher_loss, adversary_gain, adversary_cost : float, optional
@@ -165,7 +165,7 @@ def require_columns_of(spec: LossSpec, columns: Sequence[str]) -> None:
 
 
 def quality_parameters(spec: Any) -> dict[str, Any]:
-    """The parameters that a model has and that are set, by name: what a plan or a report says of it.
+    """The parameters that a model has and that are set, by name: what a plan or a report shows of it.
 
     Examples
     --------

@@ -112,9 +112,9 @@ class ReleaseHistory:
     persons : bool
         Units are persons; else combinations of original quasi-identifiers, each of several records.
     notes : tuple of str
-        What a verdict must say of the ledger.
+        What a verdict must report about the ledger.
     source_notes : tuple of str
-        What it must say of persons of the source, in private records only.
+        What it must report about persons of the source, in private records only.
     """
 
     current: ReleaseRows
@@ -149,10 +149,10 @@ class EarlierTables:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HistoryMeasure(Guarantee):
-    """A measure of a release beside the releases before it.
+    """A measure of a release compared with the releases before it.
 
     Subclasses give `judge_history` (by a ledger) and `judge_tables` (by released tables alone). One that
-    `forms_classes` says over which columns, and of which values, the ledger remembers them.
+    `forms_classes` reports over which columns, and of which values, the ledger remembers them.
     """
 
     way: ClassVar[Way] = HISTORY

@@ -141,7 +141,7 @@ class Verdict:
     reason : str
         One sentence for a person; never a data value.
     compared : tuple of Comparison
-        How much it rests on. Of an entry that compares two tables, what says nothing of it is no pass.
+        How much it rests on. Of an entry that compares two tables, what shows nothing about it is not a pass.
     """
 
     entry: Entry
@@ -181,7 +181,7 @@ class Verdict:
 
     @property
     def blocks(self) -> bool:
-        """Whether it keeps a table from passing: a fail or an error that is no warning."""
+        """Whether it keeps a table from passing: a fail or an error that is not a warning."""
         return not self.passed and self.severity == "fail"
 
     @property
@@ -245,7 +245,7 @@ class Verdict:
         return row if shown == row["observed"] else {**row, "observed": shown, "reason": f"measured; {OF_FEW}"}
 
     def row(self) -> tuple[str, ...]:
-        """What a table for people says of it; see `VERDICT_HEAD`."""
+        """What a table for people shows of it; see `VERDICT_HEAD`."""
         return (
             self.name,
             shown_parameters(type(self.entry), plain(self.parameters)),

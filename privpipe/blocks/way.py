@@ -1,4 +1,4 @@
-"""What an entry reads: the ways of judging, and whom an entry over classes counts."""
+"""What an entry reads: the ways of judging, and what an entry over classes counts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Way:
     name : str
         For messages; nothing is decided by it.
     of_table : bool
-        A released table tells it by itself; the record of a process is public.
+        A released table shows it by itself; the record of a process is public.
     of_process : bool
         It reads the record that a stage left of itself.
     over_classes : bool
@@ -57,7 +57,7 @@ class Way:
     aligned : bool
         Records of the release are paired with those of the original by their ids.
     beside_original : bool
-        It looks at the original beside the release and pairs no records.
+        It looks at the original next to the release and pairs no records.
     in_keyed_order : bool
         Records are sampled from whole tables in an order that the seed fixes.
     of_positions : bool
@@ -97,7 +97,7 @@ COLUMNS = Way(name="columns", of_table=True, of_columns=True)
 DISTINCT = Way(name="distinct", of_table=True)
 """A single `DistinctBlock` of its keys."""
 POSITIONS = Way(name="positions", aligned=True, of_positions=True)
-"""Where records stand in the released files and stood in the original."""
+"""The positions of records in the released files and in the original."""
 ITEMS = Way(name="items", of_table=True)
 """Combinations of items in a set-valued column."""
 PAIRS = Way(name="pairs", aligned=True)
@@ -105,7 +105,7 @@ PAIRS = Way(name="pairs", aligned=True)
 FILES = Way(name="files", aligned=True)
 """The same as two whole files on the driver."""
 BESIDE = Way(name="beside", aligned=True)
-"""Classes over released columns with those of the original beside them."""
+"""Classes over released columns together with those of the original."""
 HISTORY = Way(name="releases", over_keys=True, aligned=True)
 """The releases before this one: what a ledger remembers of them, or their tables."""
 WHOLE_TABLES = Way(name="whole", beside_original=True, in_keyed_order=True)
@@ -125,7 +125,7 @@ class CountedOver:
 
     With `over` a class of n members is one of n different records, persons (`person_id`) or households
     (`household_id`), and a value occurs as often as different ones of them have it: one who has two values counts once
-    for each. Its share in a class is that of the members who have it. Where values are told apart (distinct, entropy
+    for each. Its share in a class is that of the members who have it. Where values are distinguished (distinct, entropy
     and recursive l-diversity, p-sensitivity) the value of a member is the set of those it has in the class, and a class
     in which all have some value in common is one of a single value.
 
@@ -162,5 +162,5 @@ class CountedOver:
             raise UsageError(f"{type(self).__name__}: counts records, and cannot be had over {self.over}")
 
     def counts_over(self) -> Over | None:
-        """Whom it counts; None: as the policy does."""
+        """What it counts; None: as the policy does."""
         return self.over

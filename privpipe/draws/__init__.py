@@ -2,7 +2,7 @@
 
 A `Seed` gives every stage its `Draws`, and these one `Stream` for each column. A stream is a keyed function
 of the record's id (or of a rank or step number), so the same seed gives the same draws on every engine and
-under any partitioning, and nobody without the seed can take the noise away again.
+under any partitioning, and no one without the seed can remove the noise again.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ class Seed:
 
     @classmethod
     def public(cls, label: str) -> Seed:
-        """A constant that everybody knows: hashes under it are as public as what they are of."""
+        """A constant that everyone knows: hashes under it are as public as what was hashed."""
         return cls(label.encode())
 
     @classmethod
@@ -169,7 +169,7 @@ class Seed:
         Parameters
         ----------
         salt : str
-            The id of the run; of a plan made outside a run, a salt of its own that stands beside the commitment.
+            The id of the run; of a plan made outside a run, a separate salt that is kept next to the commitment.
 
         Examples
         --------
@@ -200,7 +200,7 @@ PLACES = ("from_env", "from_file")
 
 
 def require_key_place(owner: str, place: object) -> None:
-    """Refuse what is not ``{from_env: NAME}`` or ``{from_file: PATH}``; a key in the policy text is no secret.
+    """Refuse what is not ``{from_env: NAME}`` or ``{from_file: PATH}``; a key in the policy text is not secret.
 
     Raises
     ------

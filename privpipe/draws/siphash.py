@@ -34,7 +34,7 @@ __all__ = [
 U = np.uint64
 State = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 AT_ONCE = 1024
-"""Messages whose states lie in the cache side by side."""
+"""Messages whose states are in the cache side by side."""
 
 C0, C1 = U(0x736F6D6570736575), U(0x646F72616E646F6D)
 C2, C3 = U(0x6C7967656E657261), U(0x7465646279746573)

@@ -28,7 +28,7 @@ class Stream:
     little-endian. Source: Aumasson, Bernstein, Indocrypt 2012.
 
     Every method takes `ids`, int64 of shape (n, 2): the record ids' signed words, first and second; and draws
-    one value a record. Draws of one record with different `word` are independent. No ids, no draws.
+    one value per record. Draws of one record with different `word` are independent. No ids, no draws.
 
     Parameters
     ----------

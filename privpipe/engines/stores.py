@@ -275,7 +275,7 @@ def stamp_at(store: OpenedStore) -> tuple[int, int, int]:
 
 
 def names_beside(store: OpenedStore, marks: Mapping[str, str]) -> str | None:
-    """Which of the marks (name to meaning) lies in a folder above a path; None where none is or none can be seen."""
+    """Which of the marks (name to meaning) is in a folder above a path; None where none is or none can be seen."""
     above = store.root
     while "/" in above.strip("/"):
         above = above.rpartition("/")[0]
@@ -343,7 +343,7 @@ def pointed_at(text: bytes) -> str:
     Raises
     ------
     ValueError
-        It is no pointer of ours.
+        It is not a pointer of ours.
 
     Examples
     --------
@@ -363,7 +363,7 @@ def pointed_at(text: bytes) -> str:
 
 
 def release_of(store: OpenedStore) -> str | None:
-    """The URL of the release that a sink's pointer names now; None where the path is no sink.
+    """The URL of the release that a sink's pointer names now; None where the path is not a sink.
 
     Raises
     ------

@@ -69,7 +69,7 @@ def canonical_literal(text: str, kind: str | None) -> str | None:
     Raises
     ------
     ValueError
-        When the literal is no value of that type. The message never holds the literal.
+        When the literal is not a value of that type. The message never holds the literal.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def exact_number(text: str) -> Decimal:
     Raises
     ------
     ValueError
-        When the text is no number.
+        When the text is not a number.
 
     Examples
     --------

@@ -40,7 +40,7 @@ OF_A_DAY: Final = ("second", "minute", "hour")
 
 @dataclass(frozen=True, kw_only=True)
 class Dates:
-    """Calendar units, one a level, and a ``*`` level above.
+    """Calendar units, one per level, and a ``*`` level above.
 
     Weeks are those of ISO 8601, labelled year-week; they refine into nothing but the root.
 

@@ -19,7 +19,7 @@ MISSING = "missing"
 
 @dataclass(frozen=True, kw_only=True)
 class FromColumns:
-    """Levels that other columns of the source tell: each value of the column goes with one value of each of them.
+    """Levels given by other columns of the source: each value of the column goes with one value of each of them.
 
     The run reads which, so that a policy names no value; the plan says that the hierarchy depends on the data. The
     other columns may have any role: where they are not released, their values still are, as labels. Where a value goes
@@ -60,7 +60,7 @@ class FromColumns:
             raise UsageError("columns: a column is named twice")
 
     def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
-        """Nothing but an error where values are given: what they go with stands in the table alone."""
+        """Nothing but an error where values are given: what they go with is in the table alone."""
         if column in self.columns:
             raise UsageError(f"from_columns: {column!r} cannot be a level of its own hierarchy")
         if values:

@@ -46,7 +46,7 @@ class Log:
     """Intervals of numbers from 0 that widen with the number: 1, 2, 5, 10, 20, 50, ... for `per_decade: 3`.
 
     Cuts are fixed, whatever the data holds: round numbers near ``base ** (i / per_decade)``, then whole powers. 0 is
-    a group of its own; below 0 only `lowest` has a label, for all of it.
+    a separate group; below 0 only `lowest` has a label, for all of it.
 
     Examples
     --------

@@ -81,7 +81,7 @@ class Hierarchy(LabelTable):
     options : Options
         Column, rules and level limits.
     level_names : tuple of str
-        One a level.
+        One per level.
     min_level, max_level : int
         Levels a search may use, both included.
     unknown_values, unknown_records, unused : int
@@ -362,7 +362,7 @@ class Hierarchy(LabelTable):
         return hierarchy_page(self.describe(), self._told_labels())
 
     def _told_labels(self) -> list[tuple[str, ...]]:
-        """Labels of each level that a page may show: those that somebody wrote out, and no raw value among them."""
+        """Labels of each level that a page may show: those that someone wrote out, and no raw value among them."""
         raw = set(self.values)
         return [
             tuple(label for label in self.labels(level) if self.written_out and level and label not in raw)

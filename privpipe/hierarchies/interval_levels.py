@@ -41,7 +41,7 @@ class NumberLine:
     Parameters
     ----------
     texts : sequence of str
-        Canonical numbers; ``inf`` and ``-inf`` are allowed, and what is no number is marked.
+        Canonical numbers; ``inf`` and ``-inf`` are allowed, and what is not a number is marked.
     bounds : iterable of Decimal
         Finite; they share the unit.
 
@@ -296,7 +296,7 @@ class Tails:
 
 
 def cut_open(cuts: Sequence[int]) -> Cutter:
-    """Intervals between rising cuts, the first and the last without end: no label tells the least or greatest value.
+    """Intervals between rising cuts, the first and the last without end: no label shows the least or greatest value.
 
     Examples
     --------
@@ -331,7 +331,7 @@ def draft_of_intervals(
     line : NumberLine
         Of the values, with every bound.
     cutters : sequence of Cutter
-        One a level, finest first, each a merge of the one below.
+        One per level, finest first, each a merge of the one below.
     text : IntervalText
     tails : Tails
     held : ndarray of bool, shape (n_values,)

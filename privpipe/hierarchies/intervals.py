@@ -1,7 +1,4 @@
-"""`intervals`, `equal_count` and `quantiles`.
-
-Intervals of numbers by widths or cuts, by distinct values, or by records.
-"""
+"""Intervals of numbers: by widths or cuts, by distinct values (`equal_count`), or by records (`quantiles`)."""
 
 from __future__ import annotations
 
@@ -230,7 +227,7 @@ class EqualCount:
     """Intervals of so many distinct values each, in their order; the last may hold fewer.
 
     The values seen decide, so the plan says that the hierarchy depends on the data. The first and the last interval
-    have no end: no label tells the least or the greatest value. For dates and texts see `groups`.
+    have no end: no label shows the least or the greatest value. For dates and texts see `groups`.
 
     Examples
     --------
@@ -365,7 +362,7 @@ class Quantiles:
 
 
 def _cuts(line: NumberLine, counts: Sequence[int], wanted: int) -> list[int]:
-    """Cuts in units, in integers: equal on every machine. Infinite values and the least one are no cuts."""
+    """Cuts in units, in integers: equal on every machine. Infinite values and the least one are not cuts."""
     order = np.lexsort((line.values, line.infinite))
     order = order[line.numeric[order]]
     if not order.size:

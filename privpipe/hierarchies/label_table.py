@@ -1,7 +1,4 @@
-"""`LabelTable`: raw values in leaf order with their labels.
-
-Codes and shares at every level, extended to cover the data.
-"""
+"""Raw values in leaf order with their labels, codes and shares at every level, extended to cover the data."""
 
 from __future__ import annotations
 

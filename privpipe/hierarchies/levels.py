@@ -245,7 +245,7 @@ class Draft:
     outside_why : str
         What would let them in.
     written_out : bool
-        Somebody wrote the labels out, row by row or as a tree in place; no builder drew them from values.
+        Someone wrote the labels out, row by row or as a tree in place; no builder drew them from values.
     """
 
     levels: Levels
@@ -261,7 +261,7 @@ class Draft:
     written_out: bool = False
 
     def place(self, index: int) -> str:
-        """Where value `index` stands in the source."""
+        """The place of value `index` in the source."""
         return f"line {self.places[index]}" if len(self.places) else f"value {index + 1}"
 
 
@@ -349,7 +349,7 @@ def draft_from_rows(
     rows : sequence of sequence of str
         Field 0 the raw value, field l its label at level l.
     lines : sequence of int
-        Where each row stands in the file; empty: rows are counted from 1.
+        The line of each row in the file; empty: rows are counted from 1.
     kind : str or None
         The column's type, under which raw values are compared.
     column, source : str
@@ -409,7 +409,7 @@ def _check_rectangular(rows: Sequence[Sequence[str]], lines: Sequence[int], name
 
 
 def _check_labelled(rows: Sequence[Sequence[str]], lines: Sequence[int], name: str) -> None:
-    """An empty text of the data may be kept as it is; any other empty label is one that somebody forgot."""
+    """An empty text of the data may be kept unchanged; any other empty label is one that someone forgot."""
     blank = [
         (index, level)
         for index, row in enumerate(rows)

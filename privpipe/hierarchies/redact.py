@@ -1,4 +1,4 @@
-"""`redact`: one character a level replaced by `*`, from the right or the left."""
+"""`redact`: one character per level replaced by `*`, from the right or the left."""
 
 from __future__ import annotations
 

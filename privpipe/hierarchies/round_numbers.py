@@ -1,7 +1,4 @@
-"""Round numbers.
-
-The series 1, 2, 5, 10, 20, 50, ... and cuts of intervals taken from it, none of which is the value of a few records.
-"""
+"""Round numbers: 1, 2, 5, 10, 20, 50, ... and cuts of intervals taken from them, none the value of a few records."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ def nearest_multiple(value: int, step: int) -> int:
 
 
 def _above(step: int) -> Sequence[int]:
-    """The numbers of the series above one of its own, as far as a multiple of it is among them."""
+    """The numbers of the series above one of its members, as far as a multiple of it is among them."""
     power = int(10 ** (len(str(step)) - 1))
     return [found for found in (power * factor for factor in (1, 2, 5, 10, 20)) if found > step]
 
@@ -120,7 +117,7 @@ class RoundedCuts:
         return sorted({found for cut in cuts if (found := self._found[cut]) is not None})
 
     def _near(self, cut: int, below: int, above: int) -> int | None:
-        """The nearest round number that is nobody's; the greater one of two."""
+        """The nearest round number that is no record's value; the greater one of two."""
         start, step = nearest_multiple(cut, self._step), self._step
         up = (start + each * step for each in count())
         down = (start - each * step for each in count(1))

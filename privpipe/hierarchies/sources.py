@@ -157,7 +157,7 @@ def read_tree(path: str | PathLike[str], name: str) -> Mapping[Any, Any]:
     Raises
     ------
     HierarchyError
-        ``unreadable`` when the file is missing, is no YAML or holds no mapping.
+        ``unreadable`` when the file is missing, is not YAML or holds no mapping.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -263,7 +263,7 @@ class File:
 
     @classmethod
     def from_parameters(cls, given: object, base_dir: Path, *, delimiter: Any = ";", header: Any = False) -> Self:
-        """From the path under `file:` and the keys beside it."""
+        """From the path under `file:` and the keys next to it."""
         if not isinstance(given, str | PathLike) or not str(given):
             raise UsageError("must be the path of a hierarchy file")
         return cls(path=base_dir / given, shown=str(given), delimiter=delimiter, header=header)
@@ -330,7 +330,7 @@ class Tree:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A hierarchy made in Python, given in place of a mapping.
+    """A hierarchy made in Python, given instead of a mapping.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ class Prepared:
     shown : str
         How errors name it.
     level_names : tuple of str
-        One a level.
+        One per level.
     data_dependent : bool
         As the hierarchy says.
     """
@@ -359,7 +359,7 @@ class Prepared:
         return list(zip(*columns, strict=True))
 
     def draft(self, values: Sequence[str], counts: Sequence[int] | None, kind: str | None, column: str) -> Draft:
-        """Its own levels, raw values read anew under the column's type."""
+        """Its own levels, raw values read again under the column's type."""
         draft = draft_from_rows(self.rows(), kind=kind, column=column, source=self.shown)
         kept = self.table.declared_shares
         return replace(

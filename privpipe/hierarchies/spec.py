@@ -1,7 +1,4 @@
-"""`HierarchySpec`.
-
-What a policy declares under `hierarchy:`, before any data is read, and the description of its builders and options.
-"""
+"""What a policy declares under `hierarchy:` before any data is read, and the description of builders and options."""
 
 from __future__ import annotations
 
@@ -90,7 +87,7 @@ IN_TABLES: Final = (File, Rows, Tree, Prepared)
 """Builders that list every value, whatever the data holds."""
 IN_NUMBERS: Final = (Intervals, Bands, Quantiles, EqualCount, Log)
 """Builders of intervals of numbers, whose labels `interval_ends` reads."""
-# Keys beside the builder, and the builders they make sense for.
+# Keys next to the builder, and the builders they make sense for.
 OPTION_KEYS: Final = {
     "min_level": BUILDERS,
     "max_level": BUILDERS,
@@ -114,7 +111,7 @@ def builders() -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class HierarchySpec:
-    """A declared hierarchy: one builder and the options beside it.
+    """A declared hierarchy: one builder and the options next to it.
 
     Parameters
     ----------
@@ -235,7 +232,7 @@ class HierarchySpec:
         }
 
     def recorded(self) -> dict[str, Any]:
-        """What a plan contains of it: the mapping it came from, with the number of listed values in place of these.
+        """What a plan contains of it: the mapping it came from, with the number of listed values instead of these.
 
         Of a plug-in's parameters, which may be values or hold some, only that they were given.
 
@@ -371,7 +368,7 @@ WITHOUT_KEYS: Final[Mapping[str, Mapping[str, Any]]] = {
     "rows": {"type": "array", "minItems": 1, "items": {"type": "array", "items": {"type": "string"}}},
     "tree": {"type": "object", "minProperties": 1},
 }
-"""Builders whose value is no mapping of parameters."""
+"""Builders whose value is not a mapping of parameters."""
 SCALAR: Final = {"type": ["string", "number", "boolean"]}
 
 
@@ -405,7 +402,7 @@ def builder_parameters(name: str) -> list[dict[str, Any]]:
 
 
 def option_parameters() -> list[dict[str, Any]]:
-    """The same of the keys that stand beside a builder.
+    """The same of the keys next to a builder.
 
     Examples
     --------
@@ -476,6 +473,6 @@ def _schema(hint: Any, said: tuple[Any, ...] = ()) -> dict[str, Any]:
     bounds: dict[str, Any] = {}
     for each in said:
         bounds |= {"minimum": each.ge} if isinstance(each, Ge) else {"maximum": each.le} if isinstance(each, Le) else {}
-    # An exact number may be written as a text: 1e-30 is no double.
+    # An exact number may be written as a text: 1e-30 is not a double.
     kinds = {int: "integer", Decimal: ["number", "string"], bool: "boolean", str: "string"}
     return {"type": kinds[hint], **bounds}

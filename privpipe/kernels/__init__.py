@@ -1,6 +1,6 @@
 """Numerical kernels: arrays in, arrays out; no data frame, no input or output.
 
-Nothing is imported here: the modules bring in numba, and whoever calls a kernel imports its module at that
+Nothing is imported here: the modules bring in numba, and the caller of a kernel imports its module at that
 moment. Compiled code is cached on disk and runs without the interpreter lock, serially: threads over blocks
 beat threads inside short loops.
 """

@@ -104,7 +104,7 @@ def labels_of(
 
 
 def _levels(levels: Sequence[Ints], lost: Sequence[Ints], sizes: list[int]) -> tuple[Ints, Ints, Ints]:
-    """Nodes level after level: the first leaf below a label stands for it."""
+    """Nodes level after level: the first leaf below a label represents it."""
     width, rows = len(levels[0]), []
     for at, level in enumerate(levels):
         first = np.full(sizes[at], width)
@@ -114,7 +114,7 @@ def _levels(levels: Sequence[Ints], lost: Sequence[Ints], sizes: list[int]) -> t
 
 
 def _pairs(levels: Sequence[Ints], lost: Sequence[Ints], sizes: list[int]) -> tuple[Ints, Ints, Ints]:
-    """A row a node: the node itself where a leaf lies below, else what its parent's row says."""
+    """One row per node: the node itself where a leaf lies below, else what its parent's row says."""
     width = len(levels[0])
     starts = np.concatenate([[0], np.cumsum(sizes)]) * width
     above = np.full((1, width), starts[-2])

@@ -137,7 +137,7 @@ def _grown(labels, freed, n, made, g, rule):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def regrown(labels, freed, n, made, rule, wanted, draws):  # type: ignore[no-untyped-def]
-    """Groups of what is freed, at most as many as wanted besides combinations that pass alone; how many, 0: none."""
+    """Groups of what is freed, at most as many as wanted, apart from combinations that pass alone; how many, or 0."""
     own, held = freed.own, freed.held
     many, last = 0, NONE
     own[:n] = NONE

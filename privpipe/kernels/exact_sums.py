@@ -1,12 +1,12 @@
 """Exact sums of values, squares and cross products, independent of the order of the additions; exact moments.
 
-In the limbs, a number enters as part x 2^(place - 1074) with a signed part of 64 bits: a finite double has a part of
-53 bits, an integer is its own part at place 1074.
-
 Every finite double is an integer times 2^-1074, so a sum of doubles, or of products of two, is an integer times a
 power of two. The kernel adds these integers without rounding; a state is a handful of Python integers; means and
 deviations are exact fractions rounded once at the end. Hence the same bits on every engine and under every
 partitioning, which plans need: the engines' own deviations differ in the last digits.
+
+In the limbs, a number enters as part x 2^(place - 1074) with a signed part of 64 bits: a finite double has a part of
+53 bits, an integer is its own part at place 1074.
 """
 
 from __future__ import annotations
@@ -444,7 +444,7 @@ class ExactMoments:
     products: bool = False
 
     def measure(self, block: RowBlock, facts: Facts) -> tuple[ExactSums, ...]:
-        """One state a column, then the joint one if products are wanted."""
+        """One state per column, then the joint one if products are wanted."""
 
         found = [scaled_numbers(block.column(name), name) for name in self.columns]
         sums = [measure_sums([values], [gaps], [scale]) for values, gaps, scale in found]

@@ -52,7 +52,7 @@ class Swapping:
 
 @dataclass(frozen=True)
 class HouseholdSwaps:
-    """Who exchanges areas with whom.
+    """Which households exchange areas.
 
     Parameters
     ----------

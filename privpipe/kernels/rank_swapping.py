@@ -75,7 +75,7 @@ def swap_permutation(
         ``content``: uniformly in the whole window, and contents are exchanged even if the partner was
         swapped before. ``skip``: uniformly in the whole window, and if that partner was swapped, the rank stays.
     segment : int, optional
-        Ranks of a segment, across whose border nobody is paired; n for none. Default: `segment_length`.
+        Ranks of a segment, across whose border no records are paired; n for none. Default: `segment_length`.
 
     Returns
     -------

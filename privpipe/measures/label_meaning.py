@@ -122,7 +122,7 @@ def range_members(label: Text, values: Sequence[Text], kind: str) -> list[bool]:
     return [("null" if text is None else text) in parts for text in values]
 
 
-@lru_cache(maxsize=32)  # every label of a column is laid beside the same values
+@lru_cache(maxsize=32)  # every label of a column is compared with the same values
 def _counted(values: tuple[Text, ...], kind: str) -> tuple[Decimal | None, ...]:
     return tuple(None if text is None else _exact(text, kind) for text in values)
 
@@ -222,7 +222,7 @@ def labels_compared(
     hierarchies: Mapping[str, HierarchySpec],
     mark: str = ANY,
 ) -> list[Comparison]:
-    """How many released records have a label that is explained, of each column that is no number or date in both.
+    """How many released records have a label that is explained, of each column that is not a number or a date in both.
 
     Parameters
     ----------

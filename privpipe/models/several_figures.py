@@ -20,7 +20,7 @@ class SeveralFigures(ClassModel):
     """A class passes when it meets every rule; observed and threshold are mappings.
 
     Subclasses give `rules` (by name: how a figure must lie to which bound) and `figures` (by the same names, one
-    array a class).
+    array per class).
     """
 
     def rules(self) -> Mapping[str, tuple[Direction, Any]]:

@@ -104,12 +104,12 @@ class StageContext:
         return self.made.pop()[1]
 
     def unit(self, over: Over | None) -> str | None:
-        """The column by which those are told apart who are counted; None: records are."""
+        """The column that distinguishes those who are counted; None: records are counted."""
         return {None: self.person, "persons": self.person, "households": self.household}.get(over)
 
     @property
     def counted_by(self) -> str | None:
-        """That column for the guarantees a stage works for, which count alike (`unserved` tells where they do not)."""
+        """That column for the guarantees a stage works for, which count alike (`unserved`: where they do not)."""
         over = [each.counts_over() for each in self.guarantees if isinstance(each, ClassModel | SizeModel)]
         return self.unit(over[0] if over else None)
 
@@ -119,7 +119,7 @@ class StageContext:
         return self.household is not None and any(each.counts_over() == "households" for each in self.guarantees)
 
     def keyed(self, digest: str) -> str:
-        """A digest of source content as a plan may hold it: nobody without the seed can try values against it."""
+        """A digest of source content as a plan may hold it: no one without the seed can try values against it."""
         return keyed_digest(self.seed_key, digest)
 
     @property
@@ -157,7 +157,7 @@ class StagePlan:
         """The plan without what follows from the source alone: its transformer says what stays of the detail."""
         from privpipe.transforms import CATALOGUE
 
-        if self.name not in CATALOGUE:  # a plan of somebody else's stage
+        if self.name not in CATALOGUE:  # a plan of a third party's stage
             return StagePlan(name=self.name, parameters=public_parameters(None, self.parameters))
         stage: Any = CATALOGUE[self.name]
         parameters = public_parameters(stage, self.parameters)
@@ -170,8 +170,8 @@ class Transformer(StageFace, Entry):
 
     `taxon` is the kind of method, for catalogue and report. `columns_rule` says how a policy names the columns:
     ``required``; ``optional`` (left out: the stage's own default); ``none`` (the stage takes no columns).
-    `serves` lists the ways of counting that a stage which suppresses or searches has besides records in classes of
-    its own table: ``persons``, ``population``, ``wildcard`` (classes in which a null is a value of its own, for what
+    `serves` lists the ways of counting that a stage that suppresses or searches has in addition to records in classes
+    of its own table: ``persons``, ``population``, ``wildcard`` (classes in which a null is a separate value, for what
     holds so holds when it matches anything) and ``labels`` (what the labels of a class lose).
     """
 
@@ -228,7 +228,7 @@ class Transformer(StageFace, Entry):
 
     @property
     def needs_ids(self) -> bool:
-        """Whether it tells records apart, to learn or to run."""
+        """Whether it distinguishes records, to learn or to run."""
         return self.needs_draws or self.searches
 
     def request(self, context: StageContext) -> FactsRequest:
@@ -271,13 +271,13 @@ class Transformer(StageFace, Entry):
     def population_columns(
         self, roles: Roles, hierarchies: Collection[str], guarantees: Iterable[Guarantee]
     ) -> tuple[str, ...]:
-        """Columns of a population by which the stage recodes it, besides those that are compared."""
+        """Columns of a population by which the stage recodes it, in addition to those that are compared."""
         return ()
 
     def population_after(
         self, engine: Primitives, table: Any, population: Any, plan: StagePlan, context: StageContext
     ) -> Any:
-        """A raw population recoded as `run` recodes the table that enters the stage, nobody suppressed."""
+        """A raw population recoded as `run` recodes the table that enters the stage, with no record suppressed."""
         return population
 
     def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
@@ -316,7 +316,7 @@ class Transformer(StageFace, Entry):
 
     @classmethod
     def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
-        """What everybody may read of a plan's detail: functions of the policy and of released cells, else nothing.
+        """What everyone may read of a plan's detail: functions of the policy and of released cells, else nothing.
 
         The safe answer, and that of a stage which says nothing, is nothing.
         """
@@ -335,7 +335,7 @@ class Transformer(StageFace, Entry):
         return ()
 
     def made_columns(self) -> tuple[str, ...]:
-        """Columns that the stage adds; nobody gave them a role, and they are insensitive."""
+        """Columns that the stage adds; they have no declared role and are insensitive."""
         return ()
 
     def uncounted_persons(self) -> str:

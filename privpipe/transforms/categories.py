@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["NOTHING", "Labels", "combined", "escaped", "in_value_order", "labelled", "split", "typed"]
 
 NOTHING = "\\0"
-"""A missing value as a category of its own; no escaped text reads so."""
+"""A missing value as a separate category; no escaped text reads like it."""
 
 
 def labelled(column: pa.Array) -> pa.Array:
@@ -57,7 +57,7 @@ def in_value_order(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def escaped(text: str) -> str:
-    r"""A label as it stands in a combination: backslash and bar take a backslash before them.
+    r"""A label as it is written in a combination: backslash and bar take a backslash before them.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def escaped(text: str) -> str:
 
 
 def combined(columns: Sequence[pa.Array], own_value: bool) -> pa.Array:
-    """Labels of several columns as one text a record, with bars between; null where any is missing.
+    """Labels of several columns as one text per record, with bars between; null where any is missing.
 
     Parameters
     ----------

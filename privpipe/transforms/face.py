@@ -86,7 +86,7 @@ class FittedStage(ABC):
     @property
     @abstractmethod
     def plan(self) -> Mapping[str, Any]:
-        """What it learnt, as plain JSON with its digest; private, for it may tell much of the frame."""
+        """What it learnt, as plain JSON with its digest; private, because it may reveal much of the frame."""
 
     @property
     @abstractmethod

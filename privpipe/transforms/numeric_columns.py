@@ -289,7 +289,7 @@ def factor_of(facts: Facts, columns: tuple[str, ...], place: str) -> NDArray[np.
     covariance = facts.covariance
     if covariance is not None and not np.isnan(covariance).any():
         for column, variance in zip(columns, np.diag(covariance).tolist(), strict=True):
-            # Noise of no variance would release the column as it is, and one without end nothing at all.
+            # Noise of no variance would release the column unchanged, and infinite noise nothing at all.
             if facts.sd(column) and not LEAST_VARIANCE < variance < math.inf:
                 raise DataError(
                     f"{place}: column {column!r} has no variance that float64 holds among the records with "

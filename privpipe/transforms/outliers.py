@@ -88,7 +88,7 @@ class Boundary:
     def squared(self, offsets: Numbers) -> Numbers:
         """Squared distances of records from the centre, by their offsets in scales, shape (n, columns)."""
         found = np.zeros(len(offsets))
-        with np.errstate(over="ignore", invalid="ignore"):  # what is no finite number is counted and refused
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not a finite number is counted and refused
             for weights in zip(*self.axes, strict=True):
                 # Added up term by term: a matrix product may round differently from block to block.
                 terms = [offsets[:, at] * weight for at, weight in enumerate(weights)]
@@ -237,7 +237,7 @@ class OutlierCuts:
     Parameters
     ----------
     everybody : bool
-        Too few records to tell: each is one.
+        Too few records to decide: each is one.
     bounds : mapping of column to (float, float)
         Of the columns that vary.
     centre : mapping of column to float

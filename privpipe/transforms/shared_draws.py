@@ -41,19 +41,19 @@ class Keyed(Protocol):
 
     @property
     def place(self) -> str:
-        """Where the stage stands in the policy."""
+        """The position of the stage in the policy."""
 
 
 @dataclass(frozen=True)
 class Together:
-    """Rows with the id of their household (or person) in place of their own, which they get back.
+    """Rows with the id of their household (or person) instead of their own, which they get back.
 
     A draw is keyed by an id, so all rows of a household draw alike. A row without a household keeps its own id.
 
     Parameters
     ----------
     column : str
-        Tells the households apart.
+        The column that distinguishes households.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def together_of(same_within: SameWithin | None, context: Keyed) -> Together | No
     Raises
     ------
     UsageError
-        The policy does not say by which column they are told apart.
+        The policy names no column that distinguishes them.
     DataError
         The column is gone.
     """

@@ -169,7 +169,7 @@ def require_present(columns: tuple[str, ...], context: StageContext) -> None:
 def stratum_keys(values: pa.RecordBatch | pa.Table, key: bytes = b"") -> NDArray[np.int64]:
     """A 64-bit hash of each combination, null-safe; a plan holds it instead of the values.
 
-    Under the run's `key` nobody else can try combinations against it; without one it is as good as the values.
+    Under the run's `key` no one else can try combinations against it; without one it is as good as the values.
 
     Examples
     --------
@@ -238,7 +238,7 @@ def _missing(column: pa.Array) -> NDArray[np.bool_]:
 def _require_told_apart(
     engine: Primitives, table: Any, by: tuple[str, ...], found: Mapping[int, Found], context: StageContext
 ) -> None:
-    """A hash of 64 bits is enough once it is known to tell these combinations apart."""
+    """A hash of 64 bits is enough once it is known to distinguish these combinations."""
     distinct = len(engine.distinct(table, by)) if found else 0
     if distinct != len(found):
         raise DataError(f"{context.place}: two combinations of {', '.join(map(repr, by))} share a hash; merge them")

@@ -80,7 +80,7 @@ class Catalogue(ABC):
 
     @abstractmethod
     def publish(self, name: TableName, new: TableName, properties: Mapping[str, str]) -> None:
-        """Give a table these properties besides its own, rename it, and let those read it whom the catalogue lets."""
+        """Add these properties to a table, rename it, and let those read it that the catalogue permits."""
 
     @abstractmethod
     def make_view(self, name: TableName, text: str, properties: Mapping[str, str]) -> None:

@@ -46,7 +46,7 @@ def grouping_columns(query: ClassQuery) -> tuple[str, ...]:
 
 
 def require_query_columns(schema: pa.Schema, query: ClassQuery) -> None:
-    """Refuse a query on columns the table lacks, or on a weight that is no number.
+    """Refuse a query on columns the table lacks, or on a weight that is not a number.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def block_of_cells(cells: pa.Table, query: ClassQuery, ids: NDArray[np.int64] | 
 
 
 def combined_ids(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
-    """One integer a row, equal exactly where all columns are (null equals null, NaN is null, -0.0 is 0.0).
+    """One integer per row, equal exactly where all columns are (null equals null, NaN is null, -0.0 is 0.0).
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ class KnownSizes:
     Parameters
     ----------
     mark : str or None
-        By which the class of the mark was told from the others; None: by none.
+        By which the class of the mark was distinguished from the others; None: by none.
     classes : mapping of (marked, size) to int
 
     Examples

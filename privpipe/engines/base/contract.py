@@ -90,7 +90,7 @@ class Engine(ABC):
 
     @property
     def worker_processes(self) -> int:
-        """Processes beside this one in which rows are worked on; 0 where they are worked on here, or nobody tells."""
+        """Other processes in which rows are worked on; 0 where they are worked on here, or it is unknown."""
         return 0
 
     def lies_here(self, table: Any) -> bool:
@@ -219,7 +219,7 @@ class Engine(ABC):
     def beside(self, released: Any, original: Any, columns: Mapping[str, str]) -> Table:
         """The released records that the original holds too, aligned by their ids.
 
-        The columns of the original that `columns` names stand behind the released ones, under the new names it gives;
+        The columns of the original that `columns` names follow the released ones, under the new names it gives;
         ids stay behind. The rows are laid down once, for many counts.
 
         Raises

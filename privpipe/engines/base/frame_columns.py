@@ -12,9 +12,9 @@ __all__ = ["index_names", "named_alone", "named_levels", "typed_as_before", "und
 
 
 def with_index_columns(data: Any) -> Any:
-    """A frame whose named index levels are its first columns; any other data as it is.
+    """A frame whose named index levels are its first columns; any other data unchanged.
 
-    An index without a name, such as the numbers of rows, is no column. The frame that goes in is not changed; one of
+    An index without a name, such as the numbers of rows, is not a column. The frame that goes in is not changed; one of
     Dask or of the pandas interface of Spark stays lazy.
 
     Raises
@@ -118,7 +118,7 @@ def _reset_index(frame: Any) -> Any:
 def typed_as_before(out: Any, like: Any, declared: Collection[str] = ()) -> Any:
     """A pandas or polars frame with its columns in the types of another, as far as the values allow.
 
-    A categorical column has the categories that occur, and no other: an unused one is a value that somebody had who
+    A categorical column has the categories that occur, and no other: an unused one is a value of a person who
     is in the release no more. They keep their order where all of them were categories before. A column that was
     recoded to text is a category of labels where it was categorical, else of the text type in use.
 

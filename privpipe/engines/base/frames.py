@@ -187,7 +187,7 @@ def arrow_of(data: Any) -> pa.Table | pa.RecordBatchReader | Any:
     DataError
         A pandas object column that mixes types (column name), duplicate names, a query of DuckDB that fails.
     UsageError
-        Not a frame that speaks Arrow; a lazy one; the name of a table, which only a catalogue can tell.
+        Not a frame that speaks Arrow; a lazy one; the name of a table, which only a catalogue can resolve.
     """
     if isinstance(data, TableName):
         raise refuse_table(data, "chosen")
@@ -444,7 +444,7 @@ class HeldFrames:
         self._found: dict[int, tuple[Any, Held]] = {}
 
     def of(self, frame: Any) -> Any:
-        """The frame as it was when it was first asked for; one that is not lazy, or held already, as it is."""
+        """The frame as it was when it was first asked for; one that is not lazy, or held already, is unchanged."""
         if is_evaluated(frame):
             return frame
         if id(frame) not in self._found:

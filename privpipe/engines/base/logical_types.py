@@ -222,7 +222,7 @@ def arrow_type(kind: str, *, scale: int = 0) -> pa.DataType:
 
 
 def kind_of(found: pa.DataType) -> str:
-    """The declared type a logical Arrow type stands for; ``binary`` for bytes, which nobody can declare.
+    """The declared type a logical Arrow type stands for; ``binary`` for bytes, which cannot be declared.
 
     Examples
     --------
@@ -297,7 +297,7 @@ def type_name(found: pa.DataType) -> str:
 
 
 def inexact_error(column: str, found: pa.DataType) -> DataError:
-    """What every engine says of values beyond what the logical type of their own can hold.
+    """The message of every engine about values beyond what their own logical type can hold.
 
     Examples
     --------
@@ -326,7 +326,7 @@ def logical_schema(schema: pa.Schema, types: Mapping[str, str] = MappingProxyTyp
 RESERVED = "__privpipe"
 """Prefix of the hidden columns."""
 COUNT = "__count"
-"""The column in which `Engine.distinct` puts its counts, beside those of a table."""
+"""The column in which `Engine.distinct` puts its counts, next to those of a table."""
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -335,7 +335,7 @@ def check_names(names: Sequence[str]) -> None:
     Raises
     ------
     DataError
-        A name is no text, occurs twice, differs from another by case alone (DuckDB and Spark fold case), is empty, or
+        A name is not text, occurs twice, differs from another by case alone (DuckDB and Spark fold case), is empty, or
         is reserved; no column at all.
 
     Examples

@@ -40,7 +40,7 @@ def beside_schema(released: Any, original: Any, columns: Mapping[str, str]) -> p
 
 
 def stacked_schema(schema: pa.Schema, other: pa.Schema, columns: Sequence[str], tag: str) -> pa.Schema:
-    """Schema of some columns of two tables in one, the tag behind them.
+    """Schema of some columns of two tables in one, the tag after them.
 
     Raises
     ------

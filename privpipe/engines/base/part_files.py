@@ -88,7 +88,7 @@ def csv_header(names: Iterable[str], escape: bool = False) -> bytes:
 def csv_bytes(batch: pa.RecordBatch, escape: bool = False) -> bytes:
     r"""Rows as CSV lines: canonical texts, quotes where needed, null an empty field, empty text a quoted one.
 
-    With `escape`, texts that a spreadsheet would run as formulas stand behind an apostrophe; numbers are none.
+    With `escape`, texts that a spreadsheet would run as formulas get a leading apostrophe; numbers never do.
 
     Examples
     --------
@@ -331,7 +331,7 @@ def in_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class _Behind:
-    """Runs one task after the other; a large one in a thread of its own, while the next is made ready."""
+    """Runs one task after the other; a large one in its own thread, while the next is made ready."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
@@ -342,7 +342,7 @@ class _Behind:
 
     def __exit__(self, *raised: object) -> None:
         if self._pool is not None:
-            self._pool.shutdown()  # nobody may write to a file that is being closed
+            self._pool.shutdown()  # no thread may write to a file that is being closed
 
     def run(self, task: Callable[[], None], large: bool) -> None:
         """Begin a task once the one before is done, and raise what that one raised."""

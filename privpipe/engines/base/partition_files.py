@@ -1,4 +1,4 @@
-"""Part files that hold rows of one partition each, and say in their names of which.
+"""Part files that hold rows of one partition each, named by a digest of it.
 
 A name has a digest of the partition columns and one of their values: values may hold signs that no file name has, and
 two of them never share a name.

@@ -115,7 +115,7 @@ def in_type(cells: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _dictionary(cells: pa.Array, kind: pa.DictionaryType) -> pa.Array:
-    """Cells as a dictionary of the values that occur; their order is that of appearance, so it is no ordered one."""
+    """Cells as a dictionary of the values that occur; in order of appearance, so it is not an ordered one."""
     found = cells.dictionary_encode()
     indices = found.indices.cast(kind.index_type)
     return pa.DictionaryArray.from_arrays(indices, found.dictionary)

@@ -83,7 +83,7 @@ class CellPlan:
         return Seed(self.seed.key(purpose))
 
     def marked_hash(self) -> Ints:
-        """Hash of the class whose every key is the suppression mark, or missing where it is no text."""
+        """Hash of the class whose every key is the suppression mark, or missing where it is not text."""
         marks = [pa.array([self.query.mark if pa.types.is_string(kind) else None], kind) for kind in self.types or ()]
         return tuple_hashes([encode(mark) for mark in marks], self.salted("class"), 1)[0]
 
@@ -208,7 +208,7 @@ def _marginal(offsets: Ints, codes: Ints, counts: Ints) -> Cells:
 
 
 def marked_classes(keys: Ints, plan: CellPlan) -> NDArray[np.bool_] | None:
-    """Which class, given by its hash, holds nothing but the suppression mark; None where nobody asks."""
+    """Which class, given by its hash, holds nothing but the suppression mark; None where it is not needed."""
     return None if plan.types is None else np.all(keys == plan.marked_hash(), axis=1)
 
 

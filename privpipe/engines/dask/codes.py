@@ -80,9 +80,9 @@ def encode_ranks(column: pa.Array) -> Encoded:
 
 
 def packed(columns: Sequence[Encoded], rows: int) -> Ints:
-    """One word a row, equal exactly where all the columns are.
+    """One word per row, equal exactly where all the columns are.
 
-    Words stay below 2^62: before a product of value counts would pass it, the words so far are numbered anew.
+    Words stay below 2^62: before a product of value counts would pass it, the words so far are renumbered.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def _packed(columns: Sequence[Encoded], rows: int) -> tuple[Ints, int]:
 def tuple_hashes(columns: Sequence[Encoded], seed: Seed, rows: int) -> Ints:
     """A 128-bit hash of each row's tuple of values: the sum, modulo 2^128, of keyed hashes of (column, value).
 
-    For a secret seed two different tuples collide with probability 2^-128, whoever chose them: their sums
+    For a secret seed two different tuples collide with probability 2^-128, no matter who chose them: their sums
     differ by at least one independent hash. Null has a hash like any value.
 
     Returns
@@ -145,7 +145,7 @@ def value_hashes(values: pa.Array, seed: Seed) -> Ints:
 
 
 def order_words(columns: Sequence[pa.Array]) -> Ints:
-    """A word a column whose order is the order of the values: of their type, text by code points, null last.
+    """One word per column whose order is the order of the values: of their type, text by code points, null last.
 
     Words of one call compare with each other only.
 

@@ -25,7 +25,7 @@ class DaskTable:
     schema : pyarrow.Schema
         Logical schema of the visible columns.
     parts : tuple of Node
-        At least one; each a record batch of the visible columns, the hidden id columns behind them.
+        At least one; each a record batch of the visible columns, the hidden id columns after them.
     has_record_ids : bool
     narrow : callable, optional
         For a table straight from columnar files: tasks that read only some columns; asked for `coded` ones, with

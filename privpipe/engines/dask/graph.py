@@ -33,7 +33,7 @@ def engine_error(step: str, error: BaseException) -> EngineError:
 
 
 class Held:
-    """A value as it stands in a graph, whose own repr might show data and whose own kind might mean a task."""
+    """A value as an item of a graph, whose own repr might show data and whose own kind might mean a task."""
 
     __slots__ = ("value",)
 
@@ -106,9 +106,9 @@ class Node:
         Of the graph: a tuple (step, keys or lists of keys), a `Held` value, a future.
     needs : tuple of Node
     foreign : mapping, optional
-        The graph of somebody else that holds the key.
+        The foreign graph that holds the key.
     here : bool
-        Whether all it needs lies in this process, and it may run here though there are workers.
+        Whether all it needs is in this process, and it may run here though there are workers.
     """
 
     __slots__ = ("content", "foreign", "here", "key", "needs")
@@ -164,7 +164,7 @@ def value_node(value: Any) -> Node:
 
 
 def foreign_nodes(parts: Iterable[Any]) -> list[Node]:
-    """Somebody else's delayed objects as nodes."""
+    """Foreign delayed objects as nodes."""
     return [Node(part.key, None, (), part.dask) for part in parts]
 
 

@@ -48,7 +48,7 @@ def written(
     """Write the visible columns, rows and files in keyed order (without ids: in the order of all values)."""
     if format not in ("parquet", "csv", "json"):
         raise UnsupportedError(f"a release is written as parquet, csv or json, not {format}")
-    # By the released records alone: by partitions, the number of files would tell how large the source was.
+    # By the released records alone: by partitions, the number of files would reveal how large the source was.
     sizes = runtime.compute("count records", [runtime.task("count", len, part) for part in table.parts])
     parts = ordered(runtime, table, stream, files_of(sum(sizes), len(table.schema)))
     write = _WriteFile(folder, format, table.schema, escape, types)
@@ -203,7 +203,7 @@ def held_frame(runtime: Runtime, frame: Any) -> Held:
     delayed = frame.optimize().to_delayed()
     require_held(delayed)
     nodes, release = runtime.hold("evaluate the frame", foreign_nodes(delayed))
-    # The user's scheduler knows nothing of how values of ours stand in a graph.
+    # The user's scheduler does not know how our values are represented in a graph.
     bare = [runtime.task("read held rows", _same, node) for node in nodes]
     return Held(frame_of_nodes(bare, frame._meta, frame.divisions if frame.known_divisions else None), release)
 
@@ -271,7 +271,7 @@ def _has_two_blanks(dtype: Any) -> bool:
 
 
 def _with_own(out: Any, own: Any) -> Any:
-    """Rows with cells of their originals, which lie in the same order."""
+    """Rows with cells of their originals, which are in the same order."""
     for name in own.columns:
         out[name] = own[name].array
     return out

@@ -98,7 +98,7 @@ class _Hash:
 
 
 def ordinal_starts(pieces: Sequence[Ints]) -> Pieces:
-    """For each hash that came, how many records of it lie in earlier partitions."""
+    """For each hash that came, how many records of it are in earlier partitions."""
     came = np.concatenate(pieces)
     groups, firsts = group_rows(came[:, :2])
     order, offsets = ordered_by_group(groups, len(firsts))
@@ -133,7 +133,7 @@ def attach_declared(batch: pa.RecordBatch, column: str, seed: Seed) -> pa.Record
 
 
 def with_ids(batch: pa.RecordBatch, ids: Ints) -> pa.RecordBatch:
-    """The visible columns with these ids behind them."""
+    """The visible columns with these ids after them."""
     visible = [name for name in batch.schema.names if name not in ID_COLUMNS]
     columns = [*batch.select(visible).columns, *(pa.array(np.ascontiguousarray(ids[:, word])) for word in (0, 1))]
     return pa.record_batch(columns, names=[*visible, *ID_COLUMNS])

@@ -40,7 +40,7 @@ KEY = "__privpipe_key"
 
 
 def fitted(rows: RowBlock, schema: pa.Schema) -> pa.RecordBatch:
-    """What a stage returned, in the types it promised, its ids behind it.
+    """What a stage returned, in the types it promised, its ids after it.
 
     Raises
     ------
@@ -169,7 +169,7 @@ class MeasurePairs:
 
 @dataclass(frozen=True, repr=False)
 class Beside:
-    """The released rows that came to one place with the columns of their originals behind them."""
+    """The released rows that came to one place with the columns of their originals after them."""
 
     originals: int
     schema: pa.Schema

@@ -50,7 +50,7 @@ class Patience:
         Raises
         ------
         EngineError
-            Nobody is alive who could compute them.
+            No worker is alive that could compute them.
         """
         return list(self._awaited(step, self._client.gather(list(futures), asynchronous=True), futures))
 
@@ -82,7 +82,7 @@ class Patience:
                         "that the cluster has workers that reach its scheduler, or raise `patience` under "
                         "`engines.dask`"
                     )
-        except BaseException:  # an interrupt too: what nobody waits for any more must not go on in the cluster
+        except BaseException:  # an interrupt too: what is no longer awaited must not go on in the cluster
             waiting.cancel()
             with contextlib.suppress(Exception):  # the scheduler may be gone as well
                 self._client.cancel(list(futures), asynchronous=False, force=True) if self._running() else None
@@ -191,7 +191,7 @@ class Runtime:
         """The tasks with their results as they are now, whatever is computed from them later; and what drops them.
 
         A scheduler computes again, from sources that may have changed, what a lost worker held. So workers hold the
-        bytes of each result, and whoever reads them compares their digest.
+        bytes of each result, and the reader compares their digest.
         """
         if self.client is None or self.is_near(tasks):
             return [value_node(Held(result)) for result in self.compute(step, tasks)], _nothing
@@ -250,7 +250,7 @@ class Runtime:
 
 
 def _nothing() -> None:
-    """What lies in this process lives as long as the nodes."""
+    """Whatever is in this process lives as long as the nodes."""
 
 
 def pickled(value: Any) -> bytes:

@@ -42,7 +42,7 @@ class Options:
     npartitions : int, optional
         Partitions of a frame in memory or of files, instead of a size; also of every exchange.
     driver_bytes : int
-        Beside worker processes, tables of at most so many bytes, and of no more than two million records, are worked on
+        With worker processes, tables of at most so many bytes, and of no more than two million records, are worked on
         by the calling process; 0: none is.
     cache : bool
         Keep what was read from text or exchanged between partitions, instead of doing it again for each use.

@@ -84,7 +84,7 @@ def dask_table(runtime: Runtime, source: Source) -> DaskTable:
     delayed = frame.to_delayed()
     require_held(delayed)
     parts = foreign_nodes(delayed)
-    # What an object or category column holds, only its partitions can tell.
+    # Only its partitions show what an object or category column holds.
     schema = _schema(runtime, frame, parts)
     # Nested values stay as each partition has them: as JSON they are the same whatever its own types.
     wanted = pa.schema(
@@ -247,7 +247,7 @@ def _slices(table: pa.Table, parts: int) -> Iterator[pa.RecordBatch]:
 
 
 def json_table(runtime: Runtime, source: Source) -> DaskTable:
-    """The table of JSON files, a partition a file.
+    """The table of JSON files, one partition per file.
 
     Raises
     ------

@@ -20,7 +20,7 @@ DatabaseKind = Literal["duckdb", "sqlite"]
 SQLITE = b"SQLite format 3\0"
 DUCKDB = b"DUCK"
 HEAD = 16
-"""Bytes of a head; DuckDB's mark stands behind a checksum of eight."""
+"""Bytes of a head; DuckDB's mark follows a checksum of eight."""
 
 
 def database_kind(path: str) -> DatabaseKind | None:
@@ -46,7 +46,7 @@ def database_kind(path: str) -> DatabaseKind | None:
 
 
 SERVER = "postgresql"
-"""In place of a URL: the server that libpq's own variables name (``PGHOST``, ``PGUSER``, ``PGPASSWORD``, ...)."""
+"""Instead of a URL: the server that libpq's own variables name (``PGHOST``, ``PGUSER``, ``PGPASSWORD``, ...)."""
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 SECRETS = re.compile(r"pass|pwd|secret|token|credential|key", re.IGNORECASE)
 
@@ -109,7 +109,7 @@ class Database:
         return replace(self, at=os.path.normpath(folder / self.at)) if self.is_file else self
 
     def url(self) -> str:
-        """The URL of a server; it may hold a password, and nobody prints it.
+        """The URL of a server; it may hold a password and is never printed.
 
         Raises
         ------

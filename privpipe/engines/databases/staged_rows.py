@@ -33,7 +33,7 @@ def staged(batches: Iterable[pa.RecordBatch], schema: pa.Schema, folder: Path) -
     Parameters
     ----------
     batches : iterable of RecordBatch
-        Whose columns may differ in type, where the database has no types of its own.
+        Whose columns may differ in type, where the database has no types.
     schema : pyarrow.Schema
         Of a table without rows.
 

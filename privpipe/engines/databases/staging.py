@@ -48,7 +48,7 @@ class Staging:
         self._remove = weakref.finalize(self, _remove, self._folders)
 
     def opened(self, source: Source) -> Source:
-        """The source itself, or one of private files: the rows of a database, a file read whole, what lies in a store.
+        """The source itself, or one of private files: the rows of a database, a file read whole, what is in a store.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class Staging:
     def _copied(self, source: Source) -> Source:
         """A source in a store, as files of this machine; the copy of before where nothing has changed."""
         if source.resolved_format == "delta":
-            return source  # by its log, which has a reader of its own
+            return source  # by its log, which has its own reader
         url = os.fspath(source.data)
         # Never over a copy of before, which an earlier table may still be read from.
         home, known = new_folder("objects", self._parent), self._copies.get(url)

@@ -80,8 +80,8 @@ WORD = "18446744073709551615::HUGEINT"
 def weighted_classes(session: Session, table: EmbeddedTable, query: ClassQuery) -> Iterator[ClassBlock] | None:
     """Blocks of classes with their weights; None where joint cells must serve.
 
-    That is where values or persons are counted beside the weights, or where weights are negative, infinite, or of
-    magnitudes so far apart that no integer of 128 bits holds their sum.
+    That is where values or persons are counted in addition to the weights, or where weights are negative, infinite, or
+    of magnitudes so far apart that no integer of 128 bits holds their sum.
 
     Raises
     ------

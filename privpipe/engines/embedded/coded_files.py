@@ -40,7 +40,7 @@ __all__ = ["FileRows", "RowHashing", "sql_type"]
 
 
 TOGETHER = 1 << 14
-"""Rows of which hashes and ids lie in the cache: pages that are new each time cost a third of the hash."""
+"""Rows of which hashes and ids are in the cache: pages that are new each time cost a third of the hash."""
 
 
 def sql_type(kind: pa.DataType) -> str:
@@ -137,7 +137,7 @@ class RowHashing:
             try:
                 yield f"{name}(struct_pack({', '.join(parts)}))"
             except PrivpipeError:
-                if self.error is not None:  # DuckDB hands on what the function raised as an error of its own
+                if self.error is not None:  # DuckDB hands on what the function raised as an error of DuckDB
                     raise self.error from None
                 raise
 
@@ -218,7 +218,7 @@ class FileRows:
     histograms: Mapping[str, Histogram]
 
     def room_for_words(self, session: Session) -> NDArray[np.int64] | None:
-        """A word a row, where there is room for them: a table that was stored is slow to read again."""
+        """One word per row, where there is room for them: a table that was stored is slow to read again."""
         return np.empty(self.records, np.int64) if WORD_BYTES * self.records <= session.room() else None
 
     def store(self, session: Session, types: Mapping[str, str], words: NDArray[np.int64] | None = None) -> Kept:
@@ -268,7 +268,7 @@ class FileRows:
         return kept
 
     def _labels(self, session: Session, name: str, type: str) -> Kept:
-        """The values of an enumeration beside their texts: a join looks texts up four times as fast as a cast."""
+        """The values of an enumeration next to their texts: a join looks texts up four times as fast as a cast."""
         view, values = session.name("values"), self.hashing.dictionaries[name]
         return session.keep(
             f"SELECT {VALUE}, {VALUE}::{type} AS {LABEL} FROM {view}", {view: pa.table({VALUE: values})}

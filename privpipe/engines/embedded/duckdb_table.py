@@ -54,7 +54,7 @@ class EmbeddedTable:
     holds : tuple
         Objects that own the rows (stored files, tables of the session); freed with the last handle.
     rows : pyarrow.Table, optional
-        All the columns, where they lie in memory in logical types.
+        All the columns, where they are in memory in logical types.
     histograms : dict of column to Histogram
         What was counted of it already: the rows of a table do not change.
     estimates : dict of column to int
@@ -108,7 +108,7 @@ class EmbeddedTable:
 
     @property
     def source(self) -> str:
-        """The table as it stands in a FROM clause."""
+        """The table as an item of a FROM clause."""
         return f"({self.sql})"
 
     @property
@@ -170,7 +170,7 @@ class EmbeddedTable:
 
 
 def plain_texts(select: str, schema: pa.Schema, ids: bool) -> str:
-    """A SELECT whose texts are no enumerations any more."""
+    """A SELECT whose texts are no longer enumerations."""
     columns = [
         f"{quoted(field.name)}::VARCHAR AS {quoted(field.name)}"
         if pa.types.is_string(field.type)

@@ -72,7 +72,7 @@ class EmbeddedEngine(Engine):
     """
 
     name: ClassVar[str] = "embedded"
-    values_held: ClassVar[int] = 2**63 - 1  # tables lie in this process anyhow
+    values_held: ClassVar[int] = 2**63 - 1  # tables are in this process anyhow
     ranks_held: ClassVar[int] = 2_000_000
 
     def __init__(self, session: Session, connection: Any = None) -> None:
@@ -229,7 +229,7 @@ class EmbeddedEngine(Engine):
         self._count_texts_of_files(table, columns)
         known = {**table.estimates, **{name: len(found) for name, found in table.histograms.items()}}
         unknown = [name for name in columns if name not in known]
-        if unknown:  # whoever asks for the values of a column asks how many are missing next
+        if unknown:  # a caller that asks for the values of a column asks next how many are missing
             both = ("approx_count_distinct({0}), count(*) - count({0})".format(quoted(name)) for name in unknown)
             found = self.session.row(f"SELECT {', '.join(both)} FROM {table.source}", table.frames)
             table.estimates.update(zip(unknown, map(int, found[::2]), strict=True))

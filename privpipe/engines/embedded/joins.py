@@ -155,7 +155,7 @@ def _without(seen: Histogram, lost: Histogram) -> Histogram:
 def _remaining(
     session: Session, table: EmbeddedTable, keys: Sequence[str], lost: str
 ) -> Iterator[tuple[str, Histogram]]:
-    """The histograms of keys without lost classes, of those that were counted: the lost classes are few beside rows."""
+    """The histograms of keys without lost classes, of those that were counted: few compared with rows."""
     for name in keys:
         seen = table.histograms.get(name)
         if seen is None:

@@ -131,7 +131,7 @@ def _at_once(
     def batches(place: tuple[int, int]) -> Iterator[pa.RecordBatch]:
         for batch in rows.each(*place, made, 1):
             yield batch
-            done[0] += len(batch)  # only told: a count that two threads spoil at once is a little behind
+            done[0] += len(batch)  # for reports only: a count that two threads update at once is a little behind
 
     with ThreadPoolExecutor(_abreast(len(places), threads), thread_name_prefix="privpipe-parts") as pool:
         waiting = [pool.submit(part, batches(place), number) for number, place in enumerate(places)]

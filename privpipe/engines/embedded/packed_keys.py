@@ -1,4 +1,4 @@
-"""Keys of classes packed into one integer a row: sorted in this process, equal ones stand side by side.
+"""Keys of classes packed into one integer per row: sorted in this process, equal ones are next to each other.
 
 Exact as the columns are: a packed key is a number in a mixed radix whose digits are the columns' values. Sorting 10M of
 them takes a fifth of the time that hashing six columns takes, and their classes need no table in the database.
@@ -79,7 +79,7 @@ class PackedKeys:
         return f"({packed})::BIGINT"
 
     def behind(self, name: str, digits: Digits) -> PackedKeys:
-        """Keys with the digit of one more column behind."""
+        """Keys with the digit of one more column appended."""
         return PackedKeys((*self.names, name), (*self.digits, digits))
 
     def histograms(self, keys: Ints, records: Ints) -> Iterator[tuple[str, Histogram]]:
@@ -122,7 +122,7 @@ class PackedClasses:
     codes : mapping of column to ndarray of int64
         For each digit of a sensitive column, its code; -1 for a value that the query's dictionary lacks.
     held : mapping of column to CodedColumn
-        Of a table of files, the columns; cells of a stored one lie in the database.
+        Of a table of files, the columns; cells of a stored one are in the database.
     """
 
     session: Session

@@ -69,7 +69,7 @@ def ordered_rows(
 def worded_rows(
     session: Session, table: EmbeddedTable, stream: Stream, column: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """As `ordered_rows`, with their order words beside them in the column `ORDER`.
+    """As `ordered_rows`, with their order words next to them in the column `ORDER`.
 
     Without a column, texts come as the dictionaries that the table has of them.
     """
@@ -77,7 +77,7 @@ def worded_rows(
     def order(high: pa.Array, low: pa.Array) -> pa.Array:
         return pa.array(stream.order(np.column_stack([np.asarray(high), np.asarray(low)])))
 
-    # As a function of the query, the order word costs no pass of its own; its key stays in this process.
+    # As a function of the query, the order word costs no separate pass; its key stays in this process.
     with session.function(order) as keyed:
         columns = f"{column_list(table.all_columns)}, {keyed}({column_list(ID_COLUMNS)}) AS {ORDER}"
         by = f"{_comparable(table, column)} NULLS LAST, {ORDER}" if column else ORDER
@@ -118,7 +118,7 @@ def _by_id(batch: pa.RecordBatch, column: str | None) -> pa.RecordBatch:
 
 
 BYTES_A_RECORD = 48
-"""What sorting one column takes beside the rows."""
+"""What sorting one column takes in addition to the rows."""
 SIGN = np.uint64(1 << 63)
 
 
@@ -174,7 +174,7 @@ class _Column:
         return self._of_each(of, pool)
 
     def _of_each(self, of: Callable[[pa.RecordBatch], NDArray[np.uint64]], pool: Executor) -> NDArray[np.uint64]:
-        """What `of` makes of each batch, one after the other: a word a value."""
+        """What `of` makes of each batch, one after the other: one word per value."""
         counts = [batch.num_rows - batch.column(self._column).null_count for batch in self._batches]
         ends = np.cumsum([0, *counts]).tolist()
         out = np.empty(ends[-1], np.uint64)

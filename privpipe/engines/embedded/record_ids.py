@@ -30,7 +30,7 @@ __all__ = ["with_coded_ids", "with_record_ids"]
 PROBED = 200_000
 """Records of which the texts of a column are estimated before all are counted."""
 MOST_VALUES = 1 << 20
-"""Values of a column that become an enumeration: four bytes a cell at the most."""
+"""Values of a column that become an enumeration: four bytes per cell at the most."""
 REPEATED = 4
 """How often a value occurs at the least, in the mean, in a column that becomes one."""
 ID_BYTES = 16
@@ -186,7 +186,7 @@ def _number_equal(
     Parameters
     ----------
     words : ndarray of int64, shape (records,), optional
-        The low words of all ids, in any order, where they lie in memory; they are sorted in place.
+        The low words of all ids, in any order, where they are in memory; they are sorted in place.
     """
     # One word first: it is quick to sort, and equal by chance once in 2^64 pairs.
     if words is None:

@@ -66,7 +66,7 @@ def rows_of(session: Session, table: EmbeddedTable, columns: Sequence[str] | Non
 
 
 def brought(session: Session, table: EmbeddedTable) -> EmbeddedTable:
-    """The table with its rows in memory, if there is likely to be room for them and a copy; else as it is."""
+    """The table with its rows in memory, if there is likely to be room for them and a copy; else unchanged."""
     if table.rows is not None:
         return table
     width = sum(TEXT_BYTES if _has_no_width(field.type) else field.type.bit_width / 8 for field in table.schema)

@@ -31,7 +31,7 @@ SORT_BYTES = 16
 SOME = 1 << 20
 """Words that are looked at together."""
 TEXT_BYTES = 32
-"""Of a text that is no enumeration, until it is read."""
+"""Of a text that is not an enumeration, until it is read."""
 MOST_TEXT = 1 << 31
 """Bytes of a column of texts: Arrow counts them in 32 bits."""
 
@@ -227,7 +227,7 @@ def _width(table: EmbeddedTable, column: pa.Field) -> int:
 Words = NDArray[np.int64]
 WORD = "__privpipe_word"
 BUCKET_ROWS = 1 << 18
-"""Rows of a bucket that are aimed at: while they are sorted they lie in the cache, but for their cells."""
+"""Rows of a bucket that are aimed at: while being sorted they are in the cache, except for their cells."""
 MOST_BUCKETS_BITS = 16
 STRETCH_ROWS = 1 << 19
 """Rows that are dealt at a time while these are not too many pieces of a bucket."""
@@ -239,7 +239,7 @@ BYTE = 8
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a row lies in the file: its order word, a bit a column for missing cells, and its cells as they are.
+    """How a row lies in the file: its order word, one bit per column for missing cells, and its cells as they are.
 
     Parameters
     ----------

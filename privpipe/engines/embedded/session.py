@@ -37,7 +37,7 @@ __all__ = [
 
 
 OWN_BYTES = 384 << 20
-"""What the process takes beside the database: the interpreter, its libraries, compiled code."""
+"""What the process takes in addition to the database: the interpreter, its libraries, compiled code."""
 LEAST_BYTES = 2 << 30
 """Limits from which on the process is reckoned in; below, they are the database's alone."""
 UNLIMITED = 1 << 60
@@ -79,7 +79,7 @@ def _text(path: Path) -> str:
 
 
 def database_share(limit: int, rows: int) -> int:
-    """What the database may take of a limit for the whole process, in which so many bytes of rows are kept beside it.
+    """What the database may take of a limit for the whole process, in which so many bytes of rows are kept next to it.
 
     Examples
     --------
@@ -108,7 +108,7 @@ CODED_ROWS = 200_000
 LEAST_ROOM = 32 << 20
 """Bytes that what is worked off in parts may take, whatever room there is: parts would become too many."""
 ONE_IN = 8
-"""Rows kept in memory take up to one in so many bytes of DuckDB's memory limit, beside what DuckDB itself takes."""
+"""Rows kept in memory take up to one in so many bytes of DuckDB's memory limit, on top of DuckDB's own use."""
 
 
 class OutOfMemory(EngineError):
@@ -222,14 +222,14 @@ class Session:
         return int(threads), int(float(amount) * UNITS[unit])
 
     def room(self) -> int:
-        """Bytes of rows that may be kept in memory beside those that are."""
+        """Bytes of rows that may be kept in memory in addition to those that are."""
         with self._lock:
             while self.released:
                 self._rows_held -= self.released.popleft()
             return self._rows_limit - self._rows_held
 
     def hold(self, size: int) -> HeldRows:
-        """Count rows of so many bytes as kept, until nobody holds what is returned."""
+        """Count rows of so many bytes as kept, until what is returned is released."""
         with self._lock:
             self._rows_held += size
         return HeldRows(self, size)
@@ -311,7 +311,7 @@ class Session:
                     yield batch
 
     def _patiently(self, cursor: Any, work: Callable[[], R]) -> R:
-        """Run DuckDB beside the main thread, which it would otherwise make deaf to Ctrl-C until a query ends."""
+        """Run DuckDB outside the main thread, which it would otherwise make deaf to Ctrl-C until a query ends."""
         if threading.current_thread() is not threading.main_thread():
             return work()
         future = self._beside.submit(work)
@@ -343,7 +343,7 @@ class Session:
 
 
 class Kept:
-    """A table of the session; dropped by the next query when nobody holds it."""
+    """A table of the session; dropped by the next query once it is no longer referenced."""
 
     def __init__(self, session: Session, name: str) -> None:
         self.name = name
@@ -352,7 +352,7 @@ class Kept:
 
 
 class HeldRows:
-    """What tables that keep their rows in memory own together; the rows no longer count when nobody holds it."""
+    """What tables that keep their rows in memory own together; the rows no longer count once it is released."""
 
     def __init__(self, session: Session, size: int) -> None:
         self._release = weakref.finalize(self, _let_go, weakref.ref(session), size)

@@ -122,7 +122,7 @@ WORD_BYTES = 8
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """2^64 by the golden ratio, odd: products of neighbours lie far apart in their high bits (Knuth, TAOCP 3, 6.4)."""
 SLICE_ROWS = 1 << 18
-"""Rows that are handed on at a time, and those of one key; what is made of them lies in memory besides."""
+"""Rows that are handed on at a time, and those of one key; what is made of them is in memory too."""
 
 
 def sorted_words(
@@ -167,7 +167,7 @@ def _present(words: pa.Array) -> NDArray[Any]:
 def sorted_codes(
     session: Session, table: EmbeddedTable, columns: Sequence[tuple[str, CodedColumn]], radix: int, parts: int
 ) -> Iterator[Ints]:
-    """As `sorted_words`, of columns of files, which are read again where their codes do not lie in memory.
+    """As `sorted_words`, of columns of files, which are read again where their codes are not in memory.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def sorted_codes(
 
 
 def sorted_slices(words: NDArray[Any], threads: int) -> Iterator[NDArray[Any]]:
-    """Words that lie in memory, sorted in place, in slices of whole keys."""
+    """Words that are in memory, sorted in place, in slices of whole keys."""
     from privpipe.kernels.grouping.sorting import sort_numbers
 
     sort_numbers(words, threads)

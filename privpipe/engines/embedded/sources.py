@@ -63,7 +63,7 @@ def table_of(connection: Any, name: TableName) -> Any:
     Raises
     ------
     UnsupportedError
-        There is no such connection: the engine's own database holds no table of anybody.
+        There is no such connection: the engine's own database holds no user tables.
     DataError
         The connection knows no such table or view. A name never stands for a file or a variable of Python.
     """
@@ -262,7 +262,7 @@ def _scan_frame(session: Session, source: Source) -> EmbeddedTable:
 
 
 def _streamed(session: Session, batches: pa.RecordBatchReader, source: Source) -> EmbeddedTable:
-    """A stream can be read once: it is stored as it is, and typed from there."""
+    """A stream can be read once: it is stored unchanged, and typed from there."""
     return _typed(session, converted_rows(session, batches, typing_of(batches.schema, _carried(source))), source)
 
 

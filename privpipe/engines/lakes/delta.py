@@ -56,7 +56,7 @@ class DeltaPiece:
     deleted : ndarray of int64, optional
         Numbers of the rows of the file that a deletion vector names.
     records : int, optional
-        Rows of the file with those, where the log tells.
+        Rows of the file with those, where the log has it.
     """
 
     path: str
@@ -111,7 +111,7 @@ class DeltaPiece:
         self._require_rows(at)
 
     def _reach(self) -> None:
-        """Tell a store that gives nothing apart from a damaged file; on a cluster each worker asks by itself."""
+        """Distinguish a store that gives nothing from a damaged file; on a cluster each worker asks by itself."""
         if isinstance(self.filesystem, fs.LocalFileSystem):
             return
         try:
@@ -171,7 +171,7 @@ def delta_table(path: str, version: int | None = None, timestamp: str | None = N
     version : int, optional
         Default: the newest.
     timestamp : str, optional
-        In place of `version`: ISO 8601; without an offset it is UTC.
+        Instead of `version`: ISO 8601; without an offset it is UTC.
 
     Raises
     ------

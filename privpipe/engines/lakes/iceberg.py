@@ -41,7 +41,7 @@ class IcebergName:
     snapshot : int, optional
         Number of a snapshot.
     branch, tag : str, optional
-        In place of `snapshot`. Default: the table as it is now.
+        Instead of `snapshot`. Default: the table as it is now.
 
     Examples
     --------

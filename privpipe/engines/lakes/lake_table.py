@@ -47,7 +47,7 @@ class LakeTable:
 
 
 class LakeView(ABC):
-    """What stands in place of a table of a table format as the data of a `Source`."""
+    """What represents a table of a table format as the data of a `Source`."""
 
     @abstractmethod
     def open(self) -> LakeTable:

@@ -98,7 +98,7 @@ def delta_place(source: Source) -> str:
     Raises
     ------
     DataError
-        The format was not asked for and cannot be read; the path is no table, or lies within one.
+        The format was not asked for and cannot be read; the path is not a table, or lies within one.
     """
     path = os.fspath(source.data).removeprefix("file://")
     if "://" in path:
@@ -245,7 +245,7 @@ class Appended(LakeView):
 
 @dataclass(frozen=True)
 class DeltaFolder(LakeView):
-    """The rows of a Delta table at a version that lie in one of its folders.
+    """The rows of a Delta table at a version that are in one of its folders.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ class DeltaFolder(LakeView):
 
 @dataclass(frozen=True)
 class IcebergFolder(LakeView):
-    """The rows of an Iceberg table at a snapshot that lie in one of its folders.
+    """The rows of an Iceberg table at a snapshot that are in one of its folders.
 
     Parameters
     ----------

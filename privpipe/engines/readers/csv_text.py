@@ -25,7 +25,7 @@ CHUNK = 1 << 24
 
 
 def not_of_encoding(place: str, encoding: str) -> DataError:
-    """What is said of bytes that are no text of their encoding."""
+    """The message about bytes that are not text of their encoding."""
     name = {"utf-8": "UTF-8", "windows-1252": "Windows-1252", "latin-1": "Latin-1"}.get(encoding, encoding.upper())
     return DataError(
         f"{place}: not {name} text; `encoding:` of the source says how it is written, and `privpipe doctor FILE` "
@@ -80,7 +80,7 @@ def plain_text(data: bytes, form: TextForm, place: str) -> bytes:
     Raises
     ------
     DataError
-        They are no text of the encoding. UTF-8 is left to the parser.
+        They are not text of the encoding. UTF-8 is left to the parser.
     """
     if form.encoding not in ("latin-1", "windows-1252"):
         return data

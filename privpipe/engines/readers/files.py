@@ -94,7 +94,7 @@ def _refuse_packed(files: list[str], kind: Format) -> None:
 
 
 def left_out(source: Source) -> tuple[str, ...]:
-    """Names of what lies in a source's folder and is not read though it may hold data; nothing for a frame or file."""
+    """Names of what is in a source's folder and is not read though it may hold data; nothing for a frame or file."""
     if not source.is_path or source.resolved_format == "delta":
         return ()
     if elsewhere(os.fspath(source.data)):
@@ -245,7 +245,7 @@ def wrong_delimiter_hint(names: list[str], delimiter: str) -> str:
 
 
 Stamp = tuple[int, int, int]
-"""Inode, size, time of the last change in nanoseconds; of what lies in a store, its files, bytes and a hash of them."""
+"""Inode, size, time of the last change in nanoseconds; of what is in a store, its files, bytes and a hash of them."""
 
 
 def stamp_of(path: str) -> Stamp:

@@ -44,7 +44,7 @@ def table_format_of(folder: str) -> str | None:
 
 
 def _cases(name: str) -> tuple[str, str]:
-    """A name as it is written, and as file systems and archives without lower case bring it back."""
+    """A name as it is written, and as file systems and archives without lower case return it."""
     return name, name.upper()
 
 
@@ -111,7 +111,7 @@ class FolderFiles:
         Data files, in order of path.
     left_out : list of str
         Files and folders that may hold data and are not read, by their names below the folder; what writers put
-        beside every table is not among them.
+        next to every table is not among them.
     """
 
     read: list[str] = field(default_factory=list)

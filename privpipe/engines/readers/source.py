@@ -89,7 +89,7 @@ class Source:
     version : int, optional
         Of a Delta table. Default: the newest.
     timestamp : str, optional
-        In place of `version`: the one that was the newest then.
+        Instead of `version`: the one that was the newest then.
     types : mapping of column to ColumnType
         Declared types. CSV and JSON columns without one are text; the others keep the source's type.
     """
@@ -116,7 +116,7 @@ class Source:
 
     @property
     def is_path(self) -> bool:
-        """Whether the data lies in files."""
+        """Whether the data is in files."""
         return isinstance(self.data, str | PurePath)
 
     @property
@@ -132,7 +132,7 @@ class Source:
 
 
 def format_said(path: str) -> Format | None:
-    """The format that a path itself tells, by what lies there or by its ending; None where it tells nothing.
+    """The format that a path itself shows, by what is there or by its ending; None where it shows none.
 
     Examples
     --------

@@ -51,7 +51,7 @@ def is_small(source: Source, most: int) -> bool:
 
 
 def _size(source: Source, kind: str) -> float:
-    """Bytes of the files of a source as they lie in memory, roughly; more than any limit for many rows."""
+    """Bytes of the files of a source as they are in memory, roughly; more than any limit for many rows."""
     files = list_files(source)
     if kind != "parquet":
         return sum(os.path.getsize(name) * (UNPACKS_TO if source.form.packing(name) else 1) for name in files)
@@ -99,7 +99,7 @@ def _of_frame(frame: Any) -> pa.Schema:
 
 
 def _first(column: Any) -> Any:
-    """The first value of a column of objects, which tells whether all of them have to be looked at."""
+    """The first value of a column of objects, which shows whether all of them have to be looked at."""
     present = column.notna().to_numpy()
     return column.iloc[present.argmax()] if present.any() else None
 

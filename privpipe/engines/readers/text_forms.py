@@ -162,7 +162,7 @@ class TextForm:
     Parameters
     ----------
     encoding : {"utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "windows-1252"}
-        Of the text. A byte order mark at the beginning is no part of it; utf-16 needs one.
+        Of the text. A byte order mark at the beginning is not part of it; utf-16 needs one.
     compression : {"none", "gz", "zst", "bz2", "xz", "zip"}, optional
         Default: by the file name's ending. A zip holds one file.
     skip_rows : int
@@ -172,11 +172,11 @@ class TextForm:
     quote : str
         Sign around fields; ``none`` where quotes are text.
     escape : str, optional
-        Sign before a sign that is to be taken as it is.
+        Sign before a sign that is to be taken literally.
     comment : str, optional
         Sign at the beginning of lines that are left out.
     trim : bool
-        Whether white space around fields and column names is no part of them.
+        Whether white space around fields and column names is not part of them.
     decimal : str
         Sign before the fraction of integer, number and decimal columns.
     thousands : str, optional
@@ -255,7 +255,7 @@ FORM_KEYS = tuple(TextForm.__dataclass_fields__)
 
 
 def form_faults(values: Mapping[str, Any], delimiter: str | None = None) -> Iterator[tuple[str, str]]:
-    """What is wrong with parameters of a `TextForm`, beside a delimiter; by parameter.
+    """What is wrong with parameters of a `TextForm`, apart from a delimiter; by parameter.
 
     Examples
     --------
@@ -293,7 +293,7 @@ def _faults_of_signs(signs: dict[str, str], delimiter: str | None) -> Iterator[t
 
 
 UNREAD: Final = "#"
-"""Stands for a cell that is not of its form; no type but text takes it, so that it is counted where it converts."""
+"""Represents a cell that is not of its form; only text takes it, so that it is counted where it converts."""
 _DATES: Final = ("date", "timestamp")
 _SPACES: Final = " \u00a0\u202f"
 
@@ -314,7 +314,7 @@ def trimmed_cells(array: pa.Array, null_values: Sequence[str]) -> pa.Array:
 def plain_cells(array: pa.Array, column: str, form: TextForm, types: Mapping[str, str]) -> pa.Array:
     """Cells of a column as plain numbers and ISO dates; those of other columns as they are.
 
-    A cell that is not of the form converts to nothing: under a decimal comma ``1.5`` is no number.
+    A cell that is not of the form converts to nothing: under a decimal comma ``1.5`` is not a number.
 
     Examples
     --------

@@ -166,7 +166,7 @@ def _schema_in(text: bytes) -> pa.Schema:
 
 
 def _of_file(said: Raw, schema: pa.Schema) -> Iterator[str]:
-    """Keys of a whole file that are nobody's own, or say more than they should."""
+    """Keys of a whole file that belong to no record, or reveal more than they should."""
     for raw, text in said.items():
         key = raw.decode(errors="replace")
         if key == "pandas":
@@ -236,7 +236,7 @@ def _unused(parts: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[str]:
 
 
 def _is_plain(text: bytes, inner: str, schema: pa.Schema) -> bool:
-    """Whether Spark's schema says the names of the columns and nothing of its own."""
+    """Whether Spark's schema holds the names of the columns and nothing else."""
     said = _parsed(text)
     fields = said.get(inner) if isinstance(said, dict) else None
     if not isinstance(fields, list) or any(not isinstance(each, dict) for each in fields):

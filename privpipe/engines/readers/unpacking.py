@@ -117,7 +117,7 @@ def unreached(what: str, error: OSError) -> PrivpipeError:
 
 
 def changed_error(path: str) -> EngineError:
-    """What is said of a file that is no longer the one that was opened."""
+    """The message about a file that is no longer the one that was opened."""
     return EngineError(
         f"{Path(path).name} changed while it was read; run again once its writer is done, or give the run a copy"
     )
@@ -176,7 +176,7 @@ def _opened(path: str, packing: Compression | None) -> Any:
 
 
 def _only_member(path: str) -> Any:
-    """The one file of a zip; folders and what macOS puts beside files are none."""
+    """The one file of a zip; folders and what macOS puts next to files are none."""
     with zipfile.ZipFile(path) as archive:
         files = [each for each in archive.infolist() if not (each.is_dir() or each.filename.startswith("__MACOSX/"))]
         if len(files) != 1:

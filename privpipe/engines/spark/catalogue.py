@@ -132,7 +132,7 @@ class SparkCatalogue(Catalogue):
         self._run(f"make the table {name}", statement)
         folder = self._folder(name)
         if folder is not None:
-            with suppress(OSError):  # somebody else's: then the catalogue says who reads it
+            with suppress(OSError):  # another user's: then the catalogue decides who reads it
                 folder.chmod(0o700)
 
     def _folder(self, name: TableName) -> Path | None:

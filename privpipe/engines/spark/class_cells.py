@@ -47,7 +47,7 @@ BLOCK_CELLS = 1 << 18
 
 
 def class_words(table: SparkTable, query: ClassQuery, salt: int) -> tuple[Column, Column]:
-    """Two 64-bit words that distinguish classes, for any types and with nulls as values of their own.
+    """Two 64-bit words that distinguish classes, for any types and with nulls as separate values.
 
     Grouping on words instead of columns makes the shuffle and the sort some three times cheaper.
     """
@@ -64,7 +64,7 @@ def class_words(table: SparkTable, query: ClassQuery, salt: int) -> tuple[Column
         )
         for start in range(0, len(keys), 62)
     ]
-    # The salt is no secret; whoever wrote the data before it was drawn cannot have aimed at a collision.
+    # The salt is not secret; whoever wrote the data before it was drawn cannot have aimed at a collision.
     # As text it stays out of the code that Spark generates, which then serves every query of this shape.
     seed = sf.lit(f"{salt:016x}")
     words = [sf.xxhash64(seed, *masks, *keys), sf.xxhash64(*reversed(keys), *masks, seed)]
@@ -83,7 +83,7 @@ def cells_of(table: SparkTable, query: ClassQuery, salt: int) -> DataFrame:
 
 
 def cells_in(rows: DataFrame, table: SparkTable, query: ClassQuery) -> DataFrame:
-    """The same of rows of a table that have the words of their class beside them."""
+    """The same of rows of a table that have the words of their class next to them."""
     from pyspark.sql import functions as sf
 
     names = value_columns(query)
@@ -229,7 +229,7 @@ def counted_where_they_lie(
     Parameters
     ----------
     rows : pyspark.sql.DataFrame
-        Of the table, with the words of their class beside them.
+        Of the table, with the words of their class next to them.
     """
     if query.person is None and query.weight is None:
         reader = PartReader.of(table, query)

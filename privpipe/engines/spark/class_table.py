@@ -94,7 +94,7 @@ def _counted_by_spark(table: SparkTable, query: ClassQuery) -> KnownSizes:
 
 @dataclass(frozen=True)
 class Sized:
-    """A reduction beside the sizes of the classes that it sees."""
+    """A reduction in addition to the sizes of the classes that it sees."""
 
     inner: Reduction[ClassBlock, Any]
     mark: str | None
@@ -224,7 +224,7 @@ class _Passed:
 def keep_classes(
     table: SparkTable, query: ClassQuery, passing: Passing, keep: Callable[[DataFrame], DataFrame] | None
 ) -> SparkTable:
-    """The records of passing classes; a class that nobody judged is gone with the failing ones.
+    """The records of passing classes; a class that was not judged is dropped with the failing ones.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ def keep_classes(
         kept = keep(kept)
         with reported("bring the records to the classes that pass"):
             kept.count()
-        rows.unpersist()  # nobody reads it any more
+        rows.unpersist()  # it is no longer read
     known = {} if passed.records is None else {"records": passed.records}
     left_out = None
     if keep is not None and passed.sent and passed.failing is not None and passed.failing <= (passed.records or 0):

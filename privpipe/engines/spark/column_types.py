@@ -49,7 +49,7 @@ class Check:
     ----------
     records : int
     bad : Counter of column
-        Cells that are no value of their declared type.
+        Cells that are not values of their declared type.
     ragged : int
         Lines with too few or too many fields.
     """

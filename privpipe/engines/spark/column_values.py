@@ -20,9 +20,9 @@ __all__ = ["ColumnLook", "Looker", "Looks"]
 
 
 FEW_VALUES, FEWEST_VALUES = 1 << 12, 1 << 6
-"""Distinct values of a column up to which they are told themselves: of small tables, and of any."""
+"""Distinct values of a column up to which they are reported themselves: of small tables, and of any."""
 TOLD_BYTES, VALUE_BYTES = 1 << 26, 32
-"""What all parts of a table tell the driver, and what a value and its number take of that, roughly."""
+"""What all parts of a table report to the driver, and what a value and its number take of that, roughly."""
 KEPT = 1024
 """Smallest hashes that are kept of other columns: the estimate has a standard error of 3 %."""
 Words = NDArray[np.uint64]
@@ -90,7 +90,7 @@ class Looker:
     seed : Seed
         Keys the hashes of values, the same ones for all parts of a table.
     few : int
-        Distinct values up to which they are told.
+        Distinct values up to which they are reported.
     """
 
     seed: Seed
@@ -98,7 +98,7 @@ class Looker:
 
     @classmethod
     def of(cls, seed: Seed, columns: int, parts: int) -> Self:
-        """For a table in so many parts, which tell the driver no more than it has room for.
+        """For a table in so many parts, which report to the driver no more than it has room for.
 
         Examples
         --------
@@ -143,7 +143,7 @@ class Looker:
         return self._few(nulls, histogram_of(counted.field("values"), counted.field("counts")))
 
     def _few(self, nulls: int, found: Histogram) -> ColumnLook:
-        """Values told, where they are not too many after all."""
+        """Values reported, unless they are too many after all."""
         few = ColumnLook(nulls, found)
         return few if few.distinct <= self.few else ColumnLook(nulls, smallest=self._hashed(found.values))
 

@@ -19,7 +19,7 @@ __all__ = ["expected_bytes", "fits_driver", "fits_here", "require_room", "result
 
 
 TEXT_BYTES = 32
-"""Of a text whose length nobody has measured."""
+"""Of a text whose length was not measured."""
 FIXED_BYTES = 8
 RECORDS_HERE = 2_000_000
 """A table of at most so many records has few enough cells for the driver."""
@@ -28,7 +28,7 @@ CELL_BYTES = 40
 
 
 def result_limit(session: Any) -> int:
-    """Bytes that may be collected at a time; 0 where nobody tells.
+    """Bytes that may be collected at a time; 0 where it is unknown.
 
     They stay within ``spark.driver.maxResultSize`` and half of the memory that the driver's virtual machine may take.
     """
@@ -42,7 +42,7 @@ def result_limit(session: Any) -> int:
 
 
 def expected_bytes(frame: Any) -> float:
-    """Bytes that Spark's optimizer expects of a frame; nothing runs. Of Connect nobody tells: infinite."""
+    """Bytes that Spark's optimizer expects of a frame; nothing runs. Unknown for Connect: infinite."""
     if not hasattr(frame, "_jdf"):
         return float("inf")
     return float(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))

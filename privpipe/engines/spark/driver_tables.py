@@ -108,7 +108,7 @@ class Near:
         return self.engine.scan(Source(data=pa.Table.from_arrays(columns, schema=table.schema)))
 
     def sent(self, given: Any) -> Any:
-        """A table of this place on the executors, with its ids; all else as it is."""
+        """A table of this place on the executors, with its ids; all else unchanged."""
         if not isinstance(given, EmbeddedTable):
             return given
         table = given

@@ -63,7 +63,7 @@ log = logging.getLogger("privpipe.engines.spark")
 
 
 class SparkEngine(Engine):
-    """Spark, classic or Connect, in a session somebody has or in one of its own.
+    """Spark, classic or Connect, in an existing session or in a separate one.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def looker_of(table: SparkTable, seed: Seed) -> Looker:
 
 
 def _seen(table: SparkTable, columns: Sequence[str]) -> Looks | None:
-    """What one pass over some columns tells of them."""
+    """What one pass over some columns shows about them."""
     chosen = table.select(columns)
     layout, looker = chosen.layout.without_ids(), looker_of(table, Seed.from_os())
 

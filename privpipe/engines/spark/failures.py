@@ -86,7 +86,7 @@ def require_master(master: str, seconds: float) -> None:
 class Watch:
     """Ends the jobs of a session when none of their tasks is taken by an executor for so many seconds.
 
-    Only for a session of one's own: in somebody else's, their jobs would be ended too.
+    Only for our own session: in a foreign one, its owner's jobs would be ended too.
 
     Parameters
     ----------

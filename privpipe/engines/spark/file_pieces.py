@@ -61,7 +61,7 @@ def csv_frame(session: SparkSession, source: Source, files: list[str]) -> SparkT
 
 
 def json_frame(session: SparkSession, source: Source, files: list[str]) -> SparkTable:
-    """The table of JSON files, a task a file."""
+    """The table of JSON files, one task per file."""
     most = source.max_bytes
 
     def learn(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[int, list[str]]]:
@@ -82,7 +82,7 @@ def json_frame(session: SparkSession, source: Source, files: list[str]) -> Spark
 
 
 def parquet_frame(session: SparkSession, source: Source, found: ParquetFiles, schema: pa.Schema) -> SparkTable:
-    """The table of Parquet files, a task a row group; `schema` has the partition columns behind those of the files."""
+    """The table of Parquet files, one task per row group; `schema` has the partition columns last."""
     pieces = [(name, at) for name, groups in found.groups.items() for at in range(len(groups))]
     values = partition_values(source, found.files) if source.partitions else {}
     columns = found.schema

@@ -101,7 +101,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 def _written_by_workers(
     table: SparkTable, folder: str, format: Format, stream: Stream, parts: int, **options: Any
 ) -> Written:
-    """Each part is sorted and written by one task into a folder of its own, then moved to its name.
+    """Each part is sorted and written by one task into its own folder, then moved to its name.
 
     An attempt that is given up leaves its folder behind, never half a part file.
     """

@@ -180,7 +180,7 @@ class Dealer:
 
 @dataclass(frozen=True)
 class Held:
-    """An exchange under a name of its own, by which workers remember a segment."""
+    """An exchange under its own name, by which workers remember a segment."""
 
     name: str
     exchange: RankExchange = field(compare=False, repr=False)

@@ -149,7 +149,7 @@ class KeyBins:
         The cuts, ascending and different; a bin begins at each of them, the first below all. All of a tie but its
         last bits counts, and none of it at the words of the least and the largest value.
     by_value : bool
-        Whether equal values are in one bin, so that nobody need know ties.
+        Whether equal values are in one bin, so that ties need not be known.
     """
 
     words: Words

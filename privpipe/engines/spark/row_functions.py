@@ -273,7 +273,7 @@ VALUE, LABEL, FOUND = "__privpipe_value", "__privpipe_label", "__privpipe_found"
 MOST_ENTRIES = 1 << 20
 """Entries of codebooks that are sent to every executor as a table."""
 ENTRY_BYTES = 48
-"""Of an entry beside its value and its label, packed as a row of Spark's."""
+"""Of an entry next to its value and its label, packed as a row of Spark's."""
 
 
 @dataclass(frozen=True, repr=False)

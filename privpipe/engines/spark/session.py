@@ -104,7 +104,7 @@ class Options:
 
 
 def open_session(options: Options) -> tuple[SparkSession, bool]:
-    """A session, and whether it was started here (and is to be stopped by whoever asked for it)."""
+    """A session, and whether it was started here (and is to be stopped by the caller)."""
     require_version()
     if options.remote is not None:
         require_connect()
@@ -211,7 +211,7 @@ def _quarter_of_memory() -> int:
     """Megabytes for a driver that is its own executor: a quarter of the machine, 1 to 16 GB."""
     try:
         megabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
-    except (ValueError, OSError, AttributeError):  # not told on this platform
+    except (ValueError, OSError, AttributeError):  # unknown on this platform
         return 2048
     return min(max(megabytes // 4, 1024), 16384)
 

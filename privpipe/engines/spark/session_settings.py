@@ -24,7 +24,7 @@ UNLIMITED = "2147483647"
 SHORT_ROW = 256
 """Bytes of a row in the files, up to which batches of many thousand rows stay small."""
 LEAST_ROWS = 1 << 14
-"""Records that are worth a task of their own."""
+"""Records that are worth a separate task."""
 TASK_BYTES = 1 << 25
 CELL_BYTES = 16
 
@@ -103,10 +103,10 @@ class Loan:
             self._ask()
 
     def keeps(self, size: int) -> None:
-        """Lend what a kept table of so many bytes is worth: it stays as it is while it fits into the executors' memory.
+        """Lend what a kept table of so many bytes needs: it stays as it is while it fits into executors' memory.
 
-        Several tables of that size lie partly on disk, which is cheaper than packing them. What somebody has set stays
-        set; the largest table of a run decides.
+        Several tables of that size lie partly on disk, which is cheaper than packing them. What the user has set
+        stays set; the largest table of a run decides.
         """
         if self._packs and self._wish.get(PACKED) != "true":
             packed = "false" if 0 <= size <= _memory(self._session) else "true"
@@ -117,7 +117,7 @@ class Loan:
     def sends(self, size: float, records: int) -> None:
         """Lend what rows of a table of so many bytes in all are worth: short ones go to workers by their number alone.
 
-        What somebody has set stays set; one table of long rows decides; and older Sparks have no such limit.
+        What the user has set stays set; one table of long rows decides; and older Sparks have no such limit.
         """
         if not self._limits:
             return
@@ -131,7 +131,7 @@ class Loan:
             self._ask()
 
     def close(self) -> None:
-        """Give back; what somebody else has set in the meantime stays."""
+        """Give back; what others have set in the meantime stays."""
         with _lock:
             held = _sessions.get(self._key)
             if held is None or held.wishes.pop(id(self), None) is None:
@@ -167,12 +167,12 @@ def _identity(session: Any) -> str:
 
 
 def _cores(session: Any) -> int:
-    """Cores that the session's executors have; of Connect nobody tells."""
+    """Cores that the session's executors have; unknown for Connect."""
     return int(session.sparkContext.defaultParallelism) if hasattr(session, "_jsparkSession") else 8
 
 
 def _memory(session: Any) -> int:
-    """Bytes that executors keep tables in; of Connect nobody tells."""
+    """Bytes that executors keep tables in; unknown for Connect."""
     if not hasattr(session, "_jsparkSession"):
         return 0
     held = session.sparkContext._jsc.sc().getExecutorMemoryStatus().values().iterator()
@@ -191,7 +191,7 @@ def _value(session: Any, name: str) -> str | None:
 
 
 def _explicit(session: Any, name: str) -> str | None:
-    """The value that somebody has given a setting; None where it stands at its default."""
+    """The value that a setting was given; None where it has its default."""
     inner = getattr(session.conf, "_jconf", None)
     try:
         given = inner.contains(name) if inner is not None else name in session.conf.getAll

@@ -52,7 +52,7 @@ NO_CATALOGUE = ("CATALOG_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE", "CatalogN
 def named_frame(session: SparkSession, name: TableName) -> DataFrame:
     """The frame of a table or view.
 
-    Its files are listed anew, so that neither rows that were deleted nor rows of an earlier run count.
+    Its files are listed again, so that neither rows that were deleted nor rows of an earlier run count.
 
     Raises
     ------
@@ -240,7 +240,7 @@ def scan(session: SparkSession, source: Source) -> tuple[SparkTable, bool]:
 
 
 def is_native(session: SparkSession, source: Source) -> bool:
-    """Whether files on another file system are read by the session itself: it has the connector, or nobody else can."""
+    """Whether files on another file system are read by the session itself: it has the connector, or is the only one."""
     path = os.fspath(source.data) if source.is_path else ""
     if not elsewhere(path) or not is_reached(path):
         return bool(elsewhere(path))

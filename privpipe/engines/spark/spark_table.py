@@ -155,7 +155,7 @@ class Layout:
 
 @dataclass
 class Counts:
-    """What was counted of a table and is told again, as its rows do not change.
+    """What was counted of a table and is reported again, as its rows do not change.
 
     Parameters
     ----------
@@ -176,13 +176,13 @@ class Counts:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Hashed:
-    """The frame that record ids were made in: beside the columns of a table it has what was seen of them then.
+    """The frame that record ids were made in: in addition to the columns of a table it has what was seen of them then.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
     column : str
-        Of pickled `Looks`, one a partition; null elsewhere.
+        Of pickled `Looks`, one per partition; null elsewhere.
     seed : Seed
         Of the hashes.
     """

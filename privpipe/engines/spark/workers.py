@@ -60,9 +60,9 @@ def settle_modules() -> None:
     """Spare a worker what it would do before and after each task for every module it has loaded.
 
     Spark notifies a worker's finders of modules that files may have changed, and each finder of an archive then reads
-    its directory anew: so these are dropped, and made again from the directory already read where they are needed.
+    its directory again: so these are dropped, and made again from the directory already read where they are needed.
     And Spark collects garbage after each task, which looks at every object of every module: so those are set aside.
-    Together some 0.2 s a task.
+    Together some 0.2 s per task.
     """
     global _modules_seen
     for path, finder in list(sys.path_importer_cache.items()):
@@ -117,7 +117,7 @@ def results_of(frame: DataFrame, function: Callable[[Batches], Batches], step: s
     with reported(step):
         table = arrow_table(frame.mapInArrow(_on_worker(run), "problem string, result binary"))
         problems = [unsealed(text) for text in table.column("problem").to_pylist() if text is not None]
-        # The order of partitions is no order: of several problems, the same one every time.
+        # The order of partitions is arbitrary: of several problems, the same one every time.
         for problem in sorted((found for found in problems if found is not None), key=str):
             raise in_step(problem, step)
     for boxed in table.column("result"):

@@ -1,4 +1,4 @@
-"""Class tables from what an engine hands over: cells sorted by class, or one character a record."""
+"""Class tables from what an engine hands over: cells sorted by class, or one character per record."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def sum_by_class(offsets: Any, counts: Any) -> Any:
 def count_characters(
     offsets: Any, data: Any, values: int, column: int = 0, columns: int = 1
 ) -> tuple[Any, Any, Any, Any]:
-    """Cells of classes whose records are UTF-8 characters, one a column: code c is the character of `character_of(c)`.
+    """Cells of classes whose records are UTF-8 characters, one per column: code c is `character_of(c)`.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ def top_share_by_class(
     Parameters
     ----------
     sizes : ndarray of int64, shape (n_classes,)
-        n_c of each class: its records, or its persons, of whom one may be in several cells.
+        n_c of each class: its records, or its persons, one of whom may be in several cells.
 
     Examples
     --------
@@ -92,7 +92,7 @@ Ints = NDArray[np.int64]
 
 
 def counted_once(numbers: Ints, classes: int, order: Ints, who: Ints, persons: Ints, left: Ints) -> Ints:
-    """What each combination adds to its class so that nobody is counted twice in it.
+    """What each combination adds to its class so that no person is counted twice in it.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def counted_once(numbers: Ints, classes: int, order: Ints, who: Ints, persons: I
     who : ndarray of int64, shape (t,)
         Who a combination is of (or who and which value), at least 0.
     persons : ndarray of int64, shape (t,)
-        Persons it stands for: 1, unless nobody of it has another combination.
+        Persons it represents: 1, unless none of them has another combination.
     left : ndarray of int64, shape (t,)
         Its records; one without any adds nothing.
 

@@ -66,7 +66,7 @@ def emd_equal_by_class(
 ) -> NDArray[np.float64]:
     """Distance 1/2 sum_s |q_s - p_s| of each class, all values equally far apart.
 
-    Computed as the sum of q_s - p_s over the values with q_s > p_s, which is the same, costs one step a cell, and
+    Computed as the sum of q_s - p_s over the values with q_s > p_s, which is the same, costs one step per cell, and
     subtracts nothing from the sum. Source: Li, Li, Venkatasubramanian, t-Closeness, ICDE 2007.
 
     Parameters
@@ -267,7 +267,7 @@ def emd_hierarchical_by_class(
 
     Examples
     --------
-    Two values under one node, a third beside it; a class of the first value alone moves 1/3 near and 1/3 far.
+    Two values under one node, a third next to it; a class of the first value alone moves 1/3 near and 1/3 far.
 
     >>> nodes = np.array([[0, 1, 2], [0, 0, 1], [0, 0, 0]])
     >>> emd_hierarchical_by_class(

@@ -202,7 +202,7 @@ def gain_by_class(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: Arra
     counts : ndarray of int64, shape (n_cells,)
         Records of each cell, or persons who have its value, at least 1.
     sizes : ndarray of int64, shape (n_classes,)
-        Records of each class, or its persons, of whom one may be in several cells.
+        Records of each class, or its persons, one of whom may be in several cells.
     p : array_like of float64, shape (m,)
         Base distribution, every share positive.
 

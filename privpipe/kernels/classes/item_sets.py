@@ -100,7 +100,7 @@ def baskets_of(texts: pa.Array, separator: str | None) -> Baskets:
 
 
 def _listed(text: str, otherwise: list[str]) -> list[str]:
-    """The items of a JSON array of texts; nulls are no items."""
+    """The items of a JSON array of texts; nulls are not items."""
     try:
         items = json.loads(text)
     except (ValueError, RecursionError):

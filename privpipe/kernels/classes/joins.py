@@ -94,7 +94,7 @@ def attribution_counts(
         Cells by class; a code below `values` is that value in the original, one from there on the same in the release.
     values : int
     left_out : int, optional
-        Secret whose records of the original are not counted as x; what their keys hold they tell all the same.
+        Secret whose records of the original are not counted as x; what their keys hold is used all the same.
 
     Examples
     --------

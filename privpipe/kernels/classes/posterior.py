@@ -30,7 +30,7 @@ def insider_posterior(offsets: Ints, counts: Ints, sizes: Ints, insiders: int) -
     counts : ndarray of int64, shape (n_cells,)
         Records of each cell, or persons who have its value.
     sizes : ndarray of int64, shape (n_classes,)
-        Records of each class, or its persons, of whom one may be in several cells.
+        Records of each class, or its persons, one of whom may be in several cells.
     insiders : int
         r, at least 0.
 

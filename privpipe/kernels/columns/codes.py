@@ -25,7 +25,7 @@ LARGEST_GROUP = 8192
 
 
 class PackedColumns:
-    """Groups of columns, each with one code a row.
+    """Groups of columns, each with one code per row.
 
     Parameters
     ----------

@@ -58,11 +58,11 @@ class CsvSigns:
     delimiter : str
     quote : str, optional
     escape : str, optional
-        Takes the next sign as it is.
+        Takes the next sign literally.
     comment : str, optional
         At the beginning of a record: the line is none.
     trim : bool
-        Whether blanks before and behind quotes are no text.
+        Whether blanks before and after quotes do not count as text.
 
     Examples
     --------

@@ -126,7 +126,7 @@ def _dealt(words: Words, pool: Executor) -> tuple[NDArray[Any], Words, NDArray[n
     stretches = [words[start : start + STRETCH] for start in starts]
     found = list(pool.map(lambda stretch: _buckets_of(stretch, splitters), stretches))
     counts = np.array([each for _, each in found], np.int64).reshape(len(found), buckets)
-    # Stretch by stretch within a bucket, so that threads write to places of their own.
+    # Stretch by stretch within a bucket, so that each thread writes to separate places.
     firsts = (np.cumsum(counts.T) - counts.T.ravel()).reshape(buckets, len(found)).T.copy()
     borders = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
     positions: NDArray[Any] = np.empty(n, np.int32 if n < 2**31 else np.int64)

@@ -1,11 +1,11 @@
 """Sorts for compiled code: small ones that compile fast, and a parallel radix sort of many numbers in place.
 
-Source of the small sorts: Shell, A high-speed sorting procedure, Communications of the ACM 2(7), 1959; gaps grow by
-9/4 (Tokuda).
+In the radix sort, numbers are dealt to buckets by their high bits where they lie. Buckets that fit into the cache are
+sorted from the low bits up, through a small array.
 
-For the radix sort, numbers are dealt to buckets by their high bits where they lie, as in McIlroy, Bostic, McIlroy,
-Engineering Radix Sort, Computing Systems 6(1), 1993. Buckets that fit into the cache are sorted from the low bits up,
-through a small array.
+Sources: for the small sorts Shell, A high-speed sorting procedure, Communications of the ACM 2(7), 1959, with gaps that
+grow by 9/4 (Tokuda); for the radix sort McIlroy, Bostic, McIlroy, Engineering Radix Sort, Computing Systems 6(1),
+1993.
 """
 
 from __future__ import annotations

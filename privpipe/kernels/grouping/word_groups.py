@@ -60,7 +60,7 @@ def group_rows(words: Ints) -> tuple[Ints, Ints]:
 
 
 def number_words(words: Ints, room: int) -> tuple[Ints, Ints]:
-    """As `group_rows`, for one word a row, all of them in 0 .. room - 1: by a table of that many places, no hash.
+    """As `group_rows`, for one word per row, all of them in 0 .. room - 1: by a table of that many places, no hash.
 
     Examples
     --------

@@ -22,7 +22,7 @@ def parts_of(before: pa.Table, after: pa.Table, household: str) -> pa.Table:
     Parameters
     ----------
     before, after : pyarrow.Table
-        A row a household, with its number of records in `__count`. Missing keys are no household.
+        One row per household, with its number of records in `__count`. Missing keys form no household.
 
     Examples
     --------
@@ -39,13 +39,13 @@ def parts_of(before: pa.Table, after: pa.Table, household: str) -> pa.Table:
 
 
 COMPOSITION = ("__privpipe_composition_hi", "__privpipe_composition_lo", "__privpipe_members")
-"""The columns that tell a composition: two words of a hash, and the number of members."""
+"""The columns that identify a composition: two words of a hash, and the number of members."""
 BUCKETS = 4096
 Words = NDArray[np.uint64]
 
 
 def composition_schema(household: pa.Field) -> pa.Schema:
-    """Schema of a table of one row a household."""
+    """Schema of a table of one row per household."""
     return pa.schema([household, *(pa.field(name, pa.int64()) for name in COMPOSITION)])
 
 
@@ -61,7 +61,7 @@ class Bucketed:
 
 @dataclass(frozen=True)
 class Composed:
-    """One row a household, from all rows of some households.
+    """One row per household, from all rows of some households.
 
     A composition is the multiset of what the members have in `keys`; a member is a row, or the multiset of a person's
     rows. It is known by the sum of 128-bit hashes of its members, which no order changes, and by their number.

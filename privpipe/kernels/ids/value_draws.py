@@ -33,7 +33,7 @@ def value_words(stream: Stream, rows: RowBlock, columns: Sequence[str], word: in
     ----------
     stream : Stream
     rows : RowBlock
-        With record ids; the values as they enter the stage. A missing value is a value of its own, NaN is missing,
+        With record ids; the values as they enter the stage. A missing value is a separate value, NaN is missing,
         -0.0 equals 0.0 and integers are exact.
     columns : sequence of str
         One column, or those that are drawn for together, in the stage's own order.

@@ -15,7 +15,7 @@ __all__ = ["LARGEST_MASK", "CodedTuples", "next_vector", "swept"]
 Ints = NDArray[np.int64]
 NONE = -1
 LARGEST_MASK = 64
-"""Sensitive values that a word tells apart; classes with more of them are judged elsewhere."""
+"""Sensitive values that a word distinguishes; classes with more of them are judged elsewhere."""
 SPACE = 1 << 62
 MOST_LEAVES = 4096
 MOST_LABELS = 1 << 17
@@ -186,7 +186,7 @@ def _taken(tuples: CodedTuples, rest: NDArray[np.intp]) -> tuple[Any, ...]:
 
 @njit(nogil=True, cache=True, inline="always")
 def _slot(table, last, stamp, own):  # type: ignore[no-untyped-def]
-    """Where a class stands in the table, or the free slot that is to be its own."""
+    """The position of a class in the table, or the free slot that is to be its own."""
     mixed = np.uint64(0)
     for word in range(len(own)):
         mixed = (mixed ^ np.uint64(own[word])) * np.uint64(0x9E3779B97F4A7C15)

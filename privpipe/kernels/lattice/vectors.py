@@ -294,7 +294,7 @@ def chosen_witnesses(
 
 
 def added_up(codes: Ints, figures: Floats, starts: Longs) -> Floats:
-    """Sum of one figure a column over the columns of each row, column by column.
+    """Sum of one figure per column over the columns of each row, column by column.
 
     Parameters
     ----------
@@ -345,7 +345,7 @@ def _chosen_witnesses(
             for j in range(codes.shape[1]):
                 differ += codes[rows[place], j] != codes[rows[best], j]
             apart[place] = min(apart[place], differ)
-        apart[best] = -1  # nobody is called twice, though others may have the same codes
+        apart[best] = -1  # no record is called twice, though others may have the same codes
     return chosen
 
 

@@ -231,7 +231,7 @@ Numbers = NDArray[np.float64]
 
 
 def member_figures(members: Numbers, others: Numbers, false_positive_rate: float = 0.01) -> dict[str, float]:
-    """Advantage, AUC and true-positive rate of calling member whoever lies at most so far away.
+    """Advantage, AUC and true-positive rate of calling everyone at most so far away a member.
 
     Source: Yeom, Giacomelli, Fredrikson, Jha, CSF 2018.
 

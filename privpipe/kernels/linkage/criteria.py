@@ -195,7 +195,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Secrets:
-    """Secrets of records beside the released values that may be guessed.
+    """Secrets of records together with the released values that may be guessed.
 
     Parameters
     ----------

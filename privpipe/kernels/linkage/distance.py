@@ -55,7 +55,7 @@ def mismatches(
     Raises
     ------
     UsageError
-        A code that a table has no place for: compiled loops do not look, and would read what lies beside it.
+        A code that a table has no place for: compiled loops do not look, and would read what is next to it.
 
     Examples
     --------

@@ -76,7 +76,7 @@ class CodeColumn:
 
 
 class _Side(NamedTuple):
-    """Numbers and codes of one side, a row a column."""
+    """Numbers and codes of one side, one row per column."""
 
     numbers: NDArray[np.float64]
     codes: Integers

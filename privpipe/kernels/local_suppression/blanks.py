@@ -26,7 +26,7 @@ class BlankingTable(NamedTuple):
     words, missing : ndarray of uint64, shape (t, words)
         Packed combinations, and the bits that are missing in the data.
     judged : ndarray of uint64, shape (words,)
-        Bits of the judged columns: who is blank in all of them matches others that are, and nobody else.
+        Bits of the judged columns: who is blank in all of them matches others that are, and no other records.
     fields : ndarray of uint64, shape (b, words)
         Bits of each column that may be blanked.
     counts : ndarray of int64, shape (t,)
@@ -71,7 +71,7 @@ def drop_blanks(
         Rounds of exchange over all cells, at most; they end when nothing is gained.
     most : ndarray of float64, shape (t,), optional
         Cost of a combination's blanks that an exchange may not exceed. Without it a few combinations blanked in nearly
-        every column may come to stand in for all others.
+        every column may come to replace all others.
 
     Returns
     -------
@@ -247,14 +247,14 @@ def columns_to_meet(
     blanks : ndarray of int64, shape (c,)
         Columns blanked in each class, as bits.
     sizes : ndarray of int64, shape (c,)
-        Records of each; a size of 0 is no class.
+        Records of each; a size of 0 is not a class.
     one : int
         The other class.
 
     Returns
     -------
     ndarray of int64, shape (c,)
-        -1 where they differ in a column that cannot be blanked, and for what is no class.
+        -1 where they differ in a column that cannot be blanked, and for what is not a class.
     """
     found = np.empty(len(words), np.int64)
     for other in range(len(words)):
@@ -283,7 +283,7 @@ def cheapest_rescue(
     needs : ndarray of int64, shape (c,)
         `columns_to_meet` of the class.
     blanks, sizes : ndarray of int64, shape (c,)
-        Of each class; a size of 0 is no class.
+        Of each class; a size of 0 is not a class.
     order : ndarray of int64, shape (2^b,)
         Sets of columns, cheapest first.
     cost : ndarray of float64, shape (2^b,)

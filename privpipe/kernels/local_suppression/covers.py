@@ -1,10 +1,10 @@
 """Local suppression under wildcard matching: combinations as words, what they match, and independent covers.
 
-A blank matches anything, on either side; but a record that is blank in every judged column vouches for nobody: it
-matches records like it and no others. Bits say which columns are judged; where there are none, no record is so.
-Combinations are packed into words, a field of bits a column, so that two of them match when their difference is hidden
-by the blanks of either: one exclusive or, one and. Every loop runs in the order of the combinations; costs are added in
-one order, so equal tables give equal blanks.
+A blank matches anything, on either side; but a record that is blank in every judged column adds to no other record's
+class: it matches records like it and no others. Bits mark the judged columns; without any, that applies to no
+record. Combinations are packed into words, one field of bits per column, so that two of them match when their
+difference is hidden by the blanks of either: one exclusive or, one and. Every loop runs in the order of the
+combinations; costs are added in one order, so equal tables give equal blanks.
 
 Source: M. Templ, A. Kowarik, B. Meindl, J. Statistical Software 67(4), 2015 (the problem).
 """

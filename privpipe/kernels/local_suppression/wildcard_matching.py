@@ -47,7 +47,7 @@ def matching_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArr
     Returns
     -------
     ndarray of int64, shape (t,)
-        w: its own records included. Matching is not transitive, so these are no class sizes.
+        w: its own records included. Matching is not transitive, so these are not class sizes.
 
     Notes
     -----
@@ -77,7 +77,7 @@ def matching_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArr
 
 
 def empty_patterns(codes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Patterns that are blank in every column, of which there is at least one: they vouch for nobody.
+    """Patterns that are blank in every column, of which there is at least one: they add to no other class.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def empty_patterns(codes: NDArray[np.int64]) -> NDArray[np.bool_]:
 def informative_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """As `matching_sizes`, but a pattern that is blank in every column matches records like it and no others.
 
-    Else k - 1 records of nothing but blanks, which stand for nobody, would hide all others.
+    Else k - 1 records of nothing but blanks, which represent no one, would hide all others.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def _add_matches(
 
 
 def row_words(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """One integer a row, equal exactly where the rows are and below a bound in the order of the rows' number."""
+    """One integer per row, equal exactly where the rows are and below a bound in the order of the rows' number."""
     word, bound = np.zeros(len(codes), dtype=np.int64), 1
     for column in codes.T:
         radix = int(column.max(initial=0)) + 1

@@ -97,7 +97,7 @@ def rank_ratio(pairs: CountedPairs) -> float | None:
 
 
 def uncertainty(pairs: CountedPairs) -> float | None:
-    """Theil's U, the share of the entropy before that the labels after tell, freed of what chance gives.
+    """Theil's U, the share of the original entropy that the released labels explain, corrected for chance.
 
     U = (I - E)/(H - E), at least 0, with I the mutual information, H the entropy before and E = (r - 1)(c - 1)/2n the
     information that r and c unrelated labels of n records seem to have (Miller, 1955). None where E is half of H or

@@ -121,7 +121,7 @@ def moment_loss(x: Numbers, y: Numbers) -> Figures:
     {'mean': 1.0, 'sd': 0.0, 'median': 1.0, 'mad': 0.0}
     """
     sides = []
-    # From the least value on: far from 0 a mean has no digits left for a shift that is small beside it.
+    # From the least value on: far from 0 a mean has no digits left for a shift that is small compared with it.
     start = np.nanmin(x) if (~np.isnan(x)).any() else 0.0
     for values in (x, y):
         known = np.sort(values[~np.isnan(values)] - start)

@@ -30,7 +30,7 @@ Codes = NDArray[np.int64]
 
 
 def quantile_bins(known: Numbers, values: Numbers, bins: int) -> Codes:
-    """The bin of each value among those at the quantiles of `known`, shape (n,); missing ones have one of their own.
+    """The bin of each value among those at the quantiles of `known`, shape (n,); missing ones have a separate one.
 
     A bin holds its lower edge; the first and the last are open, equal edges are one. A constant column has three bins:
     below, at and above its value.
@@ -101,7 +101,7 @@ def transport(x: Numbers, y: Numbers) -> float:
 
 
 def largest_gap(scores: Numbers, told: Numbers) -> float:
-    """Largest difference of two distribution functions of scores, those told 0 and those told 1: Kolmogorov, Smirnov.
+    """Largest difference of two distribution functions of scores, of labels 0 and of labels 1: Kolmogorov, Smirnov.
 
     Scores are equal to nine decimals: rows that are the same may differ in the last bits of a fit.
 

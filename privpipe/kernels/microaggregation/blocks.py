@@ -99,7 +99,7 @@ def block_groups(
     largest : int, optional
         A block of twice as many records or more (one that no cut could divide) is chunked along its sorted values.
     gamma : float, optional
-        V-MDAV with this gamma in place of MDAV.
+        V-MDAV with this gamma instead of MDAV.
     condition : GroupCondition
         Groups are merged until each meets it, and refined within it.
 
@@ -248,7 +248,7 @@ def border_passes(k: int) -> int:
     """Passes over the borders of blocks by default: as many as it takes to lose less than MDAV over all records.
 
     One for k up to 5. Above, descent inside the blocks gains more on MDAV than their borders lose, and takes longer
-    beside it; each further pass gains a percent or two.
+    next to it; each further pass gains a percent or two.
 
     Examples
     --------

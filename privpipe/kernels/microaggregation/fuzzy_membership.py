@@ -40,7 +40,7 @@ def drawn_groups(
     order : ndarray of int64, shape (n,)
         Positions in keyed order, in which sums run.
     uniforms : ndarray of float64, shape (n,)
-        One draw a record, in (0, 1).
+        One draw per record, in (0, 1).
     neighbours : int
         Nearest groups that a record may publish.
     fuzziness : float

@@ -23,7 +23,7 @@ __all__ = ["MixedRecords", "descend_by_gower", "distances_to", "gower_groups", "
 
 
 class MixedRecords(NamedTuple):
-    """Records of several types, by column; compiled code takes it as it is.
+    """Records of several types, by column; compiled code takes it unchanged.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ def _best_step(
     own: NDArray[np.float64],
     gain: float,
 ) -> tuple[float, int]:
-    """Change of the loss when a record goes to another group, and the place of who comes back; -1: nobody.
+    """Change of the loss when a record goes to another group, and the place of the record that comes back; -1: none.
 
     A change not below `gain` is given back as `gain`.
     """

@@ -83,7 +83,7 @@ class Pool:
         return len(self._costs)
 
     def add(self, groups: NDArray[np.integer]) -> int:
-        """Add groups, one a row, -1 after the last member; how many are new."""
+        """Add groups, one per row, -1 after the last member; how many are new."""
         padded = np.full((len(groups), self.width), -1, np.int32)
         padded[:, : groups.shape[1]] = groups
         padded = -np.sort(-padded, axis=1)

@@ -77,7 +77,7 @@ ROOM = 1e-9
 
 
 class GroupCondition(NamedTuple):
-    """What each group must meet; compiled code takes it as it is.
+    """What each group must meet; compiled code takes it unchanged.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ __all__ = ["BlockTree", "learn_tree", "with_distance"]
 
 @dataclass(frozen=True)
 class BlockTree:
-    """Cuts as parallel tuples, one entry a node; small enough to broadcast, plain enough for a plan.
+    """Cuts as parallel tuples, one entry per node; small enough to broadcast, plain enough for a plan.
 
     Parameters
     ----------

@@ -1,12 +1,12 @@
 """A lower bound of the SSE by column generation, and partitions recombined from the groups found.
 
-The cheapest partition among many groups is a set partitioning. Its relaxation shows which groups of different runs
-and times go together; it is whole but for a few regions, which a short search puts in order.
+The cheapest partition among many groups, which hold each record once, is a set partitioning. Its relaxation over the
+groups known so far gives every record a price; groups below their members' prices are added until there are none.
+Triples of records that the relaxation shares out by halves are cut off (subset-row cuts). Any prices give a bound: what
+groups cost less than them, found by exact pricing, is taken off the prices of their members.
 
-The groups of least cost that hold each record once are a set partitioning. Its relaxation over the groups known so
-far gives every record a price; groups below their members' prices are added until there are none. Triples of records
-that the relaxation shares out by halves are cut off (subset-row cuts). Any prices give a bound: what groups cost less
-than them, found by exact pricing, is taken off the prices of their members.
+The relaxation also shows which groups of different runs and times go together; it is integral except for a few
+regions, which a short search puts in order.
 
 Sources: Aloise, Hansen, Rocha, Santi, Column generation bounds for numerical microaggregation, Journal of Global
 Optimization 60, 2014; Jepsen, Petersen, Spoorendonk, Pisinger, Operations Research 56(2), 2008, for the cuts.

@@ -1,12 +1,11 @@
 """MDAV and V-MDAV: groups grown from the records farthest from the centre, of k records or of a variable size.
 
-Source: Domingo-Ferrer, Torra, Ordinal, continuous and heterogeneous k-anonymity through microaggregation, Data Mining
-and Knowledge Discovery 11, 2005 (generic form).
-
 Where many records are equal, distances are taken to the distinct points (`mdav_of_ties`). The groups are the same:
 records at one point leave in the order of their rows, and sums run over the same records in the same order.
 
-Source: Solanas, Martinez-Balleste, V-MDAV: a multivariate microaggregation with variable group size, COMPSTAT 2006.
+Sources: Domingo-Ferrer, Torra, Ordinal, continuous and heterogeneous k-anonymity through microaggregation, Data Mining
+and Knowledge Discovery 11, 2005 (generic form); Solanas, Martinez-Balleste, V-MDAV: a multivariate microaggregation
+with variable group size, COMPSTAT 2006.
 """
 
 from __future__ import annotations
@@ -257,7 +256,7 @@ def mdav_of_ties(points: Floats, codes: Ints, firsts: Ints, k: int, recomputed_e
     codes, firsts : ndarray of int64
         From `distinct_points`.
     recomputed_every : int
-        Groups after which the running sums are added up anew.
+        Groups after which the running sums are added up again.
     """
     n, s = points.shape
     records, starts = _by_point(codes, len(firsts))
@@ -289,7 +288,7 @@ def mdav_of_ties(points: Floats, codes: Ints, firsts: Ints, k: int, recomputed_e
             start = second if half == 1 else first
             home = homes[start]
             found = nearest_parts(distances, leaders, live, min(k, live), np.int64(-1), heap, ends)
-            if not _among(home, heap[:found]):  # points apart by less than a square can tell
+            if not _among(home, heap[:found]):  # points apart by less than a square can resolve
                 heap[found] = home
                 found += 1
             gone[0] = start

@@ -126,7 +126,7 @@ def nearest(
     heap: NDArray[np.int64],
 ) -> int:
     """Write the places of the `wanted` smallest of `count` distances into `heap`, in no order; how many there are."""
-    zero = np.int64(0)  # a literal would be a type of its own, and compiled once more
+    zero = np.int64(0)  # a literal would be another type and be compiled once more
     found: int = offer(distances, names, zero, count, wanted, np.int64(left_out), heap, zero)
     return found
 

@@ -5,7 +5,7 @@ cooling are sums, products and halvings, no library functions, which round diffe
 
 A step frees the records of a few neighbouring groups, grows new groups of them, descends inside, and keeps what came
 out if its SSE is smaller, or not so much larger while the search is warm. Inner products of the freed records are
-taken once, so that every later sum is a look-up. Draws belong to the number of the step, and the budget is no time:
+taken once, so that every later sum is a look-up. Draws belong to the number of the step, and the budget is not a time:
 the groups are a function of records, order and key.
 """
 
@@ -95,7 +95,7 @@ def allowed_rise(key: tuple[U, U], step: int, cooling: Cooling) -> float:
     heat = cooling.heat
     for _ in range(step // cooling.stretch):
         heat *= 0.5
-    # Straight within a halving, in place of steps.
+    # Linear within each halving, instead of stepwise.
     heat *= 1.0 - 0.5 * (step % cooling.stretch) / cooling.stretch
     allowed: float = 0.6931471805599453 * heat * (rise + 2.0 * (1.0 - share))
     return allowed

@@ -1,10 +1,10 @@
 """The nearest other records of each record, exactly or among those of a few cells.
 
-For a few neighbours, a wrong guess of the processor costs as much as twenty comparisons, so that candidates are taken
-in, and the distances of the nearest kept, without branches.
-
 Records are laid out in cells of near ones, and a cell whose box is farther than the neighbours found so far is passed
 over. In few dimensions that leaves a small share of the distances; in many it costs little.
+
+For a few neighbours, a wrong guess of the processor costs as much as twenty comparisons, so that candidates are taken
+in, and the distances of the nearest kept, without branches.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class _Cells(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """What is written anew for each record: its point, distances of a cell, the least ones, and the candidates."""
+    """What is written again for each record: its point, distances of a cell, the least ones, and the candidates."""
 
     point: NDArray[np.float64]
     distances: NDArray[np.float64]
@@ -224,7 +224,7 @@ def _candidates(
         looked += 1
         look_into(tiles, cell, point, distances)
         if cell == own:
-            distances[place - starts[own]] = np.nan  # a record is no neighbour of its own
+            distances[place - starts[own]] = np.nan  # a record is not its own neighbour
         count = 0
         for at in range(starts[cell + 1] - starts[cell]):
             inside[count] = at

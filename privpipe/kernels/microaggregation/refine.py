@@ -187,8 +187,8 @@ def search(
 ) -> NDArray[np.int64]:
     """Rebuild neighbourhoods of groups, drawn by the number of the step, and keep what lowers the SSE in the end.
 
-    With k above 3 and 20 steps a record or more, it also takes steps that raise the SSE, fewer and fewer. The better of
-    two independent runs, side by side, or the given groups.
+    With k above 3 and 20 steps per record or more, it also takes steps that raise the SSE, fewer and fewer. The better
+    of two independent runs, side by side, or the given groups.
 
     Parameters
     ----------

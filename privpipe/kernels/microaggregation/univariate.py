@@ -238,7 +238,7 @@ def _labels(ends: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int
 
 
 def _between_values(ends: NDArray[np.int64], ordered: NDArray[np.float64], k: int) -> NDArray[np.int64]:
-    """Cuts moved off equal values, from the left; each keeps k records to the cuts beside it."""
+    """Cuts moved off equal values, from the left; each keeps k records to the neighbouring cuts."""
     changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     kept = [0]
     for at, following in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):

@@ -260,7 +260,7 @@ def _widths(segment, spans):  # type: ignore[no-untyped-def]
 def _cut_below(values, q, beside):  # type: ignore[no-untyped-def]
     """The code up to which rows come first where a cut parts a value from the next one.
 
-    Beside a population: up to the next value of the table, so that what lies between two values of the table stays with
+    With a population: up to the next value of the table, so that what lies between two values of the table stays with
     the lower one, and bounds of cells are values of the table.
     """
     return values[q + 1] - 1 if beside else values[q]
@@ -322,7 +322,7 @@ def _by_half(rows, segment, least, spans, cuts):  # type: ignore[no-untyped-def]
         inside = np.sort(keys[start:stop][own == middle])
         wanted = half - below
         tie = ALL
-        if wanted < len(inside):  # between two keys, so that it is nobody's own
+        if wanted < len(inside):  # between two keys, so that it is no record's value
             tie = inside[wanted - 1] + (inside[wanted] - inside[wanted - 1]) // 2
         cuts.where[found], cuts.at[found], cuts.ties[found] = c, middle, tie
         found += 1

@@ -43,7 +43,7 @@ def side_sizes(
 
 
 def side_beside(codes: NDArray[Any], segments: NDArray[np.int64], cuts: NDArray[np.int64]) -> Ints:
-    """As `side_sizes`, of the population beside the table: its rows say in their last code how many they are.
+    """As `side_sizes`, of the population together with the table: the last code of its rows is how many they represent.
 
     Examples
     --------
@@ -236,7 +236,7 @@ def _side_cells_of_persons(codes, keys, segments, cuts, place, values, persons):
                 while each >= 0:
                     i = inside[each]
                     who = np.int64(codes[i, owner])
-                    if last[who] != at:  # the number of a cell is nobody else's
+                    if last[who] != at:  # the number of a cell is unique
                         last[who] = at
                         total += codes[i, owner + 1]
                     each = chain[each]

@@ -52,8 +52,8 @@ class Columns:
         What a share counts in the loss.
     by_loss : bool
     persons : int
-        Where persons are counted, how many of them are told apart: numbers below it, in the last columns of the codes
-        (see `Rows`). 0: records are counted.
+        Where persons are counted, how many of them are distinguished: numbers below it, in the last columns of the
+        codes (see `Rows`). 0: records are counted.
     beside : bool
         Whether rows of a population are among those of the table: a cut is made between two values of the table, and
         leaves what lies between them with the lower one.
@@ -134,7 +134,7 @@ def grown(
     least : int
     columns : Columns
     keys : ndarray of int64, shape (t,)
-        Relaxed: what orders records, each a row of its own. Left out, strict: equal values stay together.
+        Relaxed: what orders records, each as a separate row. Left out, strict: equal values stay together.
     workers : int
         Threads; the tree is the same for any number.
 
@@ -229,7 +229,7 @@ def _grow(rows, start, stop, least, once, tables):  # type: ignore[no-untyped-de
     count = 0
     while len(stack):
         first, last = stack.pop()
-        # A literal 1 would be a type of its own, and compiled once more.
+        # A literal 1 would be another type and be compiled once more.
         found, _ = choose(rows, first, last, least, np.int64(1), tables, cuts, room)
         if count == len(nodes):
             wider = np.empty((2 * count, 5), np.int64)

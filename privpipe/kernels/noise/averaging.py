@@ -25,7 +25,7 @@ class NoiseObservations:
     """Rows of looks at the numbers of persons, all arrays of shape (n,).
 
     `units` are numbered 0 .. u - 1; `stages`, `draws` and `values` are numbers of hashes; `releases` and `keys` count
-    those that show the column, `bare` those that show it as it is.
+    those that show the column, `bare` those that show it unchanged.
     """
 
     units: Ints
@@ -39,10 +39,10 @@ class NoiseObservations:
 
 
 def looks_at(column: str, current: ReleaseRows, earlier: Sequence[ReleaseRows]) -> NoiseObservations:
-    """What the newest release and the earlier ones show of a column, of persons of whom the newest shows it.
+    """What the newest release and the earlier ones show of a column, of the persons for whom the newest shows it.
 
     In an earlier release it is the column of the same name, and any in which at least half of the persons in both have
-    the very same value. Where an earlier release shows it as it is, its persons are seen without noise.
+    the very same value. Where an earlier release shows it unchanged, its persons are seen without noise.
 
     Parameters
     ----------

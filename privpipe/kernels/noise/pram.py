@@ -29,7 +29,7 @@ def diagonal_matrix(diagonal: Floats, spread: Spread = "even", forbidden: NDArra
     spread : {"even", "adjacent"}
         Over all others, or over the one or two neighbours in order.
     forbidden : ndarray of bool, shape (m,), optional
-        Categories that nobody is moved into and nobody stays in. A row without any place to go stays.
+        Categories that no record is moved into and none stays in. A row without any place to go stays.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def diagonal_matrix(diagonal: Floats, spread: Spread = "even", forbidden: NDArra
 
 
 def invariant_matrix(matrix: Floats, shares: Floats) -> Floats:
-    """R = P Q with Q_kl = t_l P_lk / sum_j t_j P_jk, so that t R = t; a category of share 0 is no target.
+    """R = P Q with Q_kl = t_l P_lk / sum_j t_j P_jk, so that t R = t; a category of share 0 is not a target.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class EntropyModel(ColumnModel):
     """u = g sum a log2(b / a) + s sum c log2(O / c), in bits.
 
     a records have a value and b its label, suppressed ones included; of the O suppressed records c have a label.
-    Records with an unknown value are suppressed ones with a label of their own.
+    Records with an unknown value are suppressed ones with a separate label.
 
     Source: De Waal, Willenborg, Netherlands Official Statistics 14, 1999.
     """
@@ -190,7 +190,7 @@ class KlDivergenceModel(WholeModel):
     """sum p log2(p / q) over distinct combinations, in bits; q = (n_c / N) / area_c of its class.
 
     area_c = prod_j share_j D_j; all suppressed records are one class over the whole domain. Under ``compat: arx`` one
-    term a record instead of one a distinct combination. Records with an unknown value are one combination.
+    term per record instead of one per distinct combination. Records with an unknown value are one combination.
 
     Source: Kifer, Gehrke, SIGMOD 2006.
     """
@@ -219,7 +219,7 @@ class KlDivergenceModel(WholeModel):
     def upward_bound(self, levels: Sequence[int]) -> float | None:
         """The figure with nothing suppressed: to merge classes, or to suppress them, spreads no less evenly.
 
-        None under ``compat: arx``, whose terms are no probabilities, and beside records with an unknown value, which
+        None under ``compat: arx``, whose terms are not probabilities, and for records with an unknown value, which
         cover the whole domain already.
         """
         if self.spec.compat or self.table.unknown:

@@ -58,7 +58,7 @@ class QualityModel(Protocol):
     Attributes
     ----------
     width : int
-        One figure; under the aggregate `rank` one a column.
+        One figure; under the aggregate `rank` one per column.
     closed_form : bool
         Whether `exact` with nothing suppressed equals `bounds` at every node.
     """
@@ -287,7 +287,7 @@ class ForcedColumn:
 
 
 class ColumnModel(Model):
-    """A figure a column, aggregated under the columns' weights.
+    """One figure per column, aggregated under the columns' weights.
 
     Subclasses give `figure` (exact), `least` (a lower bound, at best the figure with nothing suppressed) and, where
     more can be said below a checked node, `least_below`.
@@ -393,7 +393,7 @@ class WholeModel(Model):
         return self.least(nodes)
 
     def exact(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> tuple[tuple[float, ...], list[float]]:
-        """Loss of a node with these combinations suppressed; no column has a figure of its own."""
+        """Loss of a node with these combinations suppressed; no column has its own figure."""
         return (self.figure(levels, gone),), []
 
     def bounds(self, nodes: NDArray[np.int16]) -> Floats:

@@ -27,11 +27,11 @@ class CountedRows(Protocol):
 
     @property
     def sensitive(self) -> Mapping[str, NDArray[np.int64]]:
-        """Codes of columns that are no quasi-identifiers, each of shape (t,)."""
+        """Codes of columns that are not quasi-identifiers, each of shape (t,)."""
 
 
 class CodedTable(Protocol):
-    """A search's distinct table, or the original beside a release."""
+    """A search's distinct table, or the original next to a release."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class CodedTable(Protocol):
 
     @property
     def places(self) -> Mapping[str, int]:
-        """Where each column stands in `codes`."""
+        """The position of each column in `codes`."""
 
     @property
     def lookups(self) -> Sequence[Sequence[Lookup]]:
@@ -141,7 +141,7 @@ class _Totals(PackedColumns):
 
 @dataclass(frozen=True)
 class TableOfColumns:
-    """A `CodedTable` of which each column is counted by itself: for models with a figure a column, at given levels.
+    """A `CodedTable` of which each column is counted by itself: for models with one figure per column, at given levels.
 
     It has no combinations; what is suppressed is what `lost` says.
 

@@ -1,4 +1,4 @@
-"""Scores that add up what all earlier columns say of a column: a tree splits by them where it cannot by each.
+"""Scores that add up what all earlier columns reveal about a column: a tree splits by them where it cannot by each.
 
 A score is the fitted value of a ridge regression of the column on features of the codes of all earlier ones, hence a
 sum of one number for each column's code. Numbers are whole: a record's score is the same however it is added up.
@@ -36,7 +36,7 @@ Score = dict[str, Ints]
 GRAIN = 256
 """What a feature of 1, or of one deviation, is as a whole number: sums of products stay exact in floats."""
 GROUPS = 10
-"""Groups of consecutive codes of a number that have a level of their own, at most."""
+"""Groups of consecutive codes of a number that have a separate level, at most."""
 MOST_FEATURES = 1500
 """Features of all columns, about: codes of wide tables share some."""
 SHRINKAGE = 5.0
@@ -187,7 +187,7 @@ def additive_scores(moments: CodeMoments, before: Sequence[str], target: str, or
     Returns
     -------
     list of Score
-        Without those that tell nothing. Behind each, what is left of it without the column whose codes differ most
+        Without those that explain nothing. Behind each, what is left of it without the column whose codes differ most
         in it: a tree splits by that column anyway, and it would hide what is weak.
     """
     rows, columns = moments.places(before), moments.places([target])
@@ -207,7 +207,7 @@ def additive_scores(moments: CodeMoments, before: Sequence[str], target: str, or
 def _directions(explained: Floats) -> Floats:
     """Leading directions of fitted shares, each share in its deviations."""
     vectors = np.linalg.eigh(explained)[1][:, ::-1]
-    leading = vectors[:, : min(DIRECTIONS, max(len(vectors) - 1, 1))]  # shares add up to one: the last tells nothing
+    leading = vectors[:, : min(DIRECTIONS, max(len(vectors) - 1, 1))]  # shares add up to one: the last adds nothing
     largest = np.abs(np.round(leading, 9)).argmax(axis=0)
     return np.asarray(leading * np.sign(leading[largest, np.arange(leading.shape[1])]))
 
@@ -221,7 +221,7 @@ def _parts(tables: Mapping[str, Ints], before: Sequence[str], weights: Floats) -
 
 
 def _without_widest(parts: Mapping[str, Floats]) -> dict[str, Floats]:
-    """What is left beside the column whose codes differ most, unless that is one column."""
+    """What remains next to the column whose codes differ most, unless that is one column."""
     widest = max(parts, key=lambda name: round(float(parts[name].std()), 9))
     return {name: each for name, each in parts.items() if name != widest} if len(parts) > 2 else {}
 

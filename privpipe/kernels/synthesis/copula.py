@@ -1,14 +1,12 @@
 """The Gaussian copula: marginals as scores and inverses, and the correlations of the latent normal variables.
 
-Source: Nelsen, An Introduction to Copulas, Springer, 2006.
-
 A category is an interval of a normal variable, and so is a number that many records hold; scores of intervals
 correlate less than the variables do. The correlation of two grouped variables is a power series in that of the
 variables.
 
-Source: Olsson, Maximum likelihood estimation of the polychoric correlation coefficient, Psychometrika 44, 1979;
-Cario, Nelson, Modeling and generating random vectors with arbitrary marginal distributions and correlation matrix,
-Northwestern University, 1997; the series is Mehler's.
+Sources: Nelsen, An Introduction to Copulas, Springer, 2006; Olsson, Maximum likelihood estimation of the polychoric
+correlation coefficient, Psychometrika 44, 1979; Cario, Nelson, Modeling and generating random vectors with arbitrary
+marginal distributions and correlation matrix, Northwestern University, 1997; the series is Mehler's.
 """
 
 from __future__ import annotations

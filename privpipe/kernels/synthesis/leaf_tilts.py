@@ -1,4 +1,4 @@
-"""Draws from leaves, tilted by what all earlier columns say beyond the leaf: relations too weak to split by are kept.
+"""Draws from leaves, tilted by what all earlier columns add to the leaf: relations too weak to split by are kept.
 
 Two codes are drawn from a leaf, and a coin takes one of them. It leans by the sum of what the record's codes say less
 the leaf's mean of it, so that averaged over a leaf's records its shares stay, and a code is drawn at most twice as
@@ -54,7 +54,7 @@ class LeafTilt:
     weights : ndarray of int64, shape (features, outputs)
         Of a number, outputs are those of its features that are rank, value and missing; of a category, its codes.
     means : ndarray of int64, shape (nodes, outputs)
-        Of a node that is no leaf: 0.
+        Of a node that is not a leaf: 0.
     """
 
     weights: Ints = field(repr=False)
@@ -109,7 +109,7 @@ class LeafTilt:
 
 @dataclass(frozen=True)
 class _Told:
-    """What records tell of a column within the leaves of its tree, in features."""
+    """What records reveal about a column within the leaves of its tree, in features."""
 
     columns: Mapping[str, Ints]
     tables: Mapping[str, Ints]
@@ -119,7 +119,7 @@ class _Told:
     counts: Ints  # of each leaf
     shares: Floats  # of each leaf and code
     sums: Floats  # of the features, of each leaf; whole numbers
-    crossed: Floats  # of the features, of each code, less what its leaves' means tell: in records
+    crossed: Floats  # of the features, of each code, less what its leaves' means explain: in records
     within: Floats  # covariances of features within leaves, in records
 
     @classmethod

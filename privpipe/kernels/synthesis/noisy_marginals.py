@@ -1,9 +1,8 @@
 """Differentially private marginals over a tree of pairs, with discrete Gaussian noise drawn without floats.
 
-Source: Canonne, Kamath, Steinke, The discrete Gaussian for differential privacy, NeurIPS 2020, algorithms 1 to 3 and
+Sources: McKenna, Miklau, Sheldon, Winning the NIST contest (MST), J. Privacy and Confidentiality 11(3), 2021; for the
+noise Canonne, Kamath, Steinke, The discrete Gaussian for differential privacy, NeurIPS 2020, algorithms 1 to 3 and
 corollary 13; Bun, Steinke, Concentrated differential privacy, TCC 2016.
-
-Source: McKenna, Miklau, Sheldon, Winning the NIST contest (MST), J. Privacy and Confidentiality 11(3), 2021.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ class CodeTree:
         target : ndarray of int64, shape (n,)
             Codes from 0.
         outputs : ndarray of float64, shape (n, o), optional
-            What an ordered target is told apart by: squared errors; none: the entropy of the codes.
+            What an ordered target is distinguished by: squared errors; none: the entropy of the codes.
         predictors : mapping of column to ndarray of int64, shape (n,)
         orders : mapping of column to ndarray of int64
         min_leaf : int
@@ -288,7 +288,7 @@ class CodeTree:
             return np.full(len(leaves), -1, np.int64)
         running = np.concatenate([[0], self.ends])
         first, last = running[self.offsets[leaves]], running[self.offsets[leaves + 1]]
-        # The records of all leaves stand in one row, so one search serves them all.
+        # The records of all leaves are in one array, so one search serves them all.
         picked = np.minimum(first + np.floor(uniforms * (last - first)).astype(np.int64), last - 1)
         return np.asarray(self.codes[np.searchsorted(self.ends, picked, side="right")])
 

@@ -1,6 +1,6 @@
 """Cells of a column of numbers, the persons behind them, and the points at which values are released.
 
-A value that enough records hold is a cell of its own and is released as it is. The rare ones form cells of
+A value that enough records hold is a separate cell and is released unchanged. The rare ones form cells of
 consecutive values; within a cell, groups of at least five records are released as two points of their mean and
 deviation (mean less and plus deviation, unless the group is skewed), so that mean and variance of a tail stay, and no
 point is a value that only few records hold. Where all whole numbers near are taken, as in a running number, none is
@@ -201,7 +201,7 @@ class ValueCells:
         fewest = max(min_count, FEWEST)
         whose = None if persons is None else persons.taken(np.flatnonzero(~is_atom))
         together = held.sum() if whose is None else whose.number(np.arange(len(rare)))
-        if together < fewest:  # too few to have a mean of their own
+        if together < fewest:  # too few to have a separate mean
             return cls._of_atoms(atoms, rare)
         most = max(min(bins, int(held.sum()) // (2 * fewest)), 1)
         even = max(most // 2, 1) if parted else most
@@ -295,7 +295,7 @@ class ValueCells:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Where released numbers lie, and which of them would be somebody's own."""
+    """Where released numbers lie, and which of them would equal the value of a single record."""
 
     step: float | int | None
     decimals: int
@@ -354,7 +354,7 @@ def _runs(held: Ints, count: int) -> Ints:
 def _parted(values: NDArray[Any], held: Ints, firsts: Ints, most: int, least: int) -> Ints:
     """First value of each of up to `most` cells: the one whose deviation a cut lessens most is parted, and so on.
 
-    Cells of equal counts would hold the whole of a long tail in one, and what it tells of other columns with it.
+    Cells of equal counts would hold the whole of a long tail in one, and with it what it reveals about other columns.
     """
     away = values.astype(np.float64) - float(values[len(values) // 2])
     away /= max(float(np.abs(away).max()), 1e-300)
@@ -430,7 +430,7 @@ def _two_points(values: NDArray[Any], weights: Ints) -> tuple[float, float, int]
 
 
 def _filled(points: list[tuple[Any, ...]], means: Floats) -> list[tuple[Any, ...]]:
-    """Cells without a point of their own take those of the nearest cell that has some."""
+    """Cells without a separate point take those of the nearest cell that has some."""
     have = [at for at, each in enumerate(points) if each]
     if not have:
         return points

@@ -177,7 +177,7 @@ def _give_places(
         if records[level] == 1:
             places[level] = -1
         elif places[level] == 0:
-            places[level] = -2  # nobody here is ever alone
+            places[level] = -2  # no record here is ever alone
         else:
             places[level] = filled
             filled += members[level]

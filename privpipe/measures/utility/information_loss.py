@@ -1,4 +1,4 @@
-"""Information loss of a release beside its original: of cells, moments, labels and models."""
+"""Information loss of a release compared with its original: of cells, moments, labels and models."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SMALLEST_SHOWN = 20
 class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
     """What masking and recoding have cost the data; 0 for an unchanged table, and small figures are good.
 
-    observed = ``loss``, with the figure of each column, what was suppressed and further figures beside.
+    observed = ``loss``, with the figure of each column, what was suppressed and further figures.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         Of `propensity`, `specks` and `classifier`, logistic by default; a tree needs ``privpipe[utility]``.
     holdout : str, optional
         Table of records of the same population that the release was not made from: ``chance`` is the loss of the
-        original beside as many of them, below which a loss is none. `classifier` is tested on it.
+        original compared with as many of them, below which a loss is none. `classifier` is tested on it.
     by : str, optional
         A column of at most 20 values: the loss is the largest within its groups of 50 original records or more.
     k : int, optional
@@ -77,10 +77,10 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
     -----
     Losses of cells, `entropy`, registered functions and `classifier` without a holdout are over the records that are in
     both tables; `ncp` costs 1 for a suppressed record, and `discernibility` n. All others are of the two whole tables,
-    pair no records and judge synthetic releases too. The suppressed share stands beside. Cells that
+    pair no records and judge synthetic releases too. The suppressed share is listed too. Cells that
     have no number on some side are left out of the losses of
-    cells, and blanked ones counted beside. Sums are rounded once, whatever the order of the records. Of fewer than 20
-    records, figures that disclose moments are judged but not shown. The loss models of searches are `quality`.
+    cells, and blanked ones counted separately. Sums are rounded once, whatever the order of the records. Of fewer than
+    20 records, figures that disclose moments are judged but not shown. The loss models of searches are `quality`.
 
     Sources: Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Snoke et al., 2018; Karr et al., 2006; De Waal,
     Willenborg, 1999; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006.
@@ -152,7 +152,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         if self.model == "tree":
             from privpipe.measures.utility.loss_models import require_trees
 
-            require_trees()  # what is not installed is told before any work
+            require_trees()  # what is not installed is reported before any work
 
     def _check_whole(self) -> None:
         """What belongs to losses of whole tables alone."""

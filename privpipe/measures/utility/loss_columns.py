@@ -52,7 +52,7 @@ class NumberColumns:
     names : tuple of str
     before, after : list of ndarray of float64, shape (n,)
     left_out : tuple of str
-        Columns that are no numbers on some side.
+        Columns that are not numbers on some side.
     """
 
     names: tuple[str, ...]

@@ -186,7 +186,7 @@ def _varies(values: Any) -> bool:
 
 
 def _moments(files: FilePair, found: NumberColumns) -> tuple[list[float], list[float]]:
-    """Mean and deviation of the whole original; of the records at hand where nobody learnt them."""
+    """Mean and deviation of the whole original; of the records at hand where they were not learnt."""
     from privpipe.kernels.exact_sums import measure_sums
 
     means, deviations = [], []

@@ -42,7 +42,7 @@ class RegisteredLoss:
     divergence: Divergence = field(repr=False)
 
     def __call__(self, before: pa.RecordBatch, after: pa.RecordBatch) -> float:
-        """Their divergence; NaN where it is no number."""
+        """Their divergence; NaN where it is not a number."""
         found = float(self.divergence(self.summary(before), self.summary(after)))
         return found if math.isfinite(found) else math.nan
 

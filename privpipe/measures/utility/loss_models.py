@@ -55,7 +55,8 @@ def require_trees() -> Any:
 def propensity_loss(files: FilePair, names: Sequence[str], model: ModelKind, *, gap: bool = False) -> LossFigure:
     """How well a model distinguishes released records from originals: pMSE; logistic: also its ratio to chance.
 
-    With `gap` the loss is the largest gap of the distributions of its scores (SPECKS), which stands beside otherwise.
+    With `gap` the loss is the largest gap of the distributions of its scores (SPECKS), which is listed as a further
+    figure otherwise.
     """
     design = design_of(files, names, products=model == "logistic", standardise=True)
     if design.before.shape[1] == 1:
@@ -77,7 +78,7 @@ def propensity_loss(files: FilePair, names: Sequence[str], model: ModelKind, *, 
 def _of_scores(
     error: float, scores: Numbers, told: Numbers, beside: dict[str, Any], notes: tuple[str, ...], gap: bool
 ) -> LossFigure:
-    """The error of the scores with their largest gap beside it, or the other way round."""
+    """The error of the scores with their largest gap as a further figure, or the other way round."""
     from privpipe.kernels.losses.distributions import largest_gap
 
     figures = {"pmse": _settled(error), "specks": _settled(largest_gap(scores, told))}

@@ -59,7 +59,7 @@ LOSS = _Name("loss")
 class Quality(DistinctPairMeasure):
     """What generalization and suppression have cost, by a quality model; small figures are good.
 
-    observed = the model's figure; under the aggregate ``rank`` and the name ``ncp`` a figure a column.
+    observed = the model's figure; under the aggregate ``rank`` and the name ``ncp`` one figure per column.
 
     Parameters
     ----------
@@ -80,9 +80,10 @@ class Quality(DistinctPairMeasure):
 
     Notes
     -----
-    Evaluated on the distinct combinations of the release beside those of the original. Without an original, or where
-    the release is no recoding of it by whole classes (other stages changed it as well), on the labels alone: enough for
-    all models but the entropies and kl_divergence, which are errors then. The original's records need no ids.
+    Evaluated on the distinct combinations of the release compared with those of the original. Without an original, or
+    where the release is not a recoding of it by whole classes (other stages changed it as well), on the labels alone:
+    enough for all models but the entropies and kl_divergence, which are errors then. The original's records need no
+    ids.
     Source: Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006; Ghinita et al., VLDB 2007.
 
     Examples
@@ -277,7 +278,7 @@ class Quality(DistinctPairMeasure):
 
 
 def _needs_original(spec: LossSpec, unknown: int) -> bool:
-    """Whether the figure depends on values that labels, or records suppressed unseen, do not tell."""
+    """Whether the figure depends on values that labels, or records suppressed unseen, do not show."""
     if spec.name in BY_VALUES:
         return True
     return unknown > 0 and (spec.name == "discernibility_monotonic" or (spec.name == "loss" and spec.s < 1))
@@ -296,7 +297,7 @@ def _figure_notes(model: Any, found: Recoded, name: str, figure: float, score: f
 
 
 def _suppression_notes(pair: DistinctPair, found: Recoded) -> list[str]:
-    """How many records were suppressed, as far as the tables tell."""
+    """How many records were suppressed, as far as the tables show."""
     suppressed = int(found.table.rows.counts[found.gone].sum()) + found.table.unknown
     counted = found.values_known or pair.records is not None or pair.original is not None
     notes = [f"{suppressed:,} of {found.table.records:,} records suppressed"] if counted or suppressed else []

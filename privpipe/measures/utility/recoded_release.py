@@ -91,7 +91,7 @@ def texts_of(table: pa.Table, column: str) -> Texts:
 
 
 def recoded(pair: DistinctPair, response: str | None = None) -> Recoded:
-    """The release as a node of its lattice, beside the original where the two fit, else by itself.
+    """The release as a node of its lattice, together with the original where the two fit, else by itself.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def recoded(pair: DistinctPair, response: str | None = None) -> Recoded:
 
 
 def _beside(pair: DistinctPair, columns: Sequence[str], fixed: Sequence[str], response: str | None) -> Recoded | None:
-    """From the original's values; None where the release is no recoding of them by whole classes."""
+    """From the original's values; None where the release is not a recoding of them by whole classes."""
     original, released = pair.original, pair.released
     assert original is not None
     counts = _counts(original)
@@ -263,8 +263,8 @@ class LabelCosts:
 def certainty_penalties(pair: DistinctPair, records: int) -> dict[str, float]:
     """Mean NCP of each quasi-identifier's cells over all records, 1 for a suppressed record's.
 
-    By its hierarchy where a column has one; else by the range or the set that a label names, beside the original; a
-    column that still has values costs nothing.
+    By its hierarchy where a column has one; else by the range or the set that a label names, compared with the
+    original; a column that still has values costs nothing.
 
     Raises
     ------

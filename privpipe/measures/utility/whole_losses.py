@@ -1,4 +1,4 @@
-"""Information loss of whole tables whose rows belong to nobody: by groups, beside chance, on other records."""
+"""Information loss of tables whose rows belong to no person: by groups, against chance, on other records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def unpaired(files: TableFiles, original: pa.Table | None = None, released: pa.T
 
 
 def chance_level(files: TableFiles, by: str | None, figure: Figure) -> float | None:
-    """The figure of the original beside as many others: a loss below it is none; None without a holdout."""
+    """The figure of the original compared with as many others: a loss below it is none; None without a holdout."""
     if files.holdout is None or not files.holdout.num_rows:
         return None
     size = min(files.original.num_rows, files.holdout.num_rows)
@@ -111,7 +111,7 @@ def tested_elsewhere(files: TableFiles, names: Sequence[str], target: str, model
 
 
 def _designs(pair: FilePair, names: Sequence[str]) -> tuple[Numbers, Numbers, list[str]]:
-    """Records to be told and rows to learn from, on the scale of these; values under the labels that cover them."""
+    """Records to predict and rows to learn from, on the scale of these; values under the labels that cover them."""
     sides: tuple[list[Numbers], list[Numbers]] = ([], [])
     left_out = []
     for name in names:

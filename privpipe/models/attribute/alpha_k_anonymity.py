@@ -99,7 +99,7 @@ class AlphaKAnonymity(SeveralFigures):
             if isinstance(self.values, str) or not self.values:
                 raise UsageError("AlphaKAnonymity: values must be a list of at least one value")
             object.__setattr__(self, "values", tuple(self.values))
-            # Only a column whose codes are positions in a histogram can tell which value is which.
+            # Only a column whose codes are positions in a histogram can identify values.
             object.__setattr__(self, "needs_base", True)
 
     def sensitive_columns(self) -> tuple[str, ...]:

@@ -19,13 +19,13 @@ __all__ = ["Base", "BaseDatabase", "BaseFile", "BaseNamed", "BaseTable", "GivenB
 
 @dataclass(frozen=True, kw_only=True)
 class BaseFile:
-    """A base distribution that lies in a file.
+    """A base distribution in a file.
 
     Parameters
     ----------
     file : str
         Path; a relative one starts at the policy file. A table: the values under the column's name or ``value``,
-        beside them ``count`` or ``share``, one line a value; without either, one line a record. The delimiter of a
+        next to them ``count`` or ``share``, one line per value; without either, one line per record. The delimiter of a
         CSV file is recognised by its first line.
     """
 

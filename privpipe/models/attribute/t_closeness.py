@@ -28,7 +28,7 @@ __all__ = ["TCloseness", "ValueTree", "spec_of", "tree_key"]
 
 @dataclass(frozen=True, eq=False)
 class ValueTree:
-    """Where each value of a histogram stands in a tree.
+    """The position of each value of a histogram in a tree.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ class JournalistProfitability(ProsecutorProfitability):
         return 1  # the crowd is of the population, however few of it are records
 
     def unattainable(self, records: int, facts: Facts) -> str:
-        return ""  # how large the population is, the sample does not tell
+        return ""  # the sample does not show how large the population is
 
     def needs_suppression(self, records: int, facts: Facts) -> str:
         return ""

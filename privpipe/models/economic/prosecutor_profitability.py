@@ -69,7 +69,7 @@ class LabelShares:
                     f"column {column!r} has labels that its hierarchy does not have without the original values: the "
                     "share of the domain behind them is not known"
                 )
-            size, logs[column] = found or _raw(labels)  # numbers and dates are no labels: such a column is raw
+            size, logs[column] = found or _raw(labels)  # numbers and dates are not labels: such a column is raw
             domain += math.log(size)
         return cls(logs, domain)
 
@@ -165,7 +165,7 @@ class ProsecutorProfitability(ClassModel):
     UsageError
         Also with `no_attack` where an attempt costs nothing and brings something: no class is large enough.
     UnsupportedError
-        Without `no_attack`, where nobody counts what labels lose: in a stage other than `generalize` and
+        Without `no_attack`, where the information loss of labels is not counted: in a stage other than `generalize` and
         `suppress_records` that suppresses.
 
     Notes

@@ -41,8 +41,8 @@ class EstimatedKMap(ClassModel):
     -----
     The rule is n_c >= k', the threshold of the verdict: with lambda = k n/N and i* the least size that a class of k
     people exceeds with probability at most `significance`, k' is i* + 2 (poisson, one record more than needed) or
-    i* + 1, and never more than k. n counts all records of the table, suppressed ones too. Every class is a test of
-    its own, and the significance is not corrected for their number.
+    i* + 1, and never more than k. n counts all records of the table, suppressed ones too. Every class is a separate
+    test, and the significance is not corrected for their number.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class EstimatedKMap(ClassModel):
         DataError
             The population is smaller than the table.
         UsageError
-            Nobody counted the records.
+            The records were not counted.
         """
         from privpipe.kernels.uniqueness.population_estimates import derived_class_size
 

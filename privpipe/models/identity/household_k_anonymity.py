@@ -23,7 +23,7 @@ class HouseholdKAnonymity(HouseholdRule):
     """Each household has the composition of at least k - 1 others; observed = least number that share one.
 
     An attacker who knows the whole family, and which released rows are one family's, searches for all its members
-    together. The policy's `household_id` tells households apart.
+    together. The policy's `household_id` distinguishes households.
 
     Parameters
     ----------

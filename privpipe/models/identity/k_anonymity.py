@@ -33,7 +33,7 @@ class KAnonymity(ClassModel):
 
     Notes
     -----
-    A bound on identity alone: a class of one sensitive value discloses that value of everybody in it.
+    A bound on identity alone: a class of one sensitive value discloses that value for everyone in it.
 
     Examples
     --------

@@ -74,7 +74,7 @@ class KMap(ClassModel):
         return super().measure(block.take(block.sizes > 0), facts)
 
     def unattainable(self, records: int, facts: Facts) -> str:
-        return ""  # how large the population is, the sample does not tell
+        return ""  # the sample does not show how large the population is
 
     def needs_suppression(self, records: int, facts: Facts) -> str:
         return ""

@@ -38,7 +38,7 @@ class KmAnonymity(ClassModel):
     items : str, optional
         Instead of `columns`, a set-valued column, such as what a person bought: a list of texts, as Parquet and
         frames hold it, or a text of items between separators. Order and repetition mean nothing; items are compared
-        exactly, blanks and case included. An empty or missing set has no item and is no combination.
+        exactly, blanks and case included. An empty or missing set has no item and is not a combination.
     separator : str, optional
         What stands between two items of a text. Left out: a JSON array of texts is the set of them, other texts
         are split at commas.
@@ -129,7 +129,7 @@ class KmAnonymity(ClassModel):
             raise UsageError("KmAnonymity: give items or columns, not both: an attacker knows the one or the other")
         if self.separator is not None and (not isinstance(self.separator, str) or not self.separator):
             raise UsageError("KmAnonymity: separator must be a text of at least one character")
-        # The form decides what is read: items are no classes.
+        # The form decides what is read: items are not classes.
         object.__setattr__(self, "way", ITEMS)
 
     def key_sets(self, keys: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

@@ -26,13 +26,13 @@ class NoIdentifiers(ColumnRule):
     Parameters
     ----------
     columns : tuple of str, optional
-        Columns that must not be there besides those whose role is `identifier` or `drop`.
+        Columns that must not be there in addition to those whose role is `identifier` or `drop`.
     quasi_identifiers : tuple of str, optional
         Not used: it looks at names of columns alone.
 
     Notes
     -----
-    What a `pseudonymise` stage of the policy releases is no identifier any more. A guarantee over
+    What a `pseudonymise` stage of the policy releases is no longer an identifier. A guarantee over
     quasi-identifiers says nothing of a row that carries a name.
 
     Examples

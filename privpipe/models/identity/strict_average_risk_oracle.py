@@ -36,7 +36,7 @@ def thresholds(rng: Any) -> dict[str, Any]:
 
 
 def around(model: Any, observed: Any, facts: Any) -> Iterator[Case]:
-    """Both thresholds at the figures; the highest single risk is no figure to compare, but decides who is at risk."""
+    """Both thresholds at the figures; the highest single risk is not compared, but decides who is at risk."""
     at = {"at_most": observed["average"], "records_at_risk": observed["records_at_risk"]}
     for name, figure in at.items():
         for what, value, passes in around_figure(figure, "at_most"):

@@ -31,7 +31,7 @@ class WholeHouseholds(KeptHouseholds):
     Records are paired with the original by their ids. A suppressed record that stays as a row of marks is not
     released. A record without a household stands alone. Without an original the outcome is an error.
 
-    Who knows a family sees from a part of it that somebody in it was rare: the record that went.
+    Anyone who knows a family sees from a part of it that a member was rare: the record that went.
 
     Examples
     --------

@@ -39,7 +39,7 @@ class DeltaPresence(SeveralFigures):
     -----
     Needs the policy's `population:`, generalized as the release is. Every class of the population is judged, those
     without a released record too: their share is 0, so that `min` above 0 fails for them and no suppression helps.
-    Suppressed records are not in the table: who knows the rule learns that their class has a share of 0.
+    Suppressed records are not in the table: anyone who knows the rule learns that their class has a share of 0.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class DeltaPresence(SeveralFigures):
         return {"min": share, "max": share}
 
     def unattainable(self, records: int, facts: Facts) -> str:
-        return ""  # how large the population is, the sample does not tell
+        return ""  # the sample does not show how large the population is
 
     def needs_suppression(self, records: int, facts: Facts) -> str:
         return ""

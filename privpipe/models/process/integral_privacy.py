@@ -46,7 +46,7 @@ class StatisticQuery:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class IntegralPrivacy(Guarantee):
-    """At least `k` ways to change the data leave a published statistic as it is; observed = number of minimal ways.
+    """At least `k` ways to change the data leave a published statistic unchanged; observed = number of minimal ways.
 
     Parameters
     ----------

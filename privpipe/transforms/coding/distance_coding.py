@@ -51,7 +51,7 @@ class DistanceCode:
 
     @property
     def least(self) -> int:
-        """Complete records without which nobody can tell who is far."""
+        """Complete records below which it is undefined who is far."""
         return 2 * (len(self.columns) + 1)
 
     def learn(

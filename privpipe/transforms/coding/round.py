@@ -139,7 +139,7 @@ class Round(RowTransformer):
         return found if self._units(found) is not None else pa.float64()
 
     def _units(self, found: Any) -> int | None:
-        """The base in exact units of the type; None for floats, and where it is no whole number of them."""
+        """The base in exact units of the type; None for floats, and where it is not a whole number of them."""
         kind = column_type_of(found)
         if kind == "number":
             return None

@@ -307,9 +307,9 @@ class TopCode(TailCode):
         ellipsoid d^2 = chi2(r, q) around the robust centre moves along the ray to the centre until it meets the
         boundary: each of its values keeps its side of the centre, and who is extreme in combination alone is coded
         too. Top coding takes the records whose value that lies furthest from its centre lies above it, bottom coding
-        the others; the two together leave nobody outside. Centre and scatter are the minimum covariance determinant
+        the others; the two together leave no record outside. Centre and scatter are the minimum covariance determinant
         (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and how far a value lies is
-        told in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
+        measured in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
         those it has. Who lies off a plane that holds most records is moved next to the centre.
     replace : {"threshold", "mean", "label"}
         threshold: of a distance, the point of the boundary. mean: of the replaced values, which keeps the sum of each
@@ -375,9 +375,9 @@ class BottomCode(TailCode):
         ellipsoid d^2 = chi2(r, q) around the robust centre moves along the ray to the centre until it meets the
         boundary: each of its values keeps its side of the centre, and who is extreme in combination alone is coded
         too. Bottom coding takes the records whose value that lies furthest from its centre lies below it, top coding
-        the others; the two together leave nobody outside. Centre and scatter are the minimum covariance determinant
+        the others; the two together leave no record outside. Centre and scatter are the minimum covariance determinant
         (FAST-MCD, re-weighted) of the complete records of the stratum, r is its rank, and how far a value lies is
-        told in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
+        measured in units of 1.4826 times the median absolute deviation. A record that misses values is measured over
         those it has. Who lies off a plane that holds most records is moved next to the centre.
     replace : {"threshold", "mean", "label"}
         threshold: of a distance, the point of the boundary. mean: of the replaced values, which keeps the sum of each

@@ -156,7 +156,7 @@ def _codes(tuples: Tuples) -> NDArray[np.int32]:
 
 Levels = NDArray[np.int16]
 DRAWS = Stream(b"privpipe/cluster")
-"""The search makes no noise: what it draws is public, and the same for everybody."""
+"""The search adds no noise: what it draws is public, and the same for everyone."""
 NEIGHBOURS = 20
 POOL = 500
 """Combinations among which neighbours are looked for."""
@@ -389,7 +389,7 @@ class _Block:
             if not bad.any():
                 return np.unique(after, return_inverse=True)[1].reshape(-1)
             bad = _spread(bad, before, after)
-            # Numbers of their own, for groups of both kinds may bear the same.
+            # Separate numbers, because groups of both kinds may have the same.
             after = np.where(bad, before + len(order), after)
 
 
@@ -405,7 +405,7 @@ def _spread(bad: NDArray[np.bool_], before: Ints, after: Ints) -> NDArray[np.boo
 
 
 def _labels(tuples: Tuples, weights: list[int] | None = None) -> Labels:
-    """The columns' trees; a column that stays as it is has labels of its values alone."""
+    """The columns' trees; a column that stays unchanged has labels of its values alone."""
     coarser = 1
     while int(tuples.rows.counts.sum()) * len(tuples.columns) // coarser > MOST_RECORDS * 16:
         coarser *= 2

@@ -205,7 +205,7 @@ class _Rounds:
         rest = self.rest
         rows = self.encoded.rows.take(rest)
         outside = self.encoded.records - int(rows.counts.sum())
-        # Everybody outside of the round counts as a record without a label.
+        # Everyone outside of the round counts as a record without a label.
         table = replace(
             self.encoded,
             codes=np.ascontiguousarray(self.encoded.codes[rest]),
@@ -275,8 +275,8 @@ class LocalRecoding(LocalRecodingStage):
     What no vector can keep is suppressed, within the limit, or merged with what was kept. The guarantees are judged
     again over all of them together, for classes of different vectors or groups may get the same labels.
 
-    Where the guarantees count persons, somebody with several records in a class counts once. Where they count
-    households, those of whom a record is suppressed leave as a whole, within the limit.
+    Where the guarantees count persons, someone with several records in a class counts once. Where they count
+    households, those with a suppressed record leave as a whole, within the limit.
 
     Parameters
     ----------
@@ -304,8 +304,8 @@ class LocalRecoding(LocalRecodingStage):
         whose union loses least, under the least common labels of their members, until all meet the guarantees; unions
         dearer than suppressing only where these lose less in the end, or where more is left than may be suppressed. It
         never suppresses or loses more than `suppress`. Guarantees over some quasi-identifiers alone or over all classes
-        leave their rest to suppression. Adult, k = 10, share 0.01: 0 records suppressed in place of 282, loss .0475 in
-        place of .0504, in .9 CPU seconds in place of .4; under t-closeness of .4, 0 in place of 536, .1600 in place of
+        leave their rest to suppression. Adult, k = 10, share 0.01: 0 records suppressed instead of 282, loss .0475
+        instead of .0504, in .9 CPU seconds instead of .4; under t-closeness of .4, 0 instead of 536, .1600 instead of
         .1672.
     suppress_at_most : float
         Share of the records that may be suppressed in the end, in [0, 1].

@@ -269,7 +269,7 @@ class KeyPlaces:
     Parameters
     ----------
     stages : tuple of (first column, last column, ndarray of int64)
-        Keys of what the columns so far tell apart, ascending.
+        Keys of what the columns so far distinguish, ascending.
     sizes : tuple of int
     order : ndarray of int64
         A row of the given ones for each of their distinct rows, in the order of their keys.

@@ -282,7 +282,7 @@ NEAREST = 32
 
 
 class Planned(Protocol):
-    """What a way of recoding tells of itself."""
+    """What a way of recoding reports about itself."""
 
     levels: Levels
     checked: int

@@ -201,7 +201,7 @@ def rounds_detail(columns: Sequence[str], made: Sequence[Mapping[str, Any]]) -> 
 
 
 def column_losses(encoded: EncodedTable | Tuples, levels: Levels, gone: int) -> dict[str, float]:
-    """Loss of each column where each combination has levels of its own, in [0, 1]."""
+    """Loss of each column where each combination has its own levels, in [0, 1]."""
     kept = np.flatnonzero(levels[:, 0] != GONE)
     found = {}
     for at, (column, hierarchy) in enumerate(zip(encoded.columns, encoded.hierarchies, strict=True)):

@@ -45,7 +45,7 @@ class CellTable:
     weights : ndarray of float64, shape (columns,)
     k : int
     wildcard : bool
-        Whether a blank matches anything; one that is blank in every judged key still vouches for nobody.
+        Whether a blank matches anything; one that is blank in every judged key still adds to no other record's class.
     judged : tuple of int
         Places of the keys that the guarantees stand over; the others are strata.
     alone_at_most : float or None
@@ -241,7 +241,7 @@ def aim_of(stage: SuppressCellsStage, context: StageContext) -> Aim:
     Raises
     ------
     UsageError, UnsupportedError
-        What the policy alone shows: nothing to work for, a column that is no quasi-identifier, too many of them.
+        What the policy alone shows: nothing to work for, a column that is not a quasi-identifier, too many of them.
     """
     _require_policy(context)
     sized = _size_models(context)
@@ -345,7 +345,7 @@ def _weights(stage: SuppressCellsStage, columns: tuple[str, ...], context: Stage
 
 
 def _codes(values: Any, missing: int | None) -> NDArray[np.int64]:
-    """Codes by first appearance; a missing value has the given one, else one of its own."""
+    """Codes by first appearance; a missing value has the given one, else a separate one."""
     column = values.combine_chunks()
     if missing is None:
         indices = column.dictionary_encode(null_encoding="encode").indices

@@ -1,5 +1,5 @@
 """`method: optimal`: integer programs of cell suppression in patterns, each over a part of the table with the rest
-left as it is.
+left unchanged.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _WildcardProgram:
     def _require_matches(self) -> None:
         """Every combination of the table matches k: with those that stay, and with those that are free.
 
-        Who is blank in every judged column matches others that are, and nobody else.
+        Who is blank in every judged column matches others that are, and no other records.
         """
         import pulp
 
@@ -457,7 +457,7 @@ def _without_own_limit(table: CellTable, blank_groups: Sequence[BlankGroup]) -> 
     """Blanks without regard to what each combination needs by itself: the objective asks for the least, and gets it.
 
     Several starts are dropped and exchanged: the blanks there are, and for each column as few records of each of its
-    values as will do, in each stratum, blanked in all the others: they match whoever has that value.
+    values as will do, in each stratum, blanked in all the others: they match anyone who has that value.
     """
     from privpipe.kernels.local_suppression.blanks import drop_blanks
     from privpipe.kernels.local_suppression.covers import blank_costs, hidden_words, matches

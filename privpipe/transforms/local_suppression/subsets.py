@@ -48,7 +48,7 @@ class _Risky:
 def risky_places(engine: Any, table: Any, cells: CellTable, distinct: Any, asked: ByRisk) -> NDArray[np.int64]:
     """Places in the cell table of the combinations whose individual risk exceeds the threshold.
 
-    A missing value is a value of its own here: its class is then smaller, and its risk no less, than under wildcards.
+    A missing value is a separate value here: its class is then smaller, and its risk no less, than under wildcards.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def blanks_for_all(
 ) -> list[BlankGroup]:
     """Blanks of the records at risk, then those that all subsets ask for, and last the table's own k.
 
-    Blanks of one subset may spoil another (who is blank in all its columns vouches for nobody), so that they take
+    Blanks of one subset may spoil another (a record blank in all its columns adds to no other class), so that they take
     turns until nothing more is blanked; blanks are never taken back, so this ends.
     """
     parcels = Parcels(cells)

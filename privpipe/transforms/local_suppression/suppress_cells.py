@@ -53,7 +53,7 @@ def plan(engine: Any, table: Any, stage: SuppressCellsStage, context: StageConte
 def _for_all(
     engine: Any, table: Any, stage: SuppressCellsStage, cells: CellTable, context: StageContext
 ) -> tuple[list[BlankGroup], dict[str, Any]]:
-    """Blanks for records at risk and for subsets of the columns, and what the plan tells of them."""
+    """Blanks for records at risk and for subsets of the columns, and what the plan reports about them."""
     columns = cells.keys[: cells.columns]
     subsets = subsets_of(stage.combinations, columns, context.place)
     risky, bits = np.zeros(0, np.int64), 0
@@ -124,7 +124,7 @@ class SuppressCells(SuppressCellsStage):
     """Blank single cells until every record matches at least k records, itself included.
 
     A blank is a missing value. Under the policy's `nulls: wildcard` it matches anything, on either side; otherwise
-    it is a value of its own, and the records of each class agree in their blanks too, which is stricter: what holds
+    it is a separate value, and the records of each class agree in their blanks too, which is stricter: what holds
     so holds under wildcards as well. The plan says how many records fail under each reading.
 
     Parameters
@@ -144,11 +144,11 @@ class SuppressCells(SuppressCellsStage):
     by : tuple of str
         Strata: columns whose values part the table; each stratum meets k by itself.
     combinations : tuple of Combination
-        Subsets of the columns with a `k` of their own: all of a size, or one that is named. Then `k` over all columns
+        Subsets of the columns with a separate `k`: all of a size, or one that is named. Then `k` over all columns
         is asked for only where it is given, or a guarantee asks for it.
     by_risk : ByRisk, optional
         Records whose individual risk (of `individual_risk`; one over the records alike without a weight) exceeds a
-        threshold have some columns blanked, before anything else. A missing value is a value of its own there.
+        threshold have some columns blanked, before anything else. A missing value is a separate value there.
     alone_at_most : float
         Under `nulls: wildcard`, largest share of the records that may stay complete and equal no other complete
         record, hidden by the blanks of others alone; in [0, 1]. A guarantee that asks for less decides. 1 sets no

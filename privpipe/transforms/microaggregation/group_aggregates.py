@@ -45,15 +45,15 @@ class Groups:
         trim: float = 0.0,
         weights: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
-        """One number a group, of its known values; NaN where there is none. Never outside their range.
+        """One number per group, of its known values; NaN where there is none. Never outside their range.
 
         Parameters
         ----------
         values : ndarray of float64, shape (n,)
         aggregate : Aggregate
-            The median is the mean of two middle values, so that it is no record's alone: of an even number the two
-            inner ones, of an odd number the middle one and the nearer of those next to it. Of equally frequent values
-            the mode is the smallest.
+            The median is the mean of two middle values, so that it is not the value of a single record: of an even
+            number the two inner ones, of an odd number the middle one and the nearer of those next to it. Of equally
+            frequent values the mode is the smallest.
         trim : float
             Share of the values that `trimmed_mean` drops at each end, rounded down; two are kept at least.
         weights : ndarray of float64, shape (n,), optional

@@ -47,7 +47,7 @@ __all__ = [
 
 
 PUBLIC = Stream(b"privpipe/sampled")
-"""Which records are sampled is no secret: it moves borders of blocks, and no record is told by it."""
+"""Which records are sampled is not secret: it moves borders of blocks and reveals no record."""
 
 
 @dataclass(frozen=True)
@@ -476,7 +476,7 @@ def losses_of(engine: Primitives, table: Any, plan: StagePlan, draws: Draws, rul
     """The loss of each list of columns, 100 SSE / SST, and how far above the least possible it is at most.
 
     Only of lists whose every part is one block small enough for a proof; nothing where there is none. Private: a
-    released row does not tell them.
+    released row does not show them.
     """
     strata = Strata.from_dict(plan.detail["strata"], plan.seed_key)
     found = []

@@ -1,4 +1,4 @@
-"""What is known of one list of columns before its records are grouped: scales of mixed types, parts of the table,
+"""What is known about one list of columns before its records are grouped: scales of mixed types, parts of the table,
 block trees.
 """
 
@@ -240,7 +240,7 @@ class GroupPlan:
     k : int
     kinds : mapping of column to {"number", "ordinal", "nominal"}
     centre, scale : tuple of mappings of column to float, one a stratum
-        Mean, and deviation or range, of each number; a number of scale 0 takes no part and is left as it is.
+        Mean, and deviation or range, of each number; a number of scale 0 takes no part and is left unchanged.
     block : int or None
         Most records of a block; None: one block.
     neighbours : int

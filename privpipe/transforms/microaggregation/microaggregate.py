@@ -73,7 +73,7 @@ class Microaggregate(GroupingParameters):
         choose among all groups that column generation finds, and the plan says how far above the least possible loss
         they are. Default: proof up to 2,000 records with k up to 3, search up to 20,000, else descent.
     iterations : int or "auto"
-        auto: 200 a record for k up to 3; else 150 in blocks of up to 2,000 records, by four runs in place of two for k
+        auto: 200 a record for k up to 3; else 150 in blocks of up to 2,000 records, by four runs instead of two for k
         of 6 to 20, and 50 in larger ones.
     gamma : float
     block : int or "auto"
@@ -248,7 +248,7 @@ class Microaggregate(GroupingParameters):
     def _require_scaled(
         self, engine: Primitives, table: Any, group: GroupPlan, strata: Strata, context: StageContext
     ) -> None:
-        """A number without a scale takes no part and is released as it is: in this table, too, it must be constant."""
+        """A number without a scale takes no part and is released unchanged: in this table, too, it must be constant."""
         kinds = self.kinds(table.schema)
         if not group.is_scaled({name: kinds[name] for name in group.columns}, len(strata)):
             raise UsageError(

@@ -47,7 +47,7 @@ OWNER = "Microaggregate"
 
 @dataclass(frozen=True, kw_only=True)
 class SensitiveRule:
-    """What each group must meet besides k: at least `l` distinct values of a column, or shares within `t` of all.
+    """What each group must meet next to k: at least `l` distinct values of a column, or shares within `t` of all.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def lists_of(columns: Any) -> tuple[tuple[str, ...], ...]:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GroupingParameters(Transformer):
-    """What a stage that groups records is told, and what of it goes together."""
+    """The parameters of a stage that groups records, and which of them go together."""
 
     columns: Annotated[
         tuple[str, ...] | tuple[tuple[str, ...], ...],

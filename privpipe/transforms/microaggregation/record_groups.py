@@ -95,7 +95,7 @@ def carried(rows: RowBlock, name: str) -> NDArray[np.int64]:
 
 
 def with_columns(rows: RowBlock, columns: dict[str, NDArray[np.int64]]) -> RowBlock:
-    """The rows with these columns at the end, in place of any of the same name."""
+    """The rows with these columns at the end; they replace any of the same name."""
     import pyarrow as pa
 
     rows = rows.drop([name for name in columns if name in rows.schema.names])
@@ -175,7 +175,7 @@ class NextKey:
 class Pass:
     """What one pass makes of one block: groups, and in the last pass what they release.
 
-    `units` are the columns of persons (and households) of whom each group holds k, where a policy distinguishes them.
+    `units` are the columns of persons (and households), k of whom are in each group, where a policy distinguishes them.
     """
 
     number: int
@@ -391,7 +391,7 @@ class Pass:
     def _member(
         self, groups: Groups, inside: RowBlock, column: str, apart: NDArray[np.float64] | None
     ) -> NDArray[np.int64] | None:
-        """The record of each group whose value all its members release; None where that is no record's value."""
+        """The record of each group whose value all its members release; None where that is not a record's value."""
         kind = self.group.kinds[column]
         if apart is not None:
             return groups.medoid(apart, ~missing_cells(inside, (column,))[:, 0])
@@ -448,7 +448,7 @@ def _dealt(ids: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
 def _taken(
     rows: RowBlock, column: str, held: NDArray[np.int64], members: NDArray[np.int64], none: NDArray[np.bool_]
 ) -> pa.Array:
-    """Values of other records in place of a record's own; a missing value stays missing."""
+    """Values of other records instead of a record's own; a missing value stays missing."""
     import pyarrow as pa
 
     source = np.arange(len(rows))

@@ -42,7 +42,7 @@ class CutColumn:
     """A column's dictionary: what its values are coded by, in the order in which a tree cuts them.
 
     With a hierarchy, codes are its labels at `min_level`, in leaf order. Without one, the distinct values seen, in
-    the order of their type, a missing value last. Beside a population, its values are among them.
+    the order of their type, a missing value last. With a population, its values are among them.
 
     Parameters
     ----------

@@ -71,11 +71,12 @@ class Parts(NamedTuple):
 class CutProblem:
     """What a tree is grown from; the arrays are moved about in place while it grows.
 
-    In persons a side of a cut holds whoever has a record there. A rule that is convex in records is then convex no
-    more, unless it is hereditary too: of a part that fails it both sides may meet it, so that a further cut mends it.
+    Counted in persons a side of a cut holds everyone with a record there. A rule that is convex in records is then
+    convex no more, unless it is hereditary too: of a part that fails it both sides may meet it, so that a further cut
+    mends it.
 
-    Beside a population the combinations of both are rows: a side holds whom it holds of either, and what a leaf is
-    called covers everybody in it.
+    With a population the combinations of both are rows: a side holds those it holds of either, and what a leaf is
+    called covers everyone in it.
 
     Parameters
     ----------
@@ -84,12 +85,12 @@ class CutProblem:
     cut : int
         How many are to be cut.
     codes : ndarray of uint16 or int32, shape (t, c + s), (t, c + s + 1) or (t, c + s + 2)
-        Codes of the columns, then of the sensitive ones; beside a population, how many of it a row is; where persons
+        Codes of the columns, then of the sensitive ones; with a population, how many of it a row is; where persons
         are counted, the number of a row's person and how many persons it stands for.
     counts : ndarray of int64, shape (t,)
         Records; 0 for rows of the population.
     keys : ndarray of int64, shape (t,)
-        Relaxed: what orders the records, each a row of its own; strict: empty.
+        Relaxed: what orders the records, each as a separate row; strict: empty.
     sensitive : mapping of column to (int, int)
         Place in `codes`, and how many values there are.
     models : tuple of ClassModel
@@ -97,7 +98,7 @@ class CutProblem:
     facts : Facts
     by_loss : bool
     persons : int
-        Where persons are counted, how many of them are told apart; 0: records are counted.
+        Where persons are counted, how many of them are distinguished; 0: records are counted.
     mended : tuple of ClassModel
         Those of the models for which a side that fails may be cut once more, into sides that do not.
     beside : bool
@@ -274,9 +275,9 @@ def _chosen(problem: CutProblem, segments: Ints, cuts: Ints, forced: NDArray[np.
 
 
 def _looked_ahead(problem: CutProblem, table: Any, segments: Ints, cuts: Ints, least: int, tables: Any) -> Ints:
-    """The first cut of each segment whose sides meet the rules or have a cut of their own whose sides do; -1: none.
+    """The first cut of each segment whose sides meet the rules or have a further cut whose sides do; -1: none.
 
-    Rows are moved within their segment. A side that fails is cut by that cut of its own when its turn comes.
+    Rows are moved within their segment. A side that fails is cut by that further cut when its turn comes.
     """
     from privpipe.kernels.mondrian.tree import cuts_of, divided
 
@@ -393,9 +394,9 @@ def with_population(problem: CutProblem, beside: pa.Table) -> CutProblem:
 
 
 def with_persons(codes: NDArray[Any], who: Ints, many: Ints) -> tuple[NDArray[Any], int]:
-    """Codes with two more columns, the number of each row's person and how many it stands for; how many are told apart.
+    """Codes with two more columns, the number of each row's person and how many it represents; how many there are.
 
-    No fewer than 1, which tells persons from records.
+    At least 1, which distinguishes persons from records.
     """
     known, numbers = np.unique(who, return_inverse=True)
     return _matrix([*codes.T, numbers.reshape(-1), many]), max(1, len(known))
@@ -527,7 +528,7 @@ def _beside(
 
 
 def _matrix(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Columns of codes beside one another, in the least integers that hold them."""
+    """Columns of codes next to one another, in the least integers that hold them."""
     largest = max((int(codes.max(initial=0)) for codes in columns), default=0)
     rows = len(columns[0]) if columns else 0
     matrix = np.empty((rows, len(columns)), dtype=np.uint16 if largest < 1 << 16 else np.int32)

@@ -52,7 +52,7 @@ def plan(engine: Any, table: Any, stage: MondrianStage, context: StageContext) -
     NoSolutionError
         The guarantees do not hold even where nothing is cut.
     UnsupportedError
-        A relaxed tree of more records than the driver holds, or beside a population.
+        A relaxed tree of more records than the driver holds, or with a population.
     """
     if context.population is not None and (why := stage.not_followed()):
         raise UnsupportedError(f"{context.place}: {why}")
@@ -342,16 +342,16 @@ def _plan(stage: MondrianStage, context: StageContext, grown: _Grown) -> StagePl
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Mondrian(MondrianStage):
-    """Cut the table in two, again and again, while both halves meet the guarantees; each part has labels of its own.
+    """Cut the table in two, again and again, while both halves meet the guarantees; each part has its own labels.
 
     Every guarantee over classes is met by both sides of every cut, and judged again on the released labels, which
-    neighbouring parts may share. A quasi-identifier that is judged and not among the columns stays as it is: the
+    neighbouring parts may share. A quasi-identifier that is judged and not among the columns stays unchanged: the
     table is first divided by its values.
 
-    Where the guarantees count persons (households), a side of a cut holds whoever has a record there, so that somebody
+    Where the guarantees count persons (households), a side of a cut holds everyone with a record there, so one person
     may be on both. Tables of up to 50 million combinations of values and persons are served.
 
-    Beside a raw `population:` everybody of it falls into one part too, in mode strict: labels cover the values of the
+    With a raw `population:` each of its persons falls into one part too, in mode strict: labels cover the values of the
     table and of the population there, and a part counts those of the population who get its labels. The population
     must have every column that is cut or judged; cuts lie between values of the table.
 
@@ -370,7 +370,7 @@ class Mondrian(MondrianStage):
     labels : {"cells", "values"}
         What an interval shows: the bounds of the cuts, or the least and greatest value present (also of a population).
     lookahead : {0, 1}
-        1: a part of which no cut passes may be cut all the same, where each side passes or has a cut of its own whose
+        1: a part of which no cut passes may be cut all the same, where each side passes or has a further cut whose
         sides do. For k, l and t nothing changes: what fails them has a part that does, however it is cut. It serves
         delta_disclosure with `present_only`, models of plug-ins that are neither hereditary nor convex, and entropy
         l-diversity, t-closeness and the like in persons.

@@ -1,4 +1,4 @@
-"""Mondrian: the table is cut along its columns, and each part has labels of its own, also over a population."""
+"""Mondrian: the table is cut along its columns, and each part has its own labels, also over a population."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class MondrianStage(Transformer):
     draws_apart: ClassVar[str] = (
         "chooses labels for single classes, and members of one value may be in several: generalize labels them alike"
     )
-    suppresses: ClassVar[bool] = True  # nobody, yet it works for guarantees that compare with a base
+    suppresses: ClassVar[bool] = True  # no record, yet it works for guarantees that compare with a base
     serves: ClassVar[tuple[str, ...]] = ("persons", "population", "wildcard")
     preserves: ClassVar[str] = "truth: every label covers the value it stands for; every record"
     reveals: ClassVar[str] = "that a finer cut did not meet the guarantees (minimality)"
@@ -181,7 +181,7 @@ class MondrianStage(Transformer):
     def _require_covered(
         self, engine: Primitives, table: Any, leaves: Leaves, plan: StagePlan, whose: str, context: StageContext
     ) -> None:
-        """Refuse a label that says of somebody what is not so: who is counted by it could not be who is meant."""
+        """Refuse a label that is not true of a person: the one counted by it could not be the one meant."""
         names = [column.name for column in leaves.columns]
         outside = engine.reduce_rows(table, names, _Outside(leaves, plan.detail["recoded"]), Facts()) or {}
         for column, records in outside.items():

@@ -116,9 +116,9 @@ class AddNoise(RowTransformer):
     Source: Kim, ASA Survey Research Methods, 1986; Hundepool et al., Statistical Disclosure Control, Wiley 2012;
     Ting, Fienberg, Trottini, Int. J. Information and Computer Security 2, 2008 (orthogonal); Templ, Kowarik, Meindl,
     J. Statistical Software 67(4), 2015 (outliers); Rousseeuw, Van Driessen, Technometrics 41(3), 1999 (FAST-MCD).
-    The ratio is public: who knows it can take the variance away, not the noise. Noise is drawn for a record and its
+    The ratio is public: anyone who knows it can remove the variance, not the noise. Noise is drawn for a record and its
     value (orthogonal: for the table): under an unchanged plan an unchanged value keeps its noise in every release, and
-    a changed one draws afresh. A deviation that is learnt anew changes all noise; freeze the plan to keep it.
+    a changed one draws afresh. A deviation that is learnt again changes all noise; freeze the plan to keep it.
 
     Examples
     --------

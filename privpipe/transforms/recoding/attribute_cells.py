@@ -78,7 +78,7 @@ def search_repaired(encoded: EncodedTable, stage: GeneralizeStage, context: Stag
     NoSolutionError
         No vector can be repaired within the budget.
     UnsupportedError
-        Another quality model than `loss`, or one that is no single figure.
+        Another quality model than `loss`, or one that is not a single figure.
     """
     lattice = _served(encoded, stage, context)
     k = aim_of(_blanking(encoded), context).k
@@ -98,7 +98,7 @@ def search_repaired(encoded: EncodedTable, stage: GeneralizeStage, context: Stag
         levels = tuple(nodes[at].tolist())
         cells, shares = _cells_at(encoded, levels, context)
         if not counted:
-            # Counting the classes is cheap beside repairing them, and often shows that it will not pay.
+            # Counting the classes is cheap compared with repairing them, and often shows that it will not pay.
             heapq.heappush(open_nodes, (max(bound, loss_of.repaired_at_least(levels, cells, shares)), True, at))
             continue
         checked += 1

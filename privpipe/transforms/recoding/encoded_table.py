@@ -103,7 +103,7 @@ class EncodedTable:
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Where each column stands in `codes`."""
+        """The position of each column in `codes`."""
         return {column: place for place, column in enumerate((*self.columns, *self.fixed))}
 
     @cached_property

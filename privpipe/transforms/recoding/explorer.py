@@ -228,7 +228,7 @@ class Found:
     ----------
     node : CheckedNode
     loss : tuple of float
-        One figure, under the aggregate `rank` one a column.
+        One figure, under the aggregate `rank` one per column.
     column_losses : list of float
     optimal : bool
         Whether no node is left that could be better.
@@ -296,7 +296,7 @@ EXPECTED = 4
 
 
 class Spent(Exception):
-    """A search's limit of nodes or of time is reached; caught by whoever explores."""
+    """A search's limit of nodes or of time is reached; caught by the caller that explores."""
 
 
 @dataclass(frozen=True)

@@ -282,7 +282,7 @@ def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext)
 
 
 def _with_cells(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext) -> StagePlan:
-    """Levels, and blanks in place of suppressed records."""
+    """Levels, and blanks instead of suppressed records."""
     from privpipe.transforms.recoding import attribute_cells
 
     detail = attribute_cells.plan(engine, table, stage, context)
@@ -408,7 +408,7 @@ class Generalize(GeneralizeStage):
         Whether each column is either raw or at its root.
     approach : str, optional
         A cell of the matrix of approaches that this stage serves, as a short form: AG_TS (the default), AG_ and
-        AG_AS (nothing is suppressed), AG_CS (cells are blanked in place of records), _AS (columns stay or go),
+        AG_AS (nothing is suppressed), AG_CS (cells are blanked instead of records), _AS (columns stay or go),
         _TS (values stay raw and failing classes go).
     budget : SearchBudget
 

@@ -63,7 +63,7 @@ class SearchBudget:
         Vectors of levels that may be checked. Default: 100,000, or as many fewer as keep a search of a large table to
         some minutes of one core; they are counted by the table's size, so the outcome stays the same everywhere.
     seconds : float, optional
-        Time besides; what is found then depends on the machine, and the plan says so.
+        Time in addition; what is found then depends on the machine, and the plan says so.
     """
 
     nodes: Annotated[int | None, Ge(1)] = None
@@ -203,7 +203,7 @@ class GeneralizeStage(Transformer):
         hierarchies, values = hierarchies_of(engine, table, columns, context)
         planned = plan.detail["hierarchies"]
         strange = [name for name in columns if self.defined(name, hierarchies[name], declared) != planned[name]]
-        # What `lengths` fix is no part of a definition, and labels are.
+        # What `lengths` fix is not part of a definition, and labels are.
         for older, definition in zip(earlier(specs), earlier(declared.hierarchies), strict=True):
             if not strange:
                 break

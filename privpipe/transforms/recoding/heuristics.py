@@ -21,7 +21,7 @@ Levels = tuple[int, ...]
 
 
 class Chance:
-    """A counter under a public key of its own.
+    """A counter under a separate public key.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def exchange(explorer: Explorer, start: Visit | None = None, widths: tuple[int, 
 def exchange_on(explorer: Explorer, until: float = 1.0) -> None:
     """`exchange`, then again from vectors a few columns away from the best, for a share of the time that is given.
 
-    Its draws follow a public key of their own.
+    Its draws follow a separate public key.
     """
     exchange(explorer)
     chance, idle = Chance("exchange"), 0
@@ -264,7 +264,7 @@ def genetic(explorer: Explorer) -> None:
     """A population of vectors that are crossed and changed, the valid and cheap ones staying.
 
     100 vectors over 50 generations: a fifth stays, a fifth is crossed, a fifth changed by a step, and every tenth
-    generation a fifth arrives anew. Its draws follow a public key of their own, so the same table gives the same
+    generation a fifth is drawn afresh. Its draws follow a separate public key, so the same table gives the same
     outcome. Source: the defaults of ARX.
     """
     chance = Chance("genetic")

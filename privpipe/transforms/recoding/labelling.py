@@ -61,9 +61,9 @@ def declared(spec: HierarchySpec, kind: str | None) -> Any:
 def definition_digest(spec: HierarchySpec, hierarchy: Hierarchy, kind: str | None) -> str:
     """SHA-256 of all that decides which label a value gets.
 
-    Its definition alone, so that a plan serves other tables and its digest tells nothing of the values; what labels
-    owe to the values besides is `learnt_lengths`. Values ranked by their frequency cannot be told so: there it is the
-    hierarchy as it was built from them.
+    Its definition alone, so that a plan serves other tables and its digest reveals nothing about the values; what
+    labels also owe to the values is `learnt_lengths`. Values ranked by their frequency cannot be described so: there it
+    is the hierarchy as it was built from them.
     """
     from privpipe.hierarchies import BUILDERS
 
@@ -104,7 +104,7 @@ def earlier(specs: Mapping[str, HierarchySpec]) -> tuple[dict[str, HierarchySpec
     """The hierarchies as plans of earlier versions knew them, the last version first.
 
     Before `null_label`, missing values were labelled `null`; before labels had a choice, intervals that declare none
-    read `[20, 25[` besides.
+    also read `[20, 25[`.
     """
     labelled = {
         name: replace(spec, options=replace(spec.options, null_label=NULL)) if spec.options.null_label is None else spec
@@ -159,7 +159,7 @@ class Labelled:
     before, known, table : Table
         All that entered, those whose values are known, and these under their labels.
     unknown : tuple of KeysDropped
-        Tells the others, column by column.
+        Reports the others, column by column.
     """
 
     labels: Labelling

@@ -1,5 +1,5 @@
-"""Losses of recoding: the quality model of a stage, the loss of a class, and the loss of cells with levels of their
-own (Iyengar's loss and NCP).
+"""Losses of recoding: the quality model of a stage, the loss of a class, and the loss of cells with separate
+levels (Iyengar's loss and NCP).
 """
 
 from __future__ import annotations

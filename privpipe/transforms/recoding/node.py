@@ -426,7 +426,7 @@ class Ahead:
     ----------
     check : NodeCheck
     workers : int
-        Threads besides the one that searches; 0: nothing is checked ahead.
+        Threads in addition to the one that searches; 0: nothing is checked ahead.
     """
 
     def __init__(self, check: NodeCheck, workers: int) -> None:
@@ -464,7 +464,7 @@ class Ahead:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _dropped(self, wanted: Sequence[Levels]) -> bool:
-        """Make room by a check that nobody wants any more, once it is done or if it has not begun."""
+        """Make room by a check that is no longer needed, once it is done or if it has not begun."""
         for levels, under_way in self._asked.items():
             if levels not in wanted and (under_way.done() or under_way.cancel()):
                 del self._asked[levels]
@@ -474,7 +474,7 @@ class Ahead:
 
 @contextmanager
 def checking_ahead(check: NodeCheck) -> Iterator[Ahead]:
-    """Checks ahead on the cores besides one, where the table is large enough for that to pay."""
+    """Checks ahead on all cores but one, where the table is large enough for that to pay."""
     codes = len(check.table) * len(check.packed.codes)
     ahead = Ahead(check, min(3, (os.cpu_count() or 1) - 1) if codes >= SMALLEST else 0)
     try:

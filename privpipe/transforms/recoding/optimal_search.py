@@ -420,7 +420,7 @@ def above_rowwise(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArr
 
 
 def _at_quantile(bounds: NDArray[np.float64], quantile: float) -> int:
-    """Place of the row at a quantile of the rows in order; equal ones in the order they stand in."""
+    """Place of the row at a quantile of the rows in order; equal ones in their given order."""
     rank = min(int(quantile * len(bounds)), len(bounds) - 1)
     if bounds.shape[1] > 1:
         return int(np.lexsort((np.arange(len(bounds)), *bounds.T[::-1]))[rank])

@@ -51,7 +51,7 @@ class SeenColumn:
     kind : str
         Type of the column.
     hierarchy : Hierarchy or None
-        None: the column stays as it is.
+        None: the column stays unchanged.
     """
 
     place: int
@@ -74,7 +74,7 @@ class PopulationRows:
     counts : ndarray of int64, shape (p,)
         Records of each.
     lookups : mapping of place to list of Lookup
-        As those of the table, one a level, for the codes of both.
+        As those of the table, one per level, for the codes of both.
     """
 
     columns: tuple[str, ...]
@@ -192,7 +192,7 @@ def generalize_population(
     table : Table
         What enters the stage: hierarchies that are made from values are made from its.
     population : Table
-        Some quasi-identifiers of everybody, raw, in the types of `table`.
+        Some quasi-identifiers of the whole population, raw, in the types of `table`.
 
     Raises
     ------

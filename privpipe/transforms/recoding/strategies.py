@@ -182,7 +182,7 @@ def search_minimal(
     """All vectors within the budget that have none of their specializations within it, preferred ones first.
 
     A valid node takes all its generalizations along, a hopeless one its specializations, from the middle of what is
-    left by height; so every node is checked, or beaten by a checked one, or cannot be valid.
+    left by height; so every node is checked, or dominated by a checked one, or cannot be valid.
 
     Returns
     -------

@@ -62,7 +62,7 @@ class Safepub(Transformer):
     Notes
     -----
     Any number of records may be suppressed. Classes are those over all quasi-identifiers: other columns that are
-    released beside them are not covered. The draw is as secret as the seed. Each further release of the same data
+    released next to them are not covered. The draw is as secret as the seed. Each further release of the same data
     adds up epsilon and delta.
 
     Source: Bild, Kuhn, Prasser, SafePub, PoPETs 2018(1); Li, Qardaji, Su, On sampling, anonymization, and

@@ -31,7 +31,7 @@ __all__ = [
 
 Ties = Callable[[Keys, NDArray[np.int64]], Sequence[NDArray[np.float64] | NDArray[np.int64]]]
 """What orders classes of one size over some keys: columns with an entry for each of the combinations at these
-places, one a class; the first column decides first."""
+places, one per class; the first column decides first."""
 
 
 @dataclass(frozen=True)

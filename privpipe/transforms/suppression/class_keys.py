@@ -63,7 +63,7 @@ def with_marked(engine: Primitives, table: Any, kept: Any, context: StageContext
     Raises
     ------
     UsageError
-        A judged quasi-identifier that is no text: a mark could not stand in it.
+        A judged quasi-identifier that is not text: a mark could not stand in it.
     """
     keys = judged_sets(context, serves=EVERY_WAY).columns
     if not keys:
@@ -92,7 +92,7 @@ def with_unknown_marked(
     before : Table
         As it was when their values were looked up.
     unknown : tuple of KeysDropped
-        Tells them there, column by column.
+        Reports them there, column by column.
     """
     blank = Blanked(table.schema, context.mark, context.unreleased)
     return engine.append(table, engine.map_rows(before, _Marked(unknown, blank, alone=True), table.schema))

@@ -48,7 +48,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Persons:
-    """Whom the combinations are about, where one person may have several of them.
+    """The persons of the combinations, where one person may have several of them.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Combinations:
     sensitive : mapping of column to ndarray of int64, shape (t,)
         Codes of sensitive values: positions in the base distribution where there is one.
     persons : Persons, optional
-        Whom to count instead of records; a combination then occurs once a person, or once for all who have no other.
+        What to count instead of records; a combination then occurs once per person, or once for all who have no other.
     """
 
     counts: Ints
@@ -203,7 +203,7 @@ class Counted:
     def _information(
         self, information: NDArray[np.float64], present: NDArray[np.bool_], facts: Facts
     ) -> tuple[Cells, Facts]:
-        """One cell a class: the place of its loss among all that occur."""
+        """One cell per class: the place of its loss among all that occur."""
         import pyarrow as pa
 
         of_class = np.zeros(self.classes.count)
@@ -230,7 +230,7 @@ def apart_by_person(combinations: Ints, persons: Ints, counts: Ints) -> tuple[ND
     Returns
     -------
     (ndarray of int64, shape (t,), ndarray of int64, shape (t,), Persons)
-        Pairs that stand for all, ascending; their records; whom they are about.
+        Pairs that stand for all, ascending; their records; their persons.
 
     Examples
     --------

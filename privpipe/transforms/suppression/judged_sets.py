@@ -16,7 +16,7 @@ __all__ = ["EVERY_WAY", "JudgedSets", "Keys", "judged_columns", "judged_sets", "
 
 Keys = tuple[str, ...]
 EVERY_WAY = ("persons", "population", "wildcard", "labels")
-"""All ways of counting that a stage may serve besides records in classes of its own table."""
+"""All ways of counting that a stage may serve in addition to records in classes of its own table."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def without_parts(
     rules: tuple[HouseholdRule, ...],
     context: StageContext,
 ) -> Any:
-    """What is left of a table when classes and households that fail are gone, and nobody is left of a part household.
+    """What is left of a table without the classes and households that fail, and without partial households.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def without_parts(
     Raises
     ------
     UsageError
-        Nothing tells households apart.
+        Nothing distinguishes households.
     DataError
         A record without a household, where compositions are judged.
     """

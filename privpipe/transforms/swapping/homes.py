@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Asked:
-    """Which columns tell what of a household.
+    """Which columns reveal what about a household.
 
     Parameters
     ----------
@@ -33,9 +33,9 @@ class Asked:
     profiles : tuple of tuple of str
         Columns in which donors agree, one list after the other.
     keys : tuple of str
-        Columns by whose combination somebody may be found in an area.
+        Columns by whose combination a person may be found in an area.
     risk : tuple of str
-        Instead: columns of given risks, one a level or one for all.
+        Instead: columns of given risks, one per level or one for all.
     persons : tuple of str
         Columns whose different values are counted instead of records.
     """
@@ -120,7 +120,7 @@ def read_homes(engine: Primitives, table: Any, asked: Asked, place: str) -> Home
     Raises
     ------
     DataError
-        Records without a household, an area or a risk; a household with several values in a column of its own; a
+        Records without a household, an area or a risk; a household with several values in one of its columns; a
         given risk below 0.
     """
     found = engine.distinct(table, [asked.household, *asked.own])

@@ -84,7 +84,7 @@ class RankSwap(Transformer):
         Fraction in [0, 0.5) of the largest and smallest values, replaced by their mean instead (ties at the
         border join them).
     segment : int or "auto", optional
-        Ranks of a segment, across whose border nobody is paired; None: one segment.
+        Ranks of a segment, across whose border no records are paired; None: one segment.
     nulls : {"keep", "refuse"}
     by : tuple of str
         Strata: values change places within one only, and p is of its records.
@@ -94,7 +94,7 @@ class RankSwap(Transformer):
     Notes
     -----
     Source: Moore, Controlled data-swapping techniques for masking public use microdata sets, US Census Bureau,
-    1996. Who knows the window can narrow a record down to the window (Nin, Herranz, Torra, DKE 64, 2008).
+    1996. Anyone who knows the window can narrow a record down to the window (Nin, Herranz, Torra, DKE 64, 2008).
 
     Examples
     --------

@@ -44,7 +44,7 @@ class RecordSwap(Transformer):
     Parameters
     ----------
     areas : tuple of str
-        Columns of areas, from coarse to fine; an area is told by its column and those before it. All are swapped.
+        Columns of areas, from coarse to fine; an area is identified by its column and those before it. All are swapped.
     rate : float
         Share of the households to be swapped, donors counted too; 0: only those at high risk. It is reached but for
         rounding and want of donors, and exceeded where high risk asks for more.
@@ -55,15 +55,15 @@ class RecordSwap(Transformer):
         Columns by which somebody may be found; a missing value is one more value. Default: the quasi-identifiers that
         are not swapped.
     k : int or tuple of int
-        Least number of records alike in an area, one number or one a level; 1: nobody must be swapped. Where the
-        policy distinguishes persons, of different persons.
+        Least number of equal records in an area, one number or one per level; 1: no household must be swapped. Where
+        the policy distinguishes persons, of different persons.
     risk : str or tuple of str, optional
-        Instead of counts: a column of risks at least 0, or one a level; the largest of the members is the household's.
-        A household of risk 0 is never swapped.
+        Instead of counts: a column of risks at least 0, or one per level; the largest of the members is the
+        household's. A household of risk 0 is never swapped.
     threshold : float, optional
-        With `risk`: what it must exceed to be high; left out, nobody must be swapped.
+        With `risk`: what it must exceed to be high; left out, no household must be swapped.
     household : str, optional
-        Column that tells households apart; default: the policy's `household_id`.
+        Column that distinguishes households; default: the policy's `household_id`.
     along : tuple of str
         Columns of households that go along with the areas, such as finer areas; in a policy also `with`.
     without_donor : {"keep", "refuse"}
@@ -72,8 +72,8 @@ class RecordSwap(Transformer):
 
     Notes
     -----
-    The rows of all households, without their members, are held on the driver. Whom a household exchanged with is
-    never told. Swapping hides *where* a rare household lives; its other values stay true.
+    The rows of all households, without their members, are held on the driver. Which households exchanged with each
+    other is never revealed. Swapping hides *where* a rare household lives; its other values stay true.
 
     Source: Shlomo, Tudor, Groom, Data swapping for protecting census tables, PSD 2010; sdcMicro's `recordSwap`.
 

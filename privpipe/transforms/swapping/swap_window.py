@@ -73,7 +73,7 @@ class TailBorders:
         found = np.zeros(len(values), np.int64)
         if self.above is not None:
             found[known & (values >= self.above)] = TOP
-        # The lower tail takes a value that is in both, as it is cut first.
+        # The lower tail takes a value that is in both, because it is cut first.
         if self.below is not None:
             found[known & (values <= self.below)] = BOTTOM
         return found
@@ -213,7 +213,7 @@ class _TailSums:
 
 @dataclass(frozen=True)
 class TailsRemoved:
-    """Rows with the column `TAIL`, and nothing in place of the values of the tails."""
+    """Rows with the column `TAIL`, and nulls instead of the values of the tails."""
 
     column: str
     borders: TailBorders = field(repr=False)

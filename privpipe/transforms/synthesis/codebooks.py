@@ -55,7 +55,7 @@ class Codebook:
         return np.where((codes == 0) & words.is_valid().to_numpy(zero_copy_only=False), rare, codes)
 
     def code(self, label: str | None) -> int | None:
-        """Code of a category, or of a number that is released as it is; None for one that never is."""
+        """Code of a category, or of a number that is released unchanged; None for one that never is."""
         if label is None:
             return 0
         if self.cells is None:
@@ -67,7 +67,7 @@ class Codebook:
         return int(self.cells.atom_cells[at[0]]) + 1 if len(at) else None
 
     def outputs(self, codes: Ints) -> NDArray[np.float64]:
-        """What an ordered column's codes are told apart by: rank and value, in deviations, and whether one misses."""
+        """What distinguishes an ordered column's codes: rank and value, in deviations, and whether one is missing."""
         cells = self.cells
         assert cells is not None
         counts = np.bincount(codes, minlength=len(self))

@@ -46,7 +46,7 @@ Tables = dict[tuple[int, int], Ints]
 GROUPS = 20
 """Groups of equal counts that numbers are counted in."""
 MOST_CODES = 4000
-"""Categories and groups of all columns that are counted beside each other; the rarest of a column share one."""
+"""Categories and groups of all columns that are counted next to each other; the rarest of a column share one."""
 LEAST_CODES = 10
 
 
@@ -209,7 +209,7 @@ def _groups(ranks: ValueRanks, values: NDArray[Any]) -> Ints:
 
 CLIPPED_AT = 1e-9
 FEWEST = 5
-"""Records of a number at the least that is released as it is, whatever `min_count` says."""
+"""Records of a number at the least that is released unchanged, whatever `min_count` says."""
 MISSING, PRESENT = "missing", "present"
 
 

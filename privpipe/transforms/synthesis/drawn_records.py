@@ -38,7 +38,7 @@ __all__ = [
 
 Ints = NDArray[np.int64]
 EXPECTED = 10
-"""Records that chance would give a combination which nobody has, for it to count as impossible."""
+"""Records that chance would give a combination that no record has, for it to count as impossible."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +197,7 @@ def _unfit(what: str) -> UsageError:
 POINT, FALLBACK, FIRST_AGAIN = 1, 2, 3
 SECOND, COIN = 11, 12
 AGAIN = 8
-"""How often a record that breaks a rule is drawn anew from its leaf before it is drawn from all that it may have."""
+"""How often a record that breaks a rule is drawn again from its leaf before it is drawn from all that it may have."""
 
 
 @dataclass(frozen=True)
@@ -405,7 +405,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Redrawn:
-    """A function of records: some of their columns drawn anew, by the record's id."""
+    """A function of records: some of their columns drawn again, by the record's id."""
 
     strata: Strata
     model: _Model

@@ -111,7 +111,7 @@ class _Counts:
 
 @dataclass(frozen=True)
 class _Capped:
-    """The first records of each person, by an order under a key; records of nobody are one person's."""
+    """The first records of each person, by an order under a key; records without a person are one person's."""
 
     most: int
     stream: Stream

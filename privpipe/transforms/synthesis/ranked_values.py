@@ -283,7 +283,7 @@ class _Backwards(Stream):
 
 @dataclass(frozen=True)
 class _Keyed:
-    """Records with the value by which they are ranked: -0.0 is 0.0, and what is no number is missing."""
+    """Records with the value by which they are ranked: -0.0 is 0.0, and what is not a number is missing."""
 
     column: str
 
@@ -294,7 +294,7 @@ class _Keyed:
 
 @dataclass(frozen=True)
 class _Placed:
-    """Records with their rank in a column of their own; null for none."""
+    """Records with their rank in a separate column; null for none."""
 
     name: str
 

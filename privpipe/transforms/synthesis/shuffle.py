@@ -207,7 +207,7 @@ def regression(spearman: NDArray[np.float64], masked: int) -> tuple[NDArray[np.f
     Parameters
     ----------
     spearman : ndarray of float64, shape (s, s)
-        NaN beside a constant column.
+        NaN for a constant column.
     masked : int
         Columns that are drawn.
 

@@ -233,7 +233,7 @@ def planned_records(detail: Mapping[str, Any], here: int | None, fewer: bool, co
     Parameters
     ----------
     detail : mapping
-        Of the plan, which whoever sealed it anew wrote.
+        Of the plan, written by whoever sealed it again.
     here : int, optional
         Records of the table; None: the models do not say how many they are of.
     fewer : bool

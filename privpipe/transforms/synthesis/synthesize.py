@@ -87,7 +87,7 @@ class Synthesize(Transformer):
     beyond it, and takes no value more than twice as often as its share. Categories and values that at least
     `min_count` records hold are released as they are; rarer values form cells and are released
     as means less and plus deviations of at least five records, never as themselves. copula: marginals with the same
-    cells, and one correlation for each pair of columns, whose categories stand in an order. marginals: noisy counts of
+    cells, and one correlation for each pair of columns, whose categories are ordered. marginals: noisy counts of
     each column and of a tree of pairs, chosen and measured with (epsilon, delta)-differential privacy. The plan is the
     model, and confidential. Synthetic records are not safe by that name: judge linkage, closest records and membership
     all the same.
@@ -99,7 +99,7 @@ class Synthesize(Transformer):
         promises differential privacy and keeps relations of the pairs it chose.
     epsilon, delta : float
         marginals: what the whole stage spends; its noise is drawn from the operating system's secret randomness, so
-        each plan has noise of its own, and two plans of one table spend twice.
+        each plan has its own noise, and two plans of one table spend twice.
     unit : {"record", "person"}
         marginals: who is protected; of a person at most `most_records` records count.
     most_records : int
@@ -107,7 +107,7 @@ class Synthesize(Transformer):
         marginals: ``{age: {low: 0, high: 100, bins: 20}, sex: {levels: [f, m]}}``, known without the data.
     columns : tuple of str or "all"
         Default: all but identifiers. Where others are left, each record keeps its values of them and the columns
-        are drawn anew beside these.
+        are drawn again in addition to these.
     given : tuple of str
         cart: columns that are left and of which the drawn ones depend; of the others they are independent.
     order : {"entropy", "gain", "table"} or tuple of str
@@ -289,7 +289,7 @@ class Synthesize(Transformer):
             "combinations": combinations_of(engine, table, strata, self.min_count, self._persons(context)),
             **self._models(engine, table, columns, strata, context),
             "nulls": missing,
-            # Where columns are left, each record stays somebody's and is drawn by its stratum.
+            # Where columns are left, each record still belongs to a person and is drawn by its stratum.
             **({"strata": strata.to_dict()} if left else {}),
             "confidential": True,
         }
@@ -398,7 +398,7 @@ class Synthesize(Transformer):
             wanted = planned_records(plan.detail, here, self.small_strata == "suppress", context)
         else:
             wanted = self.records
-        # Rare combinations are left out, and others stand in for their records.
+        # Rare combinations are left out, and others replace their records.
         sizes = proportional(sizes, wanted)
         schema = self.released_schema(table.schema, plan)
         combinations, ends = plan.detail["combinations"], tuple(np.cumsum(sizes).tolist())
@@ -406,7 +406,7 @@ class Synthesize(Transformer):
         return engine.map_rows(engine.numbers(sum(sizes), draws.root), drawn, schema)
 
     def _require_all_drawn(self, plan: StagePlan, context: StageContext) -> None:
-        """A column that a kept plan leaves out would be released as it is, and one more would be made up."""
+        """A column that a kept plan leaves out would be released unchanged, and one more would be made up."""
         drawn = self._drawn(context)
         staying = {*context.schema.names} - {*drawn, *self.by, *context.roles.unreleased}
         told = plan.detail

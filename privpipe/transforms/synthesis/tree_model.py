@@ -253,7 +253,7 @@ def _by_entropy(coarse: Mapping[str, Ints]) -> list[str]:
 
 
 def _by_gain(coarse: Mapping[str, Ints], growing: Growing) -> list[str]:
-    """Next the one of whose entropy those before it explain most; first the one that tells most of the others."""
+    """Next the one of whose entropy those before it explain most; first the one that explains most of the others."""
     from privpipe.kernels.synthesis.trees import mutual_information
 
     names, placed, rest = list(coarse), list[str](), list(growing.columns)

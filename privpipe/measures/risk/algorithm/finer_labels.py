@@ -33,8 +33,8 @@ class Finer:
     value_of, label_of : ndarray of int64, shape (n,)
         Of each record.
     children : list of ndarray of int64, shape (len(values),), or None
-        Of each label the child that each value lies under, -1: not under the label; None: the label is no
-        generalization, or nothing finer is known.
+        Of each label the child that each value lies under, -1: not under the label; None: the label is not
+        a generalization, or nothing finer is known.
     leaves : list of ndarray of int64, or None
         Of each label how many values of the hierarchy each child stands for.
     """

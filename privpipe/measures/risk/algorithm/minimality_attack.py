@@ -107,8 +107,8 @@ class MinimalityAttack(FilePairMeasure):
 
     Notes
     -----
-    A world is consistent if the stages, run on it, give exactly the release. The intruder knows everybody's original
-    quasi-identifiers. Fewer than 200 consistent worlds are an error, as is a finished table: nobody can run it again.
+    A world is consistent if the stages, run on it, give exactly the release. The intruder knows everyone's original
+    quasi-identifiers. Fewer than 200 consistent worlds are an error, as is a finished table: it cannot be run again.
     `unsplit` needs no worlds: the share of records whose class would fail a guarantee on the column if it were split
     one level finer in some column; at 0 minimality discloses nothing about the values.
 

@@ -25,7 +25,7 @@ __all__ = ["CorrectAttribution"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CorrectAttribution(JoinedClassMeasure):
-    """Share of original records whose secret the release tells somebody who knows their key.
+    """Share of original records whose secret the release reveals to anyone who knows their key.
 
     Parameters
     ----------

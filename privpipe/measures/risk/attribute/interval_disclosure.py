@@ -136,7 +136,7 @@ class RankIntervalDisclosure(IntervalDisclosure):
 
     Notes
     -----
-    Needs the original beside the release. A record without a value on either side is left out, and counted.
+    Needs the original next to the release. A record without a value on either side is left out, and counted.
     Source: Nin, Herranz, Torra, DKE 64(1), 2008.
 
     Examples
@@ -187,7 +187,7 @@ class SdIntervalDisclosure(IntervalDisclosure):
 
     Notes
     -----
-    Needs the original beside the release. Where the deviation is 0, a record is disclosed iff both numbers are equal.
+    Needs the original next to the release. Where the deviation is 0, a record is disclosed iff both numbers are equal.
     Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012.
 
     Examples

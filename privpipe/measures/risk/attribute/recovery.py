@@ -91,7 +91,7 @@ class PairCounts(Protocol):
 
 @dataclass(frozen=True)
 class Recovered:
-    """What some released columns tell of another beside its label.
+    """What some released columns reveal about another in addition to its label.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Recovered:
         return (self.right - self.by_label) / self.records
 
     def __str__(self) -> str:
-        """What is told of which column, for how many records."""
+        """What is revealed about which column, for how many records."""
         shown = " and ".join(f"`{name}`" for name in self.by)
         verb = "tells" if len(self.by) == 1 else "together tell"
         return f"{shown} {verb} `{self.column}` for {in_percent(self.recovered)} of the records"
@@ -141,7 +141,7 @@ class Recovery(Guarantee):
     pairs : bool
         Whether two columns are taken together as evidence too.
     max_distinct : float
-        In (0, 1], a share of the records: released columns with more distinct values are no evidence here, since a
+        In (0, 1], a share of the records: released columns with more distinct values are not evidence here, since a
         near-unique value occurs with one record and would predict everything.
     min_group : int
         Records of the smallest group that counts as determined.
@@ -217,13 +217,13 @@ class Recovery(Guarantee):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The columns that it was told to guess."""
+        """The columns that it was asked to guess."""
         return self.columns or self.quasi_identifiers or ()
 
     def recovered(
         self, counts: PairCounts, columns: Sequence[str], released: Sequence[str], perturbed: Sequence[str]
     ) -> Iterator[Recovered]:
-        """What each released column tells of each transformed one.
+        """What each released column reveals about each transformed one.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class Recovery(Guarantee):
         released : sequence of str
             All released columns.
         perturbed : sequence of str
-            Those of `columns` that are no categories unless each value has one label.
+            Those of `columns` that are not categories unless each value has one label.
         """
         n = counts.records
         most = floor_share(self.max_distinct, n)

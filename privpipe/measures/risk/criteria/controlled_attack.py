@@ -51,7 +51,7 @@ Places = NDArray[np.int64]
 class ScaledTables:
     """Three tables on the scale of Gower's distances; `holdout` has no rows where none was given.
 
-    `tells` says whether some column puts the rows of the release at different distances of an original.
+    `tells` is whether some column puts the rows of the release at different distances of an original.
     """
 
     original: LinkedFile = field(repr=False)
@@ -210,7 +210,7 @@ class ControlledAttack(TableMeasure):
     def verdict(
         self, found: AttackFigures, beside: Mapping[str, Any], did: str, broken: str = "", notes: tuple[str, ...] = ()
     ) -> Verdict:
-        """The verdict on the figures of an attack, with others beside them.
+        """The verdict on the figures of an attack, with further figures.
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ class RecordAttack(ControlledAttack):
     ] = 0.05
 
     def chosen(self, files: TableFiles, pair: FilePair, columns: Sequence[str]) -> Targets:
-        """Whom the attack on these columns takes, by the same rule from originals and others."""
+        """The records that the attack on these columns takes, by the same rule from originals and others."""
         holdout = files.original.slice(0, 0) if files.holdout is None else files.holdout
         # By all that was read: records alike in what is known may differ in the secret.
         orders = [keyed_order(table, files.order, self.name()) for table in (files.original, holdout)]

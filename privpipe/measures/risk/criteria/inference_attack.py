@@ -29,7 +29,7 @@ __all__ = ["InferenceAttack"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class InferenceAttack(RecordAttack):
-    """Share of records whose secret the release tells to somebody who knows other columns of them.
+    """Share of records whose secret the release reveals to anyone who knows other columns of them.
 
     Parameters
     ----------

@@ -165,7 +165,7 @@ CONFIDENT = 0.3
 
 @dataclass(frozen=True)
 class Guessed:
-    """Successes of the attacked originals and others, their sums, and what is shown beside them."""
+    """Successes of the attacked originals and others, their sums, and what is shown next to them."""
 
     original: Numbers = field(repr=False)
     holdout: Numbers = field(repr=False)
@@ -179,7 +179,7 @@ class Guessed:
 
 @dataclass(frozen=True)
 class Guessing:
-    """One secret of three tables, and what is known beside it."""
+    """One secret of three tables, and what is known in addition."""
 
     files: TableFiles = field(repr=False)
     pair: FilePair = field(repr=False)
@@ -202,7 +202,7 @@ class Guessing:
         return self.secrets.random_share(chosen)
 
     def figures(self, guessed: Guessed, targets: Targets, confidence: float) -> AttackFigures:
-        """Success, control and limits; the guess beside them is the best constant over all originals."""
+        """Success, control and limits; the guess shown next to them is the best constant over all originals."""
         hits, missed = guessed.hits
         naive = float(self.secrets.shares(self.secrets.own[: self.files.original.num_rows]).max(initial=0.0))
         return attack_figures(
@@ -333,7 +333,7 @@ def guessing(
     tolerance: Mapping[str, float] | None,
     owner: str,
 ) -> Guessing | str:
-    """The secret of the tables beside what is known, or why it cannot be attacked.
+    """The secret of the tables together with what is known, or why it cannot be attacked.
 
     Raises
     ------

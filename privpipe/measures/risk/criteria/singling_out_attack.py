@@ -36,7 +36,7 @@ class SinglingOutAttack(ControlledAttack):
     Parameters
     ----------
     columns : tuple of str, optional
-        Default: all released columns that are no identifiers.
+        Default: all released columns that are not identifiers.
     holdout : str, optional
         Table of records of the same population that the release was not made from: the control. It should be as large
         as the original or larger.
@@ -54,7 +54,7 @@ class SinglingOutAttack(ControlledAttack):
         Of the limits that are compared, in (0, 1).
     if_no_predicates : {"error", "pass"}
         What it means that fewer than 100 predicates isolate a row of the release. `pass`: none is a pass, and of fewer
-        than 100 the estimate is compared in place of its limit.
+        than 100 the estimate is compared instead of its limit.
 
     Notes
     -----

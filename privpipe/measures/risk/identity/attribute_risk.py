@@ -271,7 +271,7 @@ class AttributeRisk(Guarantee):
 
 
 def set_name(columns: list[str]) -> str:
-    """The columns joined by ``+``; a name with a plus of its own is quoted.
+    """The columns joined by ``+``; a name that contains a plus is quoted.
 
     Examples
     --------

@@ -98,8 +98,8 @@ class LoglinearRisk(Guarantee):
         Expected population uniques among the sample uniques, or expected correct matches (1/F) of these.
     method : {"default", "ce", "pml"}
         default: counts of the sample; ce (Clogg, Eliason): with the logarithm of each cell's count over its sum of
-        weights, plus 0.1, as an offset; pml (pseudo maximum likelihood): sums of weights in place of counts, scaled to
-        the sample and rounded. Both say what records of unequal weights tell of the population.
+        weights, plus 0.1, as an offset; pml (pseudo maximum likelihood): sums of weights instead of counts, scaled to
+        the sample and rounded. Both express what records of unequal weights reveal about the population.
     bound : int, optional
         Most records of a cell that counts in `per_cell`.
     max_cells : int

@@ -266,7 +266,7 @@ class MarketerRisk(BesidePopulation):
 
     @property
     def needs_population(self) -> bool:  # type: ignore[override]
-        """Whether a population is counted beside the release."""
+        """Whether a population is counted in addition to the release."""
         return self.population
 
     def beside(self, population: bool) -> Self:

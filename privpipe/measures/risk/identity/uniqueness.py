@@ -91,7 +91,7 @@ class FileUniqueness(BesidePopulation):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HouseholdUniqueness(HouseholdRule):
-    """At most the share `at_most` of households has a composition of its own; observed = such households / households.
+    """At most the share `at_most` of households has a unique composition; observed = such households / households.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class HouseholdUniqueness(HouseholdRule):
     Notes
     -----
     Compositions are those of `household_k_anonymity`. Source: Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis.
-    Mak. 12:66, 2012, with a household in place of a record.
+    Mak. 12:66, 2012, with a household instead of a record.
 
     Examples
     --------

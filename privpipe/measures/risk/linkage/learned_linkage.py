@@ -160,7 +160,7 @@ class _Program:
         return [up - down for up, down in sides]
 
     def add(self, record: int, places: Integers) -> None:
-        """Rows of some rivals of a record; a rival that is never beaten settles the record."""
+        """Rows of some rivals of a record; a rival that is never dominated settles the record."""
         if record in self._forced or not len(places):
             return
         gaps, profiles = self.rivals.gaps(record, places)
@@ -383,7 +383,7 @@ class LearnedLinkage(FilePairMeasure):
         from privpipe.draws import Stream
         from privpipe.kernels.linkage.learned_distances import heuristic_hits
 
-        # Without rivals everybody is linked.
+        # Without rivals everyone is linked.
         if len(files) < 2:
             return Learned(len(rivals), len(rivals), 0, 0)
         places = list(rivals.minimal()) if rivals.distance.monotone else None

@@ -41,7 +41,7 @@ class Linkable:
     metric : str
         Which was chosen.
     left_out : tuple of str
-        Constant columns, which distinguish nobody.
+        Constant columns, which distinguish no records.
     """
 
     original: LinkedFile = field(repr=False)
@@ -66,7 +66,7 @@ def linkable(
     Raises
     ------
     DataError
-        Euclidean or Mahalanobis distance over a column that is no number in one of the files; an infinite value.
+        Euclidean or Mahalanobis distance over a column that is not a number in one of the files; an infinite value.
 
     Notes
     -----

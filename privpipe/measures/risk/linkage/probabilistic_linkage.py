@@ -69,9 +69,9 @@ def agreement_of(files: FilePair, columns: Sequence[str], rules: Mapping[str, An
     Raises
     ------
     UsageError
-        A column of numbers without a rule: the rule decides the result, and nobody else can know it.
+        A column of numbers without a rule: the rule decides the result, and nothing else determines it.
     DataError
-        A tolerance for a column that is no number.
+        A tolerance for a column that is not a number.
     """
     from privpipe.kernels.linkage.fellegi_sunter import Agreement
 
@@ -100,7 +100,7 @@ def _column(files: FilePair, name: str, rule: Any) -> NumberColumn | CodeColumn:
         known = int((~np.isnan(before)).sum())
         steps = tuple(float(floor_share(step, known)) for step in steps)
         return NumberColumn(_mean_ranks(before), _mean_ranks(after), steps)
-    files.finite_numbers(name, "probabilistic_linkage")  # two infinite values are no distance apart, and none within it
+    files.finite_numbers(name, "probabilistic_linkage")  # infinite values have no distance
     return NumberColumn(before, after, steps, relative=kind == "relative")
 
 

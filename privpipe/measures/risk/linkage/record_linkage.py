@@ -191,7 +191,7 @@ class RecordLinkage(FilePairMeasure):
         return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     def _shares(self, files: FilePair, found: Linkable) -> tuple[dict[str, float], dict[str, Any]]:
-        """The share linked each way that is asked for, or its upper limit from a sample; and estimates beside."""
+        """The share linked each way that is asked for, or its upper limit from a sample; with estimates."""
         shares, beside = {}, {}
         if self.assignment != "one_to_one":
             sample = files.sample(self.sample)

@@ -1,4 +1,4 @@
-"""The attack of somebody who knows how the release was masked."""
+"""The attack of an intruder who knows how the release was masked."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def _planned_groups(files: FilePair, numbers: Numbers) -> list[list[str]]:
     """The attacked columns of each list that the plan microaggregates together."""
     stages = files.stages_named("microaggregate")
     if not stages:
-        return [[column] for column in numbers]  # told by the policy alone: column by column
+        return [[column] for column in numbers]  # known from the policy alone: column by column
     groups = [group["columns"] for stage in stages for group in stage["detail"]["groups"]]
     return [[column for column in columns if column in numbers] for columns in groups]
 

@@ -32,7 +32,7 @@ class UnsortedMatching(PositionMeasure):
 
     Notes
     -----
-    Two releases whose rows stand in the original's order are joined by position, whatever k each has. Where all rows
+    Two releases whose rows are in the original's order are joined by position, whatever k each has. Where all rows
     differ, the positions themselves are correlated, unless the rows are sorted by their own values.
 
     With fewer records than three standard deviations need (3 sd > at_most) the figure decides nothing: it passes only

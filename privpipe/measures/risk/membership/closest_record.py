@@ -29,7 +29,7 @@ __all__ = ["ClosestRecord"]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ClosestRecord(TableMeasure):
-    """How near the nearest released rows come to an original record, beside records that were never in the data.
+    """How near the nearest released rows come to an original record, compared with records that were never in the data.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class MembershipAttack(TableMeasure):
     radius : float
         Mean Gower's distance over the columns, in (0, 1].
     false_positive_rate : float
-        At which the true-positive rate is told, at the most: the average hides the few who are exposed. In (0, 1).
+        At which the true-positive rate is reported, at the most: the average hides the few who are exposed. In (0, 1).
 
     Notes
     -----

@@ -267,7 +267,7 @@ def _nndr(near: Numbers) -> float | None:
 
 
 def _accuracy(table: LinkedFile, released: LinkedFile) -> float | None:
-    """How often a record of either table lies nearer to its own; None where one has no other of its own."""
+    """How often a record of either table lies nearer to its own; None where one has no other record."""
     if min(len(table), len(released)) < 2:
         return None
     own, shown = plain(table), plain(released)

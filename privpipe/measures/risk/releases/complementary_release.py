@@ -49,7 +49,7 @@ class ComplementaryRelease(HistoryMeasure):
     presence : {"known", "unknown"}
         Whether the intruder knows who was in which release; known is the worst case.
     sensitive : str, optional
-        A sensitive column: each combined class must also hold `l` values, and `l` must be left to somebody who
+        A sensitive column: each combined class must also hold `l` values, and `l` must remain to an attacker who
         intersects the values of all classes a person was in. Of persons with several values the sets are counted, as
         `distinct_l_diversity` does.
     l : int
@@ -196,7 +196,7 @@ class ComplementaryRelease(HistoryMeasure):
         """Values left of each unit; 0: they changed.
 
         Another column of the same ledger has nothing in common with this one, and must not pass for a change: the
-        values of each column are laid beside the new ones by themselves as well.
+        values of each column are compared with the new ones by themselves as well.
         """
         from privpipe.kernels.classes.joins import values_left
 

@@ -42,14 +42,14 @@ def relation_of(one: Sequence[Text], other: Sequence[Text], spec: HierarchySpec 
     """How the labels of one table lie to those of another.
 
     Labels of one hierarchy contain one another or have nothing in common. Ranges are compared by their ends, codes
-    with masked characters (``0213*``) by the others. What reads as a range is one, also beside words. Without a
-    hierarchy a text that is in both tables is a value of its own. A label that nothing explains overlaps every other,
+    with masked characters (``0213*``) by the others. What reads as a range is one, also next to words. Without a
+    hierarchy a text that is in both tables is a separate value. A label that nothing explains overlaps every other,
     neither inside the other, so that nothing passes by it.
 
     Parameters
     ----------
     one, other : sequence of str or None
-        Distinct labels of a column; None: a missing value, which is a value of its own where both tables have one,
+        Distinct labels of a column; None: a missing value, which is a separate value where both tables have one,
         and a blank elsewhere.
     spec : HierarchySpec, optional
         The column's.
@@ -169,7 +169,7 @@ def _masked(one: str, other: str) -> Flag3:
 def _ends(label: str) -> Ends | None:
     """Low end, high end and whether the high end belongs to it: of a number or a range, exact beyond 2^53 too.
 
-    ``40-59`` is a range whatever stands beside it: read as a code it would be apart from ``45-50``, and two tables
+    ``40-59`` is a range whatever is next to it: read as a code it would be apart from ``45-50``, and two tables
     would pass that cross. Where it is a code, more pairs are compared than meet, and none fewer.
     """
     ends = interval_ends(label, dashes=True) or (label, label, True)
@@ -196,7 +196,7 @@ def _within(one: Ends, other: Ends) -> bool:
 
 
 def _hierarchy(spec: HierarchySpec | None) -> Hierarchy | None:
-    """The declared hierarchy where it stands by itself (a file, a tree); others are made of values nobody has here."""
+    """The declared hierarchy where it stands by itself (a file, a tree); others need values that are missing here."""
     if spec is None:
         return None
     try:
@@ -209,7 +209,7 @@ def _hierarchy(spec: HierarchySpec | None) -> Hierarchy | None:
 def _cover(label: Text, hierarchy: Hierarchy | None) -> Cover:
     """Codes of the values that a label of the hierarchy stands for at every level that has it, and at any of them.
 
-    Both empty where it has no such label. Where a value has the name of a group as well, the label alone does not tell
+    Both empty where it has no such label. Where a value has the name of a group as well, the label alone does not show
     which of the two it is.
     """
     if hierarchy is None or label is None:
@@ -226,7 +226,7 @@ LARGEST = 100_000_000
 
 @dataclass(frozen=True)
 class Joined:
-    """A release beside an earlier one.
+    """A release compared with an earlier one.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ class Joined:
 
 
 def joined(tables: EarlierTables, at: int) -> Joined | None:
-    """The new release beside one earlier; None where there are too many pairs of classes."""
+    """The new release compared with one earlier; None where there are too many pairs of classes."""
     new, old = tables.current, tables.earlier[at]
     own, own_keys, own_sizes = _classes(new, tables.keys)
     theirs, their_keys, their_sizes = _classes(old, tables.keys)

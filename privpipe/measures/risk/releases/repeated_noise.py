@@ -36,13 +36,13 @@ class RepeatedNoise(HistoryMeasure):
     at_least : float, optional
         Least ratio that must be left, as `variance_ratio`. Left out (under `measures:`), it is reported.
     ledger : str
-        Folder that keeps, as keyed hashes, which draw hid which number of whom.
+        Folder that keeps, as keyed hashes, which draw hid which number of which person.
     key : {"from_env": NAME} or {"from_file": PATH}
         Key of these hashes, the same for all releases: persons are followed by `person_id`, else `record_id`.
     normalise : tuple of {"trim", "casefold", "nfc"}
         As in `complementary_release`.
     changed : {"apart", "averaged"}
-        A number that changed under an unchanged plan has noise of its own. `apart`: it is another quantity, and the one
+        A number that changed under an unchanged plan has its own noise. `apart`: it is another quantity, and the one
         does not help to average the other. `averaged`: it changed but little, and does. The ledger knows hashes alone
         and cannot decide; take `averaged` where numbers change slowly. The reason gives the figure under both.
 
