@@ -24,7 +24,7 @@ class Table:
     title : str
     head : tuple of str
     rows : sequence of sequence
-        Texts as they are, all else as `figure` writes it.
+        Texts unchanged, all else as `figure` writes it.
 
     Examples
     --------

@@ -52,7 +52,7 @@ def _settings() -> Iterator[tuple[str, str]]:
 
 
 def _bundles() -> Iterator[tuple[str, str]]:
-    """The folders that the list of bundles names; bundles of other kinds lie in the storage folder."""
+    """The folders that the list of bundles names; bundles of other kinds are in the storage folder."""
     try:
         listed = json.loads(conf.get("dag_processor", "dag_bundle_config_list", fallback="") or "[]")
     except ValueError:
@@ -103,7 +103,7 @@ class PrivpipeReleaseOperator(BaseOperator):
     Exit codes decide: a refusal, an error of the policy or the data, and a missing signature fail the task whatever its
     `retries`; a breakdown of an engine, a place that another run is writing, and a killed process are tried again.
     A sink, a private record, a ledger or a report within a folder of Airflow's own (DAGs, logs, plugins) is an error
-    before anything runs. The policy file is read as it is: it is no Jinja template.
+    before anything runs. The policy file is read as it is: it is not a Jinja template.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class PrivpipeSensor(BaseSensorOperator):
     newer_than : str, optional
         An ISO time: only a release whose run began later counts, as in ``"{{ data_interval_end }}"``.
     policy : str, optional
-        Judge the released rows by it, in a process of its own, instead of trusting the verdict beside them.
+        Judge the released rows by it, in a separate process, instead of trusting the verdict next to them.
     python : str, optional
         The interpreter of another environment that has privpipe.
 

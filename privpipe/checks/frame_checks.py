@@ -138,7 +138,7 @@ def _roles(given: Mapping[str, Any]) -> Roles:
 
 
 def _with_own(roles: Roles, entries: Sequence[Guarantee]) -> Roles:
-    """The sensitive columns that entries name themselves need no role besides."""
+    """The sensitive columns that entries name themselves need no further role."""
     named = dict.fromkeys(name for entry in entries for name in entry.sensitive_columns())
     for name in named:
         if name in roles.columns and roles.of(name) != "sensitive":
@@ -199,7 +199,7 @@ def assess(
     allow_empty : bool
         Let a table of suppressed records alone pass.
     options : see `CheckOptions`
-        Beside a policy: `original`, `align` and `engine`. Beside entries all of them.
+        With a policy: `original`, `align` and `engine`. With entries, all of them.
 
     Returns
     -------
@@ -257,7 +257,7 @@ def check(frame: F, entries: Entries, *, hold: Literal[True], **options: Unpack[
 def check(frame: Any, entries: Entries, *, hold: bool = False, **options: Unpack[CheckOptions]) -> Any:
     """Judge a frame as `assess` does, and raise where a guarantee does not hold: for a line in a job.
 
-    Of a lazy frame (Spark, Dask, a DuckDB relation, a polars LazyFrame, a dataset) it judges one evaluation. Whoever
+    Of a lazy frame (Spark, Dask, a DuckDB relation, a polars LazyFrame, a dataset) it judges one evaluation. Anyone who
     writes the frame afterwards evaluates it again, and where a source has changed, or the plan is not deterministic,
     writes rows that were not judged: use what `hold` gives, or `checked`.
 
@@ -308,7 +308,7 @@ def checked(frame: F, entries: Entries, **options: Unpack[CheckOptions]) -> Iter
     checkpoint directory, where the session has one, else on the executors' disks), of a Dask frame in the memory of
     its workers or of this process, of a DuckDB relation or a dataset in a file of this process without a name. They
     are let go of at the end. Rows that are lost with an executor or a worker make a later use fail; they never come
-    back as others. A frame that is not lazy is given as it is.
+    back as others. A frame that is not lazy is returned unchanged.
 
     Parameters
     ----------

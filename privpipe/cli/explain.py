@@ -295,7 +295,7 @@ def _list(json: bool) -> None:
 
 
 def _put_names(title: str, summaries: Mapping[str, str]) -> None:
-    """Names and what they stand for; what a model observes is told where it is explained alone."""
+    """Names and what they stand for; what a model observes is shown where it is explained alone."""
     if not summaries:
         return
     put(f"{title}:")

@@ -88,11 +88,11 @@ class Loopback(socketserver.ThreadingTCPServer):
 
     @property
     def address(self) -> str:
-        """What opens the page; whoever has it may read and choose."""
+        """What opens the page; anyone who has it may read and choose."""
         return f"http://{HOST}:{self.port}/{self.token}/"
 
     def serve(self, minutes: float, clock: Callable[[], float] = time.monotonic) -> Ending:
-        """Answer until a choice was taken, or for so long nobody with the token asked.
+        """Answer until a choice was taken, or no request with the token came for so long.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class Loopback(socketserver.ThreadingTCPServer):
         return "chosen"
 
     def touch(self) -> None:
-        """Somebody who knows the token asked."""
+        """A client that has the token sent a request."""
         self.asked = self._clock()
 
     def choose(self, value: str) -> tuple[bool, str]:

@@ -51,7 +51,7 @@ class _Asked:
         from privpipe.sinks.remote import RemoteTarget
 
         if self.policy is None or self.policy.sink is None or not self.policy.sink.is_folder:
-            yield None  # a table is no witness of a ledger, and no policy names both
+            yield None  # a table cannot be a witness of a ledger, and no policy names both
             return
         place: Any = folder_of(self.policy, None)
         name = place.name

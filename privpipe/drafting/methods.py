@@ -146,7 +146,7 @@ class Method:
     without : tuple of str
         Names of proposed guarantees that no method met: they stand as comments.
     left_out : tuple of str
-        Columns of which nothing would be left beside the others.
+        Columns of which nothing would be left next to the others.
     masked : bool
         Whether measured numbers are masked; not while methods are tried, for it is the same for all.
     """
@@ -166,7 +166,7 @@ class Candidate:
     ----------
     stages : tuple of str
     records : int
-        As many records as it is tried on at the most; 0: as many as the others.
+        As many records as it is tried on at most; 0: as many as the others.
     """
 
     stages: tuple[str, ...]

@@ -26,7 +26,7 @@ class Profile:
     records, missing, distinct : int
         Records, those without a value, and distinct values.
     null_values : tuple of str
-        Texts of a fixed list that stand for a missing value here.
+        Texts of a fixed list that represent a missing value here.
     spread : float
         Largest less least value, of numbers; 0 elsewhere.
     code_length : int
@@ -40,7 +40,7 @@ class Profile:
     bottom, top : float
         Least and greatest number; 0 elsewhere.
     tail : float
-        The number that few records exceed, where it lies far below the greatest; 0 where there is no such tail.
+        The number that few records exceed, where it is far below the greatest; 0 where there is no such tail.
     skewed : bool
         Whether numbers from 0 reach much farther above the middle than below it.
     whole : bool
@@ -93,7 +93,7 @@ class Guess:
     level_of : str
         The column whose hierarchy this one is a level of.
     person : bool
-        Whether it tells persons apart.
+        Whether it identifies persons.
     """
 
     role: Role

@@ -43,14 +43,14 @@ class _Column:
 
     @property
     def seen(self) -> NDArray[np.float64]:
-        """What each record is taken for, as a number: the mean of the values that its label may stand for."""
+        """What each record is taken for, as a number: the mean of the values that its label may represent."""
         assert self.numbers is not None
         found: NDArray[np.float64] = (self.shares @ self.numbers)[self.after]
         return found
 
 
 class Paired:
-    """Records of a table beside what a release made of them.
+    """Records of a table with what a release made of them.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def _regression(columns: Sequence[_Column]) -> float:
 
 
 def _terms(column: _Column, *, seen: bool) -> list[NDArray[np.float64]]:
-    """A number as itself, other values as indicators of all but the first; what a label may stand for in parts."""
+    """A number as itself, other values as indicators of all but the first; what a label may represent in parts."""
     if column.numbers is not None:
         return [column.seen if seen else column.numbers[column.before]]
     values = column.shares.shape[1]

@@ -64,7 +64,7 @@ def check(context: Any) -> list[ContextFinding]:
     Raises
     ------
     UsageError
-        No data context, or one whose suites do not lie in a folder of it.
+        No data context, or one whose suites are not in a folder of it.
     """
     root = store.root_of(context)
     path = root / store.CONFIGURATION

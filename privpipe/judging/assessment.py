@@ -42,7 +42,7 @@ class Assessment:
     notes : tuple of str
         What a reader must know: the base distribution used, what was not judged. Of the policy and the judged table.
     source_notes : tuple of str
-        Notes that disclose something of the source; they stand in private records only.
+        Notes that disclose something of the source; they are in private records only.
     built_in : tuple of Verdict
         Built-in guarantees that hold (`no_identifiers`); first in the verdict document.
     run : mapping
@@ -52,7 +52,7 @@ class Assessment:
     lost : LossTable or None
         What each column of a release has lost; its alarms refuse where the policy says so. In private records only.
     public : PublicRules or None
-        What of it whoever reads the judged table may learn, as far as the judgement knows.
+        What of it readers of the judged table may learn, as far as the judgement knows.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class Assessment:
 
     @property
     def alarms(self) -> tuple[str, ...]:
-        """Columns that lost all that they told, or more than the policy says, in sentences."""
+        """Columns that lost all their information, or more than the policy says, in sentences."""
         return () if self.lost is None else self.lost.alarms
 
     @property
@@ -96,7 +96,7 @@ class Assessment:
 
     @property
     def warned(self) -> tuple[Verdict, ...]:
-        """Verdicts of severity `warn` that are no pass: the table may pass all the same."""
+        """Verdicts of severity `warn` that are not a pass: the table may pass all the same."""
         return tuple(verdict for verdict in self.verdicts if verdict.warns)
 
     @property
@@ -152,7 +152,7 @@ class Assessment:
         )
 
     def _repr_html_(self) -> str:
-        # Sentences of alarms and notes of the source tell figures of it; a notebook is often handed on.
+        # Sentences of alarms and notes of the source reveal figures of it; a notebook is often handed on.
         kept = [("alarms", len(self.alarms)), ("notes of the source", len(self.source_notes))]
         about = [
             ("records judged", self.records),
@@ -182,7 +182,7 @@ class Assessment:
         Parameters
         ----------
         rules : PublicRules
-            What whoever reads the release knows anyway.
+            What readers of the release know anyway.
         """
         rows = [verdict.to_public(rules, self.records) for verdict in (*self.built_in, *self.verdicts)]
         whole = None if self.whole is None else self.whole._public_whole(rules)

@@ -118,7 +118,7 @@ class _Count:
         try:
             judged = self._of(judged_table.table, query)
         except DataError:
-            # The mark is no value of a base distribution, nor a missing one of what a record needs.
+            # The mark is not a value of a base distribution, nor a missing one of what a record needs.
             if not judged_table.suppressed:
                 raise
             return None

@@ -1,4 +1,4 @@
-"""What a run of the judge is given: one table, with everything that lies beside it."""
+"""What a run of the judge is given: one table, with everything that belongs to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["JudgingInputs"]
 
 @dataclass(frozen=True, kw_only=True)
 class JudgingInputs:
-    """One table with everything that lies beside it.
+    """One table with everything that belongs to it.
 
     Parameters
     ----------

@@ -176,7 +176,7 @@ def _plain(labels: set[Text], kind: str) -> bool:
 
 
 def _labels_of(hierarchy: Any, level: int, texts: Sequence[Text]) -> pa.Array:
-    """The released label of each value; one that the hierarchy lacks stays as it is and equals no label."""
+    """The released label of each value; one that the hierarchy lacks stays unchanged and equals no label."""
     import pyarrow as pa
 
     shown, codes = hierarchy.released(level), hierarchy.encode(list(texts)).tolist()

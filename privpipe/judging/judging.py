@@ -71,7 +71,7 @@ def assess(
     Returns
     -------
     Assessment
-        Beside the entries the columns themselves are judged: an identifier among them is a fail that stands first.
+        In addition to the entries the columns themselves are judged: an identifier among them is a fail, listed first.
 
     Raises
     ------

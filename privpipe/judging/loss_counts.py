@@ -48,7 +48,7 @@ class LossAsked:
         The suppression mark.
     hierarchies : mapping of column to HierarchySpec
     pseudonyms : tuple of str
-        Columns of which each value stands for one person: they have no loss.
+        Columns of which each value represents one person: they have no loss.
     rule : ColumnLossRule
     withheld : bool
         Whether a model forbids counts of the source.
@@ -118,7 +118,7 @@ def _of_pairs(sample: PairedSample, asked: LossAsked, seen: Mapping[str, Seen]) 
 
 
 def _of_labels(engine: Engine, released: Any, original: Any, asked: LossAsked) -> list[ColumnLoss]:
-    """Without pairs of records: the labels of each table by itself, those of the source where they may be told."""
+    """Without pairs of records: the labels of each table by itself, those of the source where they may be disclosed."""
     names = list(released.schema.names)
     after = labels_of(engine, released, names, asked.mark)
     both = [] if asked.withheld else [name for name in names if name in original.schema.names]
@@ -167,7 +167,7 @@ def labels_of(engine: Engine, table: Any, columns: Sequence[str], mark: str) -> 
         found = {name: _valued(histograms[name], mark) for name in few}
     nulls = engine.facts(table, FactsRequest(nulls=many)).nulls if many else {}
     for name in many:
-        # What holds no text is no mark; asked without one, an engine may know the classes from the notes.
+        # A column that holds no text has no mark; asked without one, an engine may know the classes from the notes.
         text = column_type_of(table.schema.field(name).type) == "text"
         query = ClassQuery(keys=(name,), mark=mark if text else None)
         classes: _Classes = engine.reduce_classes(table, query, _LabelCount(), Facts()) or (0, 0)

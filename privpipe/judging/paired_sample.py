@@ -1,4 +1,4 @@
-"""The records of a release beside those they were made from, as many as the driver looks at."""
+"""The records of a release paired with those they were made from, as many as the driver looks at."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PairedSample:
     Parameters
     ----------
     original, released : RowBlock
-        Each in an order of its own, records that only one table has among them.
+        Each in a separate order, records that only one table has among them.
     whole : bool
         Whether they are all there are.
     """

@@ -1,4 +1,4 @@
-"""The public figures of a verdict, small enough for what schedulers show beside a task or a table."""
+"""The public figures of a verdict, small enough for what schedulers show next to a task or a table."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class JudgingRules:
     histories : mapping of ledger to ReleaseHistory
         What the ledgers of entries over several releases remember, with this release's own rows.
     positions : RowPositions or str, optional
-        Where records stand in the files and stood in the original, for entries that read positions, or why it is not
+        Where records are in the files and were in the original, for entries that read positions, or why it is not
         known.
     models : tuple of Guarantee
         What the release must meet, for attacks on the search that worked for it.
@@ -102,7 +102,7 @@ class JudgingRules:
     versions: Mapping[str, int] = field(default_factory=dict)
 
     def unit(self, entry: Guarantee) -> str | None:
-        """The column by which those are told apart whom an entry counts; None: it counts records."""
+        """The column by which those that an entry counts are distinguished; None: it counts records."""
         return {None: self.person, "persons": self.person, "households": self.household}.get(entry.counts_over())
 
     @property

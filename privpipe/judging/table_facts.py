@@ -38,7 +38,7 @@ def histogram_of_file(
 ) -> Histogram:
     """Values of a column with their counts.
 
-    The file is a table. Its values stand under the name of the column, else under ``value``; beside them ``count``
+    The file is a table. Its values are under the name of the column, else under ``value``; with them ``count``
     (whole numbers) or ``share`` (numbers, of whatever sum), one line a value. Without either, each line is a record.
 
     Parameters
@@ -168,7 +168,7 @@ def facts_by_base(
     Raises
     ------
     DataError
-        A missing value under `refuse`; a file that is no distribution of its column.
+        A missing value under `refuse`; a file that is not a distribution of its column.
     """
     bases = dict.fromkeys(base for base in map(base_of, entries) if not isinstance(base, str))
     learnt = _learnt(judged_table, entries, roles, rules)

@@ -41,7 +41,7 @@ class Values:
     distinct : int
         Distinct values, a missing one not among them.
     own : int
-        Records that share theirs with nobody, or with their own household alone.
+        Records that share theirs with no one, or with their own household alone.
     """
 
     distinct: int = 0
@@ -67,7 +67,7 @@ class _SingleValueClasses:
 def values_of(
     engine: Engine, table: Any, columns: Sequence[str], records: int, household: str | None
 ) -> dict[str, Values]:
-    """The values of each column that may be near-unique; a missing value is nobody's own.
+    """The values of each column that may be near-unique; a missing value is unique to no record.
 
     Columns that an estimate of their distinct values rules out are left out.
     """
@@ -86,7 +86,7 @@ def _by_histograms(engine: Engine, table: Any, columns: Sequence[str]) -> dict[s
     found = {}
     for name in columns:
         counts = histograms[name].counts
-        counts = counts[:-1] if histograms[name].nulls else counts  # a missing value is nobody's own
+        counts = counts[:-1] if histograms[name].nulls else counts  # a missing value is unique to no record
         found[name] = Values(len(counts), int(np.count_nonzero(counts == 1)))
     return found
 
@@ -122,7 +122,7 @@ class _Present:
 
 
 def near_unique_notes(found: Mapping[str, Values], records: int, household: str | None) -> list[str]:
-    """A sentence for each column in which more than half of the records have a value of their own.
+    """A sentence for each column in which more than half of the records have a unique value.
 
     Examples
     --------
@@ -180,19 +180,19 @@ def table_notes(
 
 
 def _unmasked(names: Sequence[str], roles: Roles, gate: Gate) -> list[str]:
-    """Columns that are released beside the quasi-identifiers, without pseudonyms."""
+    """Columns that are released with the quasi-identifiers, without pseudonyms."""
     seen = [name for name in gate.seen(names) if name in names]
     released = (*roles.sensitive, *roles.insensitive, *roles.carried)
     return [name for name in seen if name in released and name not in gate.pseudonyms]
 
 
 def _household(names: Sequence[str], entries: Sequence[Guarantee]) -> str | None:
-    """The first column of the table by which an entry tells households apart."""
+    """The first column of the table by which an entry distinguishes households."""
     return next((column for entry in entries if (column := entry.household_column()) in names), None)
 
 
 def _of_values(entry: Guarantee) -> bool:
-    """Whether a figure rests on how values are told apart in classes of the judged table alone."""
+    """Whether a figure rests on how values are distinguished in classes of the judged table alone."""
     return entry.way.classes_alone and not entry.needs_base and not entry.needs_population
 
 

@@ -54,7 +54,7 @@ def resting_on(verdict: Verdict, *comparisons: Comparison) -> Verdict:
 
 
 def founded(verdict: Verdict, records: int) -> Verdict:
-    """The verdict itself; an error where its figure is no number, or rests on fewer than half of what it compares.
+    """The verdict itself; an error where its figure is not a number, or rests on fewer than half of what it compares.
 
     An entry over one table compares all its records. One that compares two must state how much of them it compared:
     a figure over nothing is 0 as easily as a figure over everything.

@@ -67,7 +67,7 @@ def matching_block(
 ) -> tuple[ClassBlock, int]:
     """Patterns as a block, with their matching sizes, and the number of records of nothing but the mark left out.
 
-    A record without a value in any of the keys vouches for nobody: it matches those like it and no others.
+    A record without a value in any of the keys vouches for no other record: it matches those like it and no others.
 
     Parameters
     ----------

@@ -31,9 +31,9 @@ COMMITMENT = b"privpipe/commitment/1"
 class Seal:
     """Keyed hashes under a ledger's secret.
 
-    The secret is the declared key followed by the ledger's salt; without a key it is the salt alone, which lies beside
-    the entries: the chain then proves that nothing was damaged or lost by accident, and nothing against somebody
-    who can write the folder, for they can make it anew. The records of the sinks still show that it is another.
+    The secret is the declared key followed by the ledger's salt; without a key it is the salt alone, which is next to
+    the entries: the chain then proves that nothing was damaged or lost by accident, and nothing against anyone
+    who can write the folder, for they can rebuild it. The records of the sinks still show that it is another.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ def examined(path: Path, key: Mapping[str, str] | None, place: tuple[str, Witnes
     Parameters
     ----------
     place : (str, Target), optional
-        Name of the policy's sink, and the sink, besides those that the entries name.
+        Name of the policy's sink, and the sink, in addition to those that the entries name.
     """
     with held(path):
         chain = read_chain(path, key)

@@ -1,8 +1,8 @@
 """What a sink keeps of its ledger: its identity, and its last entry at the sink's last release.
 
-The record lies in the sink's own work area, away from the ledger, so that whoever loses, cuts or exchanges the ledger
-leaves a witness. It is written before the rename that publishes, with what the sink pointed at, and read by the same
-rule as the ledger's own notes: it counts unless the sink still points where it did.
+The record lies in the sink's own work area, away from the ledger, so that a ledger that is lost, cut or
+exchanged leaves a witness. It is written before the rename that publishes, with what the sink pointed at, and read by
+the same rule as the ledger's own notes: it counts unless the sink still points where it did.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def t_closeness(
 
 @bordered
 def uniqueness(frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **options: Unpack[CheckOptions]) -> float:
-    """Share of the records that nobody else equals on the quasi-identifiers (sample uniqueness), in [0, 1].
+    """Share of the records that no other record equals on the quasi-identifiers (sample uniqueness), in [0, 1].
 
     Examples
     --------

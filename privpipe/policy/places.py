@@ -51,7 +51,7 @@ class Report:
         Raises
         ------
         PolicyError
-            It is one too many: nobody reads so long a list, and what is still to be checked may be as long.
+            It is one too many: no one reads so long a list, and what is still to be checked may be as long.
         """
         if len(self._problems) == MOST_PROBLEMS:
             last = Problem("", f"more than {MOST_PROBLEMS:,} problems; the rest is not checked", self.file)

@@ -81,7 +81,7 @@ def is_installed(package: str) -> bool:
     """Whether a package could be imported; nothing is imported."""
     try:
         return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):  # what stands in for it in `sys.modules` is no module
+    except (ImportError, ValueError):  # what replaces it in `sys.modules` is not a module
         return False
 
 
@@ -239,7 +239,7 @@ def check_base(draft: Draft, report: Report) -> None:
     for read, stage in draft.stages():
         named = set(stage.named_columns())
         if read.name == "synthesize" and not named:
-            named = set(draft.columns)  # it draws every column anew
+            named = set(draft.columns)  # it draws every column again
         changed = sorted(compared & named) if suppressing else []
         if suppressing and changed:
             report.wrong(
@@ -315,14 +315,14 @@ def check_sink(draft: Draft, report: Report) -> None:
 
 
 def _file_of(spec: SourceSpec) -> str:
-    """The path of a source that lies in files, else nothing."""
+    """The path of a source that is in files, else nothing."""
     if spec.database is not None:
         return spec.database.at if spec.database.is_file else ""
     return spec.path if spec.table is None else ""
 
 
 def _same_table(one: TableName, other: TableName) -> bool:
-    """Whether two names may stand for the same table: the parts that both have agree."""
+    """Whether two names may denote the same table: the parts that both have agree."""
     shared = min(len(one.parts), len(other.parts))
     return [part.casefold() for part in one.parts[-shared:]] == [part.casefold() for part in other.parts[-shared:]]
 

@@ -37,7 +37,7 @@ class SecretSpec:
 
     @property
     def within(self) -> str | None:
-        """How the seed stands in the policy itself: ``literal`` or ``insecure``; None: it is kept elsewhere."""
+        """How the seed is given in the policy itself: ``literal`` or ``insecure``; None: it is kept elsewhere."""
         if self.insecure is not None:
             return "insecure"
         return "literal" if self.literal is not None else None

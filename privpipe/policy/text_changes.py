@@ -1,4 +1,4 @@
-"""Changes of values within the text of a policy: everything else, comments included, stays as it is written."""
+"""Changes of values within the text of a policy: everything else, comments included, stays as it was written."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _with_value(text: str, edit: Edit) -> str:
 
 
 def _spliced(text: str, node: Node, value: Any) -> str:
-    """Another value in place of one; of a collection of the same shape only the values that differ are written."""
+    """One value replaced by another; of a collection of the same shape only the values that differ are written."""
     if isinstance(node, MappingNode) and isinstance(value, Mapping):
         if [key.value for key, _ in node.value] == list(value):
             for (_, inner), each in reversed(list(zip(node.value, value.values(), strict=True))):

@@ -1,4 +1,4 @@
-"""The tasks: a release and a judgement, each in a process of its own."""
+"""The tasks: a release and a judgement, each in a separate process."""
 
 from __future__ import annotations
 

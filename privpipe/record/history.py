@@ -1,4 +1,4 @@
-"""The releases of a target: when, under which policies, with which verdict, signed by whom."""
+"""The releases of a target: when, under which policies, with which verdict, and who signed them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class History:
 
 @bordered
 def history(target: str, records: Path | None = None) -> History:
-    """The releases that stand in the chain of a target, with runs that were refused where private records are at hand.
+    """The releases that are in the chain of a target, with runs that were refused where private records are at hand.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ class Released:
     name : str
         As it was named.
     folder : Path or None
-        What a reader reads, on this machine; None: a table, whose rows are no files here.
+        What a reader reads, on this machine; None: a table, whose rows are not files here.
     texts : mapping of str to bytes
         The public documents that are there, by name.
     records : Path or None
@@ -76,7 +76,7 @@ class Released:
         return sorted(path.name for path in there if path.name not in known)
 
     def page(self) -> bytes | None:
-        """The report beside the documents; None where there is none."""
+        """The report next to the documents; None where there is none."""
         if self.home is None:
             return None
         path = self.home / PAGE

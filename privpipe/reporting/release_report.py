@@ -47,7 +47,7 @@ def lost_rows(table: Mapping[str, Any], *, exact: bool = True) -> list[tuple[str
     table : mapping
         `column_loss` of a private verdict document.
     exact : bool
-        Whether shares of fewer than 5 records are shown as they are.
+        Whether shares of fewer than 5 records are shown unmasked.
 
     Examples
     --------

@@ -16,7 +16,7 @@ EPSILON = 1e-12
 def risk_weights(names: Sequence[str], kinds: Mapping[str, str]) -> dict[str, float]:
     """Weight of each risk figure: half for record linkage, half for interval disclosure, where there are both.
 
-    Equal weights otherwise. Where both kinds are there, further attacks have weight 0 and are shown beside.
+    Equal weights otherwise. Where both kinds are there, further attacks have weight 0 and are shown as well.
     Source: Domingo-Ferrer, Torra, A quantitative comparison of disclosure control methods, 2001.
 
     Parameters

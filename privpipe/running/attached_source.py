@@ -30,7 +30,7 @@ LEAST_RECORDS = 500_000
 def require_room_for_hierarchies(engine: Engine, table: Any, policy: Policy) -> None:
     """Refuse a table of which a column with a hierarchy has more distinct values than memory holds labels for.
 
-    Only an engine that knows its memory, and estimates distinct values, can tell.
+    Only an engine that knows its memory, and estimates distinct values, can decide.
 
     Raises
     ------

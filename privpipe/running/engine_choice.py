@@ -16,7 +16,7 @@ __all__ = ["OpenedEngine", "is_path"]
 
 
 def is_path(data: Any) -> bool:
-    """Whether data lies in files, or is said as a `Source`; None is the policy's own source.
+    """Whether data is in files, or is given as a `Source`; None is the policy's own source.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def is_path(data: Any) -> bool:
 class OpenedEngine:
     """The engine asked for: one given stays open, one named is opened and closed.
 
-    A DuckDB connection stands for the embedded engine under its limits: frames and tables are read through it, and the
+    A DuckDB connection represents the embedded engine under its limits: frames and tables are read through it, and the
     work is done in a database of our own, so that nothing of the caller's changes.
 
     Parameters

@@ -102,7 +102,7 @@ def folder_of(policy: Policy, target: str | None) -> LocalTarget | RemoteTarget:
 
 @contextmanager
 def workplace(policy: Policy, purpose: str, target: str | None = None) -> Iterator[LocalTarget]:
-    """Where rows are written to be judged and thrown away, beside the sink as a release would be; gone at the end.
+    """Where rows are written to be judged and thrown away, next to the sink as a release would be; gone at the end.
 
     What a killed run leaves there is thrown away by the next, and by `clear_workplace`.
     """

@@ -44,7 +44,7 @@ def process_beside(folder: Path) -> tuple[Mapping[str, Any] | None, str]:
     """The process record of a published folder, and why there is none to rely on; the public documents hold it.
 
     It counts only where plan, manifest and verdict name one another by their hashes and the manifest lists exactly
-    the files at hand with theirs: a plan cannot be laid beside other data. Nobody signs it, so who can write the
+    the files at hand with theirs: a plan cannot be put next to other data. No one signs it, so anyone who can write the
     folder can write all of it.
 
     Parameters
@@ -64,7 +64,7 @@ def process_beside(folder: Path) -> tuple[Mapping[str, Any] | None, str]:
         plan, manifest, verdict = (_read(home / f"{name}.json") for name in ("plan", "manifest", "verdict"))
         wrong = _mismatch(folder, plan, manifest, verdict)
         found = None if wrong else process_of(plan["stages"])
-    # Whatever is malformed was not written by a release; the reason is told, never a value.
+    # Whatever is malformed was not written by a release; the reason is reported, never a value.
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return None, f"the process record beside the data cannot be read ({type(error).__name__})"
     if wrong:
@@ -75,7 +75,7 @@ def process_beside(folder: Path) -> tuple[Mapping[str, Any] | None, str]:
 def verified_manifest(folder: Path, name: str) -> dict[str, Any]:
     """The public manifest of a folder whose files are those that were judged, by their hashes.
 
-    Nobody signs it: it shows what was damaged or cut off on its way, not what somebody exchanged who can write there.
+    No one signs it: it shows what was damaged or cut off on its way, not what an attacker who can write there replaced.
 
     Parameters
     ----------

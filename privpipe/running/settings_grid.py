@@ -66,7 +66,7 @@ class Chosen:
     Parameters
     ----------
     policy : Policy
-        With the measures that were asked for besides.
+        With the measures that were asked for in addition.
     risk, loss : tuple of str
     names : tuple of str
         Of all entries of the policy, in their order.
@@ -115,7 +115,7 @@ class Chosen:
 
 
 def measure_of(text: str, known: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
-    """The entry of a policy that a text stands for: ``NAME``, ``NAME.KIND`` or ``NAME:parameter=value,...``.
+    """The entry of a policy that a text denotes: ``NAME``, ``NAME.KIND`` or ``NAME:parameter=value,...``.
 
     Parameters
     ----------
@@ -379,7 +379,7 @@ def compare_policies(
     settings : sequence of (mapping, Policy)
         What each point is called by, and its policy.
     chosen : Chosen
-        Of `policy`; a policy that lacks a measure of it is judged by it besides.
+        Of `policy`; a policy that lacks a measure of it is judged by it as well.
     engine : str or Engine, optional
     look : callable, optional
         Called with each setting, its run, its table and its verdict, before what was written is thrown away.

@@ -385,7 +385,7 @@ class StageRun:
 
     def released_columns(self) -> tuple[Any, Any]:
         """The last look: no column with the role identifier leaves; and the table that persons, weights and households
-        can still be told in, where the released columns do not tell them.
+        can still be distinguished, where the released columns do not distinguish them.
         """
         self.table = self._with_suppressed_rows()
         if not self.context.releases:
@@ -403,7 +403,7 @@ class StageRun:
 
 @dataclass(frozen=True)
 class _Held:
-    """What a kept plan is held to where a policy limits suppression: whoever seals one anew sets no limit.
+    """What a kept plan is held to where a policy limits suppression: anyone who seals one again sets no limit.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ def published_at(path: str) -> Published | None:
         return None
     try:
         started = datetime.strptime(run_id.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    except ValueError:  # fourteen digits that are no moment
+    except ValueError:  # fourteen digits that are not a date and time
         return None
     return Published(run_id=run_id, started=started, folder=str(folder), verdict=verdict)
 

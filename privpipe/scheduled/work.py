@@ -31,7 +31,7 @@ __all__ = ["judged", "public_figures", "refusal", "released", "require_kept_out"
 
 
 def require_kept_out(job: Job, policy: Policy) -> None:
-    """Refuse a sink, record, ledger or report that lies in a folder to keep out of, whatever links lead there.
+    """Refuse a sink, record, ledger or report that is in a folder to keep out of, whatever links lead there.
 
     Raises
     ------

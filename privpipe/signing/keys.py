@@ -132,7 +132,7 @@ class SigningKey:
 
 
 def new_key(path: Path, password: str | None = None) -> PublicKey:
-    """Make a key: the private one at `path` (PKCS #8, mode 0600), the public line beside it with ``.pub``.
+    """Make a key: the private one at `path` (PKCS #8, mode 0600), the public line next to it with ``.pub``.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ class Signature:
         return self.signed_at <= moment + SKEW and moment < self.ends(valid_days)
 
     def to_dict(self) -> dict[str, Any]:
-        """As it stands in a file and in a manifest."""
+        """As it is written in a file and in a manifest."""
         return {
             "sign_off_version": VERSION,
             "name": self.name,

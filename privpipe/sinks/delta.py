@@ -1,11 +1,11 @@
-"""Publishing into a Delta table on a local file system: files judged beside it, then one commit of its log.
+"""Publishing into a Delta table on a local file system: files judged next to it, then one commit of its log.
 
 ::
 
     lake/visits/_delta_log/00000000000000000007.json   the commit of a release: run id, verdict, policy hash
     lake/visits/20260102T030405Z-1a2b3c4d/             its part files, moved in as they were judged
     lake/visits/_privpipe/20260102T030405Z-1a2b3c4d/   its public documents; VACUUM passes names with an underscore by
-    lake/.visits.privpipe/                             the work area, as beside a folder (see `local`)
+    lake/.visits.privpipe/                             the work area, as next to a folder (see `local`)
         pending-<run>                                  a run that moves its files in
         commit-<run>, commit-back-<run>                its commit, and the one that would take it back
 
@@ -113,7 +113,7 @@ class DeltaTarget(LocalTarget):
         return self.changes.whole()
 
     def notes(self) -> Sequence[str]:
-        """That earlier rows stay readable, and that somebody else changed the table."""
+        """That earlier rows stay readable, and that another writer changed the table."""
         return self.changes.notes()
 
     @property
@@ -158,7 +158,7 @@ class DeltaTarget(LocalTarget):
         return self.changes.published(run_id)
 
     def withdraw(self, run_id: str) -> None:
-        """Bring back the version before in a commit of its own, or drop a table that holds nothing else."""
+        """Bring back the version before in a separate commit, or drop a table that holds nothing else."""
         self._done = None
         with sink_faults(self.path, "the release could not be withdrawn; restore the version before by hand"):
             if self.changes.committed(run_id) and not self._dropped(run_id):

@@ -238,7 +238,7 @@ class Commit:
     fields : tuple of mapping
         Columns of the table after it.
     said : mapping of text to text
-        Properties of ours: they stand in the commit, and those of a release in the table's properties too.
+        Properties of ours: they are in the commit, and those of a release in the table's properties too.
     added, removed : tuple of Added
     mode : {"Append", "Overwrite"}
     """
@@ -288,7 +288,7 @@ class Commit:
         return "".join(json.dumps(action, ensure_ascii=False) + "\n" for action in actions)
 
     def _protocol(self) -> Iterator[dict[str, Any]]:
-        """Timestamps without a zone are a feature of their own; everything else is as old as the format."""
+        """Timestamps without a zone are a separate feature; everything else is as old as the format."""
         needed = any(field["type"] == "timestamp_ntz" for field in self.fields)
         if needed and (self.before is None or NTZ not in self.before.features):
             writer = sorted({NTZ, "appendOnly", "invariants"})

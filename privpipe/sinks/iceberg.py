@@ -4,7 +4,7 @@
 
     lake/db/visits/data/20260102T030405Z-1a2b3c4d/         part files of a release, as they were judged
     lake/db/visits/_privpipe/20260102T030405Z-1a2b3c4d/    its public documents
-    .lake.db.visits.privpipe/                              the work area, beside the policy (see `local`)
+    .lake.db.visits.privpipe/                              the work area, next to the policy (see `local`)
         pending-<run>                                      a run that is about to commit
 
 A commit makes one snapshot the current one, or the table with its first, so a reader sees the old release or the new
@@ -141,7 +141,7 @@ class IcebergTarget(WholeReleases):
         """Close the catalogue."""
         opened, self._opened = self._opened, None
         if opened is not None:
-            with suppress(Exception):  # of its own classes, with texts that may hold credentials
+            with suppress(Exception):  # its exceptions have their own classes, and texts that may hold credentials
                 opened.close()
 
     @property
@@ -211,7 +211,7 @@ class IcebergTarget(WholeReleases):
         return self._at(self._snapshot) if self._stays and self._snapshot is not None else None
 
     def notes(self) -> Sequence[str]:
-        """That earlier rows stay readable, and that somebody else changed the table."""
+        """That earlier rows stay readable, and that another writer changed the table."""
         table = self._now()
         if table is None:
             return ()
@@ -358,7 +358,7 @@ class IcebergTarget(WholeReleases):
             return None
 
     def _now(self) -> Any:
-        """The table when it was first asked for: what a run judges beside its own rows, and what it changes."""
+        """The table when it was first asked for: what a run judges together with its own rows, and what it changes."""
         if not self._seen:
             with self._told():
                 self._catalogue()
@@ -402,7 +402,7 @@ class IcebergTarget(WholeReleases):
             referenced = [] if table is None else [table.metadata_location, *_logged(table)]
             io = self._catalogue()._load_file_io(location=told["location"]) if table is None else table.io
             Leftovers(io, told["location"], run_id, told["commit"]).remove(referenced, told["made"])
-        except Exception as problem:  # noqa: BLE001 nobody is pointed at what is left
+        except Exception as problem:  # noqa: BLE001 no pointer leads to what is left
             log.warning("files of %s could not be removed (%s); the next run does it", run_id, type(problem).__name__)
         else:
             mark.unlink(missing_ok=True)

@@ -40,7 +40,7 @@ class Commit:
     """The commit of a release: a new table with its first snapshot, or the next snapshot of a table.
 
     It holds for the table as it was seen. pyiceberg's own commit of a transaction would try again on top of what
-    another writer committed, which nobody judged, so the catalogue is asked directly, and once.
+    another writer committed, which was not judged, so the catalogue is asked directly, and once.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ def arrow_type(field: pa.Field, sink: str) -> pa.DataType:
 
 
 def written_under(folder: Path, ids: Mapping[str, int], sink: str) -> None:
-    """Write the Parquet files of a folder anew, rows in their order, with the table's types and field ids.
+    """Write the Parquet files of a folder again, rows in their order, with the table's types and field ids.
 
     Raises
     ------
@@ -250,7 +250,7 @@ def _settle() -> None:
     meeting = Barrier(threads)
 
     def meet() -> None:
-        with suppress(BrokenBarrierError):  # somebody else's work is long
+        with suppress(BrokenBarrierError):  # the work of another thread takes long
             meeting.wait(PATIENCE)
 
     wait([pool.submit(meet) for _ in range(threads)])

@@ -128,7 +128,7 @@ class RemoteDeltaTarget(RemoteTarget):
         return self.changes.whole()
 
     def notes(self) -> Sequence[str]:
-        """That earlier rows stay readable, and that somebody else changed the table."""
+        """That earlier rows stay readable, and that another writer changed the table."""
         with self._told():
             return self.changes.notes()
 
@@ -172,7 +172,7 @@ class RemoteDeltaTarget(RemoteTarget):
         return homes
 
     def withdraw(self, run_id: str) -> None:
-        """Bring back the version before in a commit of its own, also where nobody knows whether this one arrived."""
+        """Bring back the version before in a separate commit, also where it is unknown whether this one arrived."""
         self._done = False
         with self._told("the release could not be withdrawn; restore the version before by hand"):
             if self._switching:

@@ -38,7 +38,7 @@ class Target(Protocol):
 
     @property
     def folders(self) -> Sequence[tuple[str, Path]]:
-        """What a run writes on this machine, as far as it is known before: its name for people, and where it lies."""
+        """What a run writes on this machine, as far as it is known before: its name for people, and where it is."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -81,7 +81,7 @@ class Target(Protocol):
         """What the public manifest says of the place of this run's rows."""
 
     def require_free(self) -> None:
-        """Refuse a place that could not be published to now, as far as looking tells."""
+        """Refuse a place that could not be published to now, as far as looking shows."""
 
     def close(self) -> None:
         """Let go of what looking at a place opened that was never entered."""
@@ -105,7 +105,7 @@ class Target(Protocol):
         """A public document of the published release, as it stands there; None: there is none."""
 
     def recall(self) -> bytes | None:
-        """What the target keeps, beside what readers see; None: nothing."""
+        """What the target keeps, in addition to what readers see; None: nothing."""
 
     def remember(self, data: bytes) -> None:
         """Keep this instead, whole or not at all."""

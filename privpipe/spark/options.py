@@ -124,7 +124,7 @@ def _guarantees(owner: str, name: str, value: Any) -> list[Any]:
 
 
 def _entry(owner: str, given: Any) -> Guarantee:
-    """A guarantee, from itself or from what stands for it in a policy."""
+    """A guarantee, from itself or from what represents it in a policy."""
     from privpipe import measures, models
 
     if isinstance(given, Guarantee):

@@ -152,7 +152,7 @@ def lower_camel(name: str) -> str:
 
 
 def capital(name: str) -> str:
-    """A name with its first letter large, the others as they are.
+    """A name with its first letter large, the others unchanged.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def with_params(
     ----------
     asked : sequence of Asked
     defaults : mapping of Param to value, optional
-        Of Params that are no options; an option is None by default.
+        Of Params that are not options; an option is None by default.
     setters : bool
         Whether they can be set, as in an estimator.
     """

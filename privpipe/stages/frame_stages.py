@@ -189,7 +189,7 @@ class Held:
         self.source = data if isinstance(data, Source) else Source(data=data if self.rows is None else self.rows)
 
     def carry(self, found: pa.Schema, read: Collection[str]) -> None:
-        """Carry columns that nothing reads and that have no logical type through as they are.
+        """Carry columns that nothing reads and that have no logical type through unchanged.
 
         Parameters
         ----------
@@ -339,7 +339,7 @@ class StageOver:
 
     @property
     def _is_bare(self) -> bool:
-        """Whether the frame stays on its cluster unlooked at: no record is told apart, none goes and none moves."""
+        """Whether the frame stays on its cluster unseen: no record is distinguished, none is removed and none moves."""
         quiet = not any(stage.needs_ids for stage in self._stages)
         return self._held.on_cluster and quiet and self._keeps_places and not self._compared
 

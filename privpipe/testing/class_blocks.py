@@ -253,9 +253,9 @@ def _around(model: Guarantee, observed: Any, facts: Facts) -> Iterable[Case]:
 
 
 def random_gate(rng: np.random.Generator, model: Guarantee, table: ClassTable, facts: Facts) -> Guarantee:
-    """A gate of the model: as it stands, by a threshold of its own, or on the figure of one of these classes.
+    """A gate of the model: unchanged, at another threshold, or at the figure of one of these classes.
 
-    A threshold of its own is what ``thresholds(rng)`` beside the model gives.
+    The other threshold is what ``thresholds(rng)`` next to the model gives.
     """
     own = beside(type(model), "thresholds")
     kind = rng.random()

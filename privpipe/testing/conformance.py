@@ -114,7 +114,7 @@ class Nonconforming(AssertionError):
 
 @dataclass(frozen=True)
 class Case:
-    """One model over one hostile table; with `persons`, whom each row is of, persons are counted."""
+    """One model over one hostile table; with `persons`, the person of each row, persons are counted."""
 
     model: Guarantee
     table: HostileTable
@@ -226,7 +226,7 @@ class Conformance:
         _no_cell_in(case, str(raised))
 
     def _refusal(self, case: Case) -> Exception | None:
-        """What judging the case raises; for a table that nobody may judge, once for all its models."""
+        """What judging the case raises; for a table that may not be judged, once for all its models."""
         key = case.table.name if case.table.refused is not None else str(case)
         if key not in self._refused:
             models = self.models if case.table.refused is not None else [case.model]
@@ -326,7 +326,7 @@ def conformance(
     engine : Engine or str
         An engine, or the name of one with its `options`.
     models : sequence of Guarantee, optional
-        Default: the examples of the catalogue. A plug-in passes its own, each with its oracle beside it.
+        Default: the examples of the catalogue. A plug-in passes its own, each with its oracle next to it.
 
     Returns
     -------
@@ -360,7 +360,7 @@ def conformance(
 
 
 def write_in_parts(table: HostileTable, folder: Path, parts: int = 3) -> None:
-    """The rows as Parquet files, dealt out in turn, so that classes lie in several of them."""
+    """The rows as Parquet files, dealt out in turn, so that classes are in several of them."""
     import numpy as np
     import pyarrow.parquet as pq
 

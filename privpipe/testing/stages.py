@@ -114,9 +114,9 @@ class Outcome:
     Parameters
     ----------
     plan : str
-        Its plan, as canonical JSON; `public` what everybody may read of it.
+        Its plan, as canonical JSON; `public` what anyone may read of it.
     rows : tuple of tuple
-        Cells with their types, sorted: where a row lies is nobody's business.
+        Cells with their types, sorted: where a row is does not matter.
     schema, promised : pyarrow.Schema
         What came out, and what `released_schema` said.
     made : Plan
@@ -166,8 +166,8 @@ class Staging:
         ----------
         engine : Engine
         parts : int
-            Files among which the rows are dealt out in an order of their own, the last of seven without a row;
-            0: the table is handed over as it is.
+            Files among which the rows are dealt out in a shuffled order, the last of seven without a row;
+            0: the table is handed over unchanged.
         seed : int
             0 or 1.
         given : Plan, optional
@@ -377,13 +377,13 @@ def _read_back(outcome: Outcome, staging: Staging) -> Plan:
 
 
 def _public(made: StagePlan) -> str:
-    """What everybody may read of a plan, where the stage parts it; it must be JSON and the same everywhere too."""
+    """What anyone may read of a plan, where the stage parts it; it must be JSON and the same everywhere too."""
     parted = getattr(made, "public", None)
     return "" if parted is None else json.dumps(plain(parted().detail), sort_keys=True)
 
 
 def written_in_parts(rows: pa.Table, folder: Path, parts: int) -> Path:
-    """A folder with the rows dealt out to so many files in an order of their own, the last of seven without a row."""
+    """A folder with the rows dealt out to so many files in a shuffled order, the last of seven without a row."""
     import numpy as np
     import pyarrow.parquet as pq
 

@@ -115,7 +115,7 @@ class Judging:
         Parameters
         ----------
         parts : int
-            Files among which rows and population are dealt out in an order of their own; 0: as they are.
+            Files among which rows and population are dealt out in a shuffled order; 0: unchanged.
 
         Raises
         ------
@@ -218,8 +218,8 @@ def verdict_problems(
 ) -> list[str]:
     """What is wrong with a model or measure that judges a release, one line a fault; empty when it conforms.
 
-    The release of a small table is judged beside its original, its population and its process, the rows dealt out to
-    several files in another order each time; verdicts are compared to the last bit.
+    The release of a small table is judged together with its original, its population and its process, the rows dealt
+    out to several files in another order each time; verdicts are compared to the last bit.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ NOT_IN_BOTH = "no record is in both tables."
 class ByPairs(WayOfJudging):
     """Without an original, without ids, or with no record in both tables an error, never a pass.
 
-    Suppressed records are left out: as records that nobody can link they would make every share look smaller.
+    Suppressed records are left out: as records that no attacker can link they would make every share look smaller.
     """
 
     way = PAIRS

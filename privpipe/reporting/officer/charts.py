@@ -1,4 +1,4 @@
-"""Charts as SVG: drawn by numbers alone, alike on every machine, and told apart by shape as well as by colour."""
+"""Charts as SVG: drawn by numbers alone, alike on every machine, and distinguishable by shape as well as by colour."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Mark:
 
 
 def bar(share: float, kind: str) -> Markup:
-    """A bar within a cell of a table, beside the number that it draws; hidden from who has it read aloud.
+    """A bar within a cell of a table, next to the number that it draws; hidden from screen readers.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def columns_chart(
 
 
 def scatter(title: str, axes: tuple[str, str], marks: Sequence[Mark], legend: Sequence[tuple[str, str]]) -> Markup:
-    """Points by two figures, the smaller the better; shapes tell what they are.
+    """Points by two figures, the smaller the better; shapes show what they are.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ def other_searches(stages: Sequence[Mapping[str, Any]], least: int) -> tuple[dic
                     "checked": detail.get("nodes_checked"),
                     "programs": detail.get("programs_solved"),
                     "classes": detail.get("classes"),
-                    # The loss of blanked cells is their number, or tells it.
+                    # The loss of blanked cells is their number, or reveals it.
                     "loss": None if few else leading_figure(detail.get("loss")),
                     "bound": None if few else leading_figure(detail.get("lower_bound")),
                     "optimal": bool(detail.get("optimal")),

@@ -41,7 +41,7 @@ class Wording:
 
     @property
     def few(self) -> str:
-        """In place of a figure that rests on few records."""
+        """Instead of a figure that rests on few records."""
         return self.messages.text("few", least=self.data.threshold)
 
     def title(self, name: str) -> str:
@@ -169,7 +169,7 @@ class Wording:
         return list(dict.fromkeys(found))
 
     def _below_few(self) -> str:
-        """In place of a share of few records within a sentence: what it is below."""
+        """Instead of a share of few records within a sentence: what it is below."""
         records = self.data.records["released"] or 0
         return f"< {self.numbers.percent(min(1.0, self.data.threshold / records))}" if records else self.few
 

@@ -225,11 +225,11 @@ class Work:
     quasi_identifiers, counts, entries : int
         Columns; counts of classes that entries share; guarantees and measures.
     laid : int
-        Stages that write every record anew.
+        Stages that write every record again.
     searches : tuple of str
         Stages that search, by their place in the policy.
     unmeasured : tuple of str
-        Stages and entries of which nobody measured what they cost.
+        Stages and entries whose cost was not measured.
     released : tuple of str
         Columns that leave.
     with_hierarchy : tuple of str
@@ -285,7 +285,7 @@ def _packed(distinct: int, width: float, rows: int) -> float:
 
 
 def _stored(source: Source) -> int:
-    """Bytes of the files of a source; 0 where that cannot be told."""
+    """Bytes of the files of a source; 0 where that is unknown."""
     if not source.is_path:
         return 0
     try:

@@ -121,7 +121,7 @@ class StagedRows:
 
 @contextmanager
 def checked_reader(rows: StagedRows, kind: Kind) -> Iterator[pa.RecordBatchReader]:
-    """All rows as a stream of Arrow's, each block checked; what is wrong with one is raised as it is.
+    """All rows as a stream of Arrow's, each block checked; what is wrong with one is raised unchanged.
 
     Raises
     ------
@@ -136,13 +136,13 @@ def checked_reader(rows: StagedRows, kind: Kind) -> Iterator[pa.RecordBatchReade
             for batch in rows.batches():
                 check_cells(batch, kind)
                 yield batch
-        except (PrivpipeError, OSError) as error:  # a driver would tell it as an error of its own
+        except (PrivpipeError, OSError) as error:  # a driver would report it as its own error
             wrong.append(error)
             raise
 
     try:
         yield pa.RecordBatchReader.from_batches(rows.schema, checked())
-    except Exception:  # drivers wrap what the reader raised in classes of their own; all else goes on as it is
+    except Exception:  # drivers wrap what the reader raised in their own classes; all else is raised unchanged
         if wrong:
             raise wrong[0] from None
         raise
@@ -227,7 +227,7 @@ MARK: Final = re.compile(r"privpipe: run (?P<run>\d{8}T\d{6}Z-[0-9a-f]{8}), (?:p
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """What a run publishes beside its rows.
+    """What a run publishes with its rows.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ class Store(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """What tells it from other sinks; nobody prints it."""
+        """What distinguishes it from other sinks; it is never printed."""
 
     @property
     @abstractmethod
