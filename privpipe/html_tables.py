@@ -53,7 +53,7 @@ class Table:
 
 
 def html_tables(title: str, *tables: Table, notes: Sequence[str] = ()) -> str:
-    """A title, the tables that have rows, and a line a note.
+    """A title, the tables that have rows, and one line per note.
 
     Examples
     --------

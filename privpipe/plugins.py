@@ -115,7 +115,7 @@ def found() -> tuple[PlugIn, ...]:
 
 
 def has(group: str, name: object) -> bool:
-    """Whether a plug-in of the group bears the name, sound or not."""
+    """Whether a plug-in of the group has the name, sound or not."""
     return any(each.group == group and each.name == name for each in found())
 
 

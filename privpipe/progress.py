@@ -14,7 +14,7 @@ from contextvars import ContextVar
 __all__ = ["Within", "advanced", "watched", "within"]
 
 EVERY = 0.1
-"""Seconds between two messages within a step, at the least."""
+"""Seconds between two messages within a step, at least."""
 
 
 class Within(str):
@@ -62,7 +62,7 @@ def watched(
     tell : callable, optional
         What it raises ends the work that reported. None: nothing is reported.
     every : float
-        Seconds from a message to the next one within a step, at the least.
+        Seconds from a message to the next one within a step, at least.
     clock : callable
 
     Examples

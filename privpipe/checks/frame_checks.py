@@ -95,7 +95,7 @@ class Check:
         )
 
     def policy(self, columns: Sequence[str]) -> Policy:
-        """The policy that stands around a frame with these columns.
+        """The policy for a frame with these columns.
 
         Raises
         ------
@@ -264,7 +264,7 @@ def check(frame: Any, entries: Entries, *, hold: bool = False, **options: Unpack
     Parameters
     ----------
     hold : bool
-        Give back the frame that was judged, of the same kind, with its rows held where they lie.
+        Return the frame that was judged, of the same kind, with its rows held where they are.
 
     Returns
     -------
@@ -304,7 +304,7 @@ def check(frame: Any, entries: Entries, *, hold: bool = False, **options: Unpack
 def checked(frame: F, entries: Entries, **options: Unpack[CheckOptions]) -> Iterator[F]:
     """The frame that `check` judged, for the length of a `with` statement: the same rows, however often it is used.
 
-    A lazy frame is evaluated once and its rows are held where they lie: of a Spark frame in a checkpoint (in the
+    A lazy frame is evaluated once and its rows are held where they are: of a Spark frame in a checkpoint (in the
     checkpoint directory, where the session has one, else on the executors' disks), of a Dask frame in the memory of
     its workers or of this process, of a DuckDB relation or a dataset in a file of this process without a name. They
     are let go of at the end. Rows that are lost with an executor or a worker make a later use fail; they never come

@@ -112,7 +112,7 @@ def check_solver() -> Finding:
 
 
 def _within(version: str, asked: str) -> bool:
-    """Whether a version lies within bounds as our own requirements write them.
+    """Whether a version is within bounds as our own requirements write them.
 
     Examples
     --------

@@ -66,7 +66,7 @@ def explain(
 
     Says what it guards against, its rule and parameters, how to choose them, and the source. `hierarchy` lists the
     builders of hierarchies, `source` the keys of every source, `csv` or `database` those of one kind; `delta` and
-    `iceberg` tell how such tables are read, `officer` and `sign_off` what an officer's policy asks for.
+    `iceberg` explain how such tables are read, `officer` and `sign_off` what an officer's policy requires.
     """
     if name is None:
         _list(json)

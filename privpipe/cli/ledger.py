@@ -130,7 +130,7 @@ def repair(
 ) -> None:
     """Repair a ledger as far as its entries prove themselves.
 
-    Drops torn pending entries, seals a ledger of version 1, makes a lost ledger.json anew from the entries, and a
+    Drops torn pending entries, seals a ledger of version 1, rebuilds a lost ledger.json from the entries, and a
     damaged record of the policy's sink from the ledger. Exit code 3, and no change, when it cannot be repaired.
     """
     from privpipe.ledger.repair import repair as mend

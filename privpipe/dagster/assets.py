@@ -192,7 +192,7 @@ def privpipe_asset_check(
 ) -> dg.AssetChecksDefinition:
     """A check that judges a table which an asset wrote, by a policy.
 
-    It runs after the asset: who reads the table without Dagster may see it before. Assets downstream wait for a
+    It runs after the asset: anyone who reads the table without Dagster may see it before. Assets downstream wait for a
     blocking check, and neither a refusal nor a table that could not be judged lets them run.
 
     Parameters

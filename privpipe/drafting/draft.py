@@ -32,7 +32,7 @@ SCHEMA_FILE = "policy.schema.json"
 
 @dataclass(frozen=True)
 class Asked:
-    """What was said of the draft that is wanted.
+    """The options of the draft that is wanted.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def proposals(profiles: Sequence[Profile], made: Planned, asked: Asked) -> list[
 
 
 def _place(source: Source) -> str:
-    """Where the table lies; nothing of a frame, which no policy names."""
+    """Where the table is; nothing for a frame, which no policy names."""
     from privpipe.engines.databases import Database
 
     if source.is_path:

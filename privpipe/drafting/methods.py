@@ -1,6 +1,6 @@
 """Methods that a draft may use for its quasi-identifiers.
 
-As lines of `transform:`, with hierarchies small enough for them.
+They are written as lines of `transform:`, with hierarchies small enough for them.
 """
 
 from __future__ import annotations
@@ -142,9 +142,9 @@ class Method:
     stages : tuple of str
         Lines of `transform:`, for the quasi-identifiers.
     notes : tuple of str
-        What is said of it and of the others.
+        What is written of it and of the others.
     without : tuple of str
-        Names of proposed guarantees that no method met: they stand as comments.
+        Names of proposed guarantees that no method met: they are written as comments.
     left_out : tuple of str
         Columns of which nothing would be left next to the others.
     masked : bool

@@ -48,7 +48,7 @@ class Profile:
     fractions : bool
         Whether most numbers have more than two decimals, as no amount or rate that is written down has.
     even : bool
-        Whether numbers lie as evenly as those that are given out in turn, or drawn.
+        Whether numbers are spread as evenly as those that are given out in turn, or drawn.
     scale : tuple of str
         The texts in the order of a known scale that has them all.
     by_text : bool

@@ -160,7 +160,7 @@ class Relations:
     Parameters
     ----------
     repeats : mapping of column to column
-        Columns whose values stand one to one for those of another that is kept.
+        Columns whose values correspond one to one to those of another that is kept.
     follows : mapping of column to column
         Columns that are a function of a finer one: the coarsest of those.
     keys : mapping of column to tuple of str

@@ -298,7 +298,7 @@ def _trials(
 
 
 def _less(asked: Method, good: Sequence[Trial], choice: Choice) -> Method | None:
-    """What is given up next: a guarantee, else the column that can be spared."""
+    """What is given up next: a guarantee, else the most dispensable column."""
     for name in LATER:
         if name not in asked.without:
             return replace(asked, without=(*asked.without, name))

@@ -31,7 +31,7 @@ class _Column:
     after : ndarray of int64
         Code of the label that it has.
     shares : ndarray of float64, shape (labels, values)
-        What somebody who sees a label takes it for: each value that bears it, as likely as the others.
+        What a reader of a label takes it for: each value that has it, as likely as the others.
     numbers : ndarray of float64 or None
         The values, where they are numbers; a missing one is their mean.
     """

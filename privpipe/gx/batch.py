@@ -193,7 +193,7 @@ class _CountingOnce:
     def _widened(self, query: ClassQuery) -> ClassQuery:
         """The query with the shared columns, whose codes are those of the batch unless it asks for others."""
         if set(query.columns) & set(query.keys):
-            return query  # who has each value: no count that others share
+            return query  # it lists the units of each value: not a count that others share
         columns = sorted({*query.columns, *self._shared} - set(query.keys))
         coded = [name for name in columns if name not in query.dictionaries]
         known = self.facts(self._batch, FactsRequest(histograms=tuple(coded))).histograms if coded else {}

@@ -1,4 +1,4 @@
-"""What a data context would pass over: suites that lost expectations, checkpoints that do not raise."""
+"""What a data context would miss: suites that lost expectations, checkpoints that do not raise."""
 
 from __future__ import annotations
 

@@ -109,11 +109,11 @@ class PrivacyExpectation(Rendered, BatchExpectation):
     role and are not its own. A list of columns may be a parameter of the run, as a threshold may. An identifier in
     the batch fails every expectation that knows of it. Where one of the three is given, and for
     `expect_no_identifiers`, a column (or a named index level) without a role is an error, unless ``undeclared: note``
-    is said; else it is named in the result's notes, and ``undeclared: refuse`` makes it an error.
+    is given; else it is named in the result's notes, and ``undeclared: refuse`` makes it an error.
 
     A batch is judged by itself. Where the batches of an asset are published together, ``judge: whole`` fails one that
     is only a part of it: k records in each of two months say nothing of a person in both, and a class of k that is
-    spread over them fails in each. A batch without records is an error, unless ``empty: pass`` is said: then the result
+    spread over them fails in each. A batch without records is an error, except under ``empty: pass``: then the result
     notes that it rests on nothing.
     """
 

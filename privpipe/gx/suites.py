@@ -47,7 +47,7 @@ def suite_of(
     undeclared: str | None = None,
     **beside: Any,
 ) -> ExpectationSuite:
-    """One expectation a guarantee; all over one count for each set of quasi-identifiers.
+    """One expectation per guarantee; all over one count for each set of quasi-identifiers.
 
     One that only warns is an expectation of severity ``warning``: it fails where the guarantee does not hold, and
     `RaiseOnFailure` does not raise for it.
@@ -337,7 +337,7 @@ def init(
     UsageError
         No such template or file, a parameter that it does not have, or a suite of that name is there.
     UnsupportedError
-        No guarantee of the policy can be an expectation, or it judges missing values in a way that none has.
+        No guarantee of the policy can be an expectation, or it judges missing values as none of them can.
     """
     left_out: dict[str, str] = {}
     if isinstance(source, str) and source in TEMPLATES:

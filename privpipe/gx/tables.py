@@ -157,7 +157,7 @@ OF_HANDLE = {"handle", "types"}
 
 @dataclass(frozen=True, kw_only=True)
 class OtherTable:
-    """Where an original or a population lies.
+    """Where an original or a population is.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def _described(owner: str, given: Mapping[str, Any]) -> SourceSpec:
         report.raise_if_wrong()
     except PolicyError as error:
         raise UsageError("; ".join(f"{problem.path}: {problem.message}" for problem in error.problems)) from None
-    if found is None:  # what is not there was said
+    if found is None:  # what is missing was reported
         raise UsageError(f"{owner}: give `path`, `database`, `iceberg`, `table` or `handle`")
     return found
 

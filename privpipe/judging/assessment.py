@@ -35,7 +35,7 @@ class Assessment:
     records : int
         Records judged: released and not suppressed.
     suppressed_records : int
-        Records of the judged table that bear the suppression mark in every quasi-identifier, and those that a
+        Records of the judged table that carry the suppression mark in every quasi-identifier, and those that a
         release left out.
     classes : int or None
         Equivalence classes over the policy's quasi-identifiers (over the first guarantee's, where it has its own).
@@ -52,7 +52,7 @@ class Assessment:
     lost : LossTable or None
         What each column of a release has lost; its alarms refuse where the policy says so. In private records only.
     public : PublicRules or None
-        What of it readers of the judged table may learn, as far as the judgement knows.
+        What readers of the judged table may learn of it, as far as the judgement knows.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class Assessment:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Of each of these a sentence: which entry, what was asked and what was reached."""
+        """One sentence for each of these: which entry, what was required and what was achieved."""
         of_whole = () if self.whole is None else (f"{OF_WHOLE}: {warning}" for warning in self.whole.warnings)
         return (*(warning_of(verdict.to_dict()) for verdict in self.warned), *of_whole)
 
@@ -237,7 +237,7 @@ class Assessment:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole verdict document, as plain JSON values; for who runs it, not for who reads the release."""
+        """The whole verdict document, as plain JSON values; for those who run it, not for readers of the release."""
         return {
             "schema_version": SCHEMA_VERSION,
             "edition": "private",

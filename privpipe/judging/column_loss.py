@@ -69,7 +69,7 @@ class ColumnLoss:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LossTable:
-    """What was lost, column by column: for who runs the release, not for who reads it.
+    """Information loss, column by column: for those who run the release, not for its readers.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class LossTable:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row a column."""
+        """One row per column."""
         return [{**asdict(each), "done": ", ".join(each.done)} for each in self.columns]
 
     def to_pandas(self) -> Any:

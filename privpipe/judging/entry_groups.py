@@ -23,7 +23,7 @@ Base = Literal["original", "released"] | GivenBase
 class Group:
     """Entries counted together: the same keys, the same base of each column.
 
-    `over` are the columns that the entries stand over, of which `keys` may be a part; `population` says whether the
+    `over` are the columns that the entries read, of which `keys` may be a part; `population` says whether the
     classes of a population are counted with them, `weight` which column is summed in each, `unit` by which column
     those who are counted are distinguished.
     """
@@ -44,7 +44,7 @@ def base_of(entry: Guarantee) -> Base:
 
 
 def keys_of(entry: Guarantee, roles: Roles) -> tuple[str, ...]:
-    """The quasi-identifiers an entry stands over.
+    """The quasi-identifiers that an entry reads.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Gaps: entries that a way of counting does not serve.
+"""Gaps: entries, columns and thresholds of a policy that do not protect as it seems.
 
-Columns that no guarantee uses, thresholds that protect no record.
+Entries that a way of counting does not serve, columns that no guarantee uses, thresholds that protect no record.
 """
 
 from __future__ import annotations

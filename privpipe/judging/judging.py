@@ -66,7 +66,7 @@ def assess(
     released : Table, optional
         The judged records with their ids, where the table itself (files as written) carries none.
     population : Table, optional
-        The population the records were drawn from, with the same quasi-identifiers, generalized alike.
+        The population the records were drawn from, with the same quasi-identifiers, generalized in the same way.
 
     Returns
     -------

@@ -27,7 +27,7 @@ __all__ = ["LARGEST_HISTOGRAM", "LossAsked", "labels_of", "loss_table"]
 
 
 LARGEST_HISTOGRAM = 200_000
-"""Distinct values of a column that come to the driver, at the most."""
+"""Distinct values of a column that are sent to the driver, at most."""
 ABREAST, FEW = 2, 10_000
 """Columns that are looked at at once, where there are more records than few."""
 BY_RECORD = ("drop_identifiers", "sample", "suppress_records")
@@ -153,7 +153,7 @@ def _texts(histogram: Histogram, mark: str) -> Seen:
 def labels_of(engine: Engine, table: Any, columns: Sequence[str], mark: str) -> dict[str, int]:
     """Distinct labels of columns, missing values and the mark not among them.
 
-    Of few values by histograms in one pass, of more by classes where they lie.
+    Of few values by histograms in one pass, of more by classes where they are.
     """
     if not columns:
         return {}
@@ -184,7 +184,7 @@ _Classes = tuple[int, int]
 
 
 class _LabelCount:
-    """How many classes of one value there are, and how many of them bear nothing but the mark."""
+    """How many classes of one value there are, and how many of them carry nothing but the mark."""
 
     def measure(self, block: ClassBlock, facts: Facts) -> _Classes:
         return len(block), 0 if block.marked is None else int(block.marked.sum())

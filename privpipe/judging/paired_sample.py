@@ -23,7 +23,7 @@ __all__ = ["LARGEST_SAMPLE", "PairedSample", "looked_at", "paired_sample"]
 
 Side = Literal["original", "released"]
 LARGEST_SAMPLE = 200_000
-"""Records that are looked at on the driver, at the most."""
+"""Records that are looked at on the driver, at most."""
 WIDE = 50
 """Released columns from which on fewer are looked at, so that their cells stay as many."""
 SMALLEST_SAMPLE = 20_000

@@ -137,7 +137,7 @@ class _Counted:
 
 
 class CountedOnEngine(_Counted):
-    """All records, counted where they lie."""
+    """All records, counted where they are."""
 
     def __init__(self, engine: Engine, table: Any) -> None:
         super().__init__(engine.count(table))

@@ -252,14 +252,14 @@ def _seed_of(seed: Seed, label: str) -> Seed:
 
 
 def gathered_words(engine: Engine, table: Any, reduction: Any) -> Words:
-    """What a reduction of this kind gives over a whole table: arrays side by side, a row a record."""
+    """What a reduction of this kind gives over a whole table: arrays side by side, one row per record."""
     parts = engine.reduce_rows(table, list(reduction.columns), reduction, Facts()) or []
     empty = tuple(np.zeros((0, width), dtype=np.int64) for width in reduction.widths)
     return tuple(np.concatenate(each) for each in zip(empty, *parts, strict=True))
 
 
 def places_of(ids: Ints, asked: Ints) -> Ints:
-    """Where each asked id stands among the ids; -1: nowhere."""
+    """The place of each requested id among the ids; -1: nowhere."""
     from privpipe.kernels.grouping.word_groups import group_rows
 
     numbers, firsts = group_rows(np.concatenate([ids, asked]))

@@ -103,7 +103,7 @@ def joined_bins(counts: Sequence[Counts], least: int) -> list[Cell]:
 
 
 def pooled_cells(counts: Sequence[Counts], least: int, most: int) -> tuple[list[int], Cell | None]:
-    """Labels that may be shown, largest first and `most` of them at the most, and the others as one cell.
+    """Labels that may be shown, largest first and `most` of them at most, and the others as one cell.
 
     Where the others together are too few, shown labels join them, smallest first: no count follows from the rest of
     the table. None for the others where there are none; no label and no cell where all together are too few.
@@ -316,7 +316,7 @@ def _of_column(sides: Sequence[ColumnValues], least: int) -> dict[str, Any]:
 
 
 def _merged(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lines of both sides that are called alike become one."""
+    """Lines of both sides that have the same name become one."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for line in lines:
         key = (line["kind"], line["label"])
@@ -362,7 +362,7 @@ def _by_label(side: ColumnValues) -> dict[tuple[str, str], int]:
 
 
 def _binned(sides: Sequence[ColumnValues], least: int) -> list[dict[str, Any]]:
-    """Round intervals over the bulk of the first side; what is missing stands last."""
+    """Round intervals over the bulk of the first side; what is missing comes last."""
     numbers = [_numbers(each) for each in sides]
     edges = _edges(*numbers[0], whole=sides[0].kind in WHOLE)
     missing = tuple(int(each.counts[each.blank].sum()) for each in sides)
@@ -407,7 +407,7 @@ def _numbers(side: ColumnValues) -> tuple[NDArray[np.float64], NDArray[np.int64]
 
 
 def _edges(values: NDArray[np.float64], counts: NDArray[np.int64], *, whole: bool) -> NDArray[np.float64]:
-    """Round ends of intervals between the tails, so that no end is a person's value; none where all are alike."""
+    """Round ends of intervals between the tails, so that no end is a person's value; none where all are equal."""
     finite = np.isfinite(values)
     values, counts = values[finite], counts[finite]
     if not len(values):

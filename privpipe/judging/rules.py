@@ -38,7 +38,7 @@ class JudgingRules:
     household : str, optional
         Column that distinguishes households, for entries that count them.
     mark : str
-        A record of which nothing is left but this text counts as suppressed: every released column bears it, or is
+        A record of which nothing is left but this text counts as suppressed: every released column carries it, or is
         missing where it cannot hold text.
     released : tuple of str, optional
         The released columns; default: all of the judged table.

@@ -29,12 +29,12 @@ PRUNED_BELOW = 0.1
 """A column whose distinct values, by an estimate, are fewer than this share of the records is not counted: for half of
 the records to be alone the estimate would have to be off by five times its standard error of at most 13 %."""
 HELD = 200_000
-"""Distinct values that come to the driver, at the most."""
+"""Distinct values that are sent to the driver, at most."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """How the values of a column lie.
+    """How the values of a column are distributed.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def _by_histograms(engine: Engine, table: Any, columns: Sequence[str]) -> dict[s
 
 
 def _by_classes(engine: Engine, table: Any, near: Sequence[str], household: str | None) -> dict[str, Values]:
-    """Values of any number, counted where they lie."""
+    """Values of any number, counted where they are."""
     if not near:
         return {}
     nulls = engine.facts(table, FactsRequest(nulls=(*near, *([household] if household else [])))).nulls
@@ -139,7 +139,7 @@ def near_unique_notes(found: Mapping[str, Values], records: int, household: str 
 
 
 LARGEST_FOLDED = 1_000_000
-"""Distinct values whose spelling is compared, at the most."""
+"""Distinct values whose spelling is compared, at most."""
 Judge = Callable[..., "Assessment"]
 
 

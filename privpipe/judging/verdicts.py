@@ -74,7 +74,7 @@ def founded(verdict: Verdict, records: int) -> Verdict:
         return replace(verdict, compared=(Comparison(records, records, "records judged"),))
     [worst] = least(verdict.compared)
     if not worst.enough:
-        # A share of nothing is no "0 of 0" that anyone can act on without the remedy.
+        # Without the remedy, a share of nothing ("0 of 0") gives no one anything to act on.
         remedy = f"; {worst.remedy}" if worst.remedy else ""
         return replace(
             verdict, outcome="error", reason=f"{worst}: a figure over fewer than half proves nothing{remedy}."

@@ -156,7 +156,7 @@ def _cells(codes: NDArray[np.int64], owner: NDArray[np.intp], counts: NDArray[np
 
 
 def _require_few(engine: Engine, table: Any, keys: Sequence[str]) -> None:
-    """Count the patterns where they lie before any of them travels to the driver."""
+    """Count the patterns where they are before any of them travels to the driver."""
     if engine.count(table) <= MOST_PATTERNS:
         return
     patterns = engine.reduce_classes(table, ClassQuery(keys=tuple(keys)), ClassCount(), Facts()) or 0

@@ -260,7 +260,7 @@ class Chain:
 
     @property
     def home(self) -> Path:
-        """Where its entries lie."""
+        """Where its entries are."""
         return self.path / self.head.id
 
     @property

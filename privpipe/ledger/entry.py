@@ -60,7 +60,7 @@ class Seal:
         Raises
         ------
         UsageError
-            The key is not where it is said to be, or too short.
+            The key is not where the policy says, or too short.
         """
         own = read_key("ledger", key) if key is not None else b""
         return cls(own + bytes.fromhex(salt))
@@ -102,7 +102,7 @@ COLUMNS = ("unit_1", "unit_2", "class_1", "class_2", "value_1", "value_2")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """The header of an entry, and where its rows lie.
+    """The header of an entry, and where its rows are.
 
     Parameters
     ----------

@@ -315,7 +315,7 @@ def _settle(work: _Repair) -> None:
 
 
 def _rewrite_record(work: _Repair, chain: Chain, wrong: str) -> None:
-    """The sink's record from the ledger, where the release that stands there is one that the ledger remembers."""
+    """The sink's record from the ledger, where the release that is there is one that the ledger remembers."""
     if work.place is None:
         return
     now_at = work.place[1].current()

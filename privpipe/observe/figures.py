@@ -1,4 +1,4 @@
-"""One function an entry, made from the catalogues: its parameters but the threshold in, what it observes out."""
+"""One function per entry, made from the catalogues: its parameters but the threshold in, what it observes out."""
 
 from __future__ import annotations
 

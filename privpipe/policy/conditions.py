@@ -1,6 +1,6 @@
 """What must hold in a policy once its sections are read.
 
-Under each way of counting, where a sink keeps earlier rows, and for processes.
+There are conditions for each way of counting, for sinks that keep earlier rows, and for processes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 class Draft:
     """A policy being read.
 
-    `unreadable_columns` names columns whose role could not be read: nothing more is said of these.
+    `unreadable_columns` names columns whose role could not be read: nothing more is reported of these.
     """
 
     base_dir: Path

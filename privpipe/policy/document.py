@@ -210,7 +210,7 @@ class Policy:
     def apply(self, frame: F, *, engine: Any = None, progress: Callable[[str], None] | None = None) -> F:
         """Stages, then the gate: the frame as it may leave, of the same kind, its rows in a new order.
 
-        A lazy frame is evaluated once. The rows that are given back are those that were judged: of a Spark frame in a
+        A lazy frame is evaluated once. The rows that are returned are those that were judged: of a Spark frame in a
         checkpoint (in the checkpoint directory, where the session has one, else on the executors' disks), of a Dask
         frame in the memory of its workers or of this process. Rows that are lost with an executor or a worker make a
         later use of the frame fail; they never come back as others.

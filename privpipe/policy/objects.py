@@ -90,7 +90,7 @@ def read_objects(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[s
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:
-    """A document as YAML, in its own order.
+    """A document as YAML, in its given order.
 
     Examples
     --------

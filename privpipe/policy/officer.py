@@ -1,4 +1,7 @@
-"""An officer's policy: what jobs may not fall below, each loosening with both places, and who signs their releases."""
+"""An officer's policy: what jobs must meet at least, and who signs their releases.
+
+A loosening in a job is reported with its place in both policies.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ EACH = "each sensitive column"
 
 @dataclass(frozen=True)
 class AskedGuarantee:
-    """A guarantee that jobs must have, at the least.
+    """A guarantee that jobs must have, at least.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ def shown(place: Place) -> str:
 
 
 class Report:
-    """Collects everything wrong with a document, so that it is said at once.
+    """Collects everything wrong with a document, so that it is reported at once.
 
     Parameters
     ----------

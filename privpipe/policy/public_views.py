@@ -57,7 +57,7 @@ def without_folders(value: Any, keys: Collection[str] = PATH_KEYS) -> Any:
 
 
 def without_paths(value: Any, keys: Collection[str]) -> Any:
-    """The document without what stands under these keys, wherever they are.
+    """The document without what is under these keys, wherever they are.
 
     Examples
     --------

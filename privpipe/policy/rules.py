@@ -214,7 +214,7 @@ def check_stages(draft: Draft, report: Report) -> None:
 
 
 def check_tail_codes(draft: Draft, report: Report) -> None:
-    """Both ends of one column: bottom lies below top."""
+    """Both ends of one column: bottom is below top."""
     limits: dict[tuple[str, str, str], float] = {}
     for read, stage in draft.stages():
         for parameter, given in (("at", stage.at), ("quantile", stage.quantile)) if isinstance(stage, TailCode) else ():
@@ -343,7 +343,7 @@ def _same_database_table(sink: Database, spec: SourceSpec, base_dir: Path) -> bo
 
 
 def check_records(draft: Draft, report: Report) -> None:
-    """Private records lie on this machine, and never where readers of the release look."""
+    """Private records are on this machine, and never where readers of the release look."""
     records, sink = draft.values.get("records"), draft.values.get("sink")
     if not isinstance(records, str):
         return

@@ -136,7 +136,7 @@ def secret_given(seed: Seed | str | bytes | Mapping[str, Any] | None) -> SecretS
     Parameters
     ----------
     seed : Seed, text or bytes of at least 128 bits, or a place such as ``{"from_env": NAME}``
-        A mapping is what stands under `seed:` in a policy.
+        A mapping is what is under `seed:` in a policy.
 
     Raises
     ------

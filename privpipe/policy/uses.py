@@ -91,7 +91,7 @@ def read_use(text: str, columns: Collection[str], types: Mapping[str, str] | Non
 
 
 def _parted(text: str, join: str, columns: Collection[str]) -> tuple[str, str]:
-    """What stands before and after the word, where a name may hold the word."""
+    """What is before and after the word, where a name may hold the word."""
     places = [found.span(1) for found in re.finditer(rf"(?=(\s+{join}\s+))", text, re.IGNORECASE)]
     for start, end in places:
         if text[:start].strip() in columns:

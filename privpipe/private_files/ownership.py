@@ -140,7 +140,7 @@ def make_public(folder: Path, modes: tuple[int, int]) -> None:
     Raises
     ------
     SinkError
-        It holds a link, which would publish what lies elsewhere.
+        It holds a link, which would publish what is elsewhere.
     """
     of_files, of_folders = modes
     for root, folders, files in os.walk(folder):

@@ -59,7 +59,7 @@ def new_folder(purpose: str, parent: str | os.PathLike[str] | None = None) -> Pa
     purpose : str
         First part of its name.
     parent : path, optional
-        Where the process's folder lies; default: where temporary files go (``TMPDIR``).
+        Where the process's folder is; default: where temporary files go (``TMPDIR``).
 
     Raises
     ------

@@ -136,7 +136,7 @@ Document = Mapping[str, Any]
 
 
 def owner_checks(released: Released, manifest: Document, policy: Policy | None) -> Iterator[Check]:
-    """Each check; what is not at hand is said."""
+    """Each check; what is not available is reported."""
     private = released.private(str(manifest["run_id"]))
     yield _job(manifest, private, policy)
     yield from _record(released, manifest, private)

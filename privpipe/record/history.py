@@ -28,7 +28,7 @@ class History:
     target : str
     releases : tuple of mapping
         Each with `policy_changed` and `officer_policy_changed`, which compare it with the one before; `current`: the
-        one that stands; and `source_changes`: columns of its source that are new, missing, widened or changed since.
+        published one; and `source_changes`: columns of its source that are new, missing, widened or changed since.
     problems : tuple of str
         What of the chain does not fit.
     """

@@ -41,9 +41,9 @@ class Released:
     texts : mapping of str to bytes
         The public documents that are there, by name.
     records : Path or None
-        Where private records of its sink lie, as far as that is known.
+        Where private records of its sink are, as far as that is known.
     home : Path or None
-        Where the public documents lie as files.
+        Where the public documents are as files.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Released:
         return found if isinstance(found, dict) else None
 
     def files(self) -> dict[str, Path]:
-        """All files by their path within the release, the public documents apart."""
+        """All files by their path within the release, the public documents separately."""
         folder = self.folder
         return {
             path.relative_to(folder).as_posix(): path
@@ -70,7 +70,7 @@ class Released:
         }
 
     def strange(self) -> list[str]:
-        """What stands among the public documents and is none of them."""
+        """What is among the public documents and is not one of them."""
         known = {PAGE, *(f"{name}.json" for name in DOCUMENTS)}
         there = self.home.iterdir() if self.home is not None and self.home.is_dir() else ()
         return sorted(path.name for path in there if path.name not in known)

@@ -1,6 +1,6 @@
 """Rows of a verdict document for people.
 
-Each entry, what was required and achieved with the margin, and figures that rest on few records masked.
+Each row shows an entry, what was required and achieved, and the margin; figures that rest on few records are masked.
 """
 
 from __future__ import annotations

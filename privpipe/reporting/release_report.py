@@ -1,6 +1,6 @@
 """A short report of a finished release in Markdown, from its documents alone.
 
-The table of the information loss of each column.
+Also the table of the information loss of each column.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The risk-utility map: settings of a policy with their risk and loss, and which of them no other beats."""
+"""The risk-utility map: settings of a policy with their risk and loss, and which of them are Pareto-optimal."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class RiskUtilityMap:
 
     @property
     def front(self) -> tuple[int, ...]:
-        """Places of the points that no other beats: none is <= in risk and loss and < in one of them."""
+        """Places of the Pareto-optimal points: none is <= in risk and loss and < in one of them."""
         known = [(at, p.risk, p.loss) for at, p in enumerate(self.points) if p.risk is not None and p.loss is not None]
         return tuple(at for at, risk, loss in known if not any(_beats(r, l, risk, loss) for _, r, l in known))
 
@@ -127,7 +127,7 @@ class RiskUtilityMap:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row a point: its setting, figures, risk, loss, score and outcome."""
+        """One row per point: its setting, figures, risk, loss, score and outcome."""
         front = set(self.front)
         return [
             {

@@ -40,7 +40,7 @@ class OpenedEngine:
     policy : Policy
         Gives the engine of paths, and the options of each.
     holds : bool
-        Whether lazy frames are evaluated once for all that reads them, and let go of at the end. What a caller gets
+        Whether lazy frames are evaluated once for all that reads them, and released at the end. What a caller gets
         back must not be computed from them then.
     """
 

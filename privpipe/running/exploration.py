@@ -184,7 +184,7 @@ def explore(
     risk, loss : sequence of str
         As of `compare`; a policy that measures neither is measured by `prosecutor_risk` and `cell_loss`.
     most : int
-        Vectors of levels that are tried, at the most.
+        Vectors of levels that are tried, at most.
     engine : str or Engine, optional
     progress : callable, optional
         Called with each point.

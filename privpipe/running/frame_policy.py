@@ -1,4 +1,4 @@
-"""The policy that stands around one frame: its columns, and what stages or entries ask, without a document."""
+"""The policy for one frame: its columns, and what stages or entries ask, without a document."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def policy_around(
 
 
 def hierarchy_specs(given: Mapping[str, Any] | None) -> dict[str, HierarchySpec]:
-    """Hierarchies by column, from what a caller may hand over.
+    """Hierarchies by column, from what a caller may pass.
 
     Parameters
     ----------

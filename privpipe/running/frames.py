@@ -1,4 +1,4 @@
-"""A policy over a frame that a caller hands over: through the gate and back, or published."""
+"""A policy over a frame that a caller passes: through the gate and back, or published."""
 
 from __future__ import annotations
 

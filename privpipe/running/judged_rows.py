@@ -1,6 +1,6 @@
 """Judge what a run wrote.
 
-Its records paired with their originals, their positions, and what they disclose of the source.
+This covers its records paired with their originals, their positions, and what they disclose of the source.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a run decided.
+"""The plan of a run: what it decided.
 
-Small, serialisable, auditable, and the same on every engine; frozen for later runs of the same policy.
+A plan is small, serialisable, auditable and the same on every engine; it can be frozen for later runs of a policy.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ TRIES = 4
 
 @dataclass(frozen=True)
 class FetchedRelease:
-    """A release that lies on this machine.
+    """A release that is on this machine.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class FetchedRelease:
     files : tuple of str
         Names of its part files.
     changed : bool
-        Whether it was fetched now; False: it lay there already.
+        Whether it was fetched now; False: it was there already.
     """
 
     path: str
@@ -184,7 +184,7 @@ class FetchedRelease:
 def fetch(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> FetchedRelease:
     """Copy the published release of a sink to a folder, in one step and only if it is whole.
 
-    The folder is published to as a sink is: a link that is switched once the copy is proved, so that who reads it sees
+    The folder is published to as a sink is: a link that is switched once the copy is proved, so that its readers see
     the old release or the new one. Fetching again replaces it, or does nothing where it is the newest.
 
     Parameters
@@ -197,7 +197,7 @@ def fetch(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> FetchedRel
     Raises
     ------
     DataError
-        No release lies there, or its files are not those that its manifest lists by their SHA-256.
+        No release is there, or its files are not those that its manifest lists by their SHA-256.
     EngineError
         The store cannot be reached.
     SinkError
@@ -253,7 +253,7 @@ def read_release(
     Raises
     ------
     DataError
-        No release lies there; a file differs from what its manifest lists; a column that it does not have.
+        No release is there; a file differs from what its manifest lists; a column that it does not have.
     EngineError
         The store cannot be reached.
 
@@ -300,7 +300,7 @@ def _copied(url: str, scratch: Path) -> tuple[Path, Mapping[str, Any]]:
 
 
 def _release(url: str) -> str:
-    """Where the release lies that a sink publishes now; a folder of a release is one itself."""
+    """Where the release is that a sink publishes now; a folder of a release is one itself."""
     if "://" not in url and os.path.isfile(os.path.join(url, POINTER)):
         url = f"file://{os.path.abspath(url)}"  # the sink of a store that is mounted here
     if "://" not in url or url.startswith("file://"):

@@ -1,4 +1,4 @@
-"""What makes a change of a published manifest show.
+"""Evidence of changes to a published manifest.
 
 Checksums, seals, commitments, and the chain of a sink's releases.
 """

@@ -51,7 +51,7 @@ class ReleaseResult:
         plan and manifest are empty.
     unfinished : tuple of str
         What could not be done once the release was published, each with what is to be done about it. The release
-        stands; the private record has the same lines in `afterwards.txt`.
+        stays published; the private record has the same lines in `afterwards.txt`.
     """
 
     path: str

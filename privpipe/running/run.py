@@ -216,7 +216,7 @@ class _Release:
         return outcome.result
 
     def _left_out(self, ready: Ready) -> tuple[str, int]:
-        """Where the records that the release leaves out will lie, and their number; none where it leaves none out."""
+        """Where the records that the release leaves out will be, and their number; none where it leaves none out."""
         none = not ready.judged.suppressed_records and ready.staged.plan.records == ready.written.records
         if self.quarantine is None or none:
             return "", 0
@@ -242,7 +242,7 @@ class _Release:
     def _nothing(self, staged: Staged, stamps: Stamps) -> ReleaseResult:
         """The end of a run over a source without records: what was published before stays unchanged.
 
-        No verdict over nothing is published, under append and replace alike.
+        No verdict over nothing is published, under both append and replace.
         """
         judged = judge_staged(self.context, staged, staged.table).within(**self._header(staged))
         require_stamps(stamps)
@@ -380,7 +380,7 @@ class _Release:
         return run_header(self.context.engine, self.context.policy, staged.plan, self.run_id)
 
     def _switch(self, outcome: Outcome, ready: Ready, result: ReleaseResult, records: PrivateRecords) -> None:
-        """Publish, and judge what readers read then; withdrawn where anything goes wrong before it stands."""
+        """Publish, and judge what readers read then; withdrawn where anything goes wrong before it is final."""
         self.context.progress("publish")
         try:
             self.memory.prepare(self.run_id)

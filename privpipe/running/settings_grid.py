@@ -333,7 +333,7 @@ def compare_grid(
     engine: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> RiskUtilityMap:
-    """Stage and judge every point of a grid; nothing is published, and what was written to be judged is thrown away.
+    """Stage and judge every point of a grid; nothing is published, and what was written to be judged is removed.
 
     All points share the seed, hence the record ids, the draws of stages that are the same, and the sample of attacked
     records, so that differences between points are paired as far as may be.
@@ -382,7 +382,7 @@ def compare_policies(
         Of `policy`; a policy that lacks a measure of it is judged by it as well.
     engine : str or Engine, optional
     look : callable, optional
-        Called with each setting, its run, its table and its verdict, before what was written is thrown away.
+        Called with each setting, its run, its table and its verdict, before what was written is removed.
     """
     seed, attacked = seed_of(policy), policy.run_digest()
     weights = risk_weights(chosen.risk, chosen.kinds)
@@ -458,7 +458,7 @@ def judged_without_publishing(
     attacked: str,
     look: Callable[[RunContext, Staged, Assessment], None] | None = None,
 ) -> Assessment:
-    """The verdict that a release of the policy would get; its files are thrown away.
+    """The verdict that a release of the policy would get; its files are removed.
 
     Parameters
     ----------

@@ -173,7 +173,7 @@ log = logging.getLogger("privpipe.release")
 
 @dataclass
 class StageRun:
-    """Where the stages of a run stand.
+    """How far the stages of a run are.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ class StageRun:
         self.plans.append(made)
 
     def _population(self, stage: Transformer) -> Any:
-        """The population as the table that enters a stage is; a generalized one already stands at the last levels."""
+        """The population as the table that enters a stage is; a generalized one is already at the last levels."""
         finished = self.context.generalized_population
         asking = any(guarantee.needs_population for guarantee in self.policy.binding)
         if not (finished and asking and "population" in stage.serves) or stage.searches:

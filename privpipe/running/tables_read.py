@@ -146,7 +146,7 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
 
 
 def _own_path(policy: Policy) -> Path | None:
-    """Where the policy's own source lies."""
+    """Where the policy's own source is."""
     if policy.source is None or not policy.source.path:
         return None
     return Path(located(policy.source.path, policy.base_dir)).absolute()

@@ -223,7 +223,7 @@ def transform(
     policy : Policy, optional
         When the plan was read from JSON without one.
     losses : bool
-        Give back (frame, LossTable).
+        Return (frame, LossTable).
 
     Returns
     -------
@@ -306,7 +306,7 @@ def release(
 
     Notes
     -----
-    Once the last step of `progress` has returned, the release stands and this function returns: what fails later (the
+    Once the last step of `progress` has returned, the release is final and this function returns: what fails later (the
     ledger, the private record, the sink's lock), and an interruption, is in `unfinished` of the result, in the log and
     in the private record.
     """

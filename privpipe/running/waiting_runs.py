@@ -1,6 +1,6 @@
 """Runs between verdict and publication.
 
-Those that wait for a signature, their bytes copied, hashed and compared with what was approved.
+The bytes of a run that waits for a signature are copied, hashed and compared with what was approved.
 """
 
 from __future__ import annotations
@@ -405,7 +405,7 @@ def add_signatures(policy: Policy, place: Target, named: str, files: Iterable[Pa
 
 
 def drop_stale(home: Path, seed: Seed, target: str, current: str) -> None:
-    """Throw away runs that wait for this target and can never follow what is published there now: they hold rows.
+    """Remove runs that wait for this target and can never follow what is published there now: they hold rows.
 
     Parameters
     ----------

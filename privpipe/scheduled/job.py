@@ -284,7 +284,7 @@ def run_apart(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Tell a process to end, by force after `PATIENCE`, and wait for nothing: for the handler of a signal.
+    """Ask a process to end, by force after `PATIENCE`, and wait for nothing: for the handler of a signal.
 
     The handler runs in the middle of whatever `run_apart` is at, perhaps a read or a wait, and takes no lock of these.
     `run_apart` then goes on to the end that the process reports.
@@ -324,7 +324,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _talk(process: subprocess.Popen[bytes], job: Job, tell: Callable[[str], None]) -> Ending | None:
-    """Hand the job over and listen to the end; stdin stays open, for its end tells the process to stop."""
+    """Hand the job over and listen to the end; stdin stays open, for its end asks the process to stop."""
     with contextlib.suppress(OSError):  # it ended at once; its exit code says more
         left = job.to_json().encode() + b"\n"
         while left:

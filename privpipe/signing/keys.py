@@ -91,7 +91,7 @@ class PublicKey:
         return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
-        """Whether who has the private key signed these bytes.
+        """Whether the owner of the private key signed these bytes.
 
         Raises
         ------

@@ -39,7 +39,7 @@ class TableTarget(WholeReleases):
     name : TableName
         Nothing has it, or a view that an earlier run made.
     home : Path
-        The folder in which the work area lies.
+        The folder in which the work area is.
 
     Raises
     ------

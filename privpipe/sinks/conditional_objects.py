@@ -299,7 +299,7 @@ class Lease:
         return self.writes
 
     def release(self) -> None:
-        """Let go of the lock, if it is still ours; what fails here is written to the log."""
+        """Release the lock, if it is still ours; what fails here is written to the log."""
         self._done.set()
         if self._thread is not None:
             self._thread.join(10)

@@ -50,7 +50,7 @@ PENDING = "pending-"
 
 
 def local_target(path: Path) -> LocalTarget:
-    """What publishes at a path of this machine, by what lies there."""
+    """What publishes at a path of this machine, by what is there."""
     return DeltaTarget(path) if (path / LOG).is_dir() else LocalTarget(path)
 
 
@@ -69,7 +69,7 @@ class DeltaTarget(LocalTarget):
     Raises
     ------
     SinkError
-        Something else stands at the path, or as `LocalTarget`.
+        Something else is at the path, or as `LocalTarget`.
     UsageError
         deltalake is not installed.
     """
@@ -122,7 +122,7 @@ class DeltaTarget(LocalTarget):
         return False
 
     def described(self, run_id: str) -> Mapping[str, Any]:
-        """The folder in the table, and how the release stands to earlier ones."""
+        """The folder in the table, and how the release relates to earlier ones."""
         return {"folder": run_id, "mode": self.changes.mode}
 
     def publish(self, run_id: str) -> str:
@@ -215,7 +215,7 @@ class DeltaTarget(LocalTarget):
         )
 
     def _forget(self, run_id: str, *, was_there: bool) -> None:
-        """Throw away the files of a run that is not in the log."""
+        """Remove the files of a run that is not in the log."""
         own = (self.path / run_id, self.path / METADATA / run_id)
         for folder in own:
             shutil.rmtree(folder, ignore_errors=True)
@@ -259,7 +259,7 @@ class DeltaTarget(LocalTarget):
             raise SinkError(f"the sink {self.name!r} cannot be written: its folder is read-only")
 
     def _clean(self) -> None:
-        """Throw away what a killed run moved in and did not commit, and a table that it was taking away."""
+        """Remove what a killed run moved in and did not commit, and a table that it was removing."""
         super()._clean()
         for run_id in self._pending():
             if self.changes.committed(run_id):

@@ -183,7 +183,7 @@ def _milliseconds(found: Any) -> int:
 
 
 def _fault(metadata: Any, protocol: Any, fields: Sequence[Any]) -> str:
-    """Why a table takes no release: it is none of ours, or a commit would have to do what ours does not."""
+    """Why a table takes no release: it is not one of ours, or a commit would have to do what ours does not."""
     configuration: Mapping[str, str] = metadata.configuration
     if MARK not in configuration:
         return "is a Delta table that privpipe did not make"

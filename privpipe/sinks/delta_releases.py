@@ -1,4 +1,4 @@
-"""What releases change in a Delta table, and what the table says of them; where it lies is the target's matter."""
+"""What releases change in a Delta table, and what the table records of them; where it is concerns the target."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class DeltaReleases:
         return Source(data=self.address, format="delta", version=version)
 
     def commit(self, files: Sequence[Added], said: Mapping[str, str]) -> Commit:
-        """What makes files the release; what is said of them is what their public verdict says."""
+        """What makes files the release; what is recorded of them is what their public verdict says."""
         table = self.now()
         return Commit(
             before=table,

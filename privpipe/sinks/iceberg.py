@@ -72,7 +72,7 @@ class IcebergTarget(WholeReleases):
     table : IcebergName
         Nothing has the name, or a table that an earlier run made.
     home : Path
-        The folder in which the work area lies.
+        The folder in which the work area is.
     mode : {"replace", "append", "replace_partition"}
         Whether a release takes the place of the rows that are there, joins them or takes the place of its partitions.
     schema : {"same", "evolve"}
@@ -146,7 +146,7 @@ class IcebergTarget(WholeReleases):
 
     @property
     def folders(self) -> Sequence[tuple[str, Path]]:
-        """The work area, and the warehouse where it lies on this machine."""
+        """The work area, and the warehouse where it is on this machine."""
         home = str(self._catalogue().properties.get("warehouse", "://")).removeprefix("file://")
         return (("the work area of the sink", self.area), *([] if "://" in home else [("the sink", Path(home))]))
 
@@ -225,7 +225,7 @@ class IcebergTarget(WholeReleases):
         return (*said[self.mode], *foreign)
 
     def described(self, run_id: str) -> Mapping[str, Any]:
-        """The table, and how the release stands to earlier ones."""
+        """The table, and how the release relates to earlier ones."""
         return {"table": self.name, "mode": self.mode}
 
     def require_free(self) -> None:
@@ -390,7 +390,7 @@ class IcebergTarget(WholeReleases):
         flush_new(self._pending(run_id), json.dumps(told).encode())
 
     def _forget(self, run_id: str) -> None:
-        """Throw away the files of a run that is not in the table."""
+        """Remove the files of a run that is not in the table."""
         mark = self._pending(run_id)
         try:
             told = json.loads(mark.read_text(encoding="utf-8"))
@@ -408,7 +408,7 @@ class IcebergTarget(WholeReleases):
             mark.unlink(missing_ok=True)
 
     def _clean(self) -> None:
-        """Throw away what killed runs left: staged files, and those in the table's storage that it does not know."""
+        """Remove what killed runs left: staged files, and those in the table's storage that it does not know."""
         shutil.rmtree(self.area / "staging", ignore_errors=True)
         for mark in self.area.glob(f"{PENDING}*.new"):
             mark.unlink()

@@ -72,7 +72,7 @@ class Commit:
         return str(self._transaction.table_metadata.location).rstrip("/")
 
     def prepare(self, said: Mapping[str, str], files: Sequence[str], *, replaces: Callable[[str], bool] | None) -> int:
-        """Write the manifests of a snapshot of these files without those they replace; gives back its number."""
+        """Write the manifests of a snapshot of these files without those they replace; returns its number."""
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
         self._transaction.set_properties({name: word for name, word in said.items() if name != BATCH})

@@ -1,6 +1,6 @@
 """Files of a release in an Iceberg table.
 
-Columns and field ids that fit the table, files copied, listed and removed.
+Columns and field ids are fitted to the table; files are copied, listed and removed.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def copied(io: Any, path: Path, place: str) -> None:
 
 
 def local_place(place: str) -> Path | None:
-    """A place of the table's storage on this machine; None where it lies elsewhere.
+    """A place of the table's storage on this machine; None where it is elsewhere.
 
     Examples
     --------

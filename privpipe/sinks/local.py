@@ -126,7 +126,7 @@ class LocalTarget(WholeReleases):
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """None: files are known by where they lie."""
+        """None: files are known by where they are."""
         return {}
 
     def rows(self, run_id: str) -> Path:
@@ -151,7 +151,7 @@ class LocalTarget(WholeReleases):
             if self.path.is_dir() and not self.path.is_symlink():
                 self.path.rmdir()
             pointer = self.state / f"pointer-{run_id}"
-            # The link's own text is relative to where it will lie; a rename moves it there in one step.
+            # The link's own text is relative to where it will be; a rename moves it there in one step.
             self._link(os.path.relpath(home, self.path.parent), pointer)
             os.replace(pointer, self.path)
             sync_folder(self.path.parent)

@@ -79,7 +79,7 @@ class _Partitioned:
         return () if self._standing() is None else (OTHER_PARTITIONS,)
 
     def described(self, run_id: str) -> Mapping[str, Any]:
-        """How the release stands to earlier ones."""
+        """How the release relates to earlier ones."""
         return {"mode": "replace_partition"}
 
     def _laid(self, staged: Path) -> None:

@@ -1,6 +1,6 @@
 """Publishing to any fsspec file system.
 
-Files next to the place that readers list, then one pointer that is replaced.
+Files are written next to the place that readers list, then one pointer is replaced.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class RemoteTarget(WholeReleases):
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """None: files are known by where they lie."""
+        """None: files are known by where they are."""
         return {}
 
     @property
@@ -367,7 +367,7 @@ class RemoteTarget(WholeReleases):
             return []
 
     def _clean(self) -> None:
-        """Throw away releases that no pointer names, which killed runs left, and uploads that were cut off."""
+        """Remove releases that no pointer names, which killed runs left, and uploads that were cut off."""
         current = self._named(self._before).rsplit("/", 1)[-1]
         self._abort_uploads(f"{self.state}/releases/")
         left = [

@@ -40,7 +40,7 @@ class NotFitted(UsageError, NotFittedError):
 class StageEstimator(TransformerMixin, BaseEstimator):
     """Base of all; not itself an estimator.
 
-    Takes pandas and polars frames and numpy arrays, and gives back the like; rows keep their place. Without `columns`
+    Takes pandas and polars frames and numpy arrays, and returns the same kind; rows keep their place. Without `columns`
     a stage that names them takes every numeric column. `fit_transform` is the stage's own result; `transform` of other
     rows follows the plan where that is a function of values, and is refused where it speaks of the rows fitted.
 

@@ -23,7 +23,7 @@ Convert = Callable[[str, str, Any], Any]
 
 
 def stage_options(owner: str, taken: Collection[str]) -> list[Asked]:
-    """The options that every stage has; one whose name a parameter of the stage bears has ``policy`` in front.
+    """The options that every stage has; one whose name a parameter of the stage has is prefixed with ``policy``.
 
     Examples
     --------

@@ -114,7 +114,7 @@ def asked_of(transformer: type[Transformer]) -> list[Asked]:
 
 
 def names_of(transformer: type[Transformer]) -> Mapping[str, str]:
-    """The Param of each field; the one that lists the columns bears Spark's own name for it.
+    """The Param of each field; the one that lists the columns has Spark's own name for it.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def as_json(owner: str, name: str, value: Any) -> Any:
 
 
 def _spelt(field: str) -> str:
-    """The lowerCamel name of a field; in front of one that Spark's classes bear themselves stands ``stage``."""
+    """The lowerCamel name of a field; ``stage`` precedes one that Spark's classes have themselves."""
     name = lower_camel(field)
     return f"stage{capital(name)}" if name in TAKEN else name
 

@@ -274,7 +274,7 @@ def transform(
     policy : Policy, optional
         Of a plan that was read from JSON without one.
     losses : bool
-        Give back (frame, LossTable): the same frame, and what each column lost, as ``privpipe transform`` shows it.
+        Return (frame, LossTable): the same frame, and what each column lost, as ``privpipe transform`` shows it.
         Readers of the frame do not get the table, whose figures are of the raw values.
     options : see `StageOptions`
         With stages all of them; with a plan `engine` and `progress`.

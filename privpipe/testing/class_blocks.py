@@ -44,7 +44,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
 
 @dataclass(frozen=True)
 class ClassTable:
-    """Classes as arrays, one row a class.
+    """Classes as arrays, one row per class.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def with_parameters(model: Guarantee, parameters: Mapping[str, Any]) -> Guarante
 
 
 def block_of(**columns: Sequence[Sequence[int]]) -> ClassBlock:
-    """A class block from a matrix a column: one row a class, one entry a value code, 0 where it is absent.
+    """A class block from one matrix per column: one row per class, one entry per value code, 0 where it is absent.
 
     Examples
     --------

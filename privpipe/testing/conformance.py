@@ -1,6 +1,6 @@
 """Conformance: every model over every hostile table on an engine, compared with the oracle.
 
-What an entry must bring along.
+Also what an entry must bring along.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def catalogue_problems(catalogue: Catalogue, tests: Path | None = None) -> list[
     catalogue : Catalogue
     tests : Path, optional
         Folder that mirrors the room; each built-in entry's module must have a test file there, and plug-ins, whose
-        tests lie elsewhere, are left out.
+        tests are elsewhere, are left out.
 
     Returns
     -------
     list of str
-        One line a fault.
+        One line per fault.
 
     Examples
     --------

@@ -116,7 +116,7 @@ class Published:
 
 
 def joined_by_position(a: Published, b: Published) -> list[Finding]:
-    """Whether row i of one release and row i of the other are alike more often than a chance order explains.
+    """Whether row i of one release and row i of the other are equal more often than a chance order explains.
 
     Columns are compared by ranks, whole and without suppressed rows, forwards and backwards. Only columns that the
     released cells do not already join by themselves reveal something, so a column of both releases counts as well.

@@ -1,4 +1,4 @@
-"""The ways of judging, one file each, in the order in which they are gone through."""
+"""The ways of judging, one file each, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WAYS: Mapping[Way, WayOfJudging] = {
         ByJoinedClasses(),
     )
 }
-"""Who judges in each way that an entry may say is its own."""
+"""The judge for each way that an entry may name as its own."""
 
 
 def way_of(entry: Guarantee) -> WayOfJudging:

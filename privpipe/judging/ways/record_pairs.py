@@ -1,6 +1,6 @@
 """Judge records of a release compared with those of its original.
 
-In pairs, as files, by position, or as whole tables.
+They are compared in pairs, as files, by position, or as whole tables.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _CountedPairs:
 
 
 LARGEST_GATHERED = 400_000_000
-"""Cells of both files that are brought to the driver at the most."""
+"""Cells of both files that are brought to the driver at most."""
 
 
 class ByFiles(WayOfJudging):

@@ -393,7 +393,7 @@ def _stage(stage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changes(run: RunDocuments, figures: Mapping[str, Any], least: int) -> dict[str, Any] | None:
-    """What differs from the release before, figure by figure, few records apart."""
+    """What differs from the release before, figure by figure, except for few records."""
     earlier = figures.get("earlier")
     if not earlier:
         return None

@@ -112,7 +112,7 @@ def _kind_of(name: str, detail: Mapping[str, Any]) -> str:
 
 
 def _chosen(detail: Mapping[str, Any], levels: Mapping[str, int]) -> dict[str, Any]:
-    """The vector that was taken, from the front where it stands there."""
+    """The vector that was taken, from the front where it is there."""
     for each in (*(detail.get("front") or ()), *(detail.get("runners_up") or ())):
         if each.get("levels") == levels:
             return dict(each)

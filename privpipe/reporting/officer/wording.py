@@ -118,7 +118,7 @@ class Wording:
         return self.messages.text(f"asked.{row.direction}", value=self.figure(row.asked, share=self._share(row)))
 
     def reached(self, row: JudgedRow) -> str:
-        """What was reached; a share of few records as such."""
+        """What was achieved; a share of few records as such."""
         if row.few:
             return self.few
         if row.observed is None:
@@ -128,7 +128,7 @@ class Wording:
         return self.figure(row.observed, share=self._share(row))
 
     def margin(self, row: JudgedRow) -> str:
-        """How far what was reached is from what was asked."""
+        """How far what was achieved is from what was required."""
         text = self.messages.text
         if row.margin is None or row.asked is None or row.outcome == "error":
             return text("margin.none")

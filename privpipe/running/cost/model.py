@@ -239,7 +239,7 @@ class Cost:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds at the least: processor seconds over workers that are busy all the time."""
+        """Seconds at least: processor seconds over workers that are busy all the time."""
         amount = self["cpu_s"]
         return None if amount is None or self.workers is None else amount / self.workers
 

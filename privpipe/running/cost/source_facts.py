@@ -70,7 +70,7 @@ class Sketch:
         seen = self.smallest[name]
         if len(seen) < KEPT:
             return len(seen)
-        # The k-th smallest of d uniform numbers lies at k / (d + 1) on average.
+        # The k-th smallest of d uniform numbers is at k / (d + 1) on average.
         return min(self.rows, round((KEPT - 1) / (float(seen[-1]) / 2.0**64)))
 
 
@@ -301,7 +301,7 @@ def work_of(policy: Policy) -> Work:
     laid, searches, unmeasured = 0, [], []
     for at, stage in enumerate(policy.transform):
         place = policy.place_of(at)
-        if isinstance(stage, Generalize):  # labels are looked up where rows are read; nothing is laid down
+        if isinstance(stage, Generalize):  # labels are looked up where rows are read; nothing is written again
             searches += [place] if stage.is_search else []
             continue
         laid += 1

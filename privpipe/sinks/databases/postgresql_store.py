@@ -170,12 +170,12 @@ class Session:
             self._connection.rollback()
 
     def close(self) -> None:
-        """Close the connection, and let go of its lock."""
+        """Close the connection, and release its lock."""
         with suppress(Exception):  # what cannot be closed is closed already
             self._connection.close()
 
     def find(self, schema: str, name: str, outcome: str = NOTHING) -> Found | None:
-        """What stands under a name; None: nothing."""
+        """What is under a name; None: nothing."""
         rows = self.ask(FIND, schema, name, outcome=outcome)
         return Found(*rows[0]) if rows else None
 
@@ -219,7 +219,7 @@ class Session:
             if error.errno is not None:  # not the driver's
                 raise
             state, kind = "", type(error).__name__
-        except Exception as error:  # noqa: BLE001 what a driver raises is its own affair
+        except Exception as error:  # noqa: BLE001 a driver may raise anything
             state, kind = str(getattr(error, "sqlstate", None) or ""), type(error).__name__
         said = next((said for prefix, said in FAULTS.items() if state.startswith(prefix)), "the server refuses")
         raise self.failed(f"{said} ({', '.join(filter(None, (kind, state)))})", outcome)

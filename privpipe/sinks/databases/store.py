@@ -1,6 +1,6 @@
 """What a sink requires of a database.
 
-Part files loaded block by block into a staged table, and one transaction that publishes it.
+Part files are loaded block by block into a staged table, and one transaction publishes it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ TYPES: Final[Mapping[Kind, Mapping[str, str]]] = {
     },
 }
 MOST_EXACT: Final = 15
-"""Digits of a decimal that a number of 64 bits gives back."""
+"""Digits of a decimal that a 64-bit number reproduces."""
 
 
 @dataclass(frozen=True)
@@ -291,11 +291,11 @@ class Store(ABC):
 
     @abstractmethod
     def leave(self) -> None:
-        """Take away what this run staged or kept, and let go of the lock."""
+        """Remove what this run staged or kept, and release the lock."""
 
     @abstractmethod
     def load(self, rows: StagedRows, folder: Path) -> Database:
-        """Load rows into a private table; gives back where they are read, as a source would be."""
+        """Load rows into a private table; returns where they are read, as a source would be."""
 
     @abstractmethod
     def drop_loaded(self) -> None:
@@ -330,7 +330,7 @@ class Store(ABC):
     @property
     @abstractmethod
     def folder(self) -> Path | None:
-        """The folder in which its work area lies; None: it has none."""
+        """The folder in which its work area is; None: it has none."""
 
     @property
     def table(self) -> TableName:
@@ -340,7 +340,7 @@ class Store(ABC):
         return self.database.table
 
     def foreign(self, what: str = "") -> SinkError:
-        """What is said of a table that is not ours."""
+        """What is reported of a table that is not ours."""
         return SinkError(
             self.database.located(
                 f"the sink {str(self.table)!r} is a table that privpipe did not publish{what}; rename or drop it, or "
@@ -349,7 +349,7 @@ class Store(ABC):
         )
 
     def busy(self) -> SinkError:
-        """What is said where another run holds the lock."""
+        """What is reported where another run holds the lock."""
         return SinkError(
             f"another run is writing the sink {str(self.table)!r}; this one did nothing. Try again when it is done"
         )
