@@ -130,7 +130,7 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Read what the caller handed over: any foreign exception is a fault of it, also one of code that it brings.
+    """Read what the caller passed: any foreign exception is a fault of it, also one of code that it brings.
 
     Raises
     ------

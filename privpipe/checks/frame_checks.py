@@ -213,7 +213,7 @@ def assess(
     Notes
     -----
     By a policy or by `roles`, a column without a role is an error (`undeclared: note` makes it a note), and a table
-    that is handed over is judged as finished: a column whose role is `identifier` is a fail, first among the verdicts.
+    that is passed is judged as finished: a column whose role is `identifier` is a fail, first among the verdicts.
     The policy's own source is raw by nature; its identifiers are noted. Where only `quasi_identifiers` (and
     `sensitive`) are given, the other columns are noted and taken as insensitive. Named index levels are columns.
 
@@ -376,7 +376,7 @@ def held_frame(frame: Any, engine: Any = None) -> tuple[Any, Held]:
 
 
 def _passed(frame: Any, native: Any, held: Held, entries: Entries, options: Any) -> Any:
-    """The held rows as a frame of the kind that was handed over, once they are judged."""
+    """The held rows as a frame of the kind that was passed, once they are judged."""
     with held.unless_refused():
         assess(held.rows, entries, **options).raise_if_failed(REFUSED)
     made = frame_like(held.rows, made_like(native, frame)) if isinstance(held.rows, pa.Table) else held.rows

@@ -352,7 +352,7 @@ def guess_role(profile: Profile) -> Guess:
 
 
 def _named_roles(profile: Profile) -> Iterator[tuple[Role, str]]:
-    """Roles that a word of the name speaks for, and that word."""
+    """Roles that a word of the name suggests, and that word."""
     words = words_of(profile.name)
     if coded := CODES.get(profile.name.strip().lower()):
         yield coded

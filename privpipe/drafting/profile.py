@@ -89,7 +89,7 @@ class Guess:
     role : Role
     reason : str
     unknown : bool
-        Nothing speaks for a role, and the cautious one was taken.
+        Nothing suggests a role, and the cautious one was taken.
     level_of : str
         The column whose hierarchy this one is a level of.
     person : bool

@@ -86,7 +86,7 @@ def suite_of(
         guarantees = (NoIdentifiers(), *guarantees)
     named = list(dict.fromkeys((*roles.columns, *named_columns(guarantees))))
     expectations = [_expectation(guarantee, roles, shared, named, settings) for guarantee in guarantees]
-    # Handed over at birth: adding one later asks for a data context.
+    # Passed to the constructor: adding one later requires a data context.
     return ExpectationSuite(name=name, expectations=expectations, meta={"privpipe": {DECLARED: len(expectations)}})
 
 

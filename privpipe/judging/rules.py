@@ -45,11 +45,11 @@ class JudgingRules:
     untyped : tuple of str
         Columns declared as no text that are read as text, from a file without types.
     base : mapping of column to Histogram
-        Base distributions handed over by a run: S over the records that entered the suppressing stage.
+        Base distributions given by a run: S over the records that entered the suppressing stage.
     entered : mapping of column to Facts
         The same, and the number, where persons or households are counted by that column.
     records : int, optional
-        Records that entered the suppressing stage, handed over by a run; default: those of the judged table.
+        Records that entered the suppressing stage, given by a run; default: those of the judged table.
     hierarchies : mapping of column to HierarchySpec
         Declared ones.
     process : mapping, optional

@@ -65,7 +65,7 @@ def matching_block(
     weight: str | None = None,
     dictionaries: Mapping[str, Histogram] | None = None,
 ) -> tuple[ClassBlock, int]:
-    """Patterns as a block, with their matching sizes, and the number of records of nothing but the mark left out.
+    """Patterns as a block, with their matching sizes, and the number of records that consist of the mark left out.
 
     A record without a value in any of the keys vouches for no other record: it matches those like it and no others.
 

@@ -203,7 +203,7 @@ def average_risk(
 
 
 def _reports(kind: Any) -> bool:
-    """Whether an entry can be had without a threshold."""
+    """Whether an entry exists without a threshold."""
     if kind.threshold_field is None:
         return not any(entry.is_gate() and _judges(entry) for entry in kind.examples())
     field = next(each for each in dataclasses.fields(kind) if each.name == kind.threshold_field)

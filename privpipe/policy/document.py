@@ -82,7 +82,7 @@ class Policy:
     guarantees, measures : sequence of Guarantee
         With a threshold, which are judged; without, which are reported.
     seed : Seed, text or bytes of at least 128 bits, or a place such as ``{"from_env": NAME}``
-        A seed that is handed over is held in memory alone: the document says ``{from_env: PRIVPIPE_SEED}``.
+        A seed that is passed is held in memory alone: the document says ``{from_env: PRIVPIPE_SEED}``.
     options : see `PolicyOptions`
 
     Raises
@@ -267,7 +267,7 @@ class Policy:
     def to_yaml(self) -> str:
         """The document as YAML: a job reads it with `Policy.load`, and its digest is the same.
 
-        A secret is never in it: a seed that was handed over is expected in the environment variable that it names.
+        A secret is never in it: a seed that was passed is expected in the environment variable that it names.
         """
         return to_yaml(without_secret(self.document))
 

@@ -88,7 +88,7 @@ class Report:
         PolicyError
             Any problem; the error carries them all.
         UnsupportedError
-            Nothing but combinations that are not served.
+            Only combinations that are not supported.
         """
         if self._problems:
             self._raise()

@@ -20,7 +20,7 @@ __all__ = ["SecretSpec", "secret_given"]
 class SecretSpec:
     """A seed in an environment variable, in a file, or (with a warning) in the policy itself; or an insecure one.
 
-    `held` is one that was handed over in Python. Exactly one of the five is set. The repr shows none of the secret.
+    `held` is one that was passed in Python. Exactly one of the five is set. The repr shows none of the secret.
 
     Examples
     --------

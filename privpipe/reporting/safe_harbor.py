@@ -215,7 +215,7 @@ class Finding:
     by : {"name", "value", "both"}
         What gave it away.
     share : float
-        Records whose value looks like it, of those with a value; 0 where only the name speaks for it.
+        Records whose value looks like it, of those with a value; 0 where only the name suggests it.
     """
 
     column: str
@@ -310,7 +310,7 @@ def kinds_in_column(name: str, histogram: Histogram) -> list[Finding]:
 
 
 def kinds_of_name(name: str) -> set[str]:
-    """Kinds that a column name speaks of; the longest phrase wins.
+    """Kinds that a column name refers to; the longest phrase wins.
 
     Examples
     --------
@@ -359,7 +359,7 @@ def _shares(named: set[str], histogram: Histogram, *, is_age: bool) -> dict[str,
 
 
 def _texts(values: pa.Array) -> pa.Array | None:
-    """Texts and integers as trimmed text; nothing for what no pattern speaks of."""
+    """Texts and integers as trimmed text; nothing for what no pattern covers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -95,7 +95,7 @@ def _scanned(engine: Engine, source: Any, policy: Policy) -> Any:
 
 
 def require_no_refused_null(engine: Engine, table: Any, policy: Policy) -> None:
-    """`nulls: refuse` speaks of the source: a stage may give a missing value a label that no judge can recognise.
+    """`nulls: refuse` concerns the source: a stage may give a missing value a label that no judge can recognise.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The engine that runs over some data: the one handed over, the one named, or the one the data is native to."""
+"""The engine that runs over some data: the one passed, the one named, or the one the data is native to."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def explore(
     policy : Policy
     grid : mapping of place to list of values, optional
         As `compare` takes it. Left out: vectors of levels of the last stage `generalize`, the one that its search
-        takes, others that less risk or less loss speaks for, and those one level away.
+        takes, others that less risk or less loss suggests, and those one level away.
     risk, loss : sequence of str
         As of `compare`; a policy that measures neither is measured by `prosecutor_risk` and `cell_loss`.
     most : int

@@ -349,7 +349,7 @@ def _chosen(table: pa.Table, wanted: list[str]) -> pa.Table:
 
 
 def _text_table(folder: Path, manifest: Mapping[str, Any], wanted: list[str]) -> pa.Table:
-    """Through the engine that wrote the like: it knows what is empty and what is missing."""
+    """Through the engine that writes such files: it knows what is empty and what is missing."""
     from privpipe.engines import open_engine
 
     sink = manifest["policy"].get("sink") or {}

@@ -346,7 +346,7 @@ class StageRun:
         nothing = NothingLeft(released, self.policy.suppression_mark)
         found = suppressed_records(self.engine, self.table, nothing)
         if not found or found == self.engine.count(self.table):
-            return  # of nothing but suppressed records the gate makes a refusal
+            return  # where all records are suppressed, the gate refuses
         self.aside.append(suppressed_alone(self.engine, self.table, nothing))
         self.table = without_suppressed(self.engine, self.table, nothing)
         self.suppressed += found

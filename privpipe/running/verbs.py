@@ -106,7 +106,7 @@ def assess(
 
     Notes
     -----
-    A table that is handed over is judged as finished: a column whose role is `identifier` is a fail, first among the
+    A table that is passed is judged as finished: a column whose role is `identifier` is a fail, first among the
     verdicts. The policy's own source is raw by nature; its identifiers are noted.
 
     Examples
@@ -350,7 +350,7 @@ def _raw(data: Any, policy: Policy) -> Source:
 class _Tables:
     """What `assess` judges, and the original it is compared with.
 
-    `original` is as it was handed over, `first` its table or None; `drawn` is whether the seed fixes what is attacked.
+    `original` is as it was passed, `first` its table or None; `drawn` is whether the seed fixes what is attacked.
     """
 
     finished: Source

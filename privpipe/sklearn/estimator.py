@@ -42,7 +42,7 @@ class StageEstimator(TransformerMixin, BaseEstimator):
 
     Takes pandas and polars frames and numpy arrays, and returns the same kind; rows keep their place. Without `columns`
     a stage that names them takes every numeric column. `fit_transform` is the stage's own result; `transform` of other
-    rows follows the plan where that is a function of values, and is refused where it speaks of the rows fitted.
+    rows follows the plan where that is a function of values, and is refused where it concerns only the rows fitted.
 
     Attributes
     ----------

@@ -161,10 +161,10 @@ class Held:
     frame : path or frame
         One that can be read once is read here, and once.
     place : str
-        Where it was handed over.
+        Where it was passed.
     named : collection of str
         Columns that stages and options name. Where an index level is among them the index is columns until the frame
-        is handed back.
+        is returned.
 
     Raises
     ------

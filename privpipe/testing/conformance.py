@@ -190,7 +190,7 @@ class Conformance:
         Default: the examples of all models.
     folder : Path, optional
         Where to put the tables as Parquet, each row in another of three files than the one before, for the engine
-        to read; left out, frames are handed over.
+        to read; left out, frames are passed.
     """
 
     def __init__(self, engine: Engine, models: Sequence[Guarantee] | None = None, folder: Path | None = None) -> None:

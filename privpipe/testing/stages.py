@@ -167,7 +167,7 @@ class Staging:
         engine : Engine
         parts : int
             Files among which the rows are dealt out in a shuffled order, the last of seven without a row;
-            0: the table is handed over unchanged.
+            0: the table is passed unchanged.
         seed : int
             0 or 1.
         given : Plan, optional

@@ -87,12 +87,12 @@ class Messages:
         return cls(lang, catalogue(lang))
 
     def text(self, key: str, **given: Any) -> str:
-        """The text of a key with what it speaks of filled in.
+        """The text of a key with what it refers to filled in.
 
         Raises
         ------
         KeyError
-            No such text, or something that it speaks of was not given.
+            No such text, or something that it refers to was not given.
         """
         return self.texts[key].format_map(given) if given else self.texts[key]
 
@@ -262,7 +262,7 @@ def _pattern(text: str) -> str:
 
 
 def _said(name: str, text: str, messages: Messages, numbers: Numbers) -> str:
-    """What a sentence speaks of, as the language writes it."""
+    """What a sentence refers to, as the language writes it."""
     few = re.fullmatch(r"fewer than ([\d,]+)", text)
     if few is not None:
         return messages.text("word.fewer", least=numbers.written(few[1]))

@@ -41,7 +41,7 @@ _FIRST, _SECOND, _ODD = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB13311
 
 @dataclass(frozen=True)
 class Sketch:
-    """What one look at the rows leaves behind; no value can be had from it, only how many there are.
+    """What one look at the rows leaves behind; no value can be recovered from it, only how many there are.
 
     Parameters
     ----------

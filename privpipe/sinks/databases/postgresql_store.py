@@ -188,7 +188,7 @@ class Session:
         return int(self.ask(DEPENDANTS, number)[0][0])
 
     def grants(self, number: int) -> list[tuple[str, str, bool]]:
-        """Who else than its owner a table is granted to, quoted, with the privilege and whether it may be handed on."""
+        """Who else than its owner a table is granted to, quoted, with privilege and grant option."""
         return [
             (quoted(name) if grantee else "PUBLIC", privilege, further)
             for grantee, name, privilege, further in self.ask(GRANTEES, number)

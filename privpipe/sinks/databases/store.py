@@ -241,7 +241,7 @@ class Release:
 
     @property
     def comment(self) -> str:
-        """What is written at the table: nothing but what the public documents say.
+        """What is written at the table: only what the public documents say.
 
         Examples
         --------
