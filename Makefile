@@ -12,6 +12,8 @@ BENCH_ARGS ?=
 PYTHON ?= python3 python3.13 python3.12 python3.11
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 export GX_ANALYTICS_ENABLED := false
+# Bytecode that is kept serves every process of a run.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo setup java lint docs test test-deep test-embedded test-lowest test-python test-versions test-spark35 test-checked test-integrations \
         lock sbom licences fuzz soak mutants bench corpus first-release first-install clean

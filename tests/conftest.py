@@ -48,6 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
             if item.path.relative_to(PROJECT).parts[1] in DEEP_ON_SPARK and "usual" not in item.keywords:
                 item.add_marker(pytest.mark.deep)
+    # One session of a worker serves all of its tests, and what runs before it has the cores to itself.
+    items.sort(key=lambda item: "spark" in item.keywords)
 
 
 @pytest.fixture(scope="session", autouse=True)

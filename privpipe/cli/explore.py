@@ -242,7 +242,7 @@ def explore(
     threshold. The button of a setting writes it into the policy file, where comments stay, and ends the command;
     Ctrl-C ends it too.
     """
-    from privpipe.reporting.explorer.page import explorer_page
+    from privpipe.reporting.explorer_pages import explorer_page
     from privpipe.running.exploration import PolicyFile
     from privpipe.running.exploration import explore as tried
     from privpipe.running.settings_grid import read_grid
@@ -275,7 +275,7 @@ class _Chooser:
         self.file, self.found, self.lang = file, found, lang
 
     def __call__(self, value: str) -> tuple[bool, str]:
-        from privpipe.reporting.explorer.page import answer_page
+        from privpipe.reporting.explorer_pages import answer_page
 
         numbers = {str(each.number): each for each in self.found.data.settings if each.may_be_chosen}
         if value not in numbers:

@@ -192,7 +192,7 @@ def export(
     JUnit XML and GitHub-flavoured Markdown of the verdict, Prometheus' text format, or an OpenLineage event with the
     verdict and the lineage of columns. Of a private record it shows private figures: export the release for readers.
     """
-    from privpipe.reporting.exports import exported
+    from privpipe.reporting.export_formats import exported
 
     text = exported(run, format)
     if out is None:

@@ -6,18 +6,29 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree
 
 from privpipe.blocks.verdict import warning_of
-from privpipe.errors import escaped
+from privpipe.errors import UsageError, did_you_mean, escaped
 from privpipe.html_tables import figure
 from privpipe.reporting.entry_rows import asked_in_words
 from privpipe.reporting.run_documents import RunDocuments
 
-__all__ = ["began", "called", "judged_rows", "junit", "markdown", "name_of", "openlineage", "prometheus"]
+__all__ = [
+    "FORMATS",
+    "began",
+    "called",
+    "exported",
+    "judged_rows",
+    "junit",
+    "markdown",
+    "name_of",
+    "openlineage",
+    "prometheus",
+]
 
 
 def judged_rows(run: RunDocuments) -> list[Mapping[str, Any]]:
@@ -328,3 +339,30 @@ def _samples(run: RunDocuments) -> Iterator[tuple[str, Mapping[str, str], Any]]:
 
 def _label(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+FORMATS: Mapping[str, Callable[[RunDocuments], str]] = {
+    "junit": junit,
+    "markdown": markdown,
+    "openlineage": openlineage,
+    "prometheus": prometheus,
+}
+
+
+def exported(run: str, format: str) -> str:
+    """The text of a run in one of `FORMATS`.
+
+    Parameters
+    ----------
+    run : str
+        A released folder, the folder of a private record, or a verdict file.
+
+    Raises
+    ------
+    UsageError
+        No such format, or no finished run.
+    """
+    if format not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise UsageError(f"--format must be one of {known}, not {format!r}{did_you_mean(format, FORMATS)}")
+    return FORMATS[format](RunDocuments.read(run))

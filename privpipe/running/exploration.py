@@ -16,7 +16,7 @@ from privpipe.errors import NoSolutionError, SinkError, UnsupportedError, UsageE
 from privpipe.policy import Policy
 from privpipe.policy.plain_values import decoded, from_yaml
 from privpipe.policy.text_changes import Edit, rewritten
-from privpipe.reporting.explorer.page import ExplorerData
+from privpipe.reporting.explorer_pages import ExplorerData
 from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.officer.solution_space import solution_space
 from privpipe.reporting.run_documents import RunDocuments

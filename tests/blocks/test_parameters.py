@@ -28,6 +28,7 @@ from privpipe.transforms.microaggregation.parameters import SensitiveRule
 from privpipe.transforms.noise.pram import TransitionMatrix
 from privpipe.transforms.recoding.generalize_stage import SearchBudget
 from privpipe.transforms.recoding.loss import LossSpec
+from tests.gathering import gathered
 
 ENTRIES = [room.CATALOGUE[name] for room in (models, transforms, measures) for name in room.CATALOGUE]
 NESTED = {
@@ -72,9 +73,9 @@ def around(whole: bool, said: Any) -> tuple[list[float], list[float]]:
     return ([inside], [bound, beyond]) if isinstance(said, Gt | Lt) else ([bound, inside], [beyond])
 
 
-def places() -> list[Any]:
+def places() -> list[tuple[type, str, tuple[str, ...], bool, Any]]:
     return [
-        pytest.param(owner, name, path, whole, said, id=f"{owner.__name__}.{name} {said}")
+        (owner, name, path, whole, said)
         for owner in (*ENTRIES, *NESTED)
         for name, hint in typing.get_type_hints(owner, localns={}, include_extras=True).items()
         if name in {field.name for field in dataclasses.fields(owner)}
@@ -94,64 +95,74 @@ def refusals(owner: type, name: str, value: Any) -> list[bool]:
     return told
 
 
-@pytest.mark.parametrize(("owner", "name", "path", "whole", "said"), places())
-def test_a_constraint_takes_its_bound_and_refuses_what_lies_beyond(
-    owner: type, name: str, path: tuple[str, ...], whole: bool, said: Any
-) -> None:
-    taken, refused = around(whole, said)
-    for value in taken:
-        assert not all(refusals(owner, name, wrapped(value, path))), f"{value!r} keeps {said}"
-    for value in (*refused, True, math.nan, math.inf, -math.inf):
-        assert any(refusals(owner, name, wrapped(value, path))), f"{value!r} does not keep {said}"
+def test_a_constraint_takes_its_bound_and_refuses_what_lies_beyond() -> None:
+    with gathered() as case:
+        for owner, name, path, whole, said in places():
+            with case(f"{owner.__name__}.{name} {said}"):
+                taken, refused = around(whole, said)
+                for value in taken:
+                    assert not all(refusals(owner, name, wrapped(value, path))), f"{value!r} keeps {said}"
+                for value in (*refused, True, math.nan, math.inf, -math.inf):
+                    assert any(refusals(owner, name, wrapped(value, path))), f"{value!r} does not keep {said}"
 
 
 def test_there_is_much_to_hold() -> None:
     assert len(places()) > 150
 
 
-@pytest.mark.parametrize("owner", ENTRIES, ids=lambda owner: owner.__name__)
-def test_every_parameter_has_a_line_of_text(owner: type[Entry]) -> None:
-    for name, parameter in parameters_of(owner).items():
-        assert parameter.text, f"{name} says nothing of itself"
-        assert "\n" not in parameter.text
-    assert list(owner.descriptions()) == [field.name for field in dataclasses.fields(owner)]  # type: ignore[arg-type]
-    assert not hasattr(owner, "about")
+def test_every_parameter_has_a_line_of_text() -> None:
+    with gathered() as case:
+        for owner in ENTRIES:
+            with case(owner.__name__):
+                for name, parameter in parameters_of(owner).items():
+                    assert parameter.text, f"{name} says nothing of itself"
+                    assert "\n" not in parameter.text
+                assert list(owner.descriptions()) == [field.name for field in dataclasses.fields(owner)]  # type: ignore[arg-type]
+                assert not hasattr(owner, "about")
 
 
-@pytest.mark.parametrize("owner", ENTRIES, ids=lambda owner: owner.__name__)
-def test_a_field_that_is_declared_anew_loses_nothing(owner: type[Entry]) -> None:
+def test_a_field_that_is_declared_anew_loses_nothing() -> None:
     """A mark or a bound of a base class is not inherited by an annotation: it is said again."""
-    for name, parameter in parameters_of(owner).items():
-        for base in owner.__mro__[1:]:
-            if dataclasses.is_dataclass(base) and name in parameters_of(base):
-                assert set(map(type, parameter.marks)) >= set(map(type, parameters_of(base)[name].marks))
-                number = parameters_of(base)[name].shape.number
-                for bound in number.bounds() if number is not None else ():
-                    assert parameter.shape.number is not None
-                    assert any(isinstance(own, type(bound)) for own in parameter.shape.number.bounds()), name
+    with gathered() as case:
+        for owner in ENTRIES:
+            with case(owner.__name__):
+                for name, parameter in parameters_of(owner).items():
+                    for base in owner.__mro__[1:]:
+                        if dataclasses.is_dataclass(base) and name in parameters_of(base):
+                            assert set(map(type, parameter.marks)) >= set(map(type, parameters_of(base)[name].marks))
+                            number = parameters_of(base)[name].shape.number
+                            for bound in number.bounds() if number is not None else ():
+                                assert parameter.shape.number is not None
+                                assert any(isinstance(own, type(bound)) for own in parameter.shape.number.bounds()), (
+                                    name
+                                )
 
 
-@pytest.mark.parametrize("owner", ENTRIES, ids=lambda owner: owner.__name__)
-def test_the_docstring_names_the_fields(owner: type[Entry]) -> None:
-    section = re.search(
-        r"^Parameters\n-+\n(.*?)(?=^\w+\n-{3,}|\Z)", inspect.getdoc(owner) or "", re.DOTALL | re.MULTILINE
-    )
-    lines = section[1].splitlines() if section else []
-    heads = [line.partition(" : ")[0] for line in lines if re.match(r"\w[\w, ]*( : |$)", line)]
-    named = {name for head in heads for name in head.split(", ")}
-    fields = {field.name for field in dataclasses.fields(owner)}  # type: ignore[arg-type]
-    assert named <= fields
-    assert fields - named <= {*COMMON_KEYS, "over"}  # said once, of all guarantees
+def test_the_docstring_names_the_fields() -> None:
+    with gathered() as case:
+        for owner in ENTRIES:
+            with case(owner.__name__):
+                section = re.search(
+                    r"^Parameters\n-+\n(.*?)(?=^\w+\n-{3,}|\Z)", inspect.getdoc(owner) or "", re.DOTALL | re.MULTILINE
+                )
+                lines = section[1].splitlines() if section else []
+                heads = [line.partition(" : ")[0] for line in lines if re.match(r"\w[\w, ]*( : |$)", line)]
+                named = {name for head in heads for name in head.split(", ")}
+                fields = {field.name for field in dataclasses.fields(owner)}  # type: ignore[arg-type]
+                assert named <= fields
+                assert fields - named <= {*COMMON_KEYS, "over"}  # said once, of all guarantees
 
 
-@pytest.mark.parametrize("owner", ENTRIES, ids=lambda owner: owner.__name__)
-def test_the_schema_tells_the_ranges(owner: type[Entry]) -> None:
-    words = {Ge: "minimum", Gt: "exclusiveMinimum", Le: "maximum", Lt: "exclusiveMaximum"}
-    told = str(owner.json_schema())
-    for hint in typing.get_type_hints(owner, localns={}, include_extras=True).values():
-        for _, _, said in constraints(hint):
-            assert f"'{words[type(said)]}': " in told
-    assert "'ge'" not in told  # what pydantic makes of a constraint on a whole union
+def test_the_schema_tells_the_ranges() -> None:
+    with gathered() as case:
+        for owner in ENTRIES:
+            with case(owner.__name__):
+                words = {Ge: "minimum", Gt: "exclusiveMinimum", Le: "maximum", Lt: "exclusiveMaximum"}
+                told = str(owner.json_schema())
+                for hint in typing.get_type_hints(owner, localns={}, include_extras=True).values():
+                    for _, _, said in constraints(hint):
+                        assert f"'{words[type(said)]}': " in told
+                assert "'ge'" not in told  # what pydantic makes of a constraint on a whole union
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

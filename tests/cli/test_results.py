@@ -36,7 +36,7 @@ def assessment(outcome: Any = "pass") -> Assessment:
 def facade(monkeypatch: pytest.MonkeyPatch, name: str, function: Any) -> None:
     """Put a function in the place of one of the facade's."""
     # Both are imported before either is changed: what is imported later would keep the function for good.
-    modules = [importlib.import_module(f"privpipe.running.{room}") for room in ("verbs", "validating")]
+    modules = [importlib.import_module(f"privpipe.running.{room}") for room in ("verbs", "validation")]
     for module in modules[: 2 if name == "assess" else 1]:
         monkeypatch.setattr(module, name, function)
 

@@ -24,6 +24,7 @@ from privpipe.testing import (
     threshold_claim,
 )
 from privpipe.testing.class_claims import EXAMPLES
+from tests.gathering import gathered
 
 ENTRIES: list[Any] = [
     example for room in (models, measures) for name in room.CATALOGUE for example in room.CATALOGUE[name].examples()
@@ -43,10 +44,21 @@ def shared(entry: Guarantee, among: list[Any]) -> int:
     return math.ceil(EXAMPLES / sum(type(other) is type(entry) for other in among))
 
 
-@pytest.mark.parametrize("model", [entry for entry in GATES if isinstance(entry, ClassModel)], ids=repr)
-def test_merging_does_what_the_model_claims(model: ClassModel) -> None:
-    claims = merging_claims(model, least=shared(model, GATES))
-    assert all(claim.holds for claim in claims), [str(claim) for claim in claims]
+def by_name(entries: list[Any]) -> Any:
+    """A test for each entry, of all of its examples."""
+    examples: dict[str, list[Any]] = {}
+    for entry in entries:
+        examples.setdefault(entry.name(), []).append(entry)
+    return pytest.mark.parametrize("examples", examples.values(), ids=examples)
+
+
+@by_name([entry for entry in GATES if isinstance(entry, ClassModel)])
+def test_merging_does_what_the_model_claims(examples: list[ClassModel]) -> None:
+    with gathered() as case:
+        for model in examples:
+            with case(repr(model)):
+                claims = merging_claims(model, least=shared(model, GATES))
+                assert all(claim.holds for claim in claims), [str(claim) for claim in claims]
 
 
 @pytest.mark.parametrize("model", [m for m in GATES if isinstance(m, SizeModel) and m.prefix_monotone], ids=repr)
@@ -55,8 +67,15 @@ def test_suppressing_small_classes_does_what_the_model_claims(model: SizeModel) 
     assert claim.holds, str(claim)
 
 
-@pytest.mark.parametrize("model", GATES, ids=repr)
-def test_a_table_on_the_threshold_passes_and_one_beyond_fails(model: Guarantee) -> None:
+@by_name(GATES)
+def test_a_table_on_the_threshold_passes_and_one_beyond_fails(examples: list[Guarantee]) -> None:
+    with gathered() as case:
+        for model in examples:
+            with case(repr(model)):
+                holds_at_its_threshold(model)
+
+
+def holds_at_its_threshold(model: Guarantee) -> None:
     claim = threshold_claim(model, least=shared(model, GATES))
     if repr(model) in NO_THRESHOLD:
         assert claim.examples == 0, f"{model!r} has cases at its threshold; its line goes"
@@ -64,9 +83,12 @@ def test_a_table_on_the_threshold_passes_and_one_beyond_fails(model: Guarantee) 
         assert claim.holds, str(claim)
 
 
-@pytest.mark.parametrize("entry", SPLIT, ids=repr)
-def test_blocks_change_no_figure(entry: Guarantee) -> None:
-    assert splitting_problems(entry, tables=10) == []
+@by_name(SPLIT)
+def test_blocks_change_no_figure(examples: list[Guarantee]) -> None:
+    with gathered() as case:
+        for entry in examples:
+            with case(repr(entry)):
+                assert splitting_problems(entry, tables=10) == []
 
 
 @settings(max_examples=30)
@@ -75,12 +97,14 @@ def test_blocks_of_any_tables_change_no_figure(entry: Guarantee, seed: int) -> N
     assert splitting_problems(entry, seed, tables=2) == []
 
 
-@pytest.mark.parametrize("values", range(1, 60))
-def test_even_values_are_so_many_values(values: int) -> None:
+def test_even_values_are_so_many_values() -> None:
     """exp(H) of three even values is 2.9999999999999996; of others it is above, or below."""
-    even = block_of(illness=[[2] * values])
-    assert judged(EntropyLDiversity(column="illness", l=float(values)), even).passed
-    assert not judged(EntropyLDiversity(column="illness", l=values * 1.000001 + 1e-6), even).passed
+    with gathered() as case:
+        for values in range(1, 60):
+            with case(values):
+                even = block_of(illness=[[2] * values])
+                assert judged(EntropyLDiversity(column="illness", l=float(values)), even).passed
+                assert not judged(EntropyLDiversity(column="illness", l=values * 1.000001 + 1e-6), even).passed
 
 
 def test_sums_that_round_reach_their_threshold() -> None:

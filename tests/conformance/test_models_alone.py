@@ -13,7 +13,6 @@ from privpipe.testing import (
     Conformance,
     HostileTable,
     PlainEngine,
-    cases,
     examples_of,
     histogram_of,
     oracle,
@@ -21,9 +20,12 @@ from privpipe.testing import (
 from privpipe.testing.oracle import expected_error
 
 
-@pytest.mark.parametrize("case", list(cases()), ids=str)
-def test_every_model_gives_the_oracle_verdict(plain_checks: Conformance, case: Case) -> None:
-    plain_checks.check(case)
+@pytest.mark.parametrize("table", HOSTILE_TABLES.values(), ids=str)
+def test_every_model_gives_the_oracle_verdict(table: HostileTable) -> None:
+    """On the engine of dictionaries, which tells a model's fault from an engine's."""
+    checks = Conformance(PlainEngine())  # type: ignore[arg-type]
+    found = checks.report(Case(model, table) for model in checks.models)
+    assert not found.failures, str(found)
 
 
 @pytest.mark.parametrize("table", HOSTILE_TABLES.values(), ids=str)

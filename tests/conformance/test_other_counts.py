@@ -20,6 +20,8 @@ from privpipe.models import (
 from privpipe.testing import HOSTILE_TABLES, HostileTable
 from privpipe.testing.hostile import arrow_table
 from privpipe.testing.oracle import unsuppressed_rows
+from tests.gathering import gathered
+from tests.hostile_kinds import KINDS
 
 TABLES = [
     table for table in HOSTILE_TABLES.values() if table.refused is None and table.make is None and 0 < len(table) < 400
@@ -49,8 +51,24 @@ def judged(engine: Engine, table: HostileTable, rules: JudgingRules, models: lis
 
 
 @pytest.mark.parametrize("wildcard", [None, "*"], ids=["nulls alone", "a text too"])
-@pytest.mark.parametrize("table", TABLES, ids=str)
-def test_every_engine_matches_wildcards_alike(engine: Engine, table: HostileTable, wildcard: str | None) -> None:
+@pytest.mark.parametrize(
+    ("engine", "tables"),
+    [
+        pytest.param("embedded", TABLES, id="embedded"),
+        pytest.param("dask", TABLES, id="dask"),
+        pytest.param("spark", [table for table in KINDS if table in TABLES], id="spark"),
+        pytest.param("spark", TABLES, id="spark, every table", marks=pytest.mark.deep),
+    ],
+    indirect=["engine"],
+)
+def test_every_engine_matches_wildcards_alike(engine: Engine, tables: list[HostileTable], wildcard: str | None) -> None:
+    with gathered() as case:
+        for table in tables:
+            with case(table):
+                matches_wildcards(engine, table, wildcard)
+
+
+def matches_wildcards(engine: Engine, table: HostileTable, wildcard: str | None) -> None:
     blank = {None, wildcard}
     rows = [
         tuple(None if cell in blank else cell for cell in key)

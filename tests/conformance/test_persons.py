@@ -26,6 +26,7 @@ from privpipe.testing import HOSTILE_TABLES, Case, HostileTable, examples_of, or
 from privpipe.testing.conformance import Nonconforming, compare
 from privpipe.testing.hostile import arrow_table
 from privpipe.testing.oracle import count_classes
+from tests.gathering import gathered
 
 WHO = "__who"
 TABLES = [
@@ -74,15 +75,18 @@ def assessed(engine: Engine, handle: Any, table: HostileTable, models: list[Guar
     return assess(engine, handle, measures=models, guarantees=(), roles=roles, rules=rules)
 
 
-@pytest.fixture(params=TABLES, ids=str)
-def table(request: pytest.FixtureRequest, engine: Engine) -> HostileTable:
-    """Each table in turn; on Spark those of different kinds."""
-    found: HostileTable = request.param
-    if engine.name == "spark" and found.name not in ON_SPARK:
-        pytest.skip("a few tables show it on Spark")
-    return found
+over_tables = pytest.mark.parametrize(
+    ("engine", "table"),
+    [
+        *(pytest.param(engine, table, id=f"{engine}-{table}") for engine in ("embedded", "dask") for table in TABLES),
+        *(pytest.param("spark", HOSTILE_TABLES[name], id=f"spark-{name}") for name in ON_SPARK),
+    ],
+    indirect=["engine"],
+)
+"""Each table in turn; on Spark those of different kinds."""
 
 
+@over_tables
 def test_every_engine_counts_persons_as_defined(engine: Engine, table: HostileTable) -> None:
     wrong = []
     for owners in OWNERS:
@@ -124,8 +128,15 @@ def attacked(model: Any, classes: Classes) -> float:
     return disclosed / sum(classes.sizes)
 
 
-@pytest.mark.parametrize("owners", ["several records each", "one of all the rest"])
-def test_attacks_count_the_persons_who_have_a_value(engine: Engine, table: HostileTable, owners: str) -> None:
+@over_tables
+def test_attacks_count_the_persons_who_have_a_value(engine: Engine, table: HostileTable) -> None:
+    with gathered() as case:
+        for owners in ("several records each", "one of all the rest"):
+            with case(owners):
+                attacks_count_persons(engine, table, owners)
+
+
+def attacks_count_persons(engine: Engine, table: HostileTable, owners: str) -> None:
     persons = persons_of(table, owners)
     found = judged(engine, table, persons, ATTACKS)
     for model, verdict in zip(ATTACKS, found.measures, strict=True):
@@ -137,6 +148,7 @@ def test_attacks_count_the_persons_who_have_a_value(engine: Engine, table: Hosti
         assert f"of {sum(classes.sizes):,} persons" in verdict.reason
 
 
+@over_tables
 def test_with_one_record_each_persons_are_records(engine: Engine, table: HostileTable) -> None:
     persons = persons_of(table, "one record each")
     models = served(table, None)

@@ -13,6 +13,7 @@ from privpipe import measures, models, transforms
 from privpipe.blocks.verdict import plain
 from privpipe.errors import UsageError
 from privpipe.policy import Policy, grammar
+from tests.gathering import gathered
 
 ENTRIES = {
     f"{name} {at}": example
@@ -32,8 +33,14 @@ def defaults_of(kind: type[Any]) -> Iterator[tuple[str, Any]]:
             yield each.name, each.default_factory()
 
 
-@pytest.mark.parametrize("example", ENTRIES.values(), ids=ENTRIES)
-def test_an_entry_takes_its_defaults_written_out(example: Any) -> None:
+def test_an_entry_takes_its_defaults_written_out() -> None:
+    with gathered() as case:
+        for name, example in ENTRIES.items():
+            with case(name):
+                takes_its_defaults(example)
+
+
+def takes_its_defaults(example: Any) -> None:
     kind, defaults = type(example), dict(defaults_of(type(example)))
     given = {each.name: getattr(example, each.name) for each in dataclasses.fields(kind) if each.init}
     assert kind(**{**defaults, **given}) == example
@@ -76,11 +83,17 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize(("section", "name", "default"), KEYS, ids=[f"{each[0]}.{each[1]}" for each in KEYS])
 @pytest.mark.parametrize(
     "sink", [{"path": "out"}, {"path": "out", "format": "csv"}, {"path": "out", "format": "delta"}]
 )
-def test_a_policy_takes_its_defaults_written_out(section: str, name: str, default: Any, sink: dict[str, str]) -> None:
+def test_a_policy_takes_its_defaults_written_out(sink: dict[str, str]) -> None:
+    with gathered() as case:
+        for section, name, default in KEYS:
+            with case(f"{section}.{name}"):
+                policy_takes_its_default(section, name, default, sink)
+
+
+def policy_takes_its_default(section: str, name: str, default: Any, sink: dict[str, str]) -> None:
     document = {**copy.deepcopy(dict(POLICY)), "sink": dict(sink)}
     place: Any = document
     for part in SECTIONS[section][1]:

@@ -14,6 +14,7 @@ import privpipe as pp
 from privpipe import measures, models, transforms
 from privpipe.errors import DataError, PrivpipeError, RolesError, UsageError
 from privpipe.policy import Policy
+from tests.gathering import gathered
 
 SEED = "6c1b0f7e0d5a4b3c9e8f7a6b5c4d3e2f"
 TEXT = pd.DataFrame({"0": [1, 1], "1": [2, 2]})
@@ -28,6 +29,7 @@ LABELS: dict[str, list[Any]] = {
     "bytes": [b"a", b"b"],
     "dates": ["0", datetime.date(2020, 1, 1)],
 }
+TO_DO = r"column names must be text and one is \w+; rename the columns, as in frame"
 OVER_NAMES: dict[str, Callable[[Any, list[Any]], Any]] = {
     "k_anonymity": lambda frame, names: pp.k_anonymity(frame, names),
     "observe": lambda frame, names: pp.observe.average_risk(frame, names),
@@ -69,20 +71,30 @@ def _frame(labels: list[Any]) -> pd.DataFrame:
     return frame
 
 
-@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
 @pytest.mark.parametrize("face", OVER_NAMES)
-def test_names_that_are_no_text_are_refused_with_what_to_do(face: str, labels: list[Any]) -> None:
-    # In parameters that take lists of lists a tuple is one of these.
-    said = r"column names must be text and one is \w+; rename the columns, as in frame|must be a .*column name"
-    with pytest.raises(UsageError, match=said):
-        OVER_NAMES[face](_frame(labels), labels)
+def test_names_that_are_no_text_are_refused_with_what_to_do(face: str) -> None:
+    with gathered() as case:
+        for kind, labels in LABELS.items():
+            with case(kind):
+                # In parameters that take lists of lists a tuple is one of these.
+                said = (
+                    r"column names must be text and one is \w+; rename the columns, as in frame|must be a .*column name"
+                )
+                with pytest.raises(UsageError, match=said):
+                    OVER_NAMES[face](_frame(labels), labels)
 
 
-@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
 @pytest.mark.parametrize("face", OVER_FRAMES)
-def test_frames_with_such_labels_are_refused_with_what_to_do(face: str, labels: list[Any]) -> None:
-    with pytest.raises(DataError, match=r"column names must be text and one is \w+; rename the columns, as in frame"):
-        OVER_FRAMES[face](_frame(labels))
+def test_frames_with_such_labels_are_refused_with_what_to_do(face: str) -> None:
+    with gathered() as case:
+        for kind, labels in LABELS.items():
+            with (
+                case(kind),
+                pytest.raises(
+                    DataError, match=r"column names must be text and one is \w+; rename the columns, as in frame"
+                ),
+            ):
+                OVER_FRAMES[face](_frame(labels))
 
 
 def test_several_levels_of_labels_are_refused() -> None:

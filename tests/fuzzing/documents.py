@@ -20,7 +20,7 @@ from privpipe.ledger.chain import read_chain
 from privpipe.ledger.entry import MAGIC, Seal
 from privpipe.ledger.folder import canonical
 from privpipe.record import history, verify
-from privpipe.reporting.exports import FORMATS, exported
+from privpipe.reporting.export_formats import FORMATS, exported
 from privpipe.reporting.officer.page import comparison_page
 from privpipe.reporting.report import report
 from privpipe.reporting.run_comparison import compare_runs

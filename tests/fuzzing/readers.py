@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ class Reader:
     ready: Callable[[], object] = lambda: None
 
 
+@cache
 def words() -> tuple[str, ...]:
     """Keys and names of the grammar."""
     found: set[str] = {*MODELS, *TRANSFORMS, *MEASURES}
@@ -150,8 +152,7 @@ def _read_job(data: bytes, place: Path) -> None:
 
 
 def _files(delimiter: str = "") -> Mutate:
-    known = words()
-    return lambda data, queue, draw: mutated_file(data, queue, draw, known, delimiter)
+    return lambda data, queue, draw: mutated_file(data, queue, draw, words(), delimiter)
 
 
 POLICIES = (

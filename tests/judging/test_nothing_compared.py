@@ -18,6 +18,7 @@ from privpipe.errors import DataError, EngineError, PolicyError, PrivpipeError, 
 from privpipe.measures import ClosestRecord, InferenceAttack, RecordLinkage
 from privpipe.roles import Roles
 from privpipe.testing import people
+from tests.gathering import gathered
 
 SEED = "6c1b0f7e0d5a4b3c9e8f7a6b5c4d3e2f"
 ROWS = people(40).rows
@@ -57,8 +58,14 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("beside")
 @pytest.mark.parametrize("engine", ["embedded", pytest.param("dask", marks=pytest.mark.dask)])
-@pytest.mark.parametrize("entry", ENTRIES, ids=repr)
-def test_it_is_refused_and_says_what_to_give(entry: Guarantee, engine: str) -> None:
+def test_it_is_refused_and_says_what_to_give(engine: str) -> None:
+    with gathered() as case:
+        for entry in ENTRIES:
+            with case(repr(entry)):
+                is_refused(entry, engine)
+
+
+def is_refused(entry: Guarantee, engine: str) -> None:
     with pytest.raises(UsageError, match=f"{entry.name()} has no column to compare records by: write") as raised:
         pp.assess(ROWS, entry, original=ROWS, align="position", roles=ROLES, seed=SEED, engine=engine)
     field = "columns" if any(each.name == "columns" for each in fields(entry)) else "quasi_identifiers"

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from privpipe.models import CATALOGUE
 from privpipe.roles import Roles
 from privpipe.testing import examples_of, facts_of
 from privpipe.testing.oracle import beside
+from tests.gathering import gathered
 
 ROLES = Roles(quasi_identifiers=["zip"], sensitive=["illness", "income"])
 MODELS = [
@@ -192,22 +192,32 @@ def test_what_is_called_unattainable_fails(model: ClassModel, rows: Matrix) -> N
         assert not passes.all()
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_models_pickle(model: Guarantee) -> None:
-    assert pickle.loads(pickle.dumps(model)) == model
+def test_models_pickle() -> None:
+    with gathered() as case:
+        for model in MODELS:
+            with case(repr(model)):
+                assert pickle.loads(pickle.dumps(model)) == model
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_no_class_is_no_figure(model: Guarantee) -> None:
-    tally = model.measure(block_of_rows([[1]]).take(np.array([False])), ordered_facts(block_of_rows([[1]])))
-    verdict = model.judge(tally, Facts())
-    assert (verdict.observed, verdict.passed) == (None, True)
-    assert verdict.reason
+def test_no_class_is_no_figure() -> None:
+    with gathered() as case:
+        for model in MODELS:
+            with case(repr(model)):
+                tally = model.measure(block_of_rows([[1]]).take(np.array([False])), ordered_facts(block_of_rows([[1]])))
+                verdict = model.judge(tally, Facts())
+                assert (verdict.observed, verdict.passed) == (None, True)
+                assert verdict.reason
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
-def test_large_counts_do_not_overflow(model: Guarantee) -> None:
+def test_large_counts_do_not_overflow() -> None:
     """p_s n_c in 32 bits overflows from 46,341 records on; sums of 10^12 must hold too."""
+    with gathered() as case:
+        for model in MODELS:
+            with case(repr(model)):
+                large_counts_do_not_overflow(model)
+
+
+def large_counts_do_not_overflow(model: Guarantee) -> None:
     block = block_of_rows([[10**12, 10**12 + 1], [3 * 10**12, 5]])
     if hasattr(model, "population_size"):
         model = replace(model, population_size=10**14)

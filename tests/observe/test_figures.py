@@ -10,6 +10,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.errors import UsageError
+from tests.gathering import gathered
 
 FRAME = pd.DataFrame(
     {
@@ -27,12 +28,14 @@ def test_the_five_that_everybody_knows() -> None:
     assert pp.average_risk(FRAME, ["zip"]) == pytest.approx(1 / 2)
 
 
-@pytest.mark.parametrize("name", pp.observe.figures.names())
-def test_every_entry_without_a_threshold_has_its_function(name: str) -> None:
-    function = getattr(pp.observe, name)
-    assert name in dir(pp.observe)
-    assert next(iter(inspect.signature(function).parameters)) == "frame"
-    assert inspect.getdoc(function)
+def test_every_entry_without_a_threshold_has_its_function() -> None:
+    with gathered() as case:
+        for name in pp.observe.figures.names():
+            with case(name):
+                function = getattr(pp.observe, name)
+                assert name in dir(pp.observe)
+                assert next(iter(inspect.signature(function).parameters)) == "frame"
+                assert inspect.getdoc(function)
 
 
 @pytest.mark.parametrize("name", ["distinct_l_diversity", "entropy_l_diversity", "t_closeness", "delta_disclosure"])
@@ -50,9 +53,11 @@ def test_a_column_by_place_may_be_one_of_several() -> None:
     assert pp.observe.p_sensitive_k_anonymity(FRAME, ["zip"], "illness") == {"k": 1, "p": 1}
 
 
-@pytest.mark.parametrize("name", pp.observe.figures.names())
-def test_every_entry_says_of_what_type_its_figure_is(name: str) -> None:
-    assert pp.observe.figures.attribute(name)._kind.observes is not Any
+def test_every_entry_says_of_what_type_its_figure_is() -> None:
+    with gathered() as case:
+        for name in pp.observe.figures.names():
+            with case(name):
+                assert pp.observe.figures.attribute(name)._kind.observes is not Any
 
 
 def test_a_wrong_call_is_told() -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli import app
 from privpipe.errors import Refused, UsageError
-from privpipe.reporting.exports import FORMATS, exported
+from privpipe.reporting.export_formats import FORMATS, exported
 from privpipe.reporting.run_documents import RunDocuments
 
 Document = dict[str, Any]

@@ -126,23 +126,26 @@ def _arx_raw_risk() -> list[Any]:
 
 
 def _arx() -> list[Any]:
-    """One parameter a transformation, of the rows whose models are served."""
+    """One parameter for each row whose models are served: its transformations, each with a name."""
     found = []
     file = _read("arx.json")
     for section in ARX_SECTIONS:
         for row in file[section]:
-            if any(model["type"] not in SERVED for model in row["models"]):
+            if any(model["type"] not in SERVED for model in row["models"]) or "not_comparable" in row:
                 continue
             nodes = row.get("nodes") or [row["expected"] | row.get("by_definition", {})]
-            for at, node in enumerate(nodes):
-                if "transformation" in node and "not_comparable" not in row:
-                    found.append(pytest.param(row | {"node": node}, id=f"{row['id']}-{at}"))
+            given = {f"{row['id']}-{at}": row | {"node": n} for at, n in enumerate(nodes) if "transformation" in n}
+            if given:
+                found.append(pytest.param(given, id=row["id"]))
     return found
 
 
 def _arx_k_map() -> list[Any]:
-    rows = _read("arx.json")["estimators"]["k_map_derived_k"]
-    return [pytest.param(row, id=f"{row['estimator']}-{at}") for at, row in enumerate(rows)]
+    """One parameter for each estimator: its rows."""
+    found: dict[str, list[Any]] = {}
+    for row in _read("arx.json")["estimators"]["k_map_derived_k"]:
+        found.setdefault(row["estimator"], []).append(row)
+    return [pytest.param(rows, id=estimator) for estimator, rows in found.items()]
 
 
 def _arx_safepub() -> list[Any]:
@@ -152,9 +155,9 @@ def _arx_safepub() -> list[Any]:
 
 ROWS = {
     "pycanon_row": _pycanon,
-    "arx_row": _arx,
+    "arx_nodes": _arx,
     "arx_raw_risk": _arx_raw_risk,
-    "arx_k_map": _arx_k_map,
+    "arx_k_map_rows": _arx_k_map,
     "arx_safepub": _arx_safepub,
 }
 """Rows of each fixture."""

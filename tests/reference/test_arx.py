@@ -33,6 +33,7 @@ from privpipe.models import (
 )
 from privpipe.testing import judged
 from privpipe.tolerance import floor_share
+from tests.gathering import gathered
 
 ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult"
 
@@ -114,7 +115,14 @@ def kept_sizes(models: list[Guarantee], block: ClassBlock, facts: Facts) -> NDAr
     return sizes
 
 
-def test_a_given_transformation(arx_row: dict[str, Any], adult: Any) -> None:
+def test_a_given_transformation(arx_nodes: dict[str, dict[str, Any]], adult: Any) -> None:
+    with gathered() as case:
+        for name, arx_row in arx_nodes.items():
+            with case(name):
+                transformation_is_judged(arx_row, adult)
+
+
+def transformation_is_judged(arx_row: dict[str, Any], adult: Any) -> None:
     models: list[Guarantee] = [model_of(spec) for spec in arx_row["models"]]
     node = arx_row["node"]
     levels = dict(zip(arx_row["qis"], node["transformation"], strict=True))
@@ -178,14 +186,17 @@ def test_population_uniques(arx_raw_risk: dict[str, Any]) -> None:
             assert observed == pytest.approx(figures[estimator], rel=tolerance), estimator
 
 
-def test_derived_class_sizes(arx_k_map: dict[str, Any]) -> None:
-    model = EstimatedKMap(
-        k=arx_k_map["k"],
-        population_size=arx_k_map["population"],
-        significance=arx_k_map["significance"],
-        estimator=arx_k_map["estimator"],
-    )
-    assert model.derived(arx_k_map["sample"]) == arx_k_map["derived_k"]
+def test_derived_class_sizes(arx_k_map_rows: list[dict[str, Any]]) -> None:
+    with gathered() as case:
+        for at, row in enumerate(arx_k_map_rows):
+            with case(at):
+                model = EstimatedKMap(
+                    k=row["k"],
+                    population_size=row["population"],
+                    significance=row["significance"],
+                    estimator=row["estimator"],
+                )
+                assert model.derived(row["sample"]) == row["derived_k"]
 
 
 def test_safepub_parameters(arx_safepub: dict[str, Any]) -> None:

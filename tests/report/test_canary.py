@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli import app
 from privpipe.errors import Refused
-from privpipe.reporting.exports import FORMATS, exported
+from privpipe.reporting.export_formats import FORMATS, exported
 from tests.report.conftest import CANARY, RARE_INCOME, document
 
 MARKS = (CANARY, str(RARE_INCOME), f"{RARE_INCOME:,}", "REASONED")

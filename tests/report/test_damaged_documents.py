@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from privpipe.errors import UsageError
-from privpipe.reporting.exports import exported
+from privpipe.reporting.export_formats import exported
 from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.report import report

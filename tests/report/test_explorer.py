@@ -9,7 +9,7 @@ import pytest
 
 from privpipe.errors import PolicyError, UnsupportedError, UsageError
 from privpipe.policy import Policy
-from privpipe.reporting.explorer.page import ExplorerData, answer_page, explorer_page
+from privpipe.reporting.explorer_pages import ExplorerData, answer_page, explorer_page
 from privpipe.reporting.officer.languages import LANGUAGES, Language
 from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.risk_utility import Point, RiskUtilityMap

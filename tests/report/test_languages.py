@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from privpipe.reporting.explorer.page import answer_page, explorer_page
+from privpipe.reporting.explorer_pages import answer_page, explorer_page
 from privpipe.reporting.officer.languages import LANGUAGES, Language, catalogue
 from privpipe.reporting.officer.page import comparison_page, report_page
 from privpipe.reporting.officer.report_data import ReportData

@@ -14,7 +14,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Source
 from privpipe.errors import DataError, UsageError
-from privpipe.gx import tables
+from privpipe.gx import handle
 from privpipe.gx.tables import OtherTable, held
 from privpipe.running import tables_read
 from tests.engines.lakes import deltas
@@ -50,7 +50,7 @@ def another_writer(beside: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[]
         return found
 
     def arm() -> None:
-        for module in ("verbs", "validating", "frames"):
+        for module in ("verbs", "validation", "frames"):
             monkeypatch.setattr(f"privpipe.running.{module}.pinned_tables", meanwhile)
 
     return arm
@@ -166,7 +166,7 @@ def test_a_mapping_that_names_no_table_is_an_error(given: dict[str, Any], says: 
     with pytest.raises(UsageError, match=says):
         pp.assess(given, POLICY)
     with pytest.raises(UsageError, match=says):
-        tables(given)
+        handle(given)
 
 
 def test_a_version_that_is_not_there_is_an_error_of_the_data(beside: Path) -> None:
@@ -175,8 +175,8 @@ def test_a_version_that_is_not_there_is_an_error_of_the_data(beside: Path) -> No
 
 
 def test_a_handle_keeps_the_version_that_the_table_had(beside: Path) -> None:
-    frame = tables(str(beside))
-    old = tables({"path": beside.as_posix(), "version": 0})
+    frame = handle(str(beside))
+    old = handle({"path": beside.as_posix(), "version": 0})
     deltas.write(beside, OTHERS, mode="overwrite")
     assert held(frame) == Source(data=str(beside), version=1)
     assert held(old).version == 0

@@ -20,7 +20,7 @@ from privpipe.engines.embedded import EmbeddedEngine, joins, packed_keys, record
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
-from privpipe.testing import HOSTILE_TABLES, Case, Conformance, cases, examples_of
+from privpipe.testing import HOSTILE_TABLES, Case, Conformance, HostileTable, examples_of
 from tests.engines.embedded.class_rows import classes
 
 SEED = Seed.insecure(3)
@@ -279,11 +279,13 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> Conformance:
     return STORED["checks"]
 
 
-@pytest.mark.parametrize("case", list(cases(examples_of(CATALOGUE, population=True)[::3])), ids=str)
-def test_stored_tables_get_the_oracle_verdict(stored: Conformance, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("table", HOSTILE_TABLES.values(), ids=str)
+def test_stored_tables_get_the_oracle_verdict(
+    stored: Conformance, table: HostileTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(record_ids, "REPEATED", 1)
-    if case.gap("embedded") is None:
-        stored.check(case)
+    found = stored.report(Case(model, table) for model in examples_of(CATALOGUE, population=True)[::3])
+    assert not found.failures, str(found)
 
 
 def test_hostile_tables_are_stored(stored: Conformance, monkeypatch: pytest.MonkeyPatch) -> None:

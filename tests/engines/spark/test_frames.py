@@ -236,7 +236,7 @@ def test_files_that_only_spark_reaches(spark_engine: SparkEngine) -> None:
 
 
 def test_delta_needs_its_package(spark_engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for room in ("spark.lakes", "base.lakes.opening"):
+    for room in ("spark.sources", "lakes.sources"):
         monkeypatch.setattr(f"privpipe.engines.{room}.has_deltalake", lambda: False)
     with pytest.raises(UsageError, match="delta-spark"):
         spark_engine.scan(Source(data=str(tmp_path), format="delta"))

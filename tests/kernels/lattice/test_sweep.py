@@ -10,6 +10,7 @@ import pytest
 
 from privpipe.kernels.lattice import sweep
 from privpipe.kernels.lattice.sweep import CodedTuples, next_vector, swept
+from tests.gathering import gathered
 
 
 def plain_walk(problem: Any, k: int, values: int, least: int) -> list[int]:
@@ -55,12 +56,18 @@ def random_problem(seed: int, columns: int, leaves: int) -> Any:
     return codes, lookups, counts, sensitive, draw.permutation(vectors)[: 1 + len(vectors) // 2]
 
 
-@pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("space", [sweep.SPACE, 50], ids=["one word", "several words"])
 @pytest.mark.parametrize("together", [sweep.MOST_LABELS, 0], ids=["columns together", "columns apart"])
-def test_the_walk_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, seed: int, space: int, together: int) -> None:
+def test_the_walk_is_the_plain_one(monkeypatch: pytest.MonkeyPatch, space: int, together: int) -> None:
     monkeypatch.setattr(sweep, "SPACE", space)
     monkeypatch.setattr(sweep, "MOST_LABELS", together)
+    with gathered() as case:
+        for seed in range(40):
+            with case(seed):
+                walk_is_the_plain_one(seed, space)
+
+
+def walk_is_the_plain_one(seed: int, space: int) -> None:
     codes, lookups, counts, sensitive, vectors = problem = random_problem(seed, 2 + seed % 4, 6)
     rest = np.arange(len(codes))
     for k, values, least in ((1 + seed % 7, 0, 1), (2, 2 + seed % 2, 1), (3, 0, 20)):

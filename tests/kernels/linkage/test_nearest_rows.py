@@ -11,6 +11,7 @@ import pytest
 from privpipe.kernels.linkage import nearest_rows
 from privpipe.kernels.linkage.distance import LinkedFile
 from privpipe.kernels.linkage.nearest_rows import SearchedRows, distinct_rows
+from tests.gathering import gathered
 
 VALUES = [0.0, 0.25, 0.5, 1.0, math.nan]
 
@@ -39,10 +40,16 @@ def distance(asked: LinkedFile, rows: LinkedFile, i: int, j: int) -> float:
 
 
 @pytest.mark.parametrize("leaf", [1, 2, 7, 256])
-@pytest.mark.parametrize("seed", range(15))
-def test_members_are_all_rows_up_to_the_kth_distance(monkeypatch: pytest.MonkeyPatch, seed: int, leaf: int) -> None:
+def test_members_are_all_rows_up_to_the_kth_distance(monkeypatch: pytest.MonkeyPatch, leaf: int) -> None:
     monkeypatch.setattr(nearest_rows, "LEAF", leaf)
     monkeypatch.setattr(nearest_rows, "CHUNK", 4)
+    with gathered() as case:
+        for seed in range(15):
+            with case(seed):
+                members_are_right(seed)
+
+
+def members_are_right(seed: int) -> None:
     asked, rows = tables(seed, 40)
     searched = SearchedRows(rows)
     for k in (1, 2, 5, 40):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -15,12 +17,18 @@ from privpipe.kernels.microaggregation.nearest import (
     parts_of,
     squared_distances,
 )
+from tests.gathering import gathered
 
 
 @pytest.mark.parametrize("s", [1, 2, 3, 5, 8])
-@pytest.mark.parametrize("count", [1, 2, PART - 1, PART, PART + 1, 3 * PART + 7])
-@pytest.mark.parametrize("distinct", [1, 3, 1000])
-def test_parts_give_what_all_distances_give(s: int, count: int, distinct: int) -> None:
+def test_parts_give_what_all_distances_give(s: int) -> None:
+    with gathered() as case:
+        for count, distinct in product([1, 2, PART - 1, PART, PART + 1, 3 * PART + 7], [1, 3, 1000]):
+            with case(f"{count} records of {distinct} values"):
+                parts_give_it(s, count, distinct)
+
+
+def parts_give_it(s: int, count: int, distinct: int) -> None:
     rng = np.random.default_rng([s, count, distinct])
     columns = rng.integers(0, distinct, (s, count + 5)) / 7.0  # what lies beyond `count` takes no part
     names, point = rng.permutation(count + 5), columns[:, 0].copy()

@@ -15,10 +15,9 @@ from privpipe.blocks.oracle_classes import plain_cell
 from privpipe.engines import Engine, Source
 from privpipe.judging import assess
 from privpipe.measures import AttributeRisk, Distinction, Separation
-from privpipe.testing import HOSTILE_TABLES, HostileTable
+from privpipe.testing import HostileTable
 from privpipe.testing.oracle import unsuppressed_rows
 
-TABLES = [table for table in HOSTILE_TABLES.values() if table.refused is None]
 EXAMPLES = [example for entry in (AttributeRisk, Distinction, Separation) for example in entry.examples()]
 JUDGED: dict[tuple[str, str], dict[str, Verdict]] = {}
 
@@ -52,13 +51,6 @@ def verdict_of(engine: Engine, table: HostileTable, entry: Guarantee) -> Verdict
         found = (*assessment.verdicts, *assessment.measures)
         JUDGED[key] = {repr(each): verdict for each, verdict in zip((*gates, *reported), found, strict=True)}
     return JUDGED[key][repr(fitted(entry, table))]
-
-
-@pytest.fixture(params=TABLES, ids=str)
-def table(request: pytest.FixtureRequest) -> HostileTable:
-    """Each hostile table that may be judged."""
-    found: HostileTable = request.param
-    return found
 
 
 @pytest.fixture

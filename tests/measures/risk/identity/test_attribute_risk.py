@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privpipe.blocks import Verdict
 from privpipe.engines import Engine, Source
 from privpipe.errors import PolicyError, UsageError
 from privpipe.judging import assess
@@ -22,6 +24,8 @@ from privpipe.measures.risk.identity.attribute_risk import set_name
 from privpipe.policy import Policy
 from privpipe.roles import Roles
 from privpipe.testing import HostileTable
+from tests.gathering import gathered
+from tests.hostile_kinds import on_every_engine
 
 EXACT = {"rel": 1e-15, "abs": 0}
 
@@ -34,12 +38,8 @@ def reported(engine: Engine, frame: Any, measure: AttributeRisk, roles: Roles) -
     return found
 
 
-@pytest.mark.parametrize("measure", AttributeRisk.examples(), ids=repr)
-def test_every_engine_gives_the_defined_figures(
-    engine: Engine, table: HostileTable, measure: AttributeRisk, by_definition: Any, judged_by: Any
-) -> None:
-    verdict = judged_by(engine, table, measure)
-    measure = verdict.entry
+def check(verdict: Verdict, table: HostileTable, by_definition: Any) -> None:
+    measure: Any = verdict.entry
     columns = measure.columns or tuple(table.roles.quasi_identifiers)
     if by_definition(table, columns)[0] < 0:
         assert verdict.observed is None
@@ -52,6 +52,17 @@ def test_every_engine_gives_the_defined_figures(
         assert figures["distinction"] == pytest.approx(float(share), **EXACT)
         assert figures["separation"] == (None if apart is None else pytest.approx(float(apart), **EXACT))
     assert left == {}
+
+
+@on_every_engine
+@pytest.mark.parametrize("measure", AttributeRisk.examples(), ids=repr)
+def test_every_engine_gives_the_defined_figures(
+    engine: Engine, tables: Sequence[HostileTable], measure: AttributeRisk, by_definition: Any, judged_by: Any
+) -> None:
+    with gathered() as case:
+        for table in tables:
+            with case(table):
+                check(judged_by(engine, table, measure), table, by_definition)
 
 
 def test_the_small_table_of_arx(engine: Engine, shared: Path) -> None:

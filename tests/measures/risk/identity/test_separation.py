@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -10,20 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privpipe.blocks import Facts
+from privpipe.blocks import Facts, Verdict
 from privpipe.engines import Engine
 from privpipe.errors import UsageError
 from privpipe.measures import Separation
 from privpipe.measures.risk.identity.attribute_risk import separation
 from privpipe.testing import HostileTable
+from tests.gathering import gathered
+from tests.hostile_kinds import on_every_engine
 
 
-@pytest.mark.parametrize("measure", Separation.examples(), ids=repr)
-def test_every_engine_gives_the_defined_share(
-    engine: Engine, table: HostileTable, measure: Separation, by_definition: Any, judged_by: Any
-) -> None:
-    verdict = judged_by(engine, table, measure)
-    measure = verdict.entry
+def check(verdict: Verdict, table: HostileTable, by_definition: Any) -> None:
+    measure: Any = verdict.entry
     distinct, apart = by_definition(table, measure.columns or table.roles.quasi_identifiers)
     if distinct < 0:
         assert (verdict.outcome, verdict.observed) == ("fail", None)
@@ -32,6 +31,17 @@ def test_every_engine_gives_the_defined_share(
     else:
         assert verdict.observed == pytest.approx(float(apart), rel=1e-12)
         assert verdict.passed == (measure.at_most is None or float(apart) <= measure.at_most + 1e-12)
+
+
+@on_every_engine
+@pytest.mark.parametrize("measure", Separation.examples(), ids=repr)
+def test_every_engine_gives_the_defined_share(
+    engine: Engine, tables: Sequence[HostileTable], measure: Separation, by_definition: Any, judged_by: Any
+) -> None:
+    with gathered() as case:
+        for table in tables:
+            with case(table):
+                check(judged_by(engine, table, measure), table, by_definition)
 
 
 def test_a_single_record_has_no_pair() -> None:

@@ -189,7 +189,7 @@ def explorer_page(data: ExplorerData, lang: Language = "en") -> str:
     messages, numbers = Messages.of(lang), Numbers(lang)
     reports = [each.report for each in data.settings if each.report is not None]
     first = Wording(replace(reports[0], space=data.space, threshold=data.threshold), messages, numbers)
-    return template("explorer/page.html.j2").render(
+    return template("officer/explorer.html.j2").render(
         data=data,
         lang=lang,
         t=messages.text,
@@ -219,7 +219,7 @@ def answer_page(said: str, detail: str, lang: Language = "en") -> str:
     >>> "Nothing was written" in answer_page("refused", "the file changed")
     True
     """
-    return template("explorer/answer.html.j2").render(
+    return template("officer/explorer_answer.html.j2").render(
         lang=lang, t=Messages.of(lang).text, said=said, lines=detail.splitlines()
     )
 
