@@ -107,7 +107,7 @@ def _lake_spec(source: Source) -> SourceSpec:
 
 
 def held_staged(engine: Engine, staged: Staged) -> tuple[Staged, Held]:
-    """The released table as it is judged and returned, and how to release it."""
+    """The released table as it is judged and returned, and how to free it."""
     held = engine.hold(staged.table if staged.counted is None else staged.counted)
     if staged.counted is None:
         return replace(staged, table=held.rows), held
