@@ -1,7 +1,7 @@
 """The border of the public functions: no foreign exception leaves one, and no text that could quote a cell value.
 
 A log is a release too, and the texts of pyarrow, pandas, DuckDB, Spark and of Python itself quote what they fail at.
-An exception of ours leaves as it is. Of any other one only the class and the way through the code are left, as the
+An exception of ours passes unchanged. Of any other one only the class and the way through the code are left, as the
 `Cause` of an exception of ours; so are all that an exception was raised from or while handling.
 """
 
@@ -130,7 +130,7 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Read what the caller handed over: any foreign exception is a fault of it, also one of code that it brings.
+    """Read what the caller passed: any foreign exception is a fault of it, also one of code that it brings.
 
     Raises
     ------

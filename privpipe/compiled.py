@@ -2,13 +2,13 @@
 
 A kernel stays plain Python until it is called; where it `takes` small inputs it runs as such, with the same result.
 The first call of any other has numba imported, and every kernel handed to it. What is compiled is kept for later
-processes where there is a place to write to, and compiled anew where there is none (an archive on the path, a
+processes where there is a place to write to, and compiled again where there is none (an archive on the path, a
 read-only installation). What an image brings compiled, in the folder `PRIVPIPE_KERNELS`, is taken from there.
 
-Machine code is kept under a name of its own, made of what it was compiled from: the source of every kernel, since
+Machine code is kept under a separate name, made of what it was compiled from: the source of every kernel, since
 kernels hold each other's code. numba's own names are numbers, which another process, or another release of privpipe,
 may give to other code at the same moment; and it looks at the file of one kernel alone. Functions have names of their
-own too, in place of numbers counted in each process: kept code holds the functions that it calls, and of two functions
+own too, instead of numbers counted in each process: kept code holds the functions that it calls, and of two functions
 of one name in a process, the first is called for both.
 """
 
@@ -50,7 +50,7 @@ _inside = _Inside()
 
 
 class _Names:
-    """Numbers by which numba tells functions of one name apart; drawn, as forks would count on from their parent."""
+    """Numbers by which numba distinguishes functions of one name; drawn, as forks would count on from their parent."""
 
     last = 0
 
@@ -228,7 +228,7 @@ def passed_over() -> Iterator[None]:
 def bring(brought: Path, kept: Path) -> None:
     """Put what was compiled ahead of time where numba looks, which takes no folder that it cannot write to.
 
-    What lies there already stays; where nothing can be written, kernels are compiled as they are without it.
+    What is there already stays; where nothing can be written, kernels are compiled as without a cache.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def bring(brought: Path, kept: Path) -> None:
 
 @functools.cache
 def sources() -> str:
-    """A digest of every file of privpipe that may hold a kernel, or of the archive that they lie in."""
+    """A digest of every file of privpipe that may hold a kernel, or of the archive that holds them."""
     package, digest = Path(__file__).parent, hashlib.sha256()
     archive = next((place for place in package.parents if place.is_file()), None)
     files = [Path(__file__), *(package / "draws").rglob("*.py"), *(package / "kernels").rglob("*.py")]
@@ -310,7 +310,7 @@ def _kept_code_class() -> Any:
 
 @functools.cache
 def _have_names_drawn() -> bool:
-    """Have numba draw what it tells functions apart by; where it does not, code that is kept may call another one."""
+    """Have numba draw what distinguishes its functions; where it does not, code that is kept may call another one."""
     identity = importlib.import_module("numba.core.bytecode").FunctionIdentity
     identity._unique_ids = names = _Names()
     return bool(identity.from_function(_found).unique_id == names.last)

@@ -54,7 +54,7 @@ def escaped(text: str, *, keep: str = "") -> str:
     r"""A text as a terminal, a log or a page may show it: what is not printable as its escape.
 
     A name can hold what moves the cursor, turns the direction of reading or ends a line, and so make a line say
-    what nobody said.
+    what no one said.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class HierarchyError(DataError):
 
 
 class EngineError(PrivpipeError):
-    """An engine or the file system broke down; there is no verdict."""
+    """An engine or the file system failed; there is no verdict."""
 
     exit_code: ClassVar[int] = 4
 
@@ -178,7 +178,7 @@ class Refused(PrivpipeError):
 
 
 class ColumnsLost(Refused):
-    """A column lost all that it told, or more than `utility:` of the policy allows; nothing was published."""
+    """A column lost all its information, or more than `utility:` of the policy allows; nothing was published."""
 
 
 class NotWithdrawn(PrivpipeError):

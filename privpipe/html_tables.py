@@ -24,7 +24,7 @@ class Table:
     title : str
     head : tuple of str
     rows : sequence of sequence
-        Texts as they are, all else as `figure` writes it.
+        Texts unchanged, all else as `figure` writes it.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Table:
 
 
 def html_tables(title: str, *tables: Table, notes: Sequence[str] = ()) -> str:
-    """A title, the tables that have rows, and a line a note.
+    """A title, the tables that have rows, and one line per note.
 
     Examples
     --------

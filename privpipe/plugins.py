@@ -9,9 +9,9 @@ of privpipe it is made::
     [project.entry-points."privpipe.contract"]
     1 = "privpipe.plugins"
 
-What is built in is found without a look at what is installed. Only a name that is not, or somebody who asks for a list,
+What is built in is found without a look at what is installed. Only a name that is not, or a request for a list,
 has the metadata of distributions read; and only what is used or listed is imported. Lists leave out what is not sound;
-whoever asks for it by its name is told what is wrong.
+anyone who asks for it by its name learns what is wrong.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class PlugIn:
 
     @property
     def class_name(self) -> str:
-        """The last name of the reference; no import is needed to tell it."""
+        """The last name of the reference; no import is needed to know it."""
         return self.value.partition("[")[0].rpartition(":")[2].rpartition(".")[2].strip()
 
 
@@ -115,7 +115,7 @@ def found() -> tuple[PlugIn, ...]:
 
 
 def has(group: str, name: object) -> bool:
-    """Whether a plug-in of the group bears the name, sound or not."""
+    """Whether a plug-in of the group has the name, sound or not."""
     return any(each.group == group and each.name == name for each in found())
 
 

@@ -1,7 +1,7 @@
-"""Progress within a step of a run: whoever works tells how far it is, whoever watches is told now and then.
+"""Progress within a step of a run: the code at work reports how far it is, and a watcher is called now and then.
 
-A watch is of the thread that runs; in the workers of an engine, and where nobody watches, telling costs next to nothing
-and does nothing. What is told are words of ours and numbers of work done, never a value.
+A watch belongs to the thread that runs; in the workers of an engine, and where no one watches, reporting costs next to
+nothing and does nothing. What is reported are words of ours and amounts of work done, never a value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextvars import ContextVar
 __all__ = ["Within", "advanced", "watched", "within"]
 
 EVERY = 0.1
-"""Seconds between two messages within a step, at the least."""
+"""Seconds between two messages within a step, at least."""
 
 
 class Within(str):
@@ -60,9 +60,9 @@ def watched(
     Parameters
     ----------
     tell : callable, optional
-        What it raises ends the work that told. None: nobody is told of anything.
+        What it raises ends the work that reported. None: nothing is reported.
     every : float
-        Seconds from a message to the next one within a step, at the least.
+        Seconds from a message to the next one within a step, at least.
     clock : callable
 
     Examples
@@ -83,18 +83,18 @@ def watched(
 
 
 def within(what: str, done: int, of: int | None = None) -> None:
-    """Tell how many are done in the step, of how many where that is known."""
+    """Report how many are done in the step, of how many where that is known."""
     watch = _watch.get()
     if watch is not None:
         watch.within(what, done, of)
 
 
 def advanced(what: str, by: int = 1) -> None:
-    """Tell that more are done; the watch adds up."""
+    """Report that more are done; the watch adds up."""
     watch = _watch.get()
     if watch is not None:
         watch.advanced(what, by)
 
 
 def _unwatched(step: str) -> None:
-    """Told of a step, and nobody watches."""
+    """Receives the name of a step where no one watches."""

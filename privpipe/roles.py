@@ -74,13 +74,13 @@ class Roles:
     dropped : sequence of str
         Likewise: columns that no release holds and nothing looks at, whatever they are.
     carried : sequence of str
-        Likewise: columns that are released as they are and that no stage or guarantee reads, of any type: lists,
+        Likewise: columns that are released unchanged and that no stage or guarantee reads, of any type: lists,
         structs, maps, times of day. They are near-unique until the contrary is known.
 
     Raises
     ------
     RolesError
-        A column with two roles, a name that is no text, or two names that differ by case alone.
+        A column with two roles, a name that is not text, or two names that differ by case alone.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def column_type_of(arrow_type: object) -> ColumnType:
 
 
 def require_empty_rule(said: object) -> None:
-    """Refuse what is no rule for a table without records; None says nothing.
+    """Refuse what is not a rule for a table without records; None says nothing.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Late binding: how a method of an entry reaches the rooms that run it, which stand above its own."""
+"""Late binding: how a method of an entry reaches the packages that run it, which are above its own."""
 
 from __future__ import annotations
 

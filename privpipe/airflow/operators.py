@@ -1,6 +1,6 @@
-"""Airflow: the operator that releases in a separate process.
+"""Airflow: an operator, a sensor and the link to a report.
 
-The sensor that waits for a release, the link to its report.
+The operator releases in a separate process, the sensor waits for a release, and the link opens its report.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _settings() -> Iterator[tuple[str, str]]:
 
 
 def _bundles() -> Iterator[tuple[str, str]]:
-    """The folders that the list of bundles names; bundles of other kinds lie in the storage folder."""
+    """The folders that the list of bundles names; bundles of other kinds are in the storage folder."""
     try:
         listed = json.loads(conf.get("dag_processor", "dag_bundle_config_list", fallback="") or "[]")
     except ValueError:
@@ -64,7 +64,7 @@ def _bundles() -> Iterator[tuple[str, str]]:
 
 
 def _own(context: Any) -> Iterator[tuple[str, str]]:
-    """Where the file of this DAG lies, whatever the settings say."""
+    """Where the file of this DAG is, whatever the settings say."""
     dag = context.get("dag")
     file = getattr(dag, "fileloc", None)
     if isinstance(file, str) and file:
@@ -101,9 +101,9 @@ class PrivpipeReleaseOperator(BaseOperator):
     """Release what a policy says, and fail for good where another try could not help.
 
     Exit codes decide: a refusal, an error of the policy or the data, and a missing signature fail the task whatever its
-    `retries`; a breakdown of an engine, a place that another run is writing, and a killed process are tried again.
+    `retries`; a failure of an engine, a place that another run is writing, and a killed process are tried again.
     A sink, a private record, a ledger or a report within a folder of Airflow's own (DAGs, logs, plugins) is an error
-    before anything runs. The policy file is read as it is: it is no Jinja template.
+    before anything runs. The policy file is read as it is: it is not a Jinja template.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class PrivpipeSensor(BaseSensorOperator):
     newer_than : str, optional
         An ISO time: only a release whose run began later counts, as in ``"{{ data_interval_end }}"``.
     policy : str, optional
-        Judge the released rows by it, in a process of its own, instead of trusting the verdict beside them.
+        Judge the released rows by it, in a separate process, instead of trusting the verdict next to them.
     python : str, optional
         The interpreter of another environment that has privpipe.
 
@@ -260,7 +260,7 @@ class PrivpipeSensor(BaseSensorOperator):
         Raises
         ------
         AirflowFailException
-            What stands there does not pass, or the arguments are wrong.
+            What is there does not pass, or the arguments are wrong.
         AirflowException
             Judging it broke down.
         """

@@ -95,7 +95,7 @@ class Check:
         )
 
     def policy(self, columns: Sequence[str]) -> Policy:
-        """The policy that stands around a frame with these columns.
+        """The policy for a frame with these columns.
 
         Raises
         ------
@@ -138,7 +138,7 @@ def _roles(given: Mapping[str, Any]) -> Roles:
 
 
 def _with_own(roles: Roles, entries: Sequence[Guarantee]) -> Roles:
-    """The sensitive columns that entries name themselves need no role besides."""
+    """The sensitive columns that entries name themselves need no further role."""
     named = dict.fromkeys(name for entry in entries for name in entry.sensitive_columns())
     for name in named:
         if name in roles.columns and roles.of(name) != "sensitive":
@@ -199,7 +199,7 @@ def assess(
     allow_empty : bool
         Let a table of suppressed records alone pass.
     options : see `CheckOptions`
-        Beside a policy: `original`, `align` and `engine`. Beside entries all of them.
+        With a policy: `original`, `align` and `engine`. With entries, all of them.
 
     Returns
     -------
@@ -213,7 +213,7 @@ def assess(
     Notes
     -----
     By a policy or by `roles`, a column without a role is an error (`undeclared: note` makes it a note), and a table
-    that is handed over is judged as finished: a column whose role is `identifier` is a fail, first among the verdicts.
+    that is passed is judged as finished: a column whose role is `identifier` is a fail, first among the verdicts.
     The policy's own source is raw by nature; its identifiers are noted. Where only `quasi_identifiers` (and
     `sensitive`) are given, the other columns are noted and taken as insensitive. Named index levels are columns.
 
@@ -257,14 +257,14 @@ def check(frame: F, entries: Entries, *, hold: Literal[True], **options: Unpack[
 def check(frame: Any, entries: Entries, *, hold: bool = False, **options: Unpack[CheckOptions]) -> Any:
     """Judge a frame as `assess` does, and raise where a guarantee does not hold: for a line in a job.
 
-    Of a lazy frame (Spark, Dask, a DuckDB relation, a polars LazyFrame, a dataset) it judges one evaluation. Whoever
+    Of a lazy frame (Spark, Dask, a DuckDB relation, a polars LazyFrame, a dataset) it judges one evaluation. Anyone who
     writes the frame afterwards evaluates it again, and where a source has changed, or the plan is not deterministic,
     writes rows that were not judged: use what `hold` gives, or `checked`.
 
     Parameters
     ----------
     hold : bool
-        Give back the frame that was judged, of the same kind, with its rows held where they lie.
+        Return the frame that was judged, of the same kind, with its rows held where they are.
 
     Returns
     -------
@@ -304,11 +304,11 @@ def check(frame: Any, entries: Entries, *, hold: bool = False, **options: Unpack
 def checked(frame: F, entries: Entries, **options: Unpack[CheckOptions]) -> Iterator[F]:
     """The frame that `check` judged, for the length of a `with` statement: the same rows, however often it is used.
 
-    A lazy frame is evaluated once and its rows are held where they lie: of a Spark frame in a checkpoint (in the
+    A lazy frame is evaluated once and its rows are held where they are: of a Spark frame in a checkpoint (in the
     checkpoint directory, where the session has one, else on the executors' disks), of a Dask frame in the memory of
     its workers or of this process, of a DuckDB relation or a dataset in a file of this process without a name. They
     are let go of at the end. Rows that are lost with an executor or a worker make a later use fail; they never come
-    back as others. A frame that is not lazy is given as it is.
+    back as others. A frame that is not lazy is returned unchanged.
 
     Parameters
     ----------
@@ -376,7 +376,7 @@ def held_frame(frame: Any, engine: Any = None) -> tuple[Any, Held]:
 
 
 def _passed(frame: Any, native: Any, held: Held, entries: Entries, options: Any) -> Any:
-    """The held rows as a frame of the kind that was handed over, once they are judged."""
+    """The held rows as a frame of the kind that was passed, once they are judged."""
     with held.unless_refused():
         assess(held.rows, entries, **options).raise_if_failed(REFUSED)
     made = frame_like(held.rows, made_like(native, frame)) if isinstance(held.rows, pa.Table) else held.rows

@@ -1,4 +1,4 @@
-"""The collector of cycles in a process that loads much, keeps it, and soon ends."""
+"""Garbage collection in a process that loads much, keeps it, and soon ends."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def compare(
     """Compare risk and loss of several settings or runs.
 
     With --grid, every combination of values is staged and judged on the same sample of records, and nothing is
-    published: the points that no other beats, the smallest loss under each guarantee, and the score (loss + risk) / 2.
+    published: the Pareto-optimal points, the smallest loss under each guarantee, and the score (loss + risk) / 2.
     With --suggest, the methods that may meet the guarantees, by what the policy's `uses:` lose, else its cells.
     With two released folders, or the folders of their private records, their figures from these documents; with --html
     as a page of verdicts, risks by intruder, class sizes and loss by column, masked as the report is.
@@ -169,7 +169,7 @@ def _show_map(found: RiskUtilityMap) -> None:
 
 
 def _last_steps(places: list[str]) -> list[str]:
-    """Heads for a narrow table: the last step of each place, the place itself where two end alike."""
+    """Heads for a narrow table: the last step of each place, the place itself where two end in the same step."""
     ends = [place.rpartition(".")[2] for place in places]
     return [end if ends.count(end) == 1 else place for end, place in zip(ends, places, strict=True)]
 

@@ -44,7 +44,7 @@ __all__ = [
 
 
 LINES_EVERY = 5.0
-"""Seconds between two lines within a step, at the least."""
+"""Seconds between two lines within a step, at least."""
 WIDEST = 1000
 """Characters of a table that no terminal limits."""
 
@@ -149,7 +149,7 @@ def progress(steps: int | None = None, *, lines: bool = False) -> Iterator[Calla
     steps : int, optional
         How many there will be.
     lines : bool
-        Print a line a step on stderr instead, and within a step one every few seconds.
+        Print one line per step on stderr instead, and within a step one every few seconds.
     """
     if lines:
         yield _Lines()
@@ -194,7 +194,7 @@ STANDARD = 3
 
 
 class LastChannel(io.TextIOWrapper):
-    """Stderr whose own failures stop nothing: there is no further channel to report them on."""
+    """Stderr whose own failures stop nothing: there is no other channel to report them on."""
 
     def write(self, text: str) -> int:
         try:
@@ -262,5 +262,5 @@ def outcome_stands(outcome: str, record: str = "") -> Iterator[None]:
         if record:
             from privpipe.sinks.records import note_afterwards
 
-            with suppress(OSError):  # the record may lie where nothing can be written either
+            with suppress(OSError):  # the record may be where nothing can be written either
                 note_afterwards(record, said)

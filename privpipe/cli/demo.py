@@ -62,7 +62,7 @@ def demo(
 
 
 def _own_pipelines() -> Path:
-    """The folder of a clone, else a copy of what the wheel brings: a release is written beside its policy."""
+    """The folder of a clone, else a copy of what the wheel brings: a release is written next to its policy."""
     here, copy = Path("pipelines"), Path("privpipe-demo")
     if here.is_dir() or not INSTALLED.is_dir():
         return here

@@ -34,7 +34,7 @@ class Finding:
     ----------
     name : str
     state : {"ok", "warning", "failed"}
-        A warning is about something that nobody asked for.
+        A warning is about something that the policy does not ask for.
     found : str
         What was seen.
     remedy : str
@@ -112,7 +112,7 @@ def check_solver() -> Finding:
 
 
 def _within(version: str, asked: str) -> bool:
-    """Whether a version lies within bounds as our own requirements write them.
+    """Whether a version is within bounds as our own requirements write them.
 
     Examples
     --------
@@ -155,11 +155,11 @@ def examine(
     Raises
     ------
     UsageError
-        An engine nobody knows.
+        An unknown engine.
     """
     try:
         from privpipe.engines import ENGINES, engine_fault
-    except ImportError as error:  # as pyarrow beside a numpy that it was not built for
+    except ImportError as error:  # as with pyarrow and a numpy that it was not built for
         return [check_python(), check_packages(), _unloadable(error)]
     for name in engines:
         if wrong := engine_fault(name):
@@ -350,7 +350,7 @@ def _lake_finding(file: Path, name: str) -> Finding | None:
 
 
 def _csv_finding(file: Path, name: str) -> Finding | None:
-    """What a CSV file is, and the `source:` that reads it; None for what is no CSV."""
+    """What a CSV file is, and the `source:` that reads it; None for what is not CSV."""
     from privpipe.cli.file_kinds import described_csv, is_csv
 
     try:
@@ -363,7 +363,7 @@ def _csv_finding(file: Path, name: str) -> Finding | None:
 
 
 def _database_finding(file: Path, name: str) -> Finding | None:
-    """What tables a database has, and the `source:` that reads one; None for what is no database."""
+    """What tables a database has, and the `source:` that reads one; None for what is not a database."""
     from privpipe.cli.file_kinds import described_database
 
     try:

@@ -73,7 +73,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(EngineError.exit_code) from None
         except Exception as error:  # noqa: BLE001 the border of the command line: texts may quote data values
             problem = ours_of(error)
-            if _received and isinstance(problem, EngineError):  # what was interrupted may fail in a way of its own
+            if _received and isinstance(problem, EngineError):  # what was interrupted may fail in a different way
                 _ended()
                 raise typer.Exit(interrupted()) from None
             if isinstance(error, OSError):

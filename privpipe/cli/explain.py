@@ -66,7 +66,7 @@ def explain(
 
     Says what it guards against, its rule and parameters, how to choose them, and the source. `hierarchy` lists the
     builders of hierarchies, `source` the keys of every source, `csv` or `database` those of one kind; `delta` and
-    `iceberg` tell how such tables are read, `officer` and `sign_off` what an officer's policy asks for.
+    `iceberg` explain how such tables are read, `officer` and `sign_off` what an officer's policy requires.
     """
     if name is None:
         _list(json)
@@ -295,7 +295,7 @@ def _list(json: bool) -> None:
 
 
 def _put_names(title: str, summaries: Mapping[str, str]) -> None:
-    """Names and what they stand for; what a model observes is told where it is explained alone."""
+    """Names and what they stand for; what a model observes is shown where it is explained alone."""
     if not summaries:
         return
     put(f"{title}:")

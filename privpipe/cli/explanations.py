@@ -270,7 +270,7 @@ TOPIC = "hierarchy"
 
 
 def hierarchy_document() -> dict[str, Any]:
-    """All builders at hand, and the keys that stand beside them."""
+    """All builders at hand, and the keys that may be used with them."""
     from privpipe.hierarchies import BUILDERS, builders
     from privpipe.hierarchies.spec import builder_text, option_parameters
 

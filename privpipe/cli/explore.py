@@ -49,7 +49,7 @@ HEADERS = {
 
 
 class Loopback(socketserver.ThreadingTCPServer):
-    """Serves a page at ``http://127.0.0.1:PORT/TOKEN/``, and takes one form at ``choose`` beside it.
+    """Serves a page at ``http://127.0.0.1:PORT/TOKEN/``, and takes one form at ``choose`` next to it.
 
     Of `socketserver` and not of `http.server`, which would ask a name server what this host is called.
 
@@ -88,11 +88,11 @@ class Loopback(socketserver.ThreadingTCPServer):
 
     @property
     def address(self) -> str:
-        """What opens the page; whoever has it may read and choose."""
+        """What opens the page; anyone who has it may read and choose."""
         return f"http://{HOST}:{self.port}/{self.token}/"
 
     def serve(self, minutes: float, clock: Callable[[], float] = time.monotonic) -> Ending:
-        """Answer until a choice was taken, or for so long nobody with the token asked.
+        """Answer until a choice was taken, or no request with the token came for so long.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class Loopback(socketserver.ThreadingTCPServer):
         return "chosen"
 
     def touch(self) -> None:
-        """Somebody who knows the token asked."""
+        """A client that has the token sent a request."""
         self.asked = self._clock()
 
     def choose(self, value: str) -> tuple[bool, str]:
@@ -237,7 +237,7 @@ def explore(
     """Look at settings of a policy in a browser, and choose one.
 
     Settings are staged and judged as by `privpipe compare`; nothing is published. The page is served on 127.0.0.1
-    alone, at the address that is printed: whoever has the address may read the page and choose. It shows settings with
+    alone, at the address that is printed: anyone who has it may read the page and choose. It shows settings with
     guarantees, risk and loss, what the search saw, and each column before and after, no count below the reporting
     threshold. The button of a setting writes it into the policy file, where comments stay, and ends the command;
     Ctrl-C ends it too.

@@ -98,7 +98,7 @@ def history(
 ) -> None:
     """List a target's releases: verdicts, policies, who signed.
 
-    They stand in the order of publication; the last one is the one that readers read. Runs that were refused, and
+    They are listed in the order of publication; the last one is the one that readers read. Runs that were refused, and
     how columns of the source changed, are listed where the private records can be read. Exit code 3 when the chain is
     broken.
     """

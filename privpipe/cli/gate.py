@@ -38,7 +38,7 @@ def assess(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Judge the policy's source as it is.
+    """Judge the policy's source without changing it.
 
     Nothing is transformed or published. Exit code 5 when a guarantee fails.
     """
@@ -99,7 +99,7 @@ def validate(
     engine: EngineOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Judge a finished table, whoever made it.
+    """Judge a finished table, whatever made it.
 
     The gate alone, for tables of other pipelines. Exit code 5 when a guarantee fails.
     """

@@ -50,7 +50,7 @@ def _room() -> Any:
 
 
 def protect(context: Context) -> None:
-    """Have whoever opens a context load privacy expectations.
+    """Make every process that opens a context load privacy expectations.
 
     Adds one line to its configuration: the module of the store of suites. A process without privpipe then cannot open
     the context, and a suite that has lost an expectation cannot be read.

@@ -26,7 +26,7 @@ DOCUMENTS = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions:
-    """What the command line says of a source that is no policy.
+    """What the command line says of a source that is not a policy.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ def _options(
 
 
 def _shown(spec: HierarchySpec, made: Hierarchy, show_values: bool) -> dict[int, tuple[str, ...]]:
-    """Labels of the levels that may be told; a label that repeats a raw value is that value."""
+    """Labels of the levels that may be shown; a label that repeats a raw value is that value."""
     declared = not made.data_dependent and not spec.plugged and not set(PARTS_OF_VALUES) & set(spec.to_dict())
     levels = [level for level in range(made.height + 1) if show_values or (declared and level > 0)]
     raw = set() if show_values else set(made.values)

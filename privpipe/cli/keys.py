@@ -109,7 +109,7 @@ def make(
 ) -> None:
     """Make a key for signing.
 
-    The private one goes into a file that you alone can read, the public line beside it with .pub.
+    The private one goes into a file that you alone can read, the public line next to it with .pub.
     """
     from privpipe.private_files import private_folder
     from privpipe.signing import new_key
@@ -228,7 +228,7 @@ def seed(
 ) -> None:
     """Print a fresh seed of 256 bits, as 64 hex digits.
 
-    A policy names where it is kept: `seed: {from_env: NAME}` or `seed: {from_file: PATH}`. Who has it can undo the
+    A policy names where it is kept: `seed: {from_env: NAME}` or `seed: {from_file: PATH}`. Its holder can undo the
     noise of every release made under it.
     """
     fresh = secrets.token_hex(BYTES)

@@ -51,7 +51,7 @@ class _Asked:
         from privpipe.sinks.remote import RemoteTarget
 
         if self.policy is None or self.policy.sink is None or not self.policy.sink.is_folder:
-            yield None  # a table is no witness of a ledger, and no policy names both
+            yield None  # a table cannot be a witness of a ledger, and no policy names both
             return
         place: Any = folder_of(self.policy, None)
         name = place.name
@@ -130,7 +130,7 @@ def repair(
 ) -> None:
     """Repair a ledger as far as its entries prove themselves.
 
-    Drops torn pending entries, seals a ledger of version 1, makes a lost ledger.json anew from the entries, and a
+    Drops torn pending entries, seals a ledger of version 1, rebuilds a lost ledger.json from the entries, and a
     damaged record of the policy's sink from the ledger. Exit code 3, and no change, when it cannot be repaired.
     """
     from privpipe.ledger.repair import repair as mend

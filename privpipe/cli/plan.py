@@ -167,7 +167,7 @@ def _summarise(plan: Plan, policy: Policy) -> None:
 
 
 def _explored(plan: Plan) -> None:
-    """The valid vectors of levels that no other one seen beats in loss and in average risk alike."""
+    """The valid vectors of levels that are Pareto-optimal in loss and average risk among those seen."""
     for stage in plan.stages:
         front = stage.detail.get("front")
         if not front:

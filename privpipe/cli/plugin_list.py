@@ -23,7 +23,7 @@ def plugins(json: JsonOption = False) -> None:
     """List the plug-ins of this environment.
 
     Each entry, hierarchy builder and engine that an installed distribution declares, with the distribution and whether
-    it is sound: imported, of the right class, made for this contract, under a name of its own. Exit code 2 when one is
+    it is sound: imported, of the right class, made for this contract, under a unique name. Exit code 2 when one is
     not; nothing else uses it, and a policy that names it is refused.
     """
     rows = _rows()

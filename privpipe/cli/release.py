@@ -71,7 +71,7 @@ def release(
     untouched.
     A source without records ends with exit code 0 and publishes nothing where the policy says `empty: pass`.
     Exit code 7 when the officer's policy asks for a sign-off: the run is staged and waits (`privpipe sign`).
-    What is printed is the private edition of the verdict; beside the data lies the public one.
+    What is printed is the private edition of the verdict; the public one is next to the data.
     """
     held = loaded(policy)
     if no_report:
@@ -95,7 +95,7 @@ def release(
 
 
 def _add(policy: Policy, target: str | None, resume: str | None, signatures: list[Path]) -> None:
-    """Lay signatures that were handed back beside the run; whether they count is judged with the others."""
+    """Put signatures that were handed back next to the run; whether they count is judged with the others."""
     from privpipe.running.places import folder_of
     from privpipe.running.waiting_runs import add_signatures
 
@@ -173,7 +173,7 @@ def released(
 
 
 def _show_passed(result: ReleaseResult, *, dry_run: bool, json: bool) -> None:
-    """What is said of a release that is published, or was rehearsed; nothing of it changes how the command ends."""
+    """What is reported of a release that is published, or was rehearsed; nothing of it changes how the command ends."""
     outcome = "this was a dry run, which passed" if dry_run else "the release is published"
     stands = partial(outcome_stands, outcome, result.record)
     with stands():

@@ -22,7 +22,7 @@ TEXTS = 3
 
 
 def show_alarms(lost: LossTable | None) -> None:
-    """Columns that lost all, before anything else is said."""
+    """Columns that lost all, before anything else is printed."""
     from privpipe.reporting.release_report import alarm_lines
 
     for line in alarm_lines({} if lost is None else lost.documents()):
@@ -75,7 +75,7 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
     for note in (*assessment.notes, *assessment.source_notes):
         put(f"note: {note}")
     show_lost(assessment.lost)
-    sys.stdout.flush()  # before what is said next on stderr
+    sys.stdout.flush()  # before what is printed next on stderr
 
 
 def tell_where(policy: Policy, assessment: Assessment) -> None:
@@ -118,7 +118,7 @@ def _print_on_terminal(assessment: Assessment) -> None:
 
 
 def passed_with(assessment: Assessment) -> str:
-    """What is said last of a table that passed: that all holds, or what the warnings leave of it."""
+    """What is printed last of a table that passed: that all holds, or what the warnings leave of it."""
     warned = len(assessment.warned)
     if not warned:
         return "PASSED: every guarantee holds"

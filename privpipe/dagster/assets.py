@@ -45,7 +45,7 @@ def ending_metadata(ending: Ending) -> dict[str, Any]:
 
 
 class PrivpipeResource(dg.ConfigurableResource[Any]):
-    """Releases in a process of their own.
+    """Releases in separate processes.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class PrivpipeResource(dg.ConfigurableResource[Any]):
         batch : str, optional
             The key under which the release is published once, as the key of a partition.
         context : AssetExecutionContext or OpExecutionContext, optional
-            Its log is told the steps.
+            The steps are written to its log.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class PrivpipeResource(dg.ConfigurableResource[Any]):
         )
 
     def judge(self, data: str, policy: str, *, context: Any = None) -> Ending:
-        """Judge a finished table; a refusal comes back, for a check to tell.
+        """Judge a finished table; a refusal is returned, for a check to report.
 
         Raises
         ------
@@ -192,7 +192,7 @@ def privpipe_asset_check(
 ) -> dg.AssetChecksDefinition:
     """A check that judges a table which an asset wrote, by a policy.
 
-    It runs after the asset: who reads the table without Dagster may see it before. Assets downstream wait for a
+    It runs after the asset: anyone who reads the table without Dagster may see it before. Assets downstream wait for a
     blocking check, and neither a refusal nor a table that could not be judged lets them run.
 
     Parameters

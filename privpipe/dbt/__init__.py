@@ -7,7 +7,7 @@ In a Python model of dbt-duckdb::
     def model(dbt, session):
         return release(dbt, dbt.ref("visits"), "policies/visits.yaml")
 
-``python -m privpipe.dbt`` prints where the dbt package lies, for `packages.yml`.
+``python -m privpipe.dbt`` prints where the dbt package is, for `packages.yml`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m privpipe.dbt``: where the dbt package lies."""
+"""``python -m privpipe.dbt``: where the dbt package is."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def profile_table(
     Raises
     ------
     UsageError
-        There is no such file, or it has names of its own, or another number of columns than there are names.
+        There is no such file, or it has its own names, or another number of columns than there are names.
     DataError
         It has no records, or cannot be read as what it seems to be.
     """
@@ -295,7 +295,7 @@ def _histogram(engine: Engine, table: Any, name: str) -> Histogram:
 
 
 def _csv_source(data: str, delimiter: str | None, columns: Sequence[str]) -> Source:
-    """The source as the bytes of its first file tell; numbers and dates are told by its columns."""
+    """The source as the bytes of its first file show; numbers and dates are recognised by its columns."""
     found = sniffed(list_files(Source(data=data, format="csv"))[0], delimiter)
     given: dict[str, Any] = {"data": data, "format": "csv", "delimiter": found.delimiter, "form": found.form}
     if found.header:
@@ -342,7 +342,7 @@ def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, 
 
 
 def _shape(values: Any, texts: list[str], histogram: Histogram, null_values: tuple[str, ...]) -> NumberShape:
-    """Of numbers, or of the texts that stand for them."""
+    """Of numbers, or of the texts that represent them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -32,7 +32,7 @@ SCHEMA_FILE = "policy.schema.json"
 
 @dataclass(frozen=True)
 class Asked:
-    """What was said of the draft that is wanted.
+    """The options of the draft that is wanted.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def draft_policy(
         A path, as the policy shall read it; a frame has no place in a policy, and is left out.
     profiles : sequence of Profile
     home : Path
-        The folder the policy will stand in; its paths start there.
+        The folder the policy will be in; its paths start there.
     asked : Asked, optional
     unsure : sequence of str
         Columns of dates that would also be dates with the month first.
@@ -116,7 +116,7 @@ def proposals(profiles: Sequence[Profile], made: Planned, asked: Asked) -> list[
 
 
 def _place(source: Source) -> str:
-    """Where the table lies; nothing of a frame, which no policy names."""
+    """Where the table is; nothing for a frame, which no policy names."""
     from privpipe.engines.databases import Database
 
     if source.is_path:
@@ -125,7 +125,7 @@ def _place(source: Source) -> str:
 
 
 def source_keys(source: Source, profiles: Sequence[Profile], home: Path) -> dict[str, Any]:
-    """The keys of `source:` in a policy that stands in a folder; what is as it is by default is left out."""
+    """The keys of `source:` in a policy that is in a folder; defaults are left out."""
     if not source.is_path:
         return database_keys(source.data, home)
     path = str(source.data)
@@ -247,7 +247,7 @@ def _suggested(profiles: Sequence[Profile], made: Planned, method: Method, asked
 
 
 def _criteria(profiles: Sequence[Profile], made: Planned, method: Method) -> list[str]:
-    """The attacks of the WP216 criteria, commented, where rows of the release belong to nobody."""
+    """The attacks of the WP216 criteria, commented, where rows of the release belong to no person."""
     if not any(stage.startswith("synthesize") for stage in method.stages):
         return []
     roles = {profile.name: made.guesses[profile.name].role for profile in profiles}

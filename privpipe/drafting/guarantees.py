@@ -203,7 +203,7 @@ def _band(profile: Profile, purpose: Purpose) -> Band:
 
 
 def _within_classes(profile: Profile, band: Band, k: int) -> Iterator[Proposal]:
-    """For one sensitive column: how many values a class must hold, and how far it may lie from the whole table."""
+    """For one sensitive column: how many values a class must hold, and how far it may be from the whole table."""
     worth = effective_values(profile.counts)
     # Rare values cannot be in every class: two are asked of a column in which one value prevails.
     least = max(1, min(band.l, profile.distinct, k, max(FEW, math.floor(worth + 1e-9)) if worth else band.l))

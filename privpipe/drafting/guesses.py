@@ -62,7 +62,7 @@ CODED_WEIGHT = re.compile(
 """Names that surveys give their weights: EU-SILC, ESS, IPUMS, NHANES and others."""
 BODIES = word_set("body birth kg lb lbs height wt71 wt82 baby mother before after pounds kilos ht bmi loss gain car")
 BODY_SIZES = word_set("height ht bmi stature taille groesse")
-"""Beside one of these a weight is that of a body."""
+"""Next to one of these a weight is that of a body."""
 HOUSEHOLDS = word_set(
     "household households hh hhid hhno hhnr hnr serial serialno family dwelling haushalt hogar vivienda menage foyer",
     "couple famiglia huishouden domicilio agregado gospodarstwo husstand hushall",
@@ -114,7 +114,7 @@ SCALES: tuple[tuple[str, ...], ...] = (
     ("child", "teenager", "young adult", "adult", "middle-aged", "senior"),
     ("daily", "weekly", "monthly", "quarterly", "yearly"),
 )
-"""Words that have an order whatever table they stand in."""
+"""Words that have an order whatever table they are in."""
 
 
 def words_of(name: str) -> list[str]:
@@ -152,7 +152,7 @@ def is_zip(profile: Profile) -> bool:
 
 
 def is_nominal(profile: Profile) -> bool:
-    """Whether whole numbers stand for categories without an order, by the name."""
+    """Whether whole numbers represent categories without an order, by the name."""
     words = words_of(profile.name)
     return profile.type == "integer" and bool(NOMINAL.intersection(words)) and not COUNTS.intersection(words)
 
@@ -293,7 +293,7 @@ CODES: Mapping[str, tuple[Role, str]] = {
     "pl051": ("quasi_identifier", "occupation"),
     "ph010": ("sensitive", "health"),
 }
-"""Variables of EU-SILC, whose names are no words."""
+"""Variables of EU-SILC, whose names are not words."""
 TYPED: tuple[tuple[ColumnType, re.Pattern[str]], ...] = (
     ("integer", re.compile(r"[+-]?(0|[1-9]\d{0,17})")),
     ("number", re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")),
@@ -352,11 +352,11 @@ def guess_role(profile: Profile) -> Guess:
 
 
 def _named_roles(profile: Profile) -> Iterator[tuple[Role, str]]:
-    """Roles that a word of the name speaks for, and that word."""
+    """Roles that a word of the name suggests, and that word."""
     words = words_of(profile.name)
     if coded := CODES.get(profile.name.strip().lower()):
         yield coded
-    # 'country_name' names no person, and a handful of values identifies nobody.
+    # 'country_name' does not name a person, and a handful of values identifies no one.
     weak = profile.distinct < FEW_RECORDS or WORDS["quasi_identifier"].intersection(words)
     for role, known in WORDS.items():
         found = [word for word in words if word in known]
@@ -365,7 +365,7 @@ def _named_roles(profile: Profile) -> Iterator[tuple[Role, str]]:
 
 
 def column_disclosure(profile: Profile, role: Role) -> str:
-    """What the column alone gives away, if it is much; a warning where it is released as it is.
+    """What the column alone reveals, if it is much; a warning where it is released unchanged.
 
     Source: Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007 (separation).
 

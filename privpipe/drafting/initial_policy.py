@@ -28,13 +28,13 @@ __all__ = ["Drafter", "init"]
 
 @dataclass(frozen=True)
 class Drafter:
-    """A table and what was said of the draft that is wanted.
+    """A table and the options of the draft that is wanted.
 
     Parameters
     ----------
     table : ProfiledTable
     home : Path
-        The folder the policy will stand in.
+        The folder the policy will be in.
     asked : Asked
     """
 
@@ -110,7 +110,7 @@ class Drafter:
         return max(int(each.parameters["k"]) for each in offered if each.name == "k_anonymity")
 
     def _order(self, left_out: Sequence[str]) -> Sequence[str]:
-        """Quasi-identifiers, the one that can be spared first: unknown ones, then what everybody asks for last."""
+        """Quasi-identifiers, the most dispensable one first: unknown ones, then what every user asks for last."""
         made = self._planned(replace(Method(), left_out=tuple(left_out)))
         some = [each for each in self.table.profiles if made.guesses[each.name].role == "quasi_identifier"]
         ranked = sorted(
@@ -135,7 +135,7 @@ def init(
 ) -> Policy:
     """Draft a policy for a table: roles, hierarchies, thresholds and the method that keeps most of a sample.
 
-    The guesses are a start, not a decision: read every line, and the reasons that stand in the comments of `out`.
+    The guesses are a start, not a decision: read every line, and the reasons in the comments of `out`.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Methods that a draft may use for its quasi-identifiers.
 
-As lines of `transform:`, with hierarchies small enough for them.
+They are written as lines of `transform:`, with hierarchies small enough for them.
 """
 
 from __future__ import annotations
@@ -142,11 +142,11 @@ class Method:
     stages : tuple of str
         Lines of `transform:`, for the quasi-identifiers.
     notes : tuple of str
-        What is said of it and of the others.
+        What is written of it and of the others.
     without : tuple of str
-        Names of proposed guarantees that no method met: they stand as comments.
+        Names of proposed guarantees that no method met: they are written as comments.
     left_out : tuple of str
-        Columns of which nothing would be left beside the others.
+        Columns of which nothing would be left next to the others.
     masked : bool
         Whether measured numbers are masked; not while methods are tried, for it is the same for all.
     """
@@ -166,7 +166,7 @@ class Candidate:
     ----------
     stages : tuple of str
     records : int
-        As many records as it is tried on at the most; 0: as many as the others.
+        As many records as it is tried on at most; 0: as many as the others.
     """
 
     stages: tuple[str, ...]

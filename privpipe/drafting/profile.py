@@ -26,7 +26,7 @@ class Profile:
     records, missing, distinct : int
         Records, those without a value, and distinct values.
     null_values : tuple of str
-        Texts of a fixed list that stand for a missing value here.
+        Texts of a fixed list that represent a missing value here.
     spread : float
         Largest less least value, of numbers; 0 elsewhere.
     code_length : int
@@ -40,7 +40,7 @@ class Profile:
     bottom, top : float
         Least and greatest number; 0 elsewhere.
     tail : float
-        The number that few records exceed, where it lies far below the greatest; 0 where there is no such tail.
+        The number that few records exceed, where it is far below the greatest; 0 where there is no such tail.
     skewed : bool
         Whether numbers from 0 reach much farther above the middle than below it.
     whole : bool
@@ -48,7 +48,7 @@ class Profile:
     fractions : bool
         Whether most numbers have more than two decimals, as no amount or rate that is written down has.
     even : bool
-        Whether numbers lie as evenly as those that are given out in turn, or drawn.
+        Whether numbers are spread as evenly as those that are given out in turn, or drawn.
     scale : tuple of str
         The texts in the order of a known scale that has them all.
     by_text : bool
@@ -89,11 +89,11 @@ class Guess:
     role : Role
     reason : str
     unknown : bool
-        Nothing speaks for a role, and the cautious one was taken.
+        Nothing suggests a role, and the cautious one was taken.
     level_of : str
         The column whose hierarchy this one is a level of.
     person : bool
-        Whether it tells persons apart.
+        Whether it identifies persons.
     """
 
     role: Role

@@ -19,14 +19,14 @@ NOBODY = "none"
 
 @dataclass(frozen=True)
 class Answers:
-    """What was answered; nothing where nobody was asked.
+    """What was answered; nothing where no one was asked.
 
     Parameters
     ----------
     roles : mapping of column to role
     k : int, optional
     person : str, optional
-        The column that tells persons apart; an empty text: each record is a person.
+        The column that identifies persons; an empty text: each record is a person.
     """
 
     roles: Mapping[str, Role] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Answers:
         }
 
     def person_of(self, guessed: str) -> str:
-        """The column that tells persons apart."""
+        """The column that identifies persons."""
         return guessed if self.person is None else self.person
 
 
@@ -66,7 +66,7 @@ class Question:
     choices: tuple[str, ...] = ()
 
     def wrong(self, given: str) -> str:
-        """Why something is no answer; nothing where it is one.
+        """Why something is not an answer; nothing where it is one.
 
         Examples
         --------
@@ -89,7 +89,7 @@ def questions(profiles: Sequence[Profile], guesses: Mapping[str, Guess], k: int,
     k : int
         That would be proposed.
     person : str
-        The column that seems to tell persons apart; nothing where none does.
+        The column that seems to identify persons; nothing where none does.
     """
     names = tuple(profile.name for profile in profiles)
     for name in names:

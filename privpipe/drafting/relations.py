@@ -29,7 +29,7 @@ __all__ = [
 
 
 FIRST = 2_000
-"""Records that most pairs of columns are told apart by, before all of them are looked at."""
+"""Records that are enough to distinguish most pairs of columns, before all of them are looked at."""
 SAMPLE_KEY = 0x9E3779B97F4A7C15
 
 
@@ -160,13 +160,13 @@ class Relations:
     Parameters
     ----------
     repeats : mapping of column to column
-        Columns whose values stand one to one for those of another that is kept.
+        Columns whose values correspond one to one to those of another that is kept.
     follows : mapping of column to column
         Columns that are a function of a finer one: the coarsest of those.
     keys : mapping of column to tuple of str
         Columns that group a few records each, and what is the same within all of their groups.
     ages : mapping of column to column
-        Columns of births, and the column of ages that tells the same.
+        Columns of births, and the column of ages that gives the same information.
     alone : float
         Share of records that the recognised quasi-identifiers make unique.
     adds : mapping of column to float

@@ -53,7 +53,7 @@ POSTAL = (10, 100, 1000)
 def suggest_hierarchy(profile: Profile) -> dict[str, Any] | None:
     """A builder that needs no list of values, or one of a known scale.
 
-    Ages by bands of 5, 10 and 20 years with the oldest in one group; few numbers as they are, then in twos, with the
+    Ages by bands of 5, 10 and 20 years with the oldest in one group; few numbers unchanged, then in twos, with the
     rare end in one group; skewed amounts by quantiles at round numbers; other numbers by round bands; dates by the
     calendar; a known scale of words and codes with an order by neighbours; other words by how frequent they are.
 
@@ -162,7 +162,7 @@ def _steps(spread: float, *, least: float) -> Sequence[int | float]:
 
 
 ENOUGH = 5
-"""Quasi-identifiers after which a further unknown column is released as it is."""
+"""Quasi-identifiers after which a further unknown column is released unchanged."""
 FEW_A_GROUP = 30.0
 
 
@@ -187,7 +187,7 @@ def related_guesses(profiles: Sequence[Profile], found: Relations) -> dict[str, 
 
 
 def _undoing(guesses: Mapping[str, Guess], found: Relations) -> dict[str, Guess]:
-    """Columns that would be released as they are and of which a quasi-identifier is a function: they would undo it."""
+    """Columns that would be released unchanged and of which a quasi-identifier is a function: they would undo it."""
     return {
         finer: Guess("drop", f"each of its values tells {name!r}, which is released in its place")
         for name, finer in found.follows.items()
@@ -222,7 +222,7 @@ def finely_valued(profiles: Iterable[Profile], guesses: Mapping[str, Guess]) -> 
 
 
 def person_key(profiles: Sequence[Profile], guesses: Mapping[str, Guess]) -> str:
-    """The column that tells persons apart where a person may have several records; else nothing."""
+    """The column that identifies persons where a person may have several records; else nothing."""
     for each in profiles:
         several = each.distinct and 1.05 <= each.records / each.distinct <= FEW_A_GROUP
         if several and not each.missing and guesses[each.name].person:
@@ -231,7 +231,7 @@ def person_key(profiles: Sequence[Profile], guesses: Mapping[str, Guess]) -> str
 
 
 def household_key(profiles: Sequence[Profile], guesses: Mapping[str, Guess]) -> str:
-    """The column that tells households apart; else nothing."""
+    """The column that identifies households; else nothing."""
     return next((each.name for each in profiles if guesses[each.name].household), "")
 
 
@@ -325,7 +325,7 @@ def planned(
     Parameters
     ----------
     left_out : sequence of str
-        Quasi-identifiers of which nothing would be left beside the others.
+        Quasi-identifiers of which nothing would be left next to the others.
     suggest : bool
         Whether hierarchies are wanted.
     """

@@ -57,7 +57,7 @@ def database_source(path: str, table: str | None) -> Source | None:
     Raises
     ------
     UsageError
-        A table of what is no database; a database of several tables and none named.
+        A table of what is not a database; a database of several tables and none named.
     DataError
         A database without tables.
     """
@@ -81,7 +81,7 @@ def database_source(path: str, table: str | None) -> Source | None:
 
 
 def database_keys(database: Any, home: Path) -> dict[str, Any]:
-    """The keys of `source:` for a table of a database, in a policy that stands in a folder."""
+    """The keys of `source:` for a table of a database, in a policy that is in a folder."""
     at = os.path.relpath(database.at, home) if database.is_file else database.at
     return {"database": at, "table": str(database.table)}
 
@@ -110,7 +110,7 @@ class Sniffed:
     Parameters
     ----------
     form : TextForm
-        Encoding, packing, what is above and below the records, quotes, blanks; numbers and dates are told by the
+        Encoding, packing, what is above and below the records, quotes, blanks; numbers and dates are recognised by the
         values of whole columns.
     delimiter : str
     header : bool
@@ -137,7 +137,7 @@ def sniffed(path: str, delimiter: str | None = None) -> Sniffed:
     Raises
     ------
     DataError
-        It is no text, or cannot be unpacked.
+        It is not text, or cannot be unpacked.
     EngineError
         It cannot be reached.
     """

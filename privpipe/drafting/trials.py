@@ -38,7 +38,7 @@ __all__ = [
 
 
 MOST_LOSS = 0.9
-"""Loss of a column from which on it tells nothing worth a place in the table."""
+"""Loss from which on a column carries no information worth a place in the table."""
 MOST_RECORDS = 20_000
 SECONDS = 60.0
 SEARCHES = ("generalize", "mondrian", "local_recoding")
@@ -80,7 +80,7 @@ class Trial:
     records : int
         It was tried on.
     paired : Paired, optional
-        What came out beside what went in.
+        The output together with the input.
     """
 
     stages: tuple[str, ...]
@@ -132,7 +132,7 @@ def sample_of(engine: Engine, policy: Policy, frame: Any = None, most: int = MOS
 
 
 def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) -> Trial:
-    """Stage a sample by a policy, judge it, and tell what its quasi-identifiers lost."""
+    """Stage a sample by a policy, judge it, and report what its quasi-identifiers lost."""
     import pyarrow as pa
 
     from privpipe.policy.specs import FrameSpec
@@ -298,7 +298,7 @@ def _trials(
 
 
 def _less(asked: Method, good: Sequence[Trial], choice: Choice) -> Method | None:
-    """What is given up next: a guarantee, else the column that can be spared."""
+    """What is given up next: a guarantee, else the most dispensable column."""
     for name in LATER:
         if name not in asked.without:
             return replace(asked, without=(*asked.without, name))
@@ -332,7 +332,7 @@ def suggested(
 ) -> list[Suggestion]:
     """What each method makes of a sample, the least loss first; those that do not meet the guarantees last.
 
-    The other stages of the policy stay as they are; what searches for its guarantees is replaced.
+    The other stages of the policy stay unchanged; what searches for its guarantees is replaced.
 
     Parameters
     ----------

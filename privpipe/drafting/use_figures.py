@@ -31,7 +31,7 @@ class _Column:
     after : ndarray of int64
         Code of the label that it has.
     shares : ndarray of float64, shape (labels, values)
-        What somebody who sees a label takes it for: each value that bears it, as likely as the others.
+        What a reader of a label takes it for: each value that has it, as likely as the others.
     numbers : ndarray of float64 or None
         The values, where they are numbers; a missing one is their mean.
     """
@@ -43,14 +43,14 @@ class _Column:
 
     @property
     def seen(self) -> NDArray[np.float64]:
-        """What each record is taken for, as a number: the mean of the values that its label may stand for."""
+        """What each record is taken for, as a number: the mean of the values that its label may represent."""
         assert self.numbers is not None
         found: NDArray[np.float64] = (self.shares @ self.numbers)[self.after]
         return found
 
 
 class Paired:
-    """Records of a table beside what a release made of them.
+    """Records of a table with what a release made of them.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def _regression(columns: Sequence[_Column]) -> float:
 
 
 def _terms(column: _Column, *, seen: bool) -> list[NDArray[np.float64]]:
-    """A number as itself, other values as indicators of all but the first; what a label may stand for in parts."""
+    """A number as itself, other values as indicators of all but the first; what a label may represent in parts."""
     if column.numbers is not None:
         return [column.seen if seen else column.numbers[column.before]]
     values = column.shares.shape[1]

@@ -1,4 +1,4 @@
-"""Great Expectations 1.x: one expectation a guarantee, made from the catalogues.
+"""Great Expectations 1.x: one expectation per guarantee, made from the catalogues.
 
 Importing this room registers them, so do it before a saved suite is loaded::
 

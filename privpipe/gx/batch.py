@@ -93,7 +93,7 @@ def counting_once(engine: Engine, counts: Counts, batch: Any, shared: Sequence[s
     batch : Table
         The judged table.
     shared : sequence of str
-        Sensitive columns of it that every count of classes takes along, whoever asks.
+        Sensitive columns of it that every count of classes takes along, whichever expectation asks.
     """
     return cast("Engine", _CountingOnce(engine, counts, batch, tuple(shared)))
 
@@ -149,7 +149,7 @@ class _CountingOnce:
         return self._counts.once(what, gather)
 
     def facts(self, table: Any, request: FactsRequest) -> Facts:
-        """Histograms, moments and nulls column by column: one pass for those nobody asked for before."""
+        """Histograms, moments and nulls column by column: one pass for those not counted before."""
         if request.products:
             return self._engine.facts(table, request)
         at, found = self._counts.of(table), self._counts.found
@@ -193,7 +193,7 @@ class _CountingOnce:
     def _widened(self, query: ClassQuery) -> ClassQuery:
         """The query with the shared columns, whose codes are those of the batch unless it asks for others."""
         if set(query.columns) & set(query.keys):
-            return query  # who has each value: no count that others share
+            return query  # it lists the units of each value: not a count that others share
         columns = sorted({*query.columns, *self._shared} - set(query.keys))
         coded = [name for name in columns if name not in query.dictionaries]
         known = self.facts(self._batch, FactsRequest(histograms=tuple(coded))).histograms if coded else {}
@@ -210,7 +210,7 @@ METRIC = "privpipe.batch"
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What an expectation says besides its guarantee: how the batch is read, and what lies beside it."""
+    """What an expectation says in addition to its guarantee: how the batch is read, and what belongs to it."""
 
     roles: Roles
     gate: Gate = field(default_factory=Gate)
@@ -261,7 +261,8 @@ class OpenBatch:
         Raises
         ------
         UsageError, DataError, EngineError
-            It cannot be judged: a column or a table beside the batch is missing, the batch has no records.
+            It cannot be judged: a column of the batch or a table that belongs to it is missing, or the
+            batch has no records.
         """
         return self._judged(guarantee, asked)
 
@@ -334,7 +335,7 @@ class OpenBatch:
         return self._counts.once(("seed", str(asked.seed)), lambda: read_seed(asked.seed))
 
     def _source(self, asked: Asked) -> str:
-        """The fingerprint of the original; without a seed of its own the order is nobody's anyway."""
+        """The fingerprint of the original; without its own seed the order is arbitrary anyway."""
         if asked.seed is None or asked.original is None:
             return ""
         what = ("fingerprint", str(asked.original), str(asked.seed))
@@ -347,7 +348,7 @@ class OpenBatch:
         return self._counts.once(("original", str(given)), lambda: given.scanned(self._engine, self.table))
 
     def _now(self, given: OtherTable) -> OtherTable:
-        """A table beside the batch, at one version for all expectations."""
+        """A table that belongs to the batch, at one version for all expectations."""
         found: OtherTable = self._counts.once(("version", str(given)), given.now)
         return found
 

@@ -1,4 +1,4 @@
-"""What a data context would pass over: suites that lost expectations, checkpoints that do not raise."""
+"""What a data context would miss: suites that lost expectations, checkpoints that do not raise."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def check(context: Any) -> list[ContextFinding]:
     Raises
     ------
     UsageError
-        No data context, or one whose suites do not lie in a folder of it.
+        No data context, or one whose suites are not in a folder of it.
     """
     root = store.root_of(context)
     path = root / store.CONFIGURATION

@@ -84,7 +84,7 @@ SETTINGS = (
     *("population_source", "hierarchies", "plan", "seed", "identifiers", "insensitive", "declared", "undeclared"),
     *("judge", "person_id", "household_id", "empty"),
 )
-"""What every expectation takes besides its guarantee's own parameters."""
+"""What every expectation takes in addition to its guarantee's parameters."""
 COLUMNS = ("quasi_identifiers", "sensitive", "identifiers", "insensitive", "declared")
 """Settings that are lists of columns."""
 
@@ -94,26 +94,26 @@ Columns = list[str] | dict[str, str]
 
 
 class PrivacyExpectation(Rendered, BatchExpectation):
-    """Base of all; not an expectation of its own.
+    """Base of all; not itself an expectation.
 
-    Besides the guarantee's parameters each takes `quasi_identifiers` (required, a list), `sensitive` (every
+    In addition to the guarantee's parameters each takes `quasi_identifiers` (required, a list), `sensitive` (every
     sensitive column the suite counts, so that expectations over the same columns make one count), `nulls` and
     `suppression_mark`; where they are needed `original_source` and `population_source` (a path, a mapping with `path`
     and how to read it, or ``{"handle": name}`` of `privpipe.gx.hold`; never a table), `align` with `record_id` (how
     records are paired with the original's), `hierarchies` (as in a policy, by column), `plan` (path of a release's own
     plan, for attacks that know it) and `seed` (``{"from_env": name}`` or ``{"from_file": path}``, for attacks that
-    sample); and `person_id` and `household_id`, the columns that tell these apart. What cannot be judged fails with the
+    sample); and `person_id` and `household_id`, the columns that identify these. What cannot be judged fails with the
     reason.
 
     `identifiers` and `insensitive` are the roles of the batch's other columns, and `declared` lists those that have a
-    role and are none of its own. A list of columns may be a parameter of the run, as a threshold may. An identifier in
-    the batch fails every expectation that is told of it. Where one of the three is given, and for
+    role and are not its own. A list of columns may be a parameter of the run, as a threshold may. An identifier in
+    the batch fails every expectation that knows of it. Where one of the three is given, and for
     `expect_no_identifiers`, a column (or a named index level) without a role is an error, unless ``undeclared: note``
-    is said; else it is named in the result's notes, and ``undeclared: refuse`` makes it an error.
+    is given; else it is named in the result's notes, and ``undeclared: refuse`` makes it an error.
 
     A batch is judged by itself. Where the batches of an asset are published together, ``judge: whole`` fails one that
     is only a part of it: k records in each of two months say nothing of a person in both, and a class of k that is
-    spread over them fails in each. A batch without records is an error, unless ``empty: pass`` is said: then the result
+    spread over them fails in each. A batch without records is an error, except under ``empty: pass``: then the result
     notes that it rests on nothing.
     """
 
@@ -193,7 +193,7 @@ class PrivacyExpectation(Rendered, BatchExpectation):
         return original, population
 
     def asked(self) -> Asked:
-        """How the batch is read, and what lies beside it."""
+        """How the batch is read, and what belongs to it."""
         own = self.guarantee().with_roles(self._roles())
         household = own.household_column()
         counted = {*self.sensitive, *own.sensitive_columns(), *([household] if household else [])}
@@ -230,7 +230,7 @@ class PrivacyExpectation(Rendered, BatchExpectation):
         dependencies = ValidationDependencies(
             result_format=(runtime_configuration or {}).get("result_format", {"result_format": "BASIC"})
         )
-        self.guarantee()  # what is no expectation is told before anything is counted
+        self.guarantee()  # what is not an expectation is reported before anything is counted
         metric = MetricConfiguration(
             metric_name=METRIC, metric_domain_kwargs={"batch_id": self.batch_id}, metric_value_kwargs={}
         )
@@ -315,7 +315,7 @@ def _expectation(entry: type[Guarantee]) -> type[PrivacyExpectation]:
 
 
 def _problems_of_settings(values: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with what an expectation says besides its guarantee; no value of a table is shown."""
+    """What is wrong with what an expectation says in addition to its guarantee; no value of a table is shown."""
     found: dict[str, str] = {}
     for name in COLUMNS:
         if isinstance(values.get(name), Mapping) and not is_suite_parameter(values[name]):

@@ -1,6 +1,6 @@
 """How Data Docs and suites describe a privacy expectation.
 
-Its meaning, what was required, what was observed, why it failed.
+They show its meaning, what was required, what was observed, and why it failed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["MEANT", "Rendered", "meaning_of"]
 
 
 MEANT = "privpipe"
-"""The key of an expectation's meta under which it stands."""
+"""The key of an expectation's meta under which it is stored."""
 TOLD = {"threat": "guards_against", "formula": "rule", "source": "source"}
 
 

@@ -33,8 +33,8 @@ class ExpectationsStore(PlainStore):
     """Suites of a data context; a suite is read whole or not at all.
 
     Great Expectations drops what it cannot make from a suite and goes on. This store raises `DataError` instead,
-    and records how many privacy expectations each suite was saved with. Its name is that of the class it stands for:
-    beside a store of any other name Great Expectations makes one of its own.
+    and records how many privacy expectations each suite was saved with. Its name is that of the class it replaces:
+    next to a store of any other name Great Expectations makes its own.
     """
 
     def get(self, key: Any) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def root_of(context: Any) -> Path:
 def protect(context: Any) -> bool:
     """Have every process that opens a data context load the privacy expectations.
 
-    Names the module of `ExpectationsStore` in the context's configuration; all else in it stays as it is.
+    Names the module of `ExpectationsStore` in the context's configuration; all else in it stays unchanged.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def protect(context: Any) -> bool:
     Raises
     ------
     UsageError
-        No data context, or one whose suites lie in a store of another class.
+        No data context, or one whose suites are in a store of another class.
     """
     path = root_of(context) / CONFIGURATION
     yaml = YAML()

@@ -47,7 +47,7 @@ def suite_of(
     undeclared: str | None = None,
     **beside: Any,
 ) -> ExpectationSuite:
-    """One expectation a guarantee; all over one count for each set of quasi-identifiers.
+    """One expectation per guarantee; all over one count for each set of quasi-identifiers.
 
     One that only warns is an expectation of severity ``warning``: it fails where the guarantee does not hold, and
     `RaiseOnFailure` does not raise for it.
@@ -62,7 +62,7 @@ def suite_of(
         As in a policy.
     undeclared : {"refuse", "note"}, optional
         Whether a column of the batch (or a named index level) that `roles` leaves out fails each expectation, or is
-        noted; it puts `expect_no_identifiers` first, so that columns have a line of their own among the results. Left
+        noted; it puts `expect_no_identifiers` first, so that columns have a separate line in the results. Left
         out: ``refuse``, without that line. Identifiers that `roles` name fail each expectation in any case.
     **beside
         Further arguments of every expectation that needs them: `original_source`, `align`, `record_id`,
@@ -72,7 +72,7 @@ def suite_of(
     Raises
     ------
     UnsupportedError
-        A guarantee that is no expectation; `privpipe.gx.REFUSED` lists them.
+        A guarantee that is not an expectation; `privpipe.gx.REFUSED` lists them.
     UsageError
         A setting that no expectation has.
     """
@@ -86,14 +86,14 @@ def suite_of(
         guarantees = (NoIdentifiers(), *guarantees)
     named = list(dict.fromkeys((*roles.columns, *named_columns(guarantees))))
     expectations = [_expectation(guarantee, roles, shared, named, settings) for guarantee in guarantees]
-    # Handed over at birth: adding one later asks for a data context.
+    # Passed to the constructor: adding one later requires a data context.
     return ExpectationSuite(name=name, expectations=expectations, meta={"privpipe": {DECLARED: len(expectations)}})
 
 
 def _expectation(
     guarantee: Guarantee, roles: Roles, shared: Sequence[str], named: Sequence[str], settings: Mapping[str, Any]
 ) -> PrivacyExpectation:
-    """The expectation of a guarantee; of the sensitive columns of the suite it counts those that are no keys of its."""
+    """The expectation of a guarantee; of the sensitive columns of the suite it counts those that are not its keys."""
     kind = EXPECTATIONS[guarantee.name()]
     own = guarantee.quasi_identifiers
     keys = list(roles.quasi_identifiers if own is None else own)
@@ -157,7 +157,7 @@ def load_suite(path: str | PathLike[str]) -> ExpectationSuite:
     UsageError
         Not a suite, or one with an expectation that cannot be made, which Great Expectations would pass over.
     UnsupportedError
-        It asks for an entry that is no expectation.
+        It asks for an entry that is not an expectation.
     """
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -196,7 +196,7 @@ class Template:
     defaults : mapping
         Values of parameters that `init` fills in; each of the others must be given to it, or by every run.
     entries : mapping
-        By the name of an expectation its parameters besides the roles of columns.
+        By the name of an expectation its parameters other than the roles of columns.
     """
 
     about: str
@@ -301,7 +301,7 @@ class Initialised:
     awaited : list of str
         Parameters that each run must give.
     left_out : mapping
-        By name of a guarantee of the policy that is no expectation, the reason.
+        By name of a guarantee of the policy that is not an expectation, the reason.
     """
 
     suite: str
@@ -337,7 +337,7 @@ def init(
     UsageError
         No such template or file, a parameter that it does not have, or a suite of that name is there.
     UnsupportedError
-        No guarantee of the policy can be an expectation, or it judges missing values in a way that none has.
+        No guarantee of the policy can be an expectation, or it judges missing values as none of them can.
     """
     left_out: dict[str, str] = {}
     if isinstance(source, str) and source in TEMPLATES:

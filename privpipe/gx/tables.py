@@ -36,7 +36,7 @@ _named: dict[str, Any] = {}
 
 @bordered
 def handle(data: Any) -> pd.DataFrame:
-    """A one-row frame that stands for a Dask frame, a path, a polars frame: anything an engine scans.
+    """A one-row frame that represents a Dask frame, a path, a polars frame: anything an engine scans.
 
     The data stays where it is and is counted by its own engine; it is held as long as the frame lives. A table of a
     table format is read at the version that it has when the handle is made.
@@ -61,13 +61,13 @@ def handle(data: Any) -> pd.DataFrame:
     frame = pd.DataFrame({COLUMN: [token]})
     _held[token] = data
     weakref.finalize(frame, _held.pop, token, None)
-    # The batch keeps a frame of its own; the data must live as long as either.
+    # The batch keeps its own frame; the data must live as long as either.
     frame.attrs["privpipe"] = _Keeper(token, data)
     return frame
 
 
 def held(frame: pd.DataFrame) -> Any:
-    """The data a handle stands for; the frame itself when it is none.
+    """The data a handle represents; the frame itself when it is none.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def _at_version(path: str | PurePath) -> Any:
     try:
         source = Source(data=str(path))
         return pinned(source) if is_lake(source) else path
-    except PrivpipeError:  # told where the batch is read
+    except PrivpipeError:  # reported where the batch is read
         return path
 
 
@@ -157,7 +157,7 @@ OF_HANDLE = {"handle", "types"}
 
 @dataclass(frozen=True, kw_only=True)
 class OtherTable:
-    """Where an original or a population lies.
+    """Where an original or a population is.
 
     Parameters
     ----------
@@ -166,9 +166,9 @@ class OtherTable:
     handle : str, optional
         Instead: the name under which `privpipe.gx.hold` keeps a frame in this process.
     types : mapping of column to type, optional
-        Default: CSV columns are typed as those of the batch, all others as they are.
+        Default: CSV columns are typed as those of the batch, all others unchanged.
     said : str
-        What the suite says of it, which tells it from others.
+        What the suite says of it, which distinguishes it from others.
 
     Examples
     --------
@@ -183,7 +183,7 @@ class OtherTable:
 
     @classmethod
     def read(cls, owner: str, given: Any) -> OtherTable:
-        """From a path, or a mapping of the keys of `source:`, or of `handle`; beside them `types`.
+        """From a path, or a mapping of the keys of `source:`, or of `handle`; with them `types`.
 
         Raises
         ------
@@ -210,7 +210,7 @@ class OtherTable:
         return cls(described=_described(owner, given), types=types, said=said)
 
     def scanned(self, engine: Engine, beside: Any) -> Any:
-        """Its table, typed as the batch is where it has no types of its own."""
+        """Its table, typed as the batch is where it has no types itself."""
         source = self.source()
         table = engine.scan(source)
         if not source.is_path or source.resolved_format not in UNTYPED:
@@ -250,7 +250,7 @@ def _described(owner: str, given: Mapping[str, Any]) -> SourceSpec:
         report.raise_if_wrong()
     except PolicyError as error:
         raise UsageError("; ".join(f"{problem.path}: {problem.message}" for problem in error.problems)) from None
-    if found is None:  # what is not there was said
+    if found is None:  # what is missing was reported
         raise UsageError(f"{owner}: give `path`, `database`, `iceberg`, `table` or `handle`")
     return found
 

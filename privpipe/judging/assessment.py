@@ -35,14 +35,14 @@ class Assessment:
     records : int
         Records judged: released and not suppressed.
     suppressed_records : int
-        Records of the judged table that bear the suppression mark in every quasi-identifier, and those that a
+        Records of the judged table that carry the suppression mark in every quasi-identifier, and those that a
         release left out.
     classes : int or None
         Equivalence classes over the policy's quasi-identifiers (over the first guarantee's, where it has its own).
     notes : tuple of str
         What a reader must know: the base distribution used, what was not judged. Of the policy and the judged table.
     source_notes : tuple of str
-        Notes that disclose something of the source; they stand in private records only.
+        Notes that disclose something of the source; they are in private records only.
     built_in : tuple of Verdict
         Built-in guarantees that hold (`no_identifiers`); first in the verdict document.
     run : mapping
@@ -52,7 +52,7 @@ class Assessment:
     lost : LossTable or None
         What each column of a release has lost; its alarms refuse where the policy says so. In private records only.
     public : PublicRules or None
-        What of it whoever reads the judged table may learn, as far as the judgement knows.
+        What readers of the judged table may learn of it, as far as the judgement knows.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class Assessment:
 
     @property
     def alarms(self) -> tuple[str, ...]:
-        """Columns that lost all that they told, or more than the policy says, in sentences."""
+        """Columns that lost all their information, or more than the policy says, in sentences."""
         return () if self.lost is None else self.lost.alarms
 
     @property
@@ -96,12 +96,12 @@ class Assessment:
 
     @property
     def warned(self) -> tuple[Verdict, ...]:
-        """Verdicts of severity `warn` that are no pass: the table may pass all the same."""
+        """Verdicts of severity `warn` that are not a pass: the table may pass all the same."""
         return tuple(verdict for verdict in self.verdicts if verdict.warns)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Of each of these a sentence: which entry, what was asked and what was reached."""
+        """One sentence for each of these: which entry, what was required and what was achieved."""
         of_whole = () if self.whole is None else (f"{OF_WHOLE}: {warning}" for warning in self.whole.warnings)
         return (*(warning_of(verdict.to_dict()) for verdict in self.warned), *of_whole)
 
@@ -152,7 +152,7 @@ class Assessment:
         )
 
     def _repr_html_(self) -> str:
-        # Sentences of alarms and notes of the source tell figures of it; a notebook is often handed on.
+        # Sentences of alarms and notes of the source reveal figures of it; a notebook is often handed on.
         kept = [("alarms", len(self.alarms)), ("notes of the source", len(self.source_notes))]
         about = [
             ("records judged", self.records),
@@ -182,7 +182,7 @@ class Assessment:
         Parameters
         ----------
         rules : PublicRules
-            What whoever reads the release knows anyway.
+            What readers of the release know anyway.
         """
         rows = [verdict.to_public(rules, self.records) for verdict in (*self.built_in, *self.verdicts)]
         whole = None if self.whole is None else self.whole._public_whole(rules)
@@ -237,7 +237,7 @@ class Assessment:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole verdict document, as plain JSON values; for who runs it, not for who reads the release."""
+        """The whole verdict document, as plain JSON values; for those who run it, not for readers of the release."""
         return {
             "schema_version": SCHEMA_VERSION,
             "edition": "private",

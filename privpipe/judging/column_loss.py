@@ -45,11 +45,11 @@ class ColumnLoss:
     done : tuple of str
         The stages that touched it, in order.
     labels_before, labels_after : int or None
-        Labels in the source and in the release; None: not told.
+        Labels in the source and in the release; None: not disclosed.
     changed, blanked : float or None
         Shares of the cells of released records that differ; that had a label and have none.
     loss : float or None
-        From 0, all kept, to 1; None where nothing tells.
+        From 0, all kept, to 1; None where it is unknown.
     measured_by : str
         ``hierarchy``, ``rank correlation``, ``association`` or ``cells``; empty without a loss.
     alarm : {"blank", "one label", "loss"} or None
@@ -69,7 +69,7 @@ class ColumnLoss:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LossTable:
-    """What was lost, column by column: for who runs the release, not for who reads it.
+    """Information loss, column by column: for those who run the release, not for its readers.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class LossTable:
 
     @property
     def alarms(self) -> tuple[str, ...]:
-        """A sentence for each column that lost all that it told, or more than the policy says."""
+        """A sentence for each column that lost all its information, or more than the policy says."""
         return tuple(self._sentence(each) for each in self.columns if each.alarm is not None)
 
     @property
@@ -114,7 +114,7 @@ class LossTable:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row a column."""
+        """One row per column."""
         return [{**asdict(each), "done": ", ".join(each.done)} for each in self.columns]
 
     def to_pandas(self) -> Any:
@@ -134,7 +134,7 @@ class LossTable:
         return html_tables("What was lost", Table(head=head, rows=rows), notes=[note])
 
     def documents(self) -> dict[str, Any]:
-        """What a private document says of it: the table, and its alarms as notes of their own kind."""
+        """What a private document says of it: the table, and its alarms as notes of a separate kind."""
         table = {
             "records": self.records,
             "whole": self.whole,
@@ -155,7 +155,7 @@ class LossTable:
 
 
 def alarm_of(row: ColumnLoss, at_most: float) -> AlarmKind | None:
-    """Which alarm a row is. Where nothing is told of the source, the released labels alone decide.
+    """Which alarm a row is. Where nothing is disclosed of the source, the released labels alone decide.
 
     Examples
     --------

@@ -30,7 +30,7 @@ __all__ = ["NO_RECORDS", "CountedClasses", "JudgingContext", "JudgingInputs", "c
 
 @dataclass(frozen=True, kw_only=True)
 class JudgingInputs:
-    """One table with everything that lies beside it.
+    """One table with everything that belongs to it.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ class _Count:
         try:
             judged = self._of(judged_table.table, query)
         except DataError:
-            # The mark is no value of a base distribution, nor a missing one of what a record needs.
+            # The mark is not a value of a base distribution, nor a missing one of what a record needs.
             if not judged_table.suppressed:
                 raise
             return None

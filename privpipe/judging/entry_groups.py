@@ -23,9 +23,9 @@ Base = Literal["original", "released"] | GivenBase
 class Group:
     """Entries counted together: the same keys, the same base of each column.
 
-    `over` are the columns that the entries stand over, of which `keys` may be a part; `population` says whether the
-    classes of a population are counted beside them, `weight` which column is summed in each, `unit` by which column
-    those are told apart who are counted.
+    `over` are the columns that the entries read, of which `keys` may be a part; `population` says whether the
+    classes of a population are counted with them, `weight` which column is summed in each, `unit` by which column
+    those who are counted are distinguished.
     """
 
     keys: tuple[str, ...]
@@ -44,7 +44,7 @@ def base_of(entry: Guarantee) -> Base:
 
 
 def keys_of(entry: Guarantee, roles: Roles) -> tuple[str, ...]:
-    """The quasi-identifiers an entry stands over.
+    """The quasi-identifiers that an entry reads.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def groups_of(
         base = base_of(entry)
         unit = rules.unit(entry)
         if base == "released" and not rules.counting(unit).base:
-            base = "original"  # without the original's the judged table's own stands for both
+            base = "original"  # without one of the original, that of the judged table is used for both
         sets = entry.key_sets(keys_of(entry, roles))
         over = _over(entry, sets, roles)
         for keys in sets:
@@ -83,7 +83,7 @@ def groups_of(
             group = groups.setdefault(kind, Group(*kind[:-2], unit=unit, weight=kind[-1]))
             group.entries.append((at, entry))
     _join_weighted(groups)
-    # Their class count stands in the verdict document.
+    # Their class count is in the verdict document.
     own = tuple(roles.quasi_identifiers)
     return sorted(groups.values(), key=lambda group: (group.keys != own, group.keys != group.over, group.population))
 
@@ -146,7 +146,7 @@ class Composite:
     entries: tuple[Guarantee, ...]
 
     def measure(self, block: ClassBlock, facts: Facts) -> Judged:
-        """Measure a block with every entry; suppressed records are no class."""
+        """Measure a block with every entry; suppressed records are not a class."""
         released = block.released()
         return Judged(
             tallies=tuple(entry.measure(released, facts) for entry in self.entries),

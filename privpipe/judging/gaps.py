@@ -1,6 +1,6 @@
-"""Gaps: entries that a way of counting does not serve.
+"""Gaps: entries, columns and thresholds of a policy that do not protect as it seems.
 
-Columns that no guarantee uses, thresholds that protect no record.
+Entries that a way of counting does not serve, columns that no guarantee uses, thresholds that protect no record.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def refused_in_persons(entry: Guarantee) -> str:
 
 
 def uncountable(entry: Guarantee, person: str | None, household: str | None) -> str:
-    """Why the policy cannot tell apart those whom an entry counts, or nothing."""
+    """Why the policy cannot distinguish those that an entry counts, or nothing."""
     over = entry.counts_over()
     if entry.reads_households() and over is None and household is None:
         return f"{entry.name()} must be told who lives together: name the column of households as `household_id`"
@@ -85,7 +85,7 @@ def guarantee_notes(guarantees: Sequence[Guarantee], roles: Roles, *, whole: boo
     guarantees : sequence of Guarantee
     roles : Roles
     whole : bool
-        Whether these are all guarantees of the table, so that a column none of them names is looked at by nobody.
+        Whether these are all guarantees of the table, so that nothing looks at a column that none of them names.
 
     Examples
     --------

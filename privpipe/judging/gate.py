@@ -27,7 +27,7 @@ __all__ = [
 MOST_KEYS = 10
 UndeclaredRule = Literal["refuse", "note"]
 OthersRule = Literal["refuse", "note", "drop"]
-"""What becomes of columns that a policy does not name; a table that is finished is judged as it is: `drop` refuses."""
+"""What becomes of columns that a policy does not name; a table that is finished is judged unchanged: `drop` refuses."""
 
 
 def undeclared_rule(said: Any, *, whole: bool) -> UndeclaredRule:
@@ -71,7 +71,7 @@ class Gate:
     whole : bool
         Whether the guarantees are all that the table is judged by.
     notes : bool
-        Whether columns and spellings that nobody asked for are looked at as well.
+        Whether columns and spellings that no entry asks for are looked at as well.
     pseudonyms : tuple of str
         Columns that a `pseudonymise` stage made: each value stands for one person by design.
     """
@@ -147,7 +147,7 @@ def column_verdicts(
 
 
 def metadata_notes(source: Source, rule: UndeclaredRule) -> tuple[str, ...]:
-    """What the files of a finished table say besides their rows, in notes by their kind: keys, never values.
+    """What the files of a finished table say in addition to their rows, in notes by their kind: keys, never values.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Count the class tables of a release and its original in one.
 
-Keys brought to the form in which the release shows them.
+Keys are brought to the form in which the release shows them.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _plain(labels: set[Text], kind: str) -> bool:
 
 
 def _labels_of(hierarchy: Any, level: int, texts: Sequence[Text]) -> pa.Array:
-    """The released label of each value; one that the hierarchy lacks stays as it is and equals no label."""
+    """The released label of each value; one that the hierarchy lacks stays unchanged and equals no label."""
     import pyarrow as pa
 
     shown, codes = hierarchy.released(level), hierarchy.encode(list(texts)).tolist()
@@ -274,7 +274,7 @@ class _Counted:
         return counts
 
     def found(self, name: str) -> Comparison:
-        """How many released records bear a value of a key column that the original has: others are never joined."""
+        """How many released records have a value of a key column that the original has: others are never joined."""
         stacked = self.engine.stack(self.tables["original"], self.tables["released table"], [name], SIDE)
         query = ClassQuery(keys=(name,), columns=(SIDE,), dictionaries={SIDE: self.sides})
         shown, joined = self.engine.reduce_classes(stacked, query, _Joined(), Facts()) or (0, 0)

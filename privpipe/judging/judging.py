@@ -66,12 +66,12 @@ def assess(
     released : Table, optional
         The judged records with their ids, where the table itself (files as written) carries none.
     population : Table, optional
-        The population the records were drawn from, with the same quasi-identifiers, generalized alike.
+        The population the records were drawn from, with the same quasi-identifiers, generalized in the same way.
 
     Returns
     -------
     Assessment
-        Beside the entries the columns themselves are judged: an identifier among them is a fail that stands first.
+        In addition to the entries the columns themselves are judged: an identifier among them is a fail, listed first.
 
     Raises
     ------

@@ -27,7 +27,7 @@ __all__ = ["LARGEST_HISTOGRAM", "LossAsked", "labels_of", "loss_table"]
 
 
 LARGEST_HISTOGRAM = 200_000
-"""Distinct values of a column that come to the driver, at the most."""
+"""Distinct values of a column that are sent to the driver, at most."""
 ABREAST, FEW = 2, 10_000
 """Columns that are looked at at once, where there are more records than few."""
 BY_RECORD = ("drop_identifiers", "sample", "suppress_records")
@@ -48,7 +48,7 @@ class LossAsked:
         The suppression mark.
     hierarchies : mapping of column to HierarchySpec
     pseudonyms : tuple of str
-        Columns of which each value stands for one person: they have no loss.
+        Columns of which each value represents one person: they have no loss.
     rule : ColumnLossRule
     withheld : bool
         Whether a model forbids counts of the source.
@@ -118,7 +118,7 @@ def _of_pairs(sample: PairedSample, asked: LossAsked, seen: Mapping[str, Seen]) 
 
 
 def _of_labels(engine: Engine, released: Any, original: Any, asked: LossAsked) -> list[ColumnLoss]:
-    """Without pairs of records: the labels of each table by itself, those of the source where they may be told."""
+    """Without pairs of records: the labels of each table by itself, those of the source where they may be disclosed."""
     names = list(released.schema.names)
     after = labels_of(engine, released, names, asked.mark)
     both = [] if asked.withheld else [name for name in names if name in original.schema.names]
@@ -153,7 +153,7 @@ def _texts(histogram: Histogram, mark: str) -> Seen:
 def labels_of(engine: Engine, table: Any, columns: Sequence[str], mark: str) -> dict[str, int]:
     """Distinct labels of columns, missing values and the mark not among them.
 
-    Of few values by histograms in one pass, of more by classes where they lie.
+    Of few values by histograms in one pass, of more by classes where they are.
     """
     if not columns:
         return {}
@@ -167,7 +167,7 @@ def labels_of(engine: Engine, table: Any, columns: Sequence[str], mark: str) -> 
         found = {name: _valued(histograms[name], mark) for name in few}
     nulls = engine.facts(table, FactsRequest(nulls=many)).nulls if many else {}
     for name in many:
-        # What holds no text is no mark; asked without one, an engine may know the classes from the notes.
+        # A column that holds no text has no mark; asked without one, an engine may know the classes from the notes.
         text = column_type_of(table.schema.field(name).type) == "text"
         query = ClassQuery(keys=(name,), mark=mark if text else None)
         classes: _Classes = engine.reduce_classes(table, query, _LabelCount(), Facts()) or (0, 0)
@@ -184,7 +184,7 @@ _Classes = tuple[int, int]
 
 
 class _LabelCount:
-    """How many classes of one value there are, and how many of them bear nothing but the mark."""
+    """How many classes of one value there are, and how many of them carry nothing but the mark."""
 
     def measure(self, block: ClassBlock, facts: Facts) -> _Classes:
         return len(block), 0 if block.marked is None else int(block.marked.sum())

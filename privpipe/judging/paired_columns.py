@@ -50,7 +50,7 @@ class ColumnValues:
     counts : ndarray of int64, shape (m,)
         Cells of each.
     blank : ndarray of bool, shape (m,)
-        Which values are no label: null and the suppression mark.
+        Which values are not labels: null and the suppression mark.
     """
 
     values: pa.Array = field(repr=False)
@@ -150,9 +150,9 @@ class PairedColumn:
         return self._share(self._gone)
 
     def loss(self, spec: HierarchySpec | None, seen: Seen | None = None) -> Loss:
-        """What the released cells no longer tell of the original ones.
+        """What the released cells no longer reveal of the original ones.
 
-        By the hierarchy where every released label is one of it over the value that it stands for. Else by the
+        By the hierarchy where every released label is one of it over the value that it represents. Else by the
         correlation of ranks for numbers, by the uncertainty coefficient for other values: what it keeps, times the
         share of labels that are not blanked. Where labels have too few records for either, the share of labels that
         changed. None where there is no label before.
@@ -240,7 +240,7 @@ class PairedColumn:
         return min(1.0, column_loss(self.cells.counts[kept], shares, hierarchy.domain_size, gone))
 
     def _shares(self, hierarchy: Hierarchy, leaves: Ints, kept: NDArray[np.bool_]) -> NDArray[np.float64] | None:
-        """The share of the domain that each released label stands for, by the lowest level that has it."""
+        """The share of the domain that each released label covers, by the lowest level that has it."""
         labels = self.after.texts
         own = self.cells.after[kept]
         found = np.full(len(leaves), np.nan)

@@ -1,4 +1,4 @@
-"""The records of a release beside those they were made from, as many as the driver looks at."""
+"""The records of a release paired with those they were made from, as many as the driver looks at."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["LARGEST_SAMPLE", "PairedSample", "looked_at", "paired_sample"]
 
 Side = Literal["original", "released"]
 LARGEST_SAMPLE = 200_000
-"""Records that are looked at on the driver, at the most."""
+"""Records that are looked at on the driver, at most."""
 WIDE = 50
 """Released columns from which on fewer are looked at, so that their cells stay as many."""
 SMALLEST_SAMPLE = 20_000
@@ -36,7 +36,7 @@ class PairedSample:
     Parameters
     ----------
     original, released : RowBlock
-        Each in an order of its own, records that only one table has among them.
+        Each in a separate order, records that only one table has among them.
     whole : bool
         Whether they are all there are.
     """

@@ -90,7 +90,7 @@ def in_persons(engine: Engine, table: Any, histograms: Mapping[str, Histogram], 
     """The same histograms with the persons of each value instead of its records.
 
     A person who has several values counts for each of them, so the counts may add up to more than the persons, whose
-    number each histogram has beside them.
+    number each histogram has with them.
     """
     found: dict[str, Histogram] = {}
     members = count_persons(engine, table, person) if histograms else 0

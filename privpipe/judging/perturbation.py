@@ -29,7 +29,7 @@ def stage_columns(stage: Mapping[str, Any]) -> list[str]:
 
 
 def stage_names(stage: Mapping[str, Any], mark: type[ColumnNames]) -> list[str]:
-    """The columns in the parameters of a stage of a plan that carry a mark; none of a stage that nobody knows."""
+    """The columns in the parameters of a stage of a plan that carry a mark; none of a stage that is unknown."""
     from privpipe.transforms import CATALOGUE
 
     name, parameters = str(stage["name"]), stage.get("parameters", {})

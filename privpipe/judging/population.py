@@ -1,4 +1,4 @@
-"""Classes of the released sample beside those of the population they were drawn from."""
+"""Classes of the released sample compared with those of the population they were drawn from."""
 
 from __future__ import annotations
 

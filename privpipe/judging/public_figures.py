@@ -1,4 +1,4 @@
-"""The public figures of a verdict, small enough for what schedulers show beside a task or a table."""
+"""The public figures of a verdict, small enough for what schedulers show next to a task or a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = ("guarantee", "parameters", "asked", "reached", "margin", "outcome")
 
 
 def public_figures(shown: Mapping[str, Any], verdicts: Iterable[Verdict]) -> dict[str, Any]:
-    """What the public edition of the verdict says of each guarantee: asked, reached, margin and outcome.
+    """What the public edition of the verdict says of each guarantee: required, achieved, margin and outcome.
 
     Of a table that was refused it says no more than of a release: no figure that compares with the source or rests on
     few records.
@@ -65,7 +65,7 @@ def check_metadata(figures: Mapping[str, Any]) -> dict[str, Any]:
 def rules_of_judging(
     guarantees: Sequence[Guarantee], columns: Iterable[str], person: str | None = None, household: str | None = None
 ) -> PublicRules:
-    """Rules for who has the judgement and no policy at hand.
+    """Rules for a caller that has the judgement but no policy.
 
     Nothing below the largest k that was asked is shown, and never below 5.
 

@@ -1,4 +1,4 @@
-"""Risk of every single record, for whoever may see the records."""
+"""Risk of every single record, for those who may see the records."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def recovery_notes(
 
 
 def before(name: str) -> str:
-    """What a column of the original is called beside the released ones."""
+    """What a column of the original is called next to the released ones."""
     return f"__privpipe_original_{name}"
 
 
@@ -99,7 +99,7 @@ class BothTables:
         return [name for name in both if name not in self.roles.unreleased and (not entry.named or name in entry.named)]
 
     def recovered(self, entry: Recovery, counts: Any, stages: Sequence[Mapping[str, Any]]) -> Iterator[Recovered]:
-        """What each released column tells of each of them."""
+        """What each released column reveals of each of them."""
         columns = self.columns(entry)
         categories = {name for stage in stages if stage["name"] == "pram" for name in _columns_of(stage, self.roles)}
         perturbed = [name for name in columns if name not in (*entry.named, *categories) and self._is_measured(name)]
@@ -137,7 +137,7 @@ class _Counted:
 
 
 class CountedOnEngine(_Counted):
-    """All records, counted where they lie."""
+    """All records, counted where they are."""
 
     def __init__(self, engine: Engine, table: Any) -> None:
         super().__init__(engine.count(table))

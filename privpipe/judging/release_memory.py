@@ -135,7 +135,7 @@ def class_memory(
     Raises
     ------
     DataError
-        A released record whose person's key is missing or empty: nobody could follow it.
+        A released record whose person's key is missing or empty: it could not be followed.
     """
     from privpipe.kernels.grouping.word_groups import group_rows
 
@@ -147,7 +147,7 @@ def class_memory(
         with_seeds.append(_seed_of(seed, "value"))
     after = gathered_words(engine, released, _Hashed(tuple(sets), tuple(with_seeds)))
     places = places_of(before[0], after[0])
-    known = places >= 0  # a record that was made up is nobody's
+    known = places >= 0  # a record that was made up belongs to no one
     if unit.persons:
         _require_keys(before[1][places[known]], unit.columns, _seed_of(seed, "person"))
     joined = np.ascontiguousarray(np.hstack([before[1][places[known]], *(words[known] for words in after[1:])]))
@@ -169,7 +169,7 @@ def class_memory(
 
 
 def _require_keys(units: Ints, unit: Sequence[str], seed: Seed) -> None:
-    """Refuse records that nobody can be followed by: their keys are one hash, that of nothing."""
+    """Refuse records by which no person can be followed: their keys are one hash, that of nothing."""
     import pyarrow as pa
 
     from privpipe.kernels.ids.record_ids import content_hash
@@ -252,14 +252,14 @@ def _seed_of(seed: Seed, label: str) -> Seed:
 
 
 def gathered_words(engine: Engine, table: Any, reduction: Any) -> Words:
-    """What a reduction of this kind gives over a whole table: arrays side by side, a row a record."""
+    """What a reduction of this kind gives over a whole table: arrays side by side, one row per record."""
     parts = engine.reduce_rows(table, list(reduction.columns), reduction, Facts()) or []
     empty = tuple(np.zeros((0, width), dtype=np.int64) for width in reduction.widths)
     return tuple(np.concatenate(each) for each in zip(empty, *parts, strict=True))
 
 
 def places_of(ids: Ints, asked: Ints) -> Ints:
-    """Where each asked id stands among the ids; -1: nowhere."""
+    """The place of each requested id among the ids; -1: nowhere."""
     from privpipe.kernels.grouping.word_groups import group_rows
 
     numbers, firsts = group_rows(np.concatenate([ids, asked]))
@@ -282,7 +282,7 @@ class NoiseStage:
         Noise was drawn for all columns together.
     ratio : float
     spares_zeros : bool
-        Zeros stay zeros, as the policy says: they are no secret, and left out.
+        Zeros stay zeros, as the policy says: they are not secret, and left out.
     unchanged : frozenset of str
         Columns that have no variance, in the table or in a stratum.
     key_ids : mapping of str to str
@@ -357,7 +357,7 @@ def noise_memory(
     unit : LedgerUnit
         Of persons.
     bare : sequence of str
-        Numeric columns released as they are.
+        Numeric columns released unchanged.
     """
     names: list[tuple[str, str]] = []
     parts: list[tuple[Ints, ...]] = []

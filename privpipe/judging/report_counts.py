@@ -54,7 +54,7 @@ class Cell:
     Parameters
     ----------
     labels : tuple of int
-        Positions of what it counts: of bins that lie beside each other, or of labels.
+        Positions of what it counts: of adjacent bins, or of labels.
     counts : tuple of int
         Records in each table: none, or at least as many as may be shown.
     """
@@ -103,7 +103,7 @@ def joined_bins(counts: Sequence[Counts], least: int) -> list[Cell]:
 
 
 def pooled_cells(counts: Sequence[Counts], least: int, most: int) -> tuple[list[int], Cell | None]:
-    """Labels that may be shown, largest first and `most` of them at the most, and the others as one cell.
+    """Labels that may be shown, largest first and `most` of them at most, and the others as one cell.
 
     Where the others together are too few, shown labels join them, smallest first: no count follows from the rest of
     the table. None for the others where there are none; no label and no cell where all together are too few.
@@ -140,7 +140,7 @@ ENDS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 5000)
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ClassSizes(SizeModel):
-    """The histogram of class sizes itself; asked beside measures, so that it is counted as they are."""
+    """The histogram of class sizes itself; asked together with measures, so that it is counted as they are."""
 
     judges_matching: ClassVar[bool] = True
 
@@ -175,7 +175,7 @@ class SizeFigures:
 
     @property
     def prosecutor(self) -> dict[str, float]:
-        """Highest and average risk, and the share of records above `AT_RISK`, of who knows that a person is there."""
+        """Highest and average risk, and share of records above `AT_RISK`; the attacker knows that a person is there."""
         sizes, classes = np.array(self.sizes, dtype=np.float64), np.array(self.classes, dtype=np.float64)
         records = float(sizes @ classes)
         risky = ~np.asarray(at_most(1.0 / sizes, AT_RISK))
@@ -271,7 +271,7 @@ WHOLE_STEPS = (1.0, 2.0, 5.0, 10.0)
 DATES = ("date", "timestamp")
 WHOLE = ("integer", *DATES)
 MISSING, SUPPRESSED, OTHERS = "missing", "suppressed", "others"
-"""Kinds of lines that are no label of the data."""
+"""Kinds of lines that are not labels of the data."""
 
 
 def distributions(sample: PairedSample, mark: str, least: int, *, compared: bool = True) -> dict[str, dict[str, Any]]:
@@ -307,7 +307,7 @@ def _of_column(sides: Sequence[ColumnValues], least: int) -> dict[str, Any]:
     many = any(each.labels > MOST_LABELS for each in numeric)
     if many and len(numeric) == len(sides):
         return _shown(sides, _binned(sides, least), "intervals")
-    if many:  # numbers became labels: each side has lines of its own
+    if many:  # numbers became labels: each side has separate lines
         parts = [_of_column([each], least)["lines"] for each in sides]
         lines = [{**line, "counts": [*line["counts"], 0]} for line in parts[0]]
         lines += [{**line, "counts": [0, *line["counts"]]} for line in parts[1]]
@@ -316,7 +316,7 @@ def _of_column(sides: Sequence[ColumnValues], least: int) -> dict[str, Any]:
 
 
 def _merged(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lines of both sides that are called alike become one."""
+    """Lines of both sides that have the same name become one."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for line in lines:
         key = (line["kind"], line["label"])
@@ -362,7 +362,7 @@ def _by_label(side: ColumnValues) -> dict[tuple[str, str], int]:
 
 
 def _binned(sides: Sequence[ColumnValues], least: int) -> list[dict[str, Any]]:
-    """Round intervals over the bulk of the first side; what is missing stands last."""
+    """Round intervals over the bulk of the first side; what is missing comes last."""
     numbers = [_numbers(each) for each in sides]
     edges = _edges(*numbers[0], whole=sides[0].kind in WHOLE)
     missing = tuple(int(each.counts[each.blank].sum()) for each in sides)
@@ -407,7 +407,7 @@ def _numbers(side: ColumnValues) -> tuple[NDArray[np.float64], NDArray[np.int64]
 
 
 def _edges(values: NDArray[np.float64], counts: NDArray[np.int64], *, whole: bool) -> NDArray[np.float64]:
-    """Round ends of intervals between the tails, so that no end is a value of somebody; none where all are alike."""
+    """Round ends of intervals between the tails, so that no end is a person's value; none where all are equal."""
     finite = np.isfinite(values)
     values, counts = values[finite], counts[finite]
     if not len(values):

@@ -38,18 +38,18 @@ class JudgingRules:
     household : str, optional
         Column that distinguishes households, for entries that count them.
     mark : str
-        A record of which nothing is left but this text counts as suppressed: every released column bears it, or is
+        A record of which nothing is left but this text counts as suppressed: every released column carries it, or is
         missing where it cannot hold text.
     released : tuple of str, optional
         The released columns; default: all of the judged table.
     untyped : tuple of str
         Columns declared as no text that are read as text, from a file without types.
     base : mapping of column to Histogram
-        Base distributions handed over by a run: S over the records that entered the suppressing stage.
+        Base distributions given by a run: S over the records that entered the suppressing stage.
     entered : mapping of column to Facts
         The same, and the number, where persons or households are counted by that column.
     records : int, optional
-        Records that entered the suppressing stage, handed over by a run; default: those of the judged table.
+        Records that entered the suppressing stage, given by a run; default: those of the judged table.
     hierarchies : mapping of column to HierarchySpec
         Declared ones.
     process : mapping, optional
@@ -61,7 +61,7 @@ class JudgingRules:
     histories : mapping of ledger to ReleaseHistory
         What the ledgers of entries over several releases remember, with this release's own rows.
     positions : RowPositions or str, optional
-        Where records stand in the files and stood in the original, for entries that read positions, or why it is not
+        Where records are in the files and were in the original, for entries that read positions, or why it is not
         known.
     models : tuple of Guarantee
         What the release must meet, for attacks on the search that worked for it.
@@ -102,7 +102,7 @@ class JudgingRules:
     versions: Mapping[str, int] = field(default_factory=dict)
 
     def unit(self, entry: Guarantee) -> str | None:
-        """The column by which those are told apart whom an entry counts; None: it counts records."""
+        """The column by which those that an entry counts are distinguished; None: it counts records."""
         return {None: self.person, "persons": self.person, "households": self.household}.get(entry.counts_over())
 
     @property

@@ -21,7 +21,7 @@ class JudgedTable:
     """A table that is judged, and what is left of it without its suppressed records.
 
     A record is suppressed when every released column is the mark, or missing where the column cannot hold text. A
-    count of classes shows at no cost whether a class of nothing but marks exists; where none does, no record is
+    count of classes shows at no cost whether a class of marks only exists; where none does, no record is
     suppressed and no column is looked at for it.
 
     Parameters
@@ -74,7 +74,7 @@ class JudgedTable:
         return self._left
 
     def note_none_suppressed(self) -> None:
-        """Take note that no class over some released columns is of nothing but marks: no record is suppressed."""
+        """Take note that no class over some released columns consists of marks only: no record is suppressed."""
         if self._suppressed is None:
             self._suppressed = 0
 
@@ -83,7 +83,7 @@ class JudgedTable:
         return bool(keys) and not set(keys) & set(self.by.untyped)
 
     def is_whole_release(self, keys: Sequence[str]) -> bool:
-        """Whether nothing but these columns is released: then a row of marks over them is suppressed."""
+        """Whether only these columns are released: then a row of marks over them is suppressed."""
         return self.holds_suppressed(keys) and set(self.by.columns) <= set(keys)
 
     def hinted(self, histograms: Mapping[str, Histogram], nulls: Mapping[str, int]) -> bool:

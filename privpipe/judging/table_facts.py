@@ -38,8 +38,8 @@ def histogram_of_file(
 ) -> Histogram:
     """Values of a column with their counts.
 
-    The file is a table. Its values stand under the name of the column, else under ``value``; beside them ``count``
-    (whole numbers) or ``share`` (numbers, of whatever sum), one line a value. Without either, each line is a record.
+    The file is a table. Its values are under the name of the column, else under ``value``; with them ``count``
+    (whole numbers) or ``share`` (numbers, of whatever sum), one line per value. Without either, each line is a record.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _whole(weights: list[Any], name: str) -> NDArray[np.int64]:
 def facts_by_base(
     judged_table: JudgedTable, entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules
 ) -> tuple[dict[Base, Facts], list[str]]:
-    """Facts under each base that an entry compares with, and notes for who reads the verdicts.
+    """Facts under each base that an entry compares with, and notes for readers of the verdicts.
 
     ``original`` and ``released`` are always there: the original's distribution where it is known, and the judged
     table's.
@@ -168,7 +168,7 @@ def facts_by_base(
     Raises
     ------
     DataError
-        A missing value under `refuse`; a file that is no distribution of its column.
+        A missing value under `refuse`; a file that is not a distribution of its column.
     """
     bases = dict.fromkeys(base for base in map(base_of, entries) if not isinstance(base, str))
     learnt = _learnt(judged_table, entries, roles, rules)

@@ -29,19 +29,19 @@ PRUNED_BELOW = 0.1
 """A column whose distinct values, by an estimate, are fewer than this share of the records is not counted: for half of
 the records to be alone the estimate would have to be off by five times its standard error of at most 13 %."""
 HELD = 200_000
-"""Distinct values that come to the driver, at the most."""
+"""Distinct values that are sent to the driver, at most."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """How the values of a column lie.
+    """How the values of a column are distributed.
 
     Parameters
     ----------
     distinct : int
         Distinct values, a missing one not among them.
     own : int
-        Records that share theirs with nobody, or with their own household alone.
+        Records that share theirs with no one, or with their own household alone.
     """
 
     distinct: int = 0
@@ -67,7 +67,7 @@ class _SingleValueClasses:
 def values_of(
     engine: Engine, table: Any, columns: Sequence[str], records: int, household: str | None
 ) -> dict[str, Values]:
-    """The values of each column that may be near-unique; a missing value is nobody's own.
+    """The values of each column that may be near-unique; a missing value is unique to no record.
 
     Columns that an estimate of their distinct values rules out are left out.
     """
@@ -86,13 +86,13 @@ def _by_histograms(engine: Engine, table: Any, columns: Sequence[str]) -> dict[s
     found = {}
     for name in columns:
         counts = histograms[name].counts
-        counts = counts[:-1] if histograms[name].nulls else counts  # a missing value is nobody's own
+        counts = counts[:-1] if histograms[name].nulls else counts  # a missing value is unique to no record
         found[name] = Values(len(counts), int(np.count_nonzero(counts == 1)))
     return found
 
 
 def _by_classes(engine: Engine, table: Any, near: Sequence[str], household: str | None) -> dict[str, Values]:
-    """Values of any number, counted where they lie."""
+    """Values of any number, counted where they are."""
     if not near:
         return {}
     nulls = engine.facts(table, FactsRequest(nulls=(*near, *([household] if household else [])))).nulls
@@ -122,7 +122,7 @@ class _Present:
 
 
 def near_unique_notes(found: Mapping[str, Values], records: int, household: str | None) -> list[str]:
-    """A sentence for each column in which more than half of the records have a value of their own.
+    """A sentence for each column in which more than half of the records have a unique value.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def near_unique_notes(found: Mapping[str, Values], records: int, household: str 
 
 
 LARGEST_FOLDED = 1_000_000
-"""Distinct values whose spelling is compared, at the most."""
+"""Distinct values whose spelling is compared, at most."""
 Judge = Callable[..., "Assessment"]
 
 
@@ -180,19 +180,19 @@ def table_notes(
 
 
 def _unmasked(names: Sequence[str], roles: Roles, gate: Gate) -> list[str]:
-    """Columns that are released beside the quasi-identifiers, without pseudonyms."""
+    """Columns that are released with the quasi-identifiers, without pseudonyms."""
     seen = [name for name in gate.seen(names) if name in names]
     released = (*roles.sensitive, *roles.insensitive, *roles.carried)
     return [name for name in seen if name in released and name not in gate.pseudonyms]
 
 
 def _household(names: Sequence[str], entries: Sequence[Guarantee]) -> str | None:
-    """The first column of the table by which an entry tells households apart."""
+    """The first column of the table by which an entry distinguishes households."""
     return next((column for entry in entries if (column := entry.household_column()) in names), None)
 
 
 def _of_values(entry: Guarantee) -> bool:
-    """Whether a figure rests on how values are told apart in classes of the judged table alone."""
+    """Whether a figure rests on how values are distinguished in classes of the judged table alone."""
     return entry.way.classes_alone and not entry.needs_base and not entry.needs_population
 
 

@@ -54,7 +54,7 @@ def resting_on(verdict: Verdict, *comparisons: Comparison) -> Verdict:
 
 
 def founded(verdict: Verdict, records: int) -> Verdict:
-    """The verdict itself; an error where its figure is no number, or rests on fewer than half of what it compares.
+    """The verdict itself; an error where its figure is not a number, or rests on fewer than half of what it compares.
 
     An entry over one table compares all its records. One that compares two must state how much of them it compared:
     a figure over nothing is 0 as easily as a figure over everything.
@@ -74,7 +74,7 @@ def founded(verdict: Verdict, records: int) -> Verdict:
         return replace(verdict, compared=(Comparison(records, records, "records judged"),))
     [worst] = least(verdict.compared)
     if not worst.enough:
-        # A share of nothing is no "0 of 0" that anyone can act on without the remedy.
+        # Without the remedy, a share of nothing ("0 of 0") gives no one anything to act on.
         remedy = f"; {worst.remedy}" if worst.remedy else ""
         return replace(
             verdict, outcome="error", reason=f"{worst}: a figure over fewer than half proves nothing{remedy}."

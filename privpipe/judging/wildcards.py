@@ -65,9 +65,9 @@ def matching_block(
     weight: str | None = None,
     dictionaries: Mapping[str, Histogram] | None = None,
 ) -> tuple[ClassBlock, int]:
-    """Patterns as a block, with their matching sizes, and the number of records of nothing but the mark left out.
+    """Patterns as a block, with their matching sizes, and the number of records that consist of the mark left out.
 
-    A record without a value in any of the keys vouches for nobody: it matches those like it and no others.
+    A record without a value in any of the keys vouches for no other record: it matches those like it and no others.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def _cells(codes: NDArray[np.int64], owner: NDArray[np.intp], counts: NDArray[np
 
 
 def _require_few(engine: Engine, table: Any, keys: Sequence[str]) -> None:
-    """Count the patterns where they lie before any of them travels to the driver."""
+    """Count the patterns where they are before any of them travels to the driver."""
     if engine.count(table) <= MOST_PATTERNS:
         return
     patterns = engine.reduce_classes(table, ClassQuery(keys=tuple(keys)), ClassCount(), Facts()) or 0

@@ -106,7 +106,7 @@ class Head:
         )
 
     def identity(self) -> dict[str, Any]:
-        """What each entry repeats, so that a lost head can be made anew."""
+        """What each entry repeats, so that a lost head can be rebuilt."""
         found = asdict(self)
         del found["number"], found["link"]
         return found | {"normalise": list(self.normalise), "losses": [asdict(loss) for loss in self.losses]}
@@ -145,7 +145,7 @@ class Head:
 
     @classmethod
     def unsealed(cls, data: bytes) -> tuple[Head, dict[str, Any]]:
-        """A head that is whole, whoever wrote it, and its document."""
+        """A head that is whole, regardless of its author, and its document."""
         if is_first_version(data):
             raise DataError(OLD)
         document = read_document(data, HEAD)
@@ -260,7 +260,7 @@ class Chain:
 
     @property
     def home(self) -> Path:
-        """Where its entries lie."""
+        """Where its entries are."""
         return self.path / self.head.id
 
     @property
@@ -349,7 +349,7 @@ def _head_bytes(path: Path) -> bytes:
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file of a ledger or beside one.
+    """A file of a ledger or next to one.
 
     Raises
     ------

@@ -31,9 +31,9 @@ COMMITMENT = b"privpipe/commitment/1"
 class Seal:
     """Keyed hashes under a ledger's secret.
 
-    The secret is the declared key followed by the ledger's salt; without a key it is the salt alone, which lies beside
-    the entries: the chain then proves that nothing was damaged or lost by accident, and nothing against somebody
-    who can write the folder, for they can make it anew. The records of the sinks still show that it is another.
+    The secret is the declared key followed by the ledger's salt; without a key it is the salt alone, which is next to
+    the entries: the chain then proves that nothing was damaged or lost by accident, and nothing against anyone
+    who can write the folder, for they can rebuild it. The records of the sinks still show that it is another.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Seal:
         Raises
         ------
         UsageError
-            The key is not where it is said to be, or too short.
+            The key is not where the policy says, or too short.
         """
         own = read_key("ledger", key) if key is not None else b""
         return cls(own + bytes.fromhex(salt))
@@ -102,7 +102,7 @@ COLUMNS = ("unit_1", "unit_2", "class_1", "class_2", "value_1", "value_2")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """The header of an entry, and where its rows lie.
+    """The header of an entry, and where its rows are.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ class Examined:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """A ledger that stands, and that no run is using meanwhile.
+    """A ledger that exists and that no run is using meanwhile.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def examined(path: Path, key: Mapping[str, str] | None, place: tuple[str, Witnes
     Parameters
     ----------
     place : (str, Target), optional
-        Name of the policy's sink, and the sink, besides those that the entries name.
+        Name of the policy's sink, and the sink, in addition to those that the entries name.
     """
     with held(path):
         chain = read_chain(path, key)
@@ -119,7 +119,7 @@ def examined(path: Path, key: Mapping[str, str] | None, place: tuple[str, Witnes
 
 
 def sink_views(chain: Chain, place: tuple[str, Witness] | None = None) -> tuple[SinkView, ...]:
-    """What each sink that still stands on this machine says, pending entries that count included."""
+    """What each sink that still exists on this machine says, pending entries that count included."""
     came = [entry for entry in chain.pending if counts(current_of(entry.target), entry.run_id, entry.before)]
     settled = Chain(**{**chain.__dict__, "entries": (*chain.entries, *came)})
     sinks: dict[str, Witness] = {} if place is None else {place[0]: place[1]}

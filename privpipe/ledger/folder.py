@@ -59,7 +59,7 @@ def require_ours(path: Path) -> None:
     Raises
     ------
     DataError
-        The folder or a file of it is a link or no plain file, or belongs to somebody else.
+        The folder or a file of it is a link or not a plain file, or belongs to another user.
     SinkError
         It cannot be looked into.
     """
@@ -107,7 +107,7 @@ def read_document(data: bytes, what: str) -> dict[str, Any]:
             found = json.loads(data)
             if isinstance(found, dict) and canonical(found) == data:
                 return found
-        except (ValueError, RecursionError):  # deeply nested brackets are no document of ours either
+        except (ValueError, RecursionError):  # deeply nested brackets are not a document of ours either
             pass
     raise DataError(f"{what} was changed, or is not one of ours")
 

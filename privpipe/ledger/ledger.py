@@ -40,10 +40,10 @@ __all__ = ["FOREIGN_FOLDER", "Ledger", "known_share", "locked", "recognised"]
 
 
 def recognised(releases: Sequence[ReleaseRows]) -> tuple[ReleaseRows, ...]:
-    """The releases with the id of each person's folded spelling in place of that of the spelling itself.
+    """The releases with the id of each person's folded spelling instead of that of the spelling itself.
 
-    A folded spelling that two persons of one release share is nobody's: they keep their own ids, as do persons of
-    releases that were remembered without it, unless a newer release spells them so.
+    A folded spelling that two persons of one release share belongs to neither: they keep their own ids, as do persons
+    of releases that were remembered without it, unless a newer release spells them so.
 
     Examples
     --------
@@ -189,7 +189,7 @@ class Ledger:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What every verdict beside it must say."""
+        """What every verdict next to it must say."""
         return self._chain.head.notes()
 
     @property
@@ -201,7 +201,7 @@ class Ledger:
         return tuple(entry.rows() for entry in self._chain.entries)
 
     def history(self, current: ReleaseRows) -> ReleaseHistory:
-        """What it remembers beside a new release."""
+        """What it remembers, together with a new release."""
         self._require_unit(current)
         *earlier, current = recognised([*self.releases(), current])
         known, persons = known_share(current, earlier)
@@ -215,7 +215,7 @@ class Ledger:
         )
 
     def _require_unit(self, current: ReleaseRows) -> None:
-        """Combinations of other columns are nobody that is remembered, so that every release would pass."""
+        """Combinations of other columns match no remembered person, so that every release would pass."""
         last = self._chain.entries[-1].header.get("unit") if self._chain.entries else None
         if not self.persons and last is not None and list(last) != list(current.unit):
             raise UsageError(

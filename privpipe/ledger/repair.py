@@ -128,7 +128,7 @@ def repair(
 ) -> list[str]:
     """Mend a ledger.
 
-    Pending entries are settled and torn ones dropped, a ledger of version 1 is sealed, a lost head is made anew from
+    Pending entries are settled and torn ones dropped, a ledger of version 1 is sealed, a lost head is rebuilt from
     the entries, and a damaged record of the sink from the ledger. What is lost cannot be mended: with `accept_loss` a
     new ledger begins with every entry that still proves itself.
 
@@ -222,7 +222,7 @@ def _put_away(work: _Repair) -> None:
 
 
 def _chain_of(work: _Repair) -> Chain | None:
-    """The chain under its head, or under one made anew; None: a new ledger was begun instead."""
+    """The chain under its head, or under a rebuilt one; None: a new ledger was begun instead."""
     try:
         return read_chain(work.path, work.key)
     except DataError as error:
@@ -315,7 +315,7 @@ def _settle(work: _Repair) -> None:
 
 
 def _rewrite_record(work: _Repair, chain: Chain, wrong: str) -> None:
-    """The sink's record from the ledger, where the release that stands there is one that the ledger remembers."""
+    """The sink's record from the ledger, where the release that is there is one that the ledger remembers."""
     if work.place is None:
         return
     now_at = work.place[1].current()

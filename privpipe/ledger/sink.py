@@ -1,8 +1,8 @@
 """What a sink keeps of its ledger: its identity, and its last entry at the sink's last release.
 
-The record lies in the sink's own work area, away from the ledger, so that whoever loses, cuts or exchanges the ledger
-leaves a witness. It is written before the rename that publishes, with what the sink pointed at, and read by the same
-rule as the ledger's own notes: it counts unless the sink still points where it did.
+The record is kept in the sink's own work area, away from the ledger, so that a ledger that is lost, cut or
+exchanged leaves a witness. It is written before the rename that publishes, with what the sink pointed at, and read by
+the same rule as the ledger's own notes: it counts unless the sink still points where it did.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def forget_what_never_was(place: Witness) -> SinkRecord | None:
 
 
 def remember(place: Witness, record: SinkRecord) -> None:
-    """Let a sink keep a record, where it says anything new."""
+    """Have a sink keep a record, where it holds anything new."""
     data = record.to_bytes()
     if place.recall() != data:
         place.remember(data)
@@ -204,7 +204,7 @@ def current_of(target: str) -> str | None:
 
 
 def place_of(target: str) -> LocalTarget | None:
-    """A sink of this machine that still stands; None for others, which are not asked."""
+    """A sink of this machine that still exists; None for others, which are not asked."""
     if is_remote(target):
         return None
     local = local_target(Path(target))

@@ -1,4 +1,4 @@
-"""One function an entry, made from the catalogues: its parameters but the threshold in, what it observes out."""
+"""One function per entry, made from the catalogues: its parameters but the threshold in, what it observes out."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def t_closeness(
 
 @bordered
 def uniqueness(frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **options: Unpack[CheckOptions]) -> float:
-    """Share of the records that nobody else equals on the quasi-identifiers (sample uniqueness), in [0, 1].
+    """Share of the records that no other record equals on the quasi-identifiers (sample uniqueness), in [0, 1].
 
     Examples
     --------
@@ -203,7 +203,7 @@ def average_risk(
 
 
 def _reports(kind: Any) -> bool:
-    """Whether an entry can be had without a threshold."""
+    """Whether an entry exists without a threshold."""
     if kind.threshold_field is None:
         return not any(entry.is_gate() and _judges(entry) for entry in kind.examples())
     field = next(each for each in dataclasses.fields(kind) if each.name == kind.threshold_field)

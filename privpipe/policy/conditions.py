@@ -1,6 +1,6 @@
 """What must hold in a policy once its sections are read.
 
-Under each way of counting, where a sink keeps earlier rows, and for processes.
+There are conditions for each way of counting, for sinks that keep earlier rows, and for processes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 class Draft:
     """A policy being read.
 
-    `unreadable_columns` names columns whose role could not be read: nothing more is said of these.
+    `unreadable_columns` names columns whose role could not be read: nothing more is reported of these.
     """
 
     base_dir: Path
@@ -109,7 +109,7 @@ def drawing_stage(stages: Iterable[Transformer], columns: Mapping[str, ColumnSpe
 
 
 KEEPS_KEYS = ("suppress_records", "sample", "drop_identifiers", "pseudonymise")
-"""Stages that leave quasi-identifiers as they are."""
+"""Stages that leave quasi-identifiers unchanged."""
 AS_RECORDS = "write `over: records` where it has that parameter, or leave it out"
 INSTEAD = "generalize by given `levels:` without suppress_at_most, and the gate judges what comes out"
 
@@ -142,7 +142,7 @@ def check_counting(draft: Draft, report: Report) -> None:
 
 
 def _counts_nobody(draft: Draft, entry: Guarantee) -> str:
-    """Whom an entry counts that no record which is drawn from a model is of; or nothing."""
+    """The unit that an entry counts and to which no record drawn from a model belongs; or nothing."""
     over = entry.counts_over()
     if entry.reads_households() or over == "households":
         return "counts households, and there are none among the records that"
@@ -213,7 +213,7 @@ def _guarded(draft: Draft) -> list[str]:
 
 
 def _unit(draft: Draft, over: str | None) -> Any:
-    """The column by which those are told apart who are counted so."""
+    """The column that distinguishes those who are counted so."""
     key = {None: "person_id", "persons": "person_id", "households": "household_id"}.get(over)
     return draft.values.get(key) if key else None
 
@@ -285,7 +285,7 @@ def _check_partition(draft: Draft, report: Report, sink: SinkSpec) -> None:
 def unjudged_whole(entry: Guarantee) -> str:
     """Why an entry cannot judge a table that holds releases of several runs; nothing where it can.
 
-    One with a ledger judges the batch beside every release before it, which is what the whole table is.
+    One with a ledger judges the batch together with every release before it, which is what the whole table is.
 
     Examples
     --------
@@ -341,7 +341,7 @@ def check_processes(draft: Draft, report: Report) -> None:
 
 
 def _released_beside(draft: Draft) -> list[str]:
-    """Columns of the release that are no quasi-identifiers."""
+    """Columns of the release that are not quasi-identifiers."""
     beside = [*draft.with_role("sensitive", "insensitive")]
     for _, stage in draft.stages():
         if stage.name() == "pseudonymise":

@@ -82,13 +82,13 @@ class Policy:
     guarantees, measures : sequence of Guarantee
         With a threshold, which are judged; without, which are reported.
     seed : Seed, text or bytes of at least 128 bits, or a place such as ``{"from_env": NAME}``
-        A seed that is handed over is held in memory alone: the document says ``{from_env: PRIVPIPE_SEED}``.
+        A seed that is passed is held in memory alone: the document says ``{from_env: PRIVPIPE_SEED}``.
     options : see `PolicyOptions`
 
     Raises
     ------
     PolicyError
-        Everything wrong at once, each with the argument it stands in.
+        Everything wrong at once, each with the argument it is in.
 
     Examples
     --------
@@ -208,9 +208,9 @@ class Policy:
         return self.of_fields(**{each.name: getattr(self, each.name) for each in fields(self)} | changes)
 
     def apply(self, frame: F, *, engine: Any = None, progress: Callable[[str], None] | None = None) -> F:
-        """Stages, then the gate: the frame as it may leave, of the same kind, its rows in an order of their own.
+        """Stages, then the gate: the frame as it may leave, of the same kind, its rows in a new order.
 
-        A lazy frame is evaluated once. The rows that are given back are those that were judged: of a Spark frame in a
+        A lazy frame is evaluated once. The rows that are returned are those that were judged: of a Spark frame in a
         checkpoint (in the checkpoint directory, where the session has one, else on the executors' disks), of a Dask
         frame in the memory of its workers or of this process. Rows that are lost with an executor or a worker make a
         later use of the frame fail; they never come back as others.
@@ -250,7 +250,7 @@ class Policy:
         Parameters
         ----------
         frame : path or frame, optional
-            In place of the policy's `source`.
+            Instead of the policy's `source`.
         target : str or path, optional
             Publish here instead of the policy's `sink`.
         dry_run : bool
@@ -267,7 +267,7 @@ class Policy:
     def to_yaml(self) -> str:
         """The document as YAML: a job reads it with `Policy.load`, and its digest is the same.
 
-        A secret is never in it: a seed that was handed over is to stand in the environment variable that it names.
+        A secret is never in it: a seed that was passed is expected in the environment variable that it names.
         """
         return to_yaml(without_secret(self.document))
 
@@ -353,7 +353,7 @@ class Policy:
     def public_document(self) -> dict[str, Any]:
         """The document as a manifest may carry it.
 
-        Of a seed that stands in the document only that it does. Options of engines, and where and how long private
+        Of a seed in the document, only that there is one. Options of engines, and where and how long private
         records are kept, are left out: they may name machines or hold credentials, and no result depends on them. So
         are the reasons of columns, which are free text, the folders of absolute paths, and of a query all but that
         there is one.
@@ -361,14 +361,14 @@ class Policy:
         return dict(without_folders(without_queries(self._told()), self._path_keys()))
 
     def queries(self) -> dict[str, str]:
-        """The text of each query, by the section it stands in; for private documents."""
+        """The text of each query, by the section it is in; for private documents."""
         asked = {name: getattr(self, name) for name in QUERIED}
         return {
             name: each.database.query for name, each in asked.items() if each and each.database and each.database.query
         }
 
     def _told(self) -> dict[str, Any]:
-        """The public document with absolute paths as they are written."""
+        """The public document with absolute paths as they were written."""
         public = copy.deepcopy({key: value for key, value in self.document.items() if key not in UNTOLD})
         for column in public["columns"].values() if isinstance(public.get("columns"), dict) else ():
             if isinstance(column, dict):
@@ -400,7 +400,7 @@ class Policy:
         return {*PATH_KEYS, *read}
 
     def place_of(self, stage: int) -> str:
-        """Where a stage stands in the document, as in ``transform[1].generalize``."""
+        """Where a stage is in the document, as in ``transform[1].generalize``."""
         return f"transform[{stage}].{self.transform[stage].name()}"
 
     def located(self, place: str) -> str:

@@ -50,7 +50,7 @@ class Catalogues:
 
 @dataclass(frozen=True)
 class ReadEntry:
-    """One item of a list: where it stands, what it said, the entry if it was sound, and its class if there is one."""
+    """One item of a list: where it is, what it said, the entry if it was sound, and its class if there is one."""
 
     place: Place
     name: str
@@ -81,7 +81,7 @@ def filled_in(
     """The items with what they leave to the roles of the columns, and to whether a population is given, filled in."""
     try:
         roles = roles_of(columns)
-    except RolesError:  # names that differ by case alone, noted already where they stand
+    except RolesError:  # names that differ by case alone, noted already where they are
         return list(items)
     return [_over(report, item, roles, population) for item in items]
 

@@ -87,7 +87,7 @@ class Key:
     required : bool
         Whether the section must have it.
     instead : tuple of str
-        Keys that may stand in the place of a required one; never two of them.
+        Keys that may replace a required one; never two of them.
     default : Any
         What leaving it out means; None where that is nothing.
     """

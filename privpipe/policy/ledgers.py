@@ -28,7 +28,7 @@ ONE = (
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredLedger:
-    """Where a policy's ledger lies and how it is kept.
+    """Where a policy's ledger is and how it is kept.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def kept_apart(one: HistoryMeasure, other: HistoryMeasure) -> bool:
 
 
 def named_ledger(entries: Iterable[Guarantee]) -> DeclaredLedger | None:
-    """The ledger of a policy's entries; one, kept alike by every entry that names it.
+    """The ledger of a policy's entries; one, with the same settings in every entry that names it.
 
     Raises
     ------

@@ -23,7 +23,7 @@ PATHS = ("source", "original", "population", "sink")
 
 
 class PolicyOptions(TypedDict, total=False):
-    """What a policy of Python objects takes besides, each as the document does.
+    """What a policy of Python objects takes in addition, each as the document does.
 
     `source`, `original`, `population` and `sink` may be paths; `types` are those of columns; `base_dir` is where
     relative paths start (default: where the program runs).
@@ -90,7 +90,7 @@ def read_objects(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[s
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:
-    """A document as YAML, in its own order.
+    """A document as YAML, in its given order.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def to_yaml(document: Mapping[str, Any]) -> str:
 
 
 def without_secret(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with the place of a seed that stands in it; an insecure one is no secret.
+    """The document with the place of a seed that is in it; an insecure one is not secret.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def _described(entry: Any) -> str:
 
 
 def _document(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The document that says the same; what stands in no catalogue is refused where it is read."""
+    """The document that says the same; what is in no catalogue is refused where it is read."""
     entries = {
         name: [written(entry) for entry in given[name]]
         for name in ("transform", "guarantees", "measures")
@@ -190,7 +190,7 @@ def _columns(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, 
 
 
 def _as_argument(problem: Problem) -> Problem:
-    """A problem with the argument it stands in, in place of the line of a document."""
+    """A problem with the argument it is in, instead of the line of a document."""
     steps = problem.path.split(".")
     if steps[0] != "columns":
         return problem

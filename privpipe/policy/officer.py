@@ -1,4 +1,7 @@
-"""An officer's policy: what jobs may not fall below, each loosening with both places, and who signs their releases."""
+"""An officer's policy: what jobs must meet at least, and who signs their releases.
+
+A loosening in a job is reported with its place in both policies.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +51,12 @@ EACH = "each sensitive column"
 
 @dataclass(frozen=True)
 class AskedGuarantee:
-    """A guarantee that jobs must have, at the least.
+    """A guarantee that jobs must have, at least.
 
     Parameters
     ----------
     place : Place
-        Where it stands in the officer's policy.
+        Where it is in the officer's policy.
     kind : type of Guarantee
     parameters : mapping
         As stated; where the entry is about one sensitive column and names none, it is asked of each.
@@ -77,7 +80,7 @@ class AskedGuarantee:
 
 @dataclass(frozen=True)
 class Signer:
-    """Somebody who may sign."""
+    """A person who may sign."""
 
     name: str
     key: PublicKey
@@ -328,7 +331,7 @@ AS_PROTECTED: Mapping[str, tuple[str, ...]] = {
     "carried": ("carried", "identifier", "drop"),
 }
 """Roles that protect a column as another does, or more. Quasi-identifiers and sensitive columns are judged by other
-guarantees, so that neither of the two stands for the other."""
+guarantees, so that neither of the two replaces the other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,7 +367,7 @@ class HeldJob:
 def loosenings(job: HeldJob, officer: OfficerPolicy) -> list[Problem]:
     """Everything by which a job falls below an officer's policy; empty: it only tightens.
 
-    Each message names the place in the officer's policy besides that in the job's.
+    Each message names the place in the officer's policy in addition to that in the job's.
     """
     return [
         *_values(job, officer),

@@ -28,7 +28,7 @@ def shown(place: Place) -> str:
 
 
 class Report:
-    """Collects everything wrong with a document, so that it is said at once.
+    """Collects everything wrong with a document, so that it is reported at once.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Report:
         Raises
         ------
         PolicyError
-            It is one too many: nobody reads so long a list, and what is still to be checked may be as long.
+            It is one too many: no one reads so long a list, and what is still to be checked may be as long.
         """
         if len(self._problems) == MOST_PROBLEMS:
             last = Problem("", f"more than {MOST_PROBLEMS:,} problems; the rest is not checked", self.file)
@@ -88,7 +88,7 @@ class Report:
         PolicyError
             Any problem; the error carries them all.
         UnsupportedError
-            Nothing but combinations that are not served.
+            Only combinations that are not supported.
         """
         if self._problems:
             self._raise()

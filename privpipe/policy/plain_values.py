@@ -32,7 +32,7 @@ NUMBERS = (f"{CORE}int", f"{CORE}float")
 LONGEST_NUMBER = 2_100
 NULLS = ("", "~", "null", "Null", "NULL")
 MOST_VALUES = 100_000  # aliases of aliases grow a short text without bound
-MOST_NODES = 120_000  # keys and values as they are written; a larger hierarchy or list stands in a file
+MOST_NODES = 120_000  # keys and values as they are written; a larger hierarchy or list is in a file
 _HALVES = re.compile("[\ud800-\udfff]")
 DEEPEST = 50  # what reads a document follows it down
 

@@ -18,7 +18,7 @@ __all__ = ["PATH_KEYS", "QUERIED", "policy_page", "without_folders", "without_pa
 
 
 PATH_KEYS = ("path", "file", "from_file", "database", "policy", "records", "plan")
-"""Keys of a policy that name files whatever they stand in."""
+"""Keys of a policy that name files, whatever section they are in."""
 QUERIED = ("source", "population", "original")
 """Sections of a policy that may hold a query."""
 
@@ -26,7 +26,7 @@ QUERIED = ("source", "population", "original")
 def without_queries(document: Mapping[str, Any]) -> dict[str, Any]:
     """The document with `true` in the place of each query: a condition may name a person, a comment a folder.
 
-    No hash is in its place either: whoever knows the tables of the house would try values until one fits.
+    No hash replaces it either: anyone who knows the tables of the house could try values until one fits.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def without_folders(value: Any, keys: Collection[str] = PATH_KEYS) -> Any:
 
 
 def without_paths(value: Any, keys: Collection[str]) -> Any:
-    """The document without what stands under these keys, wherever they are.
+    """The document without what is under these keys, wherever they are.
 
     Examples
     --------

@@ -154,7 +154,7 @@ def _read_sections(report: Report, found: Mapping[str, Any], base_dir: Path) -> 
 def _entries(read: Mapping[str, Sequence[ReadEntry]]) -> dict[str, tuple[Any, ...]]:
     """The lists of entries that are all sound."""
     entries: dict[str, tuple[Any, ...]] = {name: tuple(item.entry for item in read[name]) for name in ENTRIES}
-    # Whoever lists it finds it where it stands in every verdict: first.
+    # An entry over columns, where the policy lists one, comes first, as in every verdict.
     entries["guarantees"] = tuple(sorted(entries["guarantees"], key=lambda entry: not entry.way.of_columns))
     return entries
 

@@ -81,7 +81,7 @@ def is_installed(package: str) -> bool:
     """Whether a package could be imported; nothing is imported."""
     try:
         return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):  # what stands in for it in `sys.modules` is no module
+    except (ImportError, ValueError):  # what replaces it in `sys.modules` is not a module
         return False
 
 
@@ -214,7 +214,7 @@ def check_stages(draft: Draft, report: Report) -> None:
 
 
 def check_tail_codes(draft: Draft, report: Report) -> None:
-    """Both ends of one column: bottom lies below top."""
+    """Both ends of one column: bottom is below top."""
     limits: dict[tuple[str, str, str], float] = {}
     for read, stage in draft.stages():
         for parameter, given in (("at", stage.at), ("quantile", stage.quantile)) if isinstance(stage, TailCode) else ():
@@ -239,7 +239,7 @@ def check_base(draft: Draft, report: Report) -> None:
     for read, stage in draft.stages():
         named = set(stage.named_columns())
         if read.name == "synthesize" and not named:
-            named = set(draft.columns)  # it draws every column anew
+            named = set(draft.columns)  # it draws every column again
         changed = sorted(compared & named) if suppressing else []
         if suppressing and changed:
             report.wrong(
@@ -315,14 +315,14 @@ def check_sink(draft: Draft, report: Report) -> None:
 
 
 def _file_of(spec: SourceSpec) -> str:
-    """The path of a source that lies in files, else nothing."""
+    """The path of a source that is in files, else nothing."""
     if spec.database is not None:
         return spec.database.at if spec.database.is_file else ""
     return spec.path if spec.table is None else ""
 
 
 def _same_table(one: TableName, other: TableName) -> bool:
-    """Whether two names may stand for the same table: the parts that both have agree."""
+    """Whether two names may denote the same table: the parts that both have agree."""
     shared = min(len(one.parts), len(other.parts))
     return [part.casefold() for part in one.parts[-shared:]] == [part.casefold() for part in other.parts[-shared:]]
 
@@ -343,7 +343,7 @@ def _same_database_table(sink: Database, spec: SourceSpec, base_dir: Path) -> bo
 
 
 def check_records(draft: Draft, report: Report) -> None:
-    """Private records lie on this machine, and never where readers of the release look."""
+    """Private records are on this machine, and never where readers of the release look."""
     records, sink = draft.values.get("records"), draft.values.get("sink")
     if not isinstance(records, str):
         return

@@ -20,7 +20,7 @@ __all__ = ["SecretSpec", "secret_given"]
 class SecretSpec:
     """A seed in an environment variable, in a file, or (with a warning) in the policy itself; or an insecure one.
 
-    `held` is one that was handed over in Python. Exactly one of the five is set. The repr shows none of the secret.
+    `held` is one that was passed in Python. Exactly one of the five is set. The repr shows none of the secret.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class SecretSpec:
 
     @property
     def within(self) -> str | None:
-        """How the seed stands in the policy itself: ``literal`` or ``insecure``; None: it is kept elsewhere."""
+        """How the seed is given in the policy itself: ``literal`` or ``insecure``; None: it is kept elsewhere."""
         if self.insecure is not None:
             return "insecure"
         return "literal" if self.literal is not None else None
@@ -136,7 +136,7 @@ def secret_given(seed: Seed | str | bytes | Mapping[str, Any] | None) -> SecretS
     Parameters
     ----------
     seed : Seed, text or bytes of at least 128 bits, or a place such as ``{"from_env": NAME}``
-        A mapping is what stands under `seed:` in a policy.
+        A mapping is what is under `seed:` in a policy.
 
     Raises
     ------

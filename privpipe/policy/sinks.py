@@ -121,7 +121,7 @@ def read_failing(report: Report, value: Any, place: Place) -> FailingSpec | None
 
 
 def check_failing(draft: Draft, report: Report) -> None:
-    """Records of failing classes are those that stages suppress, and they lie apart from all that others read."""
+    """Records of failing classes are those that stages suppress, and they are kept apart from all that others read."""
     failing = draft.values.get("failing")
     if not isinstance(failing, FailingSpec):
         return

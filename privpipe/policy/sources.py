@@ -136,7 +136,7 @@ def read_iceberg(report: Report, found: Mapping[str, Any], place: Place) -> Sour
 
 
 def check_delta(report: Report, found: dict[str, Any], place: Place) -> None:
-    """Keys of table formats beside a path; a version says that it is a Delta table."""
+    """Keys of table formats next to a path; a version says that it is a Delta table."""
     for name in OF_ICEBERG:
         if found.pop(name, None) not in (None, LAKES[name].default):
             report.wrong((*place, name), "is for an Iceberg table, which `iceberg:` names in place of `path:`")

@@ -60,7 +60,7 @@ def located(path: str, base_dir: Path) -> str:
 class SourceSpec:
     """A table named in a policy; the keys are those of `privpipe.engines.Source` and of its `form`.
 
-    `table`, `database` or `iceberg` stands in place of `path`. `generalized` (of a population): the release's
+    `table`, `database` or `iceberg` replaces `path`. `generalized` (of a population): the release's
     generalization is applied already.
     """
 
@@ -119,7 +119,7 @@ class SourceSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class FrameSpec(SourceSpec):
-    """A frame that stands in for a table which a policy would name."""
+    """A frame that replaces a table which a policy would name."""
 
     path: str = "a data frame"
     frame: Any = field(repr=False, compare=False)
@@ -205,7 +205,7 @@ class FailingSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanSpec:
-    """A plan that a release takes as it is."""
+    """A plan that a release takes unchanged."""
 
     file: str
 
@@ -247,7 +247,7 @@ class RetentionSpec:
     keep : int or None
         The newest so many.
     days : int or None
-        Those that are no older.
+        Those that are not older.
 
     Raises
     ------

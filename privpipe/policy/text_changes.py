@@ -1,4 +1,4 @@
-"""Changes of values within the text of a policy: everything else, comments included, stays as it is written."""
+"""Changes of values within the text of a policy: everything else, comments included, stays as it was written."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _with_value(text: str, edit: Edit) -> str:
 
 
 def _spliced(text: str, node: Node, value: Any) -> str:
-    """Another value in place of one; of a collection of the same shape only the values that differ are written."""
+    """One value replaced by another; of a collection of the same shape only the values that differ are written."""
     if isinstance(node, MappingNode) and isinstance(value, Mapping):
         if [key.value for key, _ in node.value] == list(value):
             for (_, inner), each in reversed(list(zip(node.value, value.values(), strict=True))):
@@ -125,7 +125,7 @@ def _put(text: str, node: Node, value: Any) -> str:
 
 
 def _empty_at(text: str, mark: int) -> int:
-    """Where a value that was left out would stand: its mark lies behind the comments that follow it."""
+    """Where a value that was left out would be: its mark is behind the comments that follow it."""
     end = mark
     while True:
         start = text.rfind("\n", 0, end) + 1
@@ -139,7 +139,7 @@ def _empty_at(text: str, mark: int) -> int:
 
 
 def _without(text: str, place: Place, name: str) -> str:
-    """The text without a key of a mapping, and without its line where nothing else stands there."""
+    """The text without a key of a mapping, and without its line where nothing else is there."""
     node = _at(text, place)
     if not isinstance(node, MappingNode):
         return text
@@ -181,7 +181,7 @@ def _at(text: str, place: Place) -> Node:
 
 
 def _end(node: Node) -> int:
-    """Where the text of a node ends; the mark of a block stands behind the comments that follow it."""
+    """Where the text of a node ends; the mark of a block is behind the comments that follow it."""
     if not isinstance(node, MappingNode | SequenceNode) or node.flow_style or not node.value:
         return int(node.end_mark.index)
     last = node.value[-1]

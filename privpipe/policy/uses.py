@@ -17,7 +17,7 @@ FORMS: Mapping[UseKind, str] = {
     "regression": "regression of NUMBER on COLUMN [and COLUMN ...]",
     "table": "table of COLUMN [by COLUMN [and COLUMN ...]]",
 }
-"""How a use is written; `,` may stand for `and`."""
+"""How a use is written; `,` may replace `and`."""
 NUMERIC = ("integer", "number", "decimal")
 LINE = re.compile(r"\s*(\w+)\s+of\s+(.+?)\s*", re.IGNORECASE | re.DOTALL)
 JOINS: Mapping[UseKind, str] = {"mean": "by", "regression": "on", "table": "by"}
@@ -33,7 +33,7 @@ class Use:
     of : str
         What is explained, averaged, or the first column of a table.
     by : tuple of str
-        What explains it, or the columns by which it is told apart.
+        What explains it, or the columns by which it is distinguished.
     """
 
     kind: UseKind
@@ -91,7 +91,7 @@ def read_use(text: str, columns: Collection[str], types: Mapping[str, str] | Non
 
 
 def _parted(text: str, join: str, columns: Collection[str]) -> tuple[str, str]:
-    """What stands before and after the word, where a name may hold the word."""
+    """What is before and after the word, where a name may hold the word."""
     places = [found.span(1) for found in re.finditer(rf"(?=(\s+{join}\s+))", text, re.IGNORECASE)]
     for start, end in places:
         if text[:start].strip() in columns:

@@ -1,4 +1,4 @@
-"""The tasks: a release and a judgement, each in a process of its own."""
+"""The tasks: a release and a judgement, each in a separate process."""
 
 from __future__ import annotations
 
@@ -83,5 +83,5 @@ def _done(job: Job, python: str | None) -> dict[str, Any]:
 
 
 def _folders() -> tuple[tuple[str, str], ...]:
-    """Prefect's own folder: results and the database of its server lie there."""
+    """Prefect's own folder: results and the database of its server are there."""
     return (("the home of Prefect", os.fspath(PREFECT_HOME.value())),)

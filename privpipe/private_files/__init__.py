@@ -1,4 +1,4 @@
-"""Files and folders that nobody but their owner reads, and how what is published becomes readable."""
+"""Files and folders that only their owner can read, and how what is published becomes readable."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ OWNER_ALONE = struct.pack("<I", 2) + b"".join(
 
 
 def require_ours(path: Path, kind: type[EngineError] = SinkError) -> None:
-    """Refuse a folder that is a link, is no folder, or belongs to somebody else; an absent one is nobody's.
+    """Refuse a folder that is a link, is not a directory, or belongs to another user; an absent one belongs to no one.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def private_folder(path: Path, kind: type[EngineError] = SinkError) -> Path:
     require_ours(path, kind)
     try:
         path.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        require_ours(path, kind)  # whoever made it in between
+        require_ours(path, kind)  # another process may have made it in between
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             path.chmod(PRIVATE_FOLDER)
     except OSError as error:
@@ -100,7 +100,7 @@ def write_private(path: Path, text: str) -> None:
 def flush_new(path: Path, data: bytes) -> None:
     """A file of mode 0600, written aside, on the disk and moved into its place."""
     new = path.with_name(path.name + ".new")
-    new.unlink(missing_ok=True)  # left by a killed run, or a link that somebody laid there
+    new.unlink(missing_ok=True)  # left by a killed run, or a link that someone put there
     handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE_FILE)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
@@ -135,12 +135,12 @@ def public_modes(folder: Path) -> tuple[int, int]:
 
 
 def make_public(folder: Path, modes: tuple[int, int]) -> None:
-    """Give a folder and all below it the modes of published files and folders, whoever's writer made them.
+    """Give a folder and all below it the modes of published files and folders, whichever writer made them.
 
     Raises
     ------
     SinkError
-        It holds a link, which would publish what lies elsewhere.
+        It holds a link, which would publish what is elsewhere.
     """
     of_files, of_folders = modes
     for root, folders, files in os.walk(folder):

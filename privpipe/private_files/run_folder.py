@@ -59,7 +59,7 @@ def new_folder(purpose: str, parent: str | os.PathLike[str] | None = None) -> Pa
     purpose : str
         First part of its name.
     parent : path, optional
-        Where the process's folder lies; default: where temporary files go (``TMPDIR``).
+        Where the process's folder is; default: where temporary files go (``TMPDIR``).
 
     Raises
     ------
@@ -68,7 +68,7 @@ def new_folder(purpose: str, parent: str | os.PathLike[str] | None = None) -> Pa
     """
     place = os.path.abspath(parent if parent is not None else tempfile.gettempdir())
     with _lock:
-        key = (os.getpid(), place)  # a forked child has a folder of its own
+        key = (os.getpid(), place)  # a forked child has a separate folder
         _users[key] = (
             _users.get(key, 0) + 1
         )  # first, so that a finalizer which runs here does not take the last one away
@@ -114,13 +114,13 @@ def scratch_folder(purpose: str, parent: str | os.PathLike[str] | None = None) -
 
 
 def this_process() -> str:
-    """What names this process among all that this machine ran since it started; nothing where that is not told."""
+    """What names this process among all that this machine ran since it started; nothing where that is unknown."""
     home = _machine()
     return f"{home}-{os.getpid()}-{_start(os.getpid())}" if home else ""
 
 
 def has_ended(process: str) -> bool:
-    """Whether a process that `this_process` named was one of this machine and is gone; False where nobody can tell.
+    """Whether a process that `this_process` named was one of this machine and has ended; False where it is unknown.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def has_ended(process: str) -> bool:
 
 
 def _machine() -> str:
-    """The machine, its start and its name (a container has one of its own), hashed: the name is nobody's business."""
+    """The machine, its start and its name (a container has its own), hashed: the name is private."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read()
@@ -158,7 +158,7 @@ def _made(place: str) -> tuple[Path, int]:
     name = f"privpipe-{os.geteuid()}-{os.getpid()}-{_start(os.getpid())}-"
     folder = Path(tempfile.mkdtemp(prefix=name, dir=place))
     handle = os.open(folder / OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with suppress(OSError):  # where files cannot be locked, number and start of the process tell
+    with suppress(OSError):  # where files cannot be locked, number and start of the process decide
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     keep_private(folder)
     return folder, handle
@@ -239,7 +239,7 @@ def _abandoned(place: str) -> Iterator[tuple[Path, int]]:
 
 
 def _locked(folder: Path) -> int | None:
-    """A handle that holds the folder's lock; None where somebody else does, or may be about to."""
+    """A handle that holds the folder's lock; None where another process does, or may be about to."""
     handle: int | None = None
     try:
         handle = os.open(folder / OWNER, os.O_RDWR | os.O_NOFOLLOW)

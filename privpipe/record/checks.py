@@ -136,7 +136,7 @@ Document = Mapping[str, Any]
 
 
 def owner_checks(released: Released, manifest: Document, policy: Policy | None) -> Iterator[Check]:
-    """Each check; what is not at hand is said."""
+    """Each check; what is not available is reported."""
     private = released.private(str(manifest["run_id"]))
     yield _job(manifest, private, policy)
     yield from _record(released, manifest, private)
@@ -151,7 +151,7 @@ def _job(manifest: Document, private: Document | None, policy: Policy | None) ->
     queries = policy.queries()
     if not queries:
         return holds("policy file", "it has the hash of the manifest")
-    # The public policy, and so its hash, tells of a query only that there is one.
+    # The public policy, and so its hash, shows of a query only that there is one.
     if private is None:
         return holds("policy file", "it has the hash of the manifest; its query is compared with a private record")
     known = private["input"].get("queries") if isinstance(private.get("input"), Mapping) else None
@@ -185,7 +185,7 @@ def _follower(released: Released, run_id: str) -> str | None:
     for path in sorted(home.glob("*/manifest.json")) if home is not None else ():
         other = path.parent.name
         if home is not None and any(home.glob(f"{other}.*.pending")):
-            continue  # nobody knows yet whether it was published
+            continue  # it is not known yet whether it was published
         previous = (released.private(other) or {}).get("previous") or {}
         if previous.get("run_id") == run_id:
             return other
@@ -437,7 +437,7 @@ def _unlinked(before: list[Document], previous: Document | None) -> Iterator[str
 
 
 def sign_off_checks(manifest: Document, officer: OfficerPolicy | None) -> Iterator[Check]:
-    """Each check; whom to trust says the officer's policy alone."""
+    """Each check; only the officer's policy says which keys to trust."""
     yield from _officer(manifest, officer)
     block = manifest["sign_off"]
     if block is None:

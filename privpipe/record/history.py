@@ -1,4 +1,4 @@
-"""The releases of a target: when, under which policies, with which verdict, signed by whom."""
+"""The releases of a target: when, under which policies, with which verdict, and who signed them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class History:
     target : str
     releases : tuple of mapping
         Each with `policy_changed` and `officer_policy_changed`, which compare it with the one before; `current`: the
-        one that stands; and `source_changes`: columns of its source that are new, missing, widened or changed since.
+        published one; and `source_changes`: columns of its source that are new, missing, widened or changed since.
     problems : tuple of str
         What of the chain does not fit.
     """
@@ -44,7 +44,7 @@ class History:
 
 @bordered
 def history(target: str, records: Path | None = None) -> History:
-    """The releases that stand in the chain of a target, with runs that were refused where private records are at hand.
+    """The releases that are in the chain of a target, with runs that were refused where private records are at hand.
 
     Parameters
     ----------

@@ -37,13 +37,13 @@ class Released:
     name : str
         As it was named.
     folder : Path or None
-        What a reader reads, on this machine; None: a table, whose rows are no files here.
+        What a reader reads, on this machine; None: a table, whose rows are not files here.
     texts : mapping of str to bytes
         The public documents that are there, by name.
     records : Path or None
-        Where private records of its sink lie, as far as that is known.
+        Where private records of its sink are, as far as that is known.
     home : Path or None
-        Where the public documents lie as files.
+        Where the public documents are as files.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Released:
         return found if isinstance(found, dict) else None
 
     def files(self) -> dict[str, Path]:
-        """All files by their path within the release, the public documents apart."""
+        """All files by their path within the release, the public documents separately."""
         folder = self.folder
         return {
             path.relative_to(folder).as_posix(): path
@@ -70,13 +70,13 @@ class Released:
         }
 
     def strange(self) -> list[str]:
-        """What stands among the public documents and is none of them."""
+        """What is among the public documents and is not one of them."""
         known = {PAGE, *(f"{name}.json" for name in DOCUMENTS)}
         there = self.home.iterdir() if self.home is not None and self.home.is_dir() else ()
         return sorted(path.name for path in there if path.name not in known)
 
     def page(self) -> bytes | None:
-        """The report beside the documents; None where there is none."""
+        """The report next to the documents; None where there is none."""
         if self.home is None:
             return None
         path = self.home / PAGE

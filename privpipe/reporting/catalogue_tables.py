@@ -21,7 +21,7 @@ def catalogue_tables(*, plug_ins: bool = False) -> str:
     Parameters
     ----------
     plug_ins : bool
-        Whether those of installed plug-ins stand there too.
+        Whether those of installed plug-ins are listed too.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Rows of a verdict document for people.
 
-Each entry, what was required and achieved with the margin, and figures that rest on few records masked.
+Each row shows an entry, what was required and achieved, and the margin; figures that rest on few records are masked.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def entry_class(name: str) -> type[Entry] | None:
 
 
 def own_parameters(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that somebody chose: those that are not the entry's defaults.
+    """The parameters that the user chose: those that are not the entry's defaults.
 
     Examples
     --------
@@ -161,7 +161,7 @@ class JudgedRow:
         Of the catalogue.
     kind : {"risk", "attack", "criterion", "loss"}
     parameters : str
-        Those that somebody chose.
+        Those that the user chose.
     columns : tuple of str
         What it is about, where it says so.
     observed, asked : Any
@@ -274,7 +274,7 @@ def _threshold_field(entry: Any) -> str | None:
 def _direction(entry: Any, row: Mapping[str, Any]) -> str:
     if "at_least" in row["parameters"] or _threshold_field(entry) in ("k", "l"):
         return "at_least"
-    # Some attacks have a field of that name, which says who looks for whom.
+    # Some attacks have a field of that name, which gives the direction of the search.
     found = getattr(entry, "direction", "at_most")
     return found if found in MEETS else "at_most"
 

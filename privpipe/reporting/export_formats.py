@@ -66,7 +66,7 @@ def began(run: RunDocuments) -> datetime | None:
 
 
 def junit(run: RunDocuments) -> str:
-    """The XML text; a warning that is not met is told in the output of a case that passes.
+    """The XML text; a warning that is not met is shown in the output of a case that passes.
 
     Examples
     --------
@@ -112,7 +112,7 @@ SIGNS = {"pass": ":white_check_mark:", "fail": ":x:", "error": ":boom:"}
 
 
 def markdown(run: RunDocuments) -> str:
-    """The text; what was a name is shown as it is and makes no markup.
+    """The text; a name is shown unchanged and adds no markup.
 
     Examples
     --------

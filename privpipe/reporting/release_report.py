@@ -1,6 +1,6 @@
 """A short report of a finished release in Markdown, from its documents alone.
 
-The table of the information loss of each column.
+Also the table of the information loss of each column.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def lost_rows(table: Mapping[str, Any], *, exact: bool = True) -> list[tuple[str
     table : mapping
         `column_loss` of a private verdict document.
     exact : bool
-        Whether shares of fewer than 5 records are shown as they are.
+        Whether shares of fewer than 5 records are shown unmasked.
 
     Examples
     --------

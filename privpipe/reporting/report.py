@@ -33,7 +33,7 @@ OFFLINE = (
     "--disable-extensions",
     "--disable-background-networking",
     "--no-first-run",
-    "--proxy-server=http://127.0.0.1:9",  # where nobody listens: a page that is printed reaches no network
+    "--proxy-server=http://127.0.0.1:9",  # where nothing listens: a page that is printed reaches no network
 )
 NOT_INSTALLED = (
     "a PDF is printed by a browser (chromium, chrome) or by the library weasyprint, and neither is installed here: "
@@ -73,7 +73,7 @@ def write_pdf(page: str, out: str | os.PathLike[str]) -> None:
     found = browser()
     if found is None and importlib.util.find_spec("weasyprint") is None:
         raise UsageError(NOT_INSTALLED)
-    # The page may be an internal one: it lies in a private folder while it is printed.
+    # The page may be an internal one: it is in a private folder while it is printed.
     with tempfile.TemporaryDirectory(prefix="privpipe-") as folder:
         source, made = Path(folder, "report.html"), Path(folder, "report.pdf")
         source.write_text(page, encoding="utf-8")
@@ -128,7 +128,7 @@ def report(
     Parameters
     ----------
     run : path or ReleaseResult
-        A released folder, the folder of a private record or of a run that waits, or a verdict file. A result stands for
+        A released folder, the folder of a private record or of a run that waits, or a verdict file. A result represents
         its released folder.
     out : path, optional
         Write the report here too.

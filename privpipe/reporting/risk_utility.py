@@ -1,4 +1,4 @@
-"""The risk-utility map: settings of a policy with their risk and loss, and which of them no other beats."""
+"""The risk-utility map: settings of a policy with their risk and loss, and which of them are Pareto-optimal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EPSILON = 1e-12
 def risk_weights(names: Sequence[str], kinds: Mapping[str, str]) -> dict[str, float]:
     """Weight of each risk figure: half for record linkage, half for interval disclosure, where there are both.
 
-    Equal weights otherwise. Where both kinds are there, further attacks have weight 0 and are shown beside.
+    Equal weights otherwise. Where both kinds are there, further attacks have weight 0 and are shown as well.
     Source: Domingo-Ferrer, Torra, A quantitative comparison of disclosure control methods, 2001.
 
     Parameters
@@ -114,7 +114,7 @@ class RiskUtilityMap:
 
     @property
     def front(self) -> tuple[int, ...]:
-        """Places of the points that no other beats: none is <= in risk and loss and < in one of them."""
+        """Places of the Pareto-optimal points: none is <= in risk and loss and < in one of them."""
         known = [(at, p.risk, p.loss) for at, p in enumerate(self.points) if p.risk is not None and p.loss is not None]
         return tuple(at for at, risk, loss in known if not any(_beats(r, l, risk, loss) for _, r, l in known))
 
@@ -127,7 +127,7 @@ class RiskUtilityMap:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row a point: its setting, figures, risk, loss, score and outcome."""
+        """One row per point: its setting, figures, risk, loss, score and outcome."""
         front = set(self.front)
         return [
             {

@@ -64,7 +64,7 @@ class RunComparison:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row an entry, with both figures, their difference and both outcomes."""
+        """One row per entry, with both figures, their difference and both outcomes."""
         return [asdict(row) for row in self.figures]
 
     def to_pandas(self) -> Any:
@@ -114,7 +114,7 @@ def _entry(text: str) -> str:
 
 
 def compare_runs(left: RunDocuments, right: RunDocuments) -> RunComparison:
-    """The figures of two runs, entry by entry; entries that one of them lacks stand alone.
+    """The figures of two runs, entry by entry; entries that one of them lacks are listed alone.
 
     Examples
     --------

@@ -38,7 +38,7 @@ def count(value: Any) -> str:
 
 
 def anything(value: Any) -> str:
-    """A figure, or figures under names, at whatever depth; no place within it is told, as names there may be values."""
+    """A figure, or figures under names, at any depth; no place within it is reported, as names there may be values."""
     left = [value]
     while left:
         each = left.pop()
@@ -239,7 +239,7 @@ PUBLISHED = both(
         {},
     ),
 )
-"""What a chain of releases tells of one, which has all of it since there are chains."""
+"""What a chain of releases records of one, which has all of it since there are chains."""
 REQUEST = document(
     {
         "asked": document({"by": listed(text), "two_persons": flag, "valid_days": count}, {}),
@@ -390,7 +390,7 @@ class RunDocuments:
 
     @property
     def edition(self) -> str:
-        """``public``: what stands beside the data; ``private``: what only who ran it may read."""
+        """``public``: what is next to the data; ``private``: what only the person who ran it may read."""
         return str(self.verdict.get("edition") or "private")
 
     @property

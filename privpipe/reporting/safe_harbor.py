@@ -140,7 +140,7 @@ class Pattern:
     named : bool
         Counts only under a name of the kind: too many harmless values look so.
     unique : bool
-        Counts only where nearly every record has a value of its own.
+        Counts only where nearly every record has a unique value.
     """
 
     kind: str
@@ -156,7 +156,7 @@ _WAY = "(street|st|avenue|ave|road|rd|lane|ln|drive|dr|boulevard|blvd|court|ct|w
 _MBI = "[1-9][AC-HJKMNP-RT-Y][AC-HJKMNP-RT-Y0-9][0-9]-?[AC-HJKMNP-RT-Y][AC-HJKMNP-RT-Y0-9][0-9]-?[AC-HJKMNP-RT-Y]{2}"
 
 PATTERNS: tuple[Pattern, ...] = (
-    # Found inside longer texts too: one in a remark is enough to tell who it is about.
+    # Found inside longer texts too: one in a remark is enough to reveal who it is about.
     Pattern("email", r"(?i)[a-z0-9._%+-]+@[a-z0-9-]+(\.[a-z0-9-]+)*\.[a-z]{2,}", 0),
     Pattern("url", r"(?i)\b(https?|ftp)://\S+|^www\.[a-z0-9-]+\.\S+", 0),
     Pattern("ssn", r"(^|[^0-9-])[0-8][0-9]{2}-[0-9]{2}-[0-9]{4}($|[^0-9-])", 0),
@@ -215,7 +215,7 @@ class Finding:
     by : {"name", "value", "both"}
         What gave it away.
     share : float
-        Records whose value looks like it, of those with a value; 0 where only the name speaks for it.
+        Records whose value looks like it, of those with a value; 0 where only the name suggests it.
     """
 
     column: str
@@ -310,7 +310,7 @@ def kinds_in_column(name: str, histogram: Histogram) -> list[Finding]:
 
 
 def kinds_of_name(name: str) -> set[str]:
-    """Kinds that a column name speaks of; the longest phrase wins.
+    """Kinds that a column name refers to; the longest phrase wins.
 
     Examples
     --------
@@ -359,7 +359,7 @@ def _shares(named: set[str], histogram: Histogram, *, is_age: bool) -> dict[str,
 
 
 def _texts(values: pa.Array) -> pa.Array | None:
-    """Texts and integers as trimmed text; nothing for what no pattern speaks of."""
+    """Texts and integers as trimmed text; nothing for what no pattern covers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

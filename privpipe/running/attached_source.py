@@ -30,7 +30,7 @@ LEAST_RECORDS = 500_000
 def require_room_for_hierarchies(engine: Engine, table: Any, policy: Policy) -> None:
     """Refuse a table of which a column with a hierarchy has more distinct values than memory holds labels for.
 
-    Only an engine that knows its memory, and estimates distinct values, can tell.
+    Only an engine that knows its memory, and estimates distinct values, can decide.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def _scanned(engine: Engine, source: Any, policy: Policy) -> Any:
 
 
 def require_no_refused_null(engine: Engine, table: Any, policy: Policy) -> None:
-    """`nulls: refuse` speaks of the source: a stage may give a missing value a label that no judge can recognise.
+    """`nulls: refuse` concerns the source: a stage may give a missing value a label that no judge can recognise.
 
     Raises
     ------

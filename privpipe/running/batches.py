@@ -1,4 +1,4 @@
-"""Batches of scheduled jobs: each published once under its key, with rows of its own partitions."""
+"""Batches of scheduled jobs: each published once under its key, with the rows of its own partitions."""
 
 from __future__ import annotations
 

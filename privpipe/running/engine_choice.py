@@ -1,4 +1,4 @@
-"""The engine that runs over some data: the one handed over, the one named, or the one the data is native to."""
+"""The engine that runs over some data: the one passed, the one named, or the one the data is native to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["OpenedEngine", "is_path"]
 
 
 def is_path(data: Any) -> bool:
-    """Whether data lies in files, or is said as a `Source`; None is the policy's own source.
+    """Whether data is in files, or is given as a `Source`; None is the policy's own source.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def is_path(data: Any) -> bool:
 class OpenedEngine:
     """The engine asked for: one given stays open, one named is opened and closed.
 
-    A DuckDB connection stands for the embedded engine under its limits: frames and tables are read through it, and the
+    A DuckDB connection represents the embedded engine under its limits: frames and tables are read through it, and the
     work is done in a database of our own, so that nothing of the caller's changes.
 
     Parameters
@@ -40,7 +40,7 @@ class OpenedEngine:
     policy : Policy
         Gives the engine of paths, and the options of each.
     holds : bool
-        Whether lazy frames are evaluated once for all that reads them, and let go of at the end. What a caller gets
+        Whether lazy frames are evaluated once for all that reads them, and released at the end. What a caller gets
         back must not be computed from them then.
     """
 

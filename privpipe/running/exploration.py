@@ -1,4 +1,4 @@
-"""`explore`: settings of a policy run beside each other, each with what a report shows; and one written back."""
+"""`explore`: settings of a policy run side by side, each with what a report shows, and one written back."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class PolicyFile:
         return found
 
     def require_unchanged(self) -> None:
-        """Refuse a file that somebody changed since it was read."""
+        """Refuse a file that was changed since it was read."""
         try:
             same = self.path.read_bytes() == self.content
         except OSError:
@@ -180,11 +180,11 @@ def explore(
     policy : Policy
     grid : mapping of place to list of values, optional
         As `compare` takes it. Left out: vectors of levels of the last stage `generalize`, the one that its search
-        takes, others that less risk or less loss speaks for, and those one level away.
+        takes, others that less risk or less loss suggests, and those one level away.
     risk, loss : sequence of str
         As of `compare`; a policy that measures neither is measured by `prosecutor_risk` and `cell_loss`.
     most : int
-        Vectors of levels that are tried, at the most.
+        Vectors of levels that are tried, at most.
     engine : str or Engine, optional
     progress : callable, optional
         Called with each point.
@@ -270,7 +270,7 @@ def _levels(
         if stage.is_search:
             raise
         stages_of = []
-    # Stages that the policy does not name, such as the one that drops columns, are no part of a plan.
+    # Stages that the policy does not name, such as the one that drops columns, are not part of a plan.
     details = [each["detail"] for each in stages_of if each["name"] == "generalize"]
     detail = details[-1] if details else {}
     vectors = [detail["levels"]] if stage.is_search else [stage.levels]
@@ -302,7 +302,7 @@ def _with_parameters(policy: Policy, at: int, parameters: Mapping[str, Any]) -> 
 
 
 def _searching(policy: Policy, at: int) -> Policy:
-    """The policy with a search in place of its levels."""
+    """The policy with a search instead of its levels."""
     given = _parameters(policy.document, at)
     columns = list(given.pop("levels"))
     return _with_parameters(policy, at, {**({"columns": columns} if columns else {}), **given})

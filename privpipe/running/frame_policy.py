@@ -1,4 +1,4 @@
-"""The policy that stands around one frame: its columns, and what stages or entries ask, without a document."""
+"""The policy for one frame: its columns, and what stages or entries ask, without a document."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def policy_around(
     DataError
         A column has a role (or a hierarchy) and is not in the frame.
     UsageError
-        A key or a column with a hierarchy is named by a label that is no text; a key that is dropped.
+        A key or a column with a hierarchy is named by a label that is not text; a key that is dropped.
     """
     roles, known = roles or Roles(), hierarchies or {}
     keys = {key: [values[key]] for key in KEYS if values.get(key) is not None}
@@ -88,7 +88,7 @@ def policy_around(
 
 
 def hierarchy_specs(given: Mapping[str, Any] | None) -> dict[str, HierarchySpec]:
-    """Hierarchies by column, from what a caller may hand over.
+    """Hierarchies by column, from what a caller may pass.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A policy over a frame that somebody hands over: through the gate and back, or published."""
+"""A policy over a frame that a caller passes: through the gate and back, or published."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _lake_spec(source: Source) -> SourceSpec:
 
 
 def held_staged(engine: Engine, staged: Staged) -> tuple[Staged, Held]:
-    """The released table as it is judged and given back, and the way to let go of it."""
+    """The released table as it is judged and returned, and how to free it."""
     held = engine.hold(staged.table if staged.counted is None else staged.counted)
     if staged.counted is None:
         return replace(staged, table=held.rows), held

@@ -1,6 +1,6 @@
 """Judge what a run wrote.
 
-Its records paired with their originals, their positions, and what they disclose of the source.
+This covers its records paired with their originals, their positions, and what they disclose of the source.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def notes_beside_original(
 ) -> tuple[str, ...]:
     """Sentences on released columns that predict transformed ones; none where records cannot be paired.
 
-    No guarantee asked for these pairs, so that tables which do not fit together are no error, and no seed is needed:
-    the records that a large table is sampled by are fixed by a constant.
+    No guarantee requires these pairs, so tables that do not fit together are not an error, and no seed is needed: a
+    constant fixes the records by which a large table is sampled.
     """
     seed = Seed.public("privpipe/recovery")
     try:
@@ -191,7 +191,7 @@ def run_positions(
 def finished_positions(
     policy: Policy, released: Source, original: Source, align: Literal["record_id", "position"]
 ) -> RowPositions | str:
-    """Of the rows of a finished table and its original, as they stand in their files or frames."""
+    """Of the rows of a finished table and its original, as they are in their files or frames."""
     seed = Seed.from_os()
     key = policy.record_id
     try:
@@ -292,7 +292,7 @@ def read_back(context: RunContext, staged: Staged, place: Rows) -> Any:
 def judge_written(
     context: RunContext, staged: Staged, place: Rows, written: Written, *, table: Any = None
 ) -> Assessment:
-    """Judge the files or the table, not the frame they came from; by that only to count persons they do not tell apart.
+    """Judge the files or the table, not the frame they came from, which only counts persons they do not distinguish.
 
     Then they are proved to hold the very same records.
 
@@ -322,12 +322,12 @@ def judge_written(
 
 
 def judge_staged(context: RunContext, staged: Staged, table: Any, positions: Any = None) -> Assessment:
-    """Judge a table that holds what was staged: as it was written, or as it is.
+    """Judge a table that holds what was staged: as it was written, or unchanged.
 
     Parameters
     ----------
     positions : RowPositions or str, optional
-        Where records stand in the files, for entries that read it.
+        Where records are in the files, for entries that read it.
     """
     engine, policy = context.engine, context.policy
     if staged.counted is not None:

@@ -98,8 +98,8 @@ def prune_records(
 ) -> list[str]:
     """Remove the private records of runs that `retention` does not keep; the runs.
 
-    What counts over releases lies elsewhere and is not touched: a ledger's entries, the draws of earlier releases, the
-    chain. These records stay whatever their age: that of the release that stands, those of runs that are about to
+    What counts over releases is elsewhere and is not touched: a ledger's entries, the draws of earlier releases, the
+    chain. These records stay whatever their age: that of the release that is published, those of runs that are about to
     publish or wait for a sign-off, and the one that the policy's `plan:` names.
 
     Parameters
@@ -107,7 +107,7 @@ def prune_records(
     rows : sequence of mapping
         Of `of_sink`, in order.
     current : str
-        The run whose release stands.
+        The run whose release is published.
 
     Raises
     ------

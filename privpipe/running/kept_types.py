@@ -52,7 +52,7 @@ def types_kept(found: pa.Schema, schema: pa.Schema, stages: Sequence[Transformer
 
 
 def return_form(found: pa.Schema, staged: Staged, stages: Sequence[Transformer], **said: Any) -> ReturnForm:
-    """How a staged table is handed back as a frame; `found` is the schema of its source."""
+    """How a staged table is returned as a frame; `found` is the schema of its source."""
     return ReturnForm(
         types=types_kept(found, staged.table.schema, stages),
         untouched=_untouched(found, staged, stages),

@@ -96,7 +96,7 @@ def approvals(rule: SignOffRule, statement: str, documents: Iterable[Any], momen
     Parameters
     ----------
     rule : SignOffRule
-        Of the officer's policy: nobody else's names and keys count.
+        Of the officer's policy: no other names and keys count.
     statement : str
         Hash of what must have been signed.
     documents : iterable of mapping
@@ -106,7 +106,7 @@ def approvals(rule: SignOffRule, statement: str, documents: Iterable[Any], momen
     Raises
     ------
     SignOffMissing
-        Too few approve, or somebody asks for changes or rejects; it says what became of each signature.
+        Too few approve, or someone asks for changes or rejects; it says what became of each signature.
     UsageError
         The cryptography library is missing.
     """

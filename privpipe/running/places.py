@@ -72,7 +72,7 @@ def target_of(engine: Engine, policy: Policy, target: str | None) -> Target:
 
 
 def place_of(policy: Policy, target: str | None) -> Target:
-    """The same where it is no table of an engine's catalogue."""
+    """The same where it is not a table of an engine's catalogue."""
     sink = policy.sink
     if target is None and sink is not None and sink.iceberg is not None:
         return IcebergTarget(sink.iceberg, policy.base_dir, sink.mode, sink.schema)
@@ -93,7 +93,7 @@ def folder_of(policy: Policy, target: str | None) -> LocalTarget | RemoteTarget:
         if sink is not None and is_delta:
             return RemoteDeltaTarget(path, sink.mode, sink.schema)
         return PartitionedRemote(path) if by_partition else RemoteTarget(path)
-    # A path of the policy starts at the policy file, one of the command line where the user stands.
+    # A path of the policy starts at the policy file, one of the command line in the user's directory.
     home = Path(path) if target else policy.base_dir / path
     if sink is not None and is_delta:
         return DeltaTarget(home, sink.mode, sink.schema)
@@ -102,9 +102,9 @@ def folder_of(policy: Policy, target: str | None) -> LocalTarget | RemoteTarget:
 
 @contextmanager
 def workplace(policy: Policy, purpose: str, target: str | None = None) -> Iterator[LocalTarget]:
-    """Where rows are written to be judged and thrown away, beside the sink as a release would be; gone at the end.
+    """Where rows are written to be judged and removed, next to the sink as a release would be; gone at the end.
 
-    What a killed run leaves there is thrown away by the next, and by `clear_workplace`.
+    What a killed run leaves there is removed by the next run, and by `clear_workplace`.
     """
     sink = _local_sink(policy, target)
     with ExitStack() as stack:
@@ -118,7 +118,7 @@ def workplace(policy: Policy, purpose: str, target: str | None = None) -> Iterat
 
 
 def clear_workplace(policy: Policy, purpose: str, target: str | None = None) -> None:
-    """Throw away what a killed run left in a place of this purpose; one that is in use stays."""
+    """Remove what a killed run left in a place of this purpose; one that is in use stays."""
     sink = _local_sink(policy, target)
     if sink is None:
         return

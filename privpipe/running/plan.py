@@ -1,6 +1,6 @@
-"""What a run decided.
+"""The plan of a run: what it decided.
 
-Small, serialisable, auditable, and the same on every engine; frozen for later runs of the same policy.
+A plan is small, serialisable, auditable and the same on every engine; it can be frozen for later runs of a policy.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SALTED = ("seed_commitment", "seed_salt", "checksum")
 OF_COLUMNS = ("dropped", "levels")
 """Figures of a stage by column."""
 BESIDE = ("alarms", "column_loss")
-"""What `privpipe plan --json` prints beside a plan and is none of it."""
+"""What `privpipe plan --json` prints next to a plan and is not part of it."""
 PUBLIC_EDITION = (
     "this is the public edition of a plan, which tells too little to be applied: give the plan of the private record "
     "(`records:` in the policy, else records/ in the sink's work area)"
@@ -79,7 +79,7 @@ def document_digest(document: Any) -> str:
 
 
 def plan_digest(document: Mapping[str, Any]) -> str:
-    """`Plan.digest` of a whole plan as it stands in a file."""
+    """`Plan.digest` of a whole plan as it is in a file."""
     return document_digest({name: value for name, value in document.items() if name not in (*SALTED, *BESIDE)})
 
 
@@ -203,7 +203,7 @@ class Plan:
         return f"Plan({len(self.stages)} stages: {names or 'none'}; policy {self.policy_digest[:DIGEST_SIGNS]})"
 
     def _repr_html_(self) -> str:
-        # A notebook is often handed on: it shows what the public edition tells.
+        # A notebook is often handed on: it shows what the public edition shows.
         stages = Table(
             head=("stage", "name", "parameters", "learnt"),
             rows=[(at, stage.name, *_told(stage.public())) for at, stage in enumerate(self.stages, 1)],
@@ -307,7 +307,7 @@ class Plan:
 
 
 def _is_stage(stage: StagePlan) -> bool:
-    """Whether what is told of every stage has its shape; the rest of a detail is the stage's own to read."""
+    """Whether what is recorded of every stage has its shape; the rest of a detail is the stage's own to read."""
     if not isinstance(stage.name, str) or not all(isinstance(each, dict) for each in (stage.parameters, stage.detail)):
         return False
     levels, suppressed = stage.detail.get("levels", {}), stage.detail.get("suppressed_records", 0)
@@ -351,7 +351,7 @@ def read_plan(path: str | Path, policy: Policy | None = None) -> Plan:
 
 
 def frozen_plan(policy: Policy, given: Plan | str | Path | None) -> Plan | None:
-    """The plan that is given, else the one that the policy names under `plan:`; None: stages learn anew."""
+    """The plan that is given, else the one that the policy names under `plan:`; None: stages learn again."""
     if isinstance(given, Plan):
         return given
     if given is not None:

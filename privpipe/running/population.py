@@ -76,7 +76,7 @@ def population_beside(engine: Engine, policy: Policy, table: Any) -> Any:
 
 
 def raw_population(engine: Engine, policy: Policy, table: Any) -> Any:
-    """The population that stages look at beside the source.
+    """The population that stages look at in addition to the source.
 
     None where it is generalized already, and where no stage suppresses for a guarantee that compares with it or makes
     labels that cover it.

@@ -44,7 +44,7 @@ def process_beside(folder: Path) -> tuple[Mapping[str, Any] | None, str]:
     """The process record of a published folder, and why there is none to rely on; the public documents hold it.
 
     It counts only where plan, manifest and verdict name one another by their hashes and the manifest lists exactly
-    the files at hand with theirs: a plan cannot be laid beside other data. Nobody signs it, so who can write the
+    the files at hand with theirs: a plan cannot be put next to other data. No one signs it, so anyone who can write the
     folder can write all of it.
 
     Parameters
@@ -64,7 +64,7 @@ def process_beside(folder: Path) -> tuple[Mapping[str, Any] | None, str]:
         plan, manifest, verdict = (_read(home / f"{name}.json") for name in ("plan", "manifest", "verdict"))
         wrong = _mismatch(folder, plan, manifest, verdict)
         found = None if wrong else process_of(plan["stages"])
-    # Whatever is malformed was not written by a release; the reason is told, never a value.
+    # Whatever is malformed was not written by a release; the reason is reported, never a value.
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return None, f"the process record beside the data cannot be read ({type(error).__name__})"
     if wrong:
@@ -75,7 +75,7 @@ def process_beside(folder: Path) -> tuple[Mapping[str, Any] | None, str]:
 def verified_manifest(folder: Path, name: str) -> dict[str, Any]:
     """The public manifest of a folder whose files are those that were judged, by their hashes.
 
-    Nobody signs it: it shows what was damaged or cut off on its way, not what somebody exchanged who can write there.
+    No one signs it: it shows what was damaged or cut off on its way, not what an attacker who can write there replaced.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ TRIES = 4
 
 @dataclass(frozen=True)
 class FetchedRelease:
-    """A release that lies on this machine.
+    """A release that is on this machine.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class FetchedRelease:
     files : tuple of str
         Names of its part files.
     changed : bool
-        Whether it was fetched now; False: it lay there already.
+        Whether it was fetched now; False: it was there already.
     """
 
     path: str
@@ -184,7 +184,7 @@ class FetchedRelease:
 def fetch(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> FetchedRelease:
     """Copy the published release of a sink to a folder, in one step and only if it is whole.
 
-    The folder is published to as a sink is: a link that is switched once the copy is proved, so that who reads it sees
+    The folder is published to as a sink is: a link that is switched once the copy is proved, so that its readers see
     the old release or the new one. Fetching again replaces it, or does nothing where it is the newest.
 
     Parameters
@@ -197,7 +197,7 @@ def fetch(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> FetchedRel
     Raises
     ------
     DataError
-        No release lies there, or its files are not those that its manifest lists by their SHA-256.
+        No release is there, or its files are not those that its manifest lists by their SHA-256.
     EngineError
         The store cannot be reached.
     SinkError
@@ -253,7 +253,7 @@ def read_release(
     Raises
     ------
     DataError
-        No release lies there; a file differs from what its manifest lists; a column that it does not have.
+        No release is there; a file differs from what its manifest lists; a column that it does not have.
     EngineError
         The store cannot be reached.
 
@@ -300,7 +300,7 @@ def _copied(url: str, scratch: Path) -> tuple[Path, Mapping[str, Any]]:
 
 
 def _release(url: str) -> str:
-    """Where the release lies that a sink publishes now; a folder of a release is one itself."""
+    """Where the release is that a sink publishes now; a folder of a release is one itself."""
     if "://" not in url and os.path.isfile(os.path.join(url, POINTER)):
         url = f"file://{os.path.abspath(url)}"  # the sink of a store that is mounted here
     if "://" not in url or url.startswith("file://"):
@@ -349,7 +349,7 @@ def _chosen(table: pa.Table, wanted: list[str]) -> pa.Table:
 
 
 def _text_table(folder: Path, manifest: Mapping[str, Any], wanted: list[str]) -> pa.Table:
-    """Through the engine that wrote the like: it knows what is empty and what is missing."""
+    """Through the engine that writes such files: it knows what is empty and what is missing."""
     from privpipe.engines import open_engine
 
     sink = manifest["policy"].get("sink") or {}

@@ -1,4 +1,4 @@
-"""The records of a source that its release leaves out: found by their ids where they lie, and kept apart."""
+"""The records of a source that its release leaves out: found by their ids where they are, and kept apart."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROWS_AT_ONCE = 50_000
 
 
 def keep_left_out(context: RunContext, staged: Staged, quarantine: Quarantine, run_id: str) -> tuple[str, int]:
-    """Stage the records that a release leaves out; the folder where they will lie, and their number."""
+    """Stage the records that a release leaves out; the folder where they will be, and their number."""
     table = left_out_records(context, staged)
     folder = quarantine.stage(run_id)
     written = context.engine.write(table, str(folder), "parquet", staged.run.rows("records left out"))
@@ -37,7 +37,7 @@ def keep_left_out(context: RunContext, staged: Staged, quarantine: Quarantine, r
 
 
 def left_out_records(context: RunContext, staged: Staged) -> Any:
-    """Records of the source, as they came in, that are not in the released table or bear nothing but marks there."""
+    """Records of the source, as they came in, that are not in the released table or carry nothing but marks there."""
     import pyarrow as pa
 
     engine, original, released = context.engine, staged.original, staged.table
@@ -74,7 +74,7 @@ class _Labelled:
 
 @dataclass(frozen=True)
 class _Group:
-    """Some number of groups by the ids, which lie evenly."""
+    """Some number of groups by the ids, which are evenly distributed."""
 
     groups: int
 

@@ -1,4 +1,4 @@
-"""The risk of every record of a policy's source, in a file that is no release."""
+"""The risk of every record of a policy's source, in a file that is not a release."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMATS = (".csv", ".parquet")
 
 
 def write_record_risks(policy: Policy, path: str, *, engine: str | None = None) -> int:
-    """Write one line a record: its id and its risks, for the eyes of whoever may see the source.
+    """Write one line per record: its id and its risks, for those who may see the source.
 
     Parameters
     ----------

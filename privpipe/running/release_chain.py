@@ -1,4 +1,4 @@
-"""What makes a change of a published manifest show.
+"""Evidence of changes to a published manifest.
 
 Checksums, seals, commitments, and the chain of a sink's releases.
 """
@@ -45,7 +45,7 @@ def sealed(manifest: Mapping[str, Any], seed: Seed | None) -> dict[str, Any]:
     Parameters
     ----------
     seed : Seed or None
-        None: one was drawn for the run, and nobody could check a seal.
+        None: one was drawn for the run, and no one could check a seal.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def core_digest(manifest: Mapping[str, Any]) -> str:
 
 
 def manifest_seal(seed: Seed, manifest: Mapping[str, Any]) -> str:
-    """Of all but itself and the checksum, bound to the run: without the seed nobody can make it."""
+    """Of all but itself and the checksum, bound to the run: without the seed no one can make it."""
     told = _digest(manifest, "checksum", "seal")
     return "hmac-sha256:" + seed.bound("privpipe/manifest/1", str(manifest["run_id"]), told).hex()
 
@@ -89,7 +89,7 @@ def _digest(manifest: Mapping[str, Any], *without: str) -> str:
 
 
 CHAIN_START = "0" * 64
-"""What stands in the place of the link before the first one."""
+"""Used as the link before the first one."""
 OWN_LINK = "link"
 
 
@@ -120,7 +120,7 @@ class Chain:
         return next(found, None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys of a manifest that tell it."""
+        """The keys of a manifest that hold it."""
         return {
             "previous": None if self.previous is None else dict(self.previous),
             "releases_before": [dict(entry) for entry in self.releases],
@@ -215,7 +215,7 @@ def input_commitment(seed: Seed, run_id: str, fingerprint: str) -> str:
 
 
 def plan_commitment(seed: Seed, run_id: str, digest: str) -> str:
-    """To the whole plan of a run, which stands in the private record."""
+    """To the whole plan of a run, which is in the private record."""
     return _commitment(seed, "privpipe/plan/2", run_id, digest)
 
 
@@ -225,5 +225,5 @@ def plan_key(seed: Seed) -> bytes:
 
 
 def _commitment(seed: Seed, purpose: str, *parts: str) -> str:
-    """Without the seed nobody can try contents against it."""
+    """Without the seed no one can try contents against it."""
     return "hmac-sha256:" + seed.bound(purpose, *parts).hex()

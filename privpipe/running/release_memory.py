@@ -32,7 +32,7 @@ __all__ = ["KeyHistory", "Remembering", "bare_columns", "left_of", "noise_stage"
 VERSION = 3
 FILE = "keys.json"
 Releases = dict[str, float | None]
-"""Ratio of the noise's variance to the column's, by the name of the draws; None where they are no noise of a ratio."""
+"""Ratio of the noise's variance to the column's, by the name of the draws; None where they are not noise of a ratio."""
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ class Remembering:
     def gather(
         self, engine: Engine, original: Any, released: Any, roles: Roles, noise: Sequence[NoiseStage] | None = None
     ) -> None:
-        """Hash who is in which class of the new release, and lay it beside what the ledger remembers.
+        """Hash who is in which class of the new release, and put it next to what the ledger remembers.
 
         Parameters
         ----------

@@ -51,7 +51,7 @@ class ReleaseResult:
         plan and manifest are empty.
     unfinished : tuple of str
         What could not be done once the release was published, each with what is to be done about it. The release
-        stands; the private record has the same lines in `afterwards.txt`.
+        stays published; the private record has the same lines in `afterwards.txt`.
     """
 
     path: str
@@ -113,7 +113,7 @@ CLOSING = "what the run had open was not closed in order; the next run to this s
 class Outcome:
     """A context around a run: once `stands` was called, errors that reach it are noted and go no further.
 
-    An interruption (Ctrl-C, SIGTERM and SIGHUP at the command line) is noted likewise: who is told that a run was
+    An interruption (Ctrl-C, SIGTERM and SIGHUP at the command line) is noted likewise: a user who learns that a run was
     interrupted runs it again, and would publish twice.
 
     Examples
@@ -147,7 +147,7 @@ class Outcome:
 
     @property
     def published(self) -> bool:
-        """Whether there is no way back."""
+        """Whether the release can no longer be withdrawn."""
         return self._result is not None
 
     @property

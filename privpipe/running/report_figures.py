@@ -89,7 +89,7 @@ def report_figures(
     sample: PairedSample | None,
     earlier: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The document of what a report shows besides verdict and manifest; also of a run that is refused.
+    """The document of what a report shows in addition to verdict and manifest; also of a run that is refused.
 
     Under a model that forbids counts of the source nothing of it is counted.
     """
@@ -118,7 +118,7 @@ def report_figures(
 def count_original_classes(context: RunContext, staged: Staged) -> None:
     """What `report_figures` counts of the original, so that an engine that remembers counts has them.
 
-    Persons, and records beside a population, are no sizes of classes that it would remember.
+    Persons, and records compared with a population, are not sizes of classes that it would remember.
     """
     policy = context.policy
     if not withholds_counts(policy) and policy.population is None and judging_rules(policy).person is None:
@@ -235,7 +235,7 @@ class _Classes:
 
 
 def sample_of(context: RunContext, staged: Staged) -> PairedSample | None:
-    """The records of a staged release beside their originals, with every column that both have."""
+    """The records of a staged release next to their originals, with every column that both have."""
     both = [name for name in staged.table.schema.names if name in staged.original.schema.names]
     return paired_sample(context.engine, staged.table, staged.original, both) if both else None
 
@@ -280,7 +280,7 @@ log = logging.getLogger("privpipe.release")
 
 @contextmanager
 def counted_ahead(context: RunContext, staged: Staged, *, reported: bool) -> Iterator[None]:
-    """Count labels and classes of the original meanwhile, where the engine has room beside.
+    """Count labels and classes of the original meanwhile, where the engine has spare capacity.
 
     The engine remembers them: who asks for one that is being made waits for it. Figures are those of before.
 
@@ -301,7 +301,7 @@ def counted_ahead(context: RunContext, staged: Staged, *, reported: bool) -> Ite
             if reported:
                 count_original_classes(context, staged)
                 make_ready()
-        except PrivpipeError as error:  # whoever needs the count makes it again, and says what is wrong
+        except PrivpipeError as error:  # the caller that needs the count makes it again, and says what is wrong
             log.debug("counts ahead of their time failed: %s", type(error).__name__)
 
     with ThreadPoolExecutor(1, thread_name_prefix="privpipe-ahead") as pool:

@@ -1,4 +1,4 @@
-"""The release runner: stage beside the target, judge what was written, publish in one move, judge again."""
+"""The release runner: stage next to the target, judge what was written, publish in one move, judge again."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def release_with(
 ) -> ReleaseResult:
     """Stage, judge and publish the policy's source on an engine, by a frozen plan where one is given or named.
 
-    `outcome` is told as soon as the release stands.
+    `outcome` is informed as soon as the release is published.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def release_with(
 
 @contextmanager
 def _seen(policy: Policy, sink: Target) -> Iterator[None]:
-    """A sink that is looked at and not opened; refused where a release would be, as far as looking tells."""
+    """A sink that is looked at and not opened; refused where a release would be, as far as looking shows."""
     try:
         PrivateRecords.of(policy, sink)
         Quarantine.of(policy, sink)
@@ -172,7 +172,7 @@ def _told_if_not(*steps: Callable[[], object]) -> None:
         try:
             step()
         except Exception as error:  # noqa: BLE001 it hides no error that matters more
-            with suppress(Exception):  # a handler of the host's may fail, and there is no further place for it
+            with suppress(Exception):  # a handler of the host's may fail, and there is nowhere else to report it
                 log.warning("the next run settles what could not be written: %s", reason_of(error))
 
 
@@ -216,7 +216,7 @@ class _Release:
         return outcome.result
 
     def _left_out(self, ready: Ready) -> tuple[str, int]:
-        """Where the records that the release leaves out will lie, and their number; none where it leaves none out."""
+        """Where the records that the release leaves out will be, and their number; none where it leaves none out."""
         none = not ready.judged.suppressed_records and ready.staged.plan.records == ready.written.records
         if self.quarantine is None or none:
             return "", 0
@@ -240,9 +240,9 @@ class _Release:
         return self._staged(source, frozen), stamps
 
     def _nothing(self, staged: Staged, stamps: Stamps) -> ReleaseResult:
-        """The end of a run over a source without records: what was published before stays as it is.
+        """The end of a run over a source without records: what was published before stays unchanged.
 
-        No verdict over nothing is published, under append and replace alike.
+        No verdict over nothing is published, under both append and replace.
         """
         judged = judge_staged(self.context, staged, staged.table).within(**self._header(staged))
         require_stamps(stamps)
@@ -337,7 +337,7 @@ class _Release:
         return staged
 
     def _with_memory(self, staged: Staged, notes: tuple[str, ...]) -> Staged:
-        """The staged table beside what a ledger remembers."""
+        """The staged table together with what a ledger remembers."""
         self.memory.gather(self.context.engine, staged.original, staged.table, staged.roles, staged.noise)
         rerun = Rerun(self.context, staged.original, staged.source)
         rules = replace(staged.rules, histories=self.memory.histories, rerun=rerun)
@@ -380,7 +380,7 @@ class _Release:
         return run_header(self.context.engine, self.context.policy, staged.plan, self.run_id)
 
     def _switch(self, outcome: Outcome, ready: Ready, result: ReleaseResult, records: PrivateRecords) -> None:
-        """Publish, and judge what readers read then; withdrawn where anything goes wrong before it stands."""
+        """Publish, and judge what readers read then; withdrawn where anything goes wrong before it is final."""
         self.context.progress("publish")
         try:
             self.memory.prepare(self.run_id)
@@ -390,7 +390,7 @@ class _Release:
             again = self._judged_again(ready)
             self.context.progress("done")
             outcome.stands(replace(result, path=path, assessment=again))
-        except BaseException as error:  # whatever stopped it, nobody judged what readers now see, if they see it
+        except BaseException as error:  # whatever stopped it, no one judged what readers now see, if they see it
             if not outcome.published:
                 self._withdraw(error, records)
             raise
@@ -441,7 +441,7 @@ class _Release:
             return
         try:
             now = self.place.current() or ""
-        except Exception:  # noqa: BLE001 no one can tell
+        except Exception:  # noqa: BLE001 it cannot be known
             when, seen = "while its release was published", "The sink does not show whether readers see it"
         else:
             if now.rstrip("/").rsplit("/", 1)[-1] != self.run_id:

@@ -22,7 +22,7 @@ Progress = Callable[[str], None]
 
 
 def no_progress(step: str) -> None:
-    """Told of a step, and nobody watches."""
+    """Receives a step, and no one watches."""
 
 
 def seed_of(policy: Policy) -> Seed:
@@ -40,7 +40,7 @@ class RunContext:
     policy : Policy
     seed : Seed
     progress : callable, optional
-        Told the name of each step, from `privpipe.progress.watched`; what it raises ends the run.
+        Receives the name of each step, from `privpipe.progress.watched`; what it raises ends the run.
     releases : bool
         Whether identifiers go, as from every release; a stage over a frame leaves those that it is not about.
     """

@@ -67,7 +67,7 @@ Documents = dict[str, dict[str, Any]]
 NO_CHAIN = Chain()
 NOTHING_KNOWN: Mapping[str, Any] = {}
 HASHED_AT_ONCE = 2
-"""Files, each by a thread of its own: one thread takes a second for 1.5 GB."""
+"""Files, each by a separate thread: one thread takes a second for 1.5 GB."""
 
 
 def public_rules(policy: Policy, columns: Sequence[str]) -> PublicRules:
@@ -216,13 +216,13 @@ def finished(private: Documents, public: Documents, seed: Seed | None) -> tuple[
 
 
 def _asked_of(verdict: Verdict) -> dict[str, Any]:
-    """A guarantee as a manifest names it; the figures stand in the verdict."""
+    """A guarantee as a manifest names it; the figures are in the verdict."""
     row = verdict.to_dict()
     return {name: row[name] for name in ("name", "parameters", "severity", "outcome")}
 
 
 def write_public(folder: Path, documents: Mapping[str, Mapping[str, Any]], report: str | None = None) -> None:
-    """Write the public documents beside the data, and the page for people where there is one."""
+    """Write the public documents next to the data, and the page for people where there is one."""
     home = folder / METADATA
     home.mkdir()
     for name, document in documents.items():
@@ -265,7 +265,7 @@ def seed_notes(policy: Policy) -> tuple[str, ...]:
 def linking_notes(policy: Policy, *, frozen: bool) -> tuple[str, ...]:
     """By which columns two releases can be joined: what stages make of them is the same in both.
 
-    Quasi-identifiers are left out, by which whoever knows a person joins anyway.
+    Quasi-identifiers are left out, by which anyone who knows a person joins anyway.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class Chosen:
     Parameters
     ----------
     policy : Policy
-        With the measures that were asked for besides.
+        With the measures that were asked for in addition.
     risk, loss : tuple of str
     names : tuple of str
         Of all entries of the policy, in their order.
@@ -115,7 +115,7 @@ class Chosen:
 
 
 def measure_of(text: str, known: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
-    """The entry of a policy that a text stands for: ``NAME``, ``NAME.KIND`` or ``NAME:parameter=value,...``.
+    """The entry of a policy that a text denotes: ``NAME``, ``NAME.KIND`` or ``NAME:parameter=value,...``.
 
     Parameters
     ----------
@@ -333,7 +333,7 @@ def compare_grid(
     engine: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> RiskUtilityMap:
-    """Stage and judge every point of a grid; nothing is published, and what was written to be judged is thrown away.
+    """Stage and judge every point of a grid; nothing is published, and what was written to be judged is removed.
 
     All points share the seed, hence the record ids, the draws of stages that are the same, and the sample of attacked
     records, so that differences between points are paired as far as may be.
@@ -379,10 +379,10 @@ def compare_policies(
     settings : sequence of (mapping, Policy)
         What each point is called by, and its policy.
     chosen : Chosen
-        Of `policy`; a policy that lacks a measure of it is judged by it besides.
+        Of `policy`; a policy that lacks a measure of it is judged by it as well.
     engine : str or Engine, optional
     look : callable, optional
-        Called with each setting, its run, its table and its verdict, before what was written is thrown away.
+        Called with each setting, its run, its table and its verdict, before what was written is removed.
     """
     seed, attacked = seed_of(policy), policy.run_digest()
     weights = risk_weights(chosen.risk, chosen.kinds)
@@ -458,7 +458,7 @@ def judged_without_publishing(
     attacked: str,
     look: Callable[[RunContext, Staged, Assessment], None] | None = None,
 ) -> Assessment:
-    """The verdict that a release of the policy would get; its files are thrown away.
+    """The verdict that a release of the policy would get; its files are removed.
 
     Parameters
     ----------

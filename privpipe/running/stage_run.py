@@ -173,7 +173,7 @@ log = logging.getLogger("privpipe.release")
 
 @dataclass
 class StageRun:
-    """Where the stages of a run stand.
+    """How far the stages of a run are.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ class StageRun:
         self.plans.append(made)
 
     def _population(self, stage: Transformer) -> Any:
-        """The population as the table that enters a stage is; a generalized one already stands at the last levels."""
+        """The population as the table that enters a stage is; a generalized one is already at the last levels."""
         finished = self.context.generalized_population
         asking = any(guarantee.needs_population for guarantee in self.policy.binding)
         if not (finished and asking and "population" in stage.serves) or stage.searches:
@@ -346,7 +346,7 @@ class StageRun:
         nothing = NothingLeft(released, self.policy.suppression_mark)
         found = suppressed_records(self.engine, self.table, nothing)
         if not found or found == self.engine.count(self.table):
-            return  # of nothing but suppressed records the gate makes a refusal
+            return  # where all records are suppressed, the gate refuses
         self.aside.append(suppressed_alone(self.engine, self.table, nothing))
         self.table = without_suppressed(self.engine, self.table, nothing)
         self.suppressed += found
@@ -385,7 +385,7 @@ class StageRun:
 
     def released_columns(self) -> tuple[Any, Any]:
         """The last look: no column with the role identifier leaves; and the table that persons, weights and households
-        can still be told in, where the released columns do not tell them.
+        can still be distinguished, where the released columns do not distinguish them.
         """
         self.table = self._with_suppressed_rows()
         if not self.context.releases:
@@ -403,7 +403,7 @@ class StageRun:
 
 @dataclass(frozen=True)
 class _Held:
-    """What a kept plan is held to where a policy limits suppression: whoever seals one anew sets no limit.
+    """What a kept plan is held to where a policy limits suppression: anyone who seals one again sets no limit.
 
     Parameters
     ----------

@@ -55,18 +55,18 @@ class Staged:
     population : Table, optional
         The population generalized as the table is.
     counted : Table, optional
-        The table with the columns that tell persons, households and weights, where these are not released.
+        The table with the columns that give persons, households and weights, where these are not released.
     draws : tuple of Draws
         Of each stage of the policy.
     source : str
         The keyed fingerprint of the original.
     read : Table, optional
-        The released rows as they were read back, for figures beside the verdict: counting them makes them no second
-        time.
+        The released rows as they were read back, for figures next to the verdict, so that counting does not make them
+        again.
     run : RunKey
         Gives the order of attacks and, with the plan, that of released rows.
     notes : tuple of str
-        What its verdict must say besides.
+        What its verdict must say in addition.
     source_notes : tuple of str
         What the run itself has to say of the source; for private records alone.
     types : mapping of column to pyarrow.DataType
@@ -200,7 +200,7 @@ def require_learnt(staged: Staged) -> None:
 
 
 def _is_of_other_source(plan: Plan | None, policy: Policy, source: str) -> bool:
-    """Whether a plan may have been made of another table; without a declared seed no fingerprint can tell."""
+    """Whether a plan may have been made of another table; without a declared seed no fingerprint can show it."""
     return plan is not None and (policy.seed is None or plan.source != source)
 
 

@@ -68,7 +68,7 @@ def without_others(engine: Engine, table: Any, policy: Policy) -> Any:
 
 
 def left_out_notes(policy: Policy, **sources: Source | None) -> tuple[str, ...]:
-    """What lies in the folders of sources and is not read, a note a source by its part in the run."""
+    """What is in the folders of sources and is not read, one note per source by its part in the run."""
     if policy.population is not None:
         sources = {**sources, "population": policy.population.to_source({}, policy.base_dir)}
     found = {part: left_out(source) for part, source in sources.items() if source is not None}
@@ -82,9 +82,9 @@ def unjudged_notes(source: Source) -> tuple[str, ...]:
 
 
 def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:
-    """A path is read as the policy's source is (format, delimiter) or as is `said`, a frame as it is.
+    """A path is read as the policy's source is (format, delimiter) or as `said` gives it, a frame unchanged.
 
-    What a path tells of itself (its ending, a Delta log) goes before the policy's `format`. A Delta table is read at
+    What a path shows of itself (its ending, a Delta log) goes before the policy's `format`. A Delta table is read at
     the version that it has now.
     """
     if isinstance(data, Source):
@@ -106,7 +106,7 @@ def read_as_source(data: Any, policy: Policy, **said: Any) -> Source:
 
 
 def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
-    """A table to be judged as it is: the policy's own sink as it was written, all else as the policy's source is read.
+    """A table to be judged unchanged: the policy's own sink as it was written, all else as the policy's source is read.
 
     The policy says how its own source is written (encoding, decimal sign, footer); any other table is plain UTF-8.
     Only sensitive columns, weights and households keep their declared type: quasi-identifiers may have become labels,
@@ -146,7 +146,7 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
 
 
 def _own_path(policy: Policy) -> Path | None:
-    """Where the policy's own source lies."""
+    """Where the policy's own source is."""
     if policy.source is None or not policy.source.path:
         return None
     return Path(located(policy.source.path, policy.base_dir)).absolute()
@@ -195,7 +195,7 @@ def _version(path: str) -> int | None:
     try:
         return pinned(Source(data=path)).version
     except PrivpipeError:
-        return None  # told by the scan
+        return None  # reported by the scan
 
 
 def _pinned(spec: SourceSpec, policy: Policy) -> SourceSpec:
@@ -205,7 +205,7 @@ def _pinned(spec: SourceSpec, policy: Policy) -> SourceSpec:
     try:
         after = pinned(before)
     except PrivpipeError:
-        return spec  # told by the scan, where this part is read at all
+        return spec  # reported by the scan, where this part is read at all
     if after is before:
         return spec
     if spec.iceberg is not None:

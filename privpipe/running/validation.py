@@ -1,4 +1,4 @@
-"""`validate`: the gate alone, over a finished table of whoever made it; ``privpipe validate`` is the same."""
+"""`validate`: the gate alone, over a finished table from any author; ``privpipe validate`` is the same."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def validate(
     table: str | None = None,
     engine: str | Engine | None = None,
 ) -> Assessment:
-    """Judge a finished table by a policy, beside the original that the policy names.
+    """Judge a finished table by a policy, against the original that the policy names.
 
     Parameters
     ----------

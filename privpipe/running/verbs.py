@@ -106,7 +106,7 @@ def assess(
 
     Notes
     -----
-    A table that is handed over is judged as finished: a column whose role is `identifier` is a fail, first among the
+    A table that is passed is judged as finished: a column whose role is `identifier` is a fail, first among the
     verdicts. The policy's own source is raw by nature; its identifiers are noted.
 
     Examples
@@ -126,7 +126,7 @@ def assess(
         raise UsageError(f"align must be one of {', '.join(get_args(Align))}, got {align!r}")
     data, original = at_hand(data, "assess"), at_hand(original, "assess, original=")
     if isinstance(original, str | PurePath):
-        original = read_as_source(original, policy)  # once: it is read again beside the notes
+        original = read_as_source(original, policy)  # once: it is read again with the notes
     with _opened(engine, data, policy) as running:
         case = _tables(running, data, policy, original, align)
         said = () if case.raw else metadata_notes(case.finished, policy.metadata)
@@ -223,7 +223,7 @@ def transform(
     policy : Policy, optional
         When the plan was read from JSON without one.
     losses : bool
-        Give back (frame, LossTable).
+        Return (frame, LossTable).
 
     Returns
     -------
@@ -276,7 +276,7 @@ def release(
     target : str or path, optional
         Publish here instead of the policy's sink.
     plan : Plan or path, optional
-        Of an earlier run of the same stages with the same parameters: they are applied as it says and not learnt anew,
+        Of an earlier run of the same stages with the same parameters: they are applied as it says and not learnt again,
         so that what did not change keeps its noise. Default: the policy's `plan:`.
     progress : callable, optional
         Called with each of `privpipe.running.run.STEPS` before it begins, and each stage; within one at most ten times
@@ -284,7 +284,7 @@ def release(
         raises is raised by this function too, whichever step it was called with, and then nothing is published.
     dry_run : bool
         Do all of it, judge what was written, and publish nothing: no release, no private record, no entry of a ledger.
-        What was written lies in a private folder beside the sink until the end. Rows bound for a table of a catalogue
+        What was written is in a private folder next to the sink until the end. Rows bound for a table of a catalogue
         are judged as Parquet files.
     report : bool
         False: no report is written, whatever the policy's `report:` says.
@@ -306,7 +306,7 @@ def release(
 
     Notes
     -----
-    Once the last step of `progress` has returned, the release stands and this function returns: what fails later (the
+    Once the last step of `progress` has returned, the release is final and this function returns: what fails later (the
     ledger, the private record, the sink's lock), and an interruption, is in `unfinished` of the result, in the log and
     in the private record.
     """
@@ -348,9 +348,9 @@ def _raw(data: Any, policy: Policy) -> Source:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tables:
-    """What `assess` judges, and the original beside it.
+    """What `assess` judges, and the original it is compared with.
 
-    `original` is as it was handed over, `first` its table or None; `drawn` is whether the seed fixes what is attacked.
+    `original` is as it was passed, `first` its table or None; `drawn` is whether the seed fixes what is attacked.
     """
 
     finished: Source
@@ -394,7 +394,7 @@ def _rules(engine: Engine, case: _Tables, policy: Policy, align: Align) -> tuple
     base = dict(entered[judging_rules(policy).person].histograms) if entered else {}
     process, notes = process_for(policy, case.finished)
     histories = _histories(engine, case, policy)
-    # Without a declared seed the order is nobody's anyway, and the fingerprint would be a pass for nothing.
+    # Without a declared seed the order is arbitrary anyway, and the fingerprint would be a pass for nothing.
     source = fingerprint(engine, case.first, case.seed) if policy.seed and case.drawn else ""
     order = RunKey.of(case.seed, policy.run_digest(), source).attacks()
     whole = case.first if case.first is not None else case.table if case.raw else None
@@ -420,7 +420,7 @@ def _histories(engine: Engine, case: _Tables, policy: Policy) -> Mapping[str, Re
 
 
 def _bases(engine: Engine, original: Any, policy: Policy) -> dict[str | None, Facts]:
-    """Base distributions in the original, by the column that tells apart who is counted."""
+    """Base distributions in the original, by the column that distinguishes who is counted."""
     entries, rules = policy.entries, judging_rules(policy)
     columns = sorted({column for entry in entries if entry.needs_base for column in entry.sensitive_columns()})
     if not columns:

@@ -1,6 +1,6 @@
 """Runs between verdict and publication.
 
-Those that wait for a signature, their bytes copied, hashed and compared with what was approved.
+The bytes of a run that waits for a signature are copied, hashed and compared with what was approved.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Ready:
     folder: Path
 
     def result(self, place: Target) -> ReleaseResult:
-        """What is told of it."""
+        """What is reported of it."""
         return ReleaseResult(
             path="",
             run_id=str(self.judged.run["run_id"]),
@@ -123,7 +123,7 @@ def hashes_below(folder: Path) -> dict[str, str]:
 
 
 def names_held(folder: Path) -> list[str]:
-    """What of a staged folder waits: all but the public page, which is made anew with the signatures."""
+    """What of a staged folder waits: all but the public page, which is made again with the signatures."""
     names = (path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if not path.is_dir())
     return [name for name in names if name != f"{METADATA}/{PAGE}"]
 
@@ -171,7 +171,7 @@ def require_waitable(policy: Policy, place: Target) -> None:
     UsageError
         No seed is declared: the staged rows could not be proved again.
     UnsupportedError
-        What readers read is not the files that are staged, so that nobody could sign it.
+        What readers read is not the files that are staged, so that no one could sign it.
     """
     if _rule(policy) is None:
         return
@@ -381,7 +381,7 @@ def held_run(home: Path, named: str, policy: Policy, place: Target, previous: Ma
 
 
 def add_signatures(policy: Policy, place: Target, named: str, files: Iterable[Path]) -> None:
-    """Lay signatures beside a run that waits.
+    """Put signatures next to a run that waits.
 
     Raises
     ------
@@ -405,7 +405,7 @@ def add_signatures(policy: Policy, place: Target, named: str, files: Iterable[Pa
 
 
 def drop_stale(home: Path, seed: Seed, target: str, current: str) -> None:
-    """Throw away runs that wait for this target and can never follow what is published there now: they hold rows.
+    """Remove runs that wait for this target and can never follow what is published there now: they hold rows.
 
     Parameters
     ----------

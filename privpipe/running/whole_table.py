@@ -24,7 +24,7 @@ __all__ = ["appended", "judge_whole", "require_judged_whole"]
 
 
 def require_judged_whole(policy: Policy, staged: Staged) -> None:
-    """Refuse a release that joins others where persons are told apart by a column that it does not hold.
+    """Refuse a release that joins others where persons are distinguished by a column that it does not hold.
 
     Raises
     ------
@@ -48,10 +48,10 @@ def appended(kept: Source, rows: Rows) -> Source:
 
 
 def judge_whole(context: RunContext, staged: Staged, whole: Source) -> Assessment:
-    """Judge a table of the rows of several runs by the guarantees of this one, and by what it itself tells.
+    """Judge a table of the rows of several runs by the guarantees of this one, and by what it itself shows.
 
     Base distributions are those of the table, for nothing is known of the originals of earlier rows. Entries with a
-    ledger judged the batch beside every release that it remembers.
+    ledger judged the batch together with every release that it remembers.
     """
     types = {field.name: column_type_of(field.type) for field in staged.table.schema if not is_bytes(field.type)}
     policy = context.policy

@@ -1,4 +1,4 @@
-"""``python -m privpipe.scheduled``: do the job that stands on stdin and tell on stdout how it went."""
+"""``python -m privpipe.scheduled``: do the job that is given on stdin and report on stdout how it went."""
 
 from __future__ import annotations
 

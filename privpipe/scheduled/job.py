@@ -48,7 +48,7 @@ class Job:
     batch : str, optional
         The key under which the release is published once; a repeated job ends well and changes nothing.
     keep_out : tuple of (str, str)
-        What a folder is called, and its path: neither release nor record nor report may lie in it.
+        What a folder is called, and its path: neither release nor record nor report may be in it.
 
     Raises
     ------
@@ -216,12 +216,12 @@ class Ending:
         return {**asdict(self), "figures": dict(self.figures)}
 
     def error(self) -> PrivpipeError:
-        """The error that a bad ending stands for; it carries no assessment."""
+        """The error that a bad ending represents; it carries no assessment."""
         return ERRORS.get(self.word, PrivpipeError)(self.message)
 
 
 PATIENCE = 60.0
-"""Seconds that a process has to withdraw and clean up when it is told to stop."""
+"""Seconds that a process has to withdraw and clean up when it is asked to stop."""
 PAUSE = 0.5
 
 
@@ -253,8 +253,8 @@ def run_apart(
 
     Notes
     -----
-    What `tell` and handlers of signals raise, such as a scheduler's timeout, leaves as it is: the rows are in the other
-    process, whose errors come as an ending.
+    What `tell` and handlers of signals raise, such as a scheduler's timeout, is raised unchanged: the rows are in the
+    other process, whose errors come as an ending.
     """
     command = [python or sys.executable, "-P", "-m", "privpipe.scheduled"]
     try:
@@ -279,15 +279,15 @@ def run_apart(
         stop(process)
     if found is not None and found.code == code:
         return found
-    # An end that the process did not tell, or told otherwise than it came, is none that anything may follow from.
+    # Nothing may follow from an end that the process did not report, or reported otherwise than it came.
     return Ending.of_code(code) if code else Ending.of_code(1, "the process of the release told nothing of its end")
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Tell a process to end, by force after `PATIENCE`, and wait for nothing: for the handler of a signal.
+    """Ask a process to end, by force after `PATIENCE`, and wait for nothing: for the handler of a signal.
 
     The handler runs in the middle of whatever `run_apart` is at, perhaps a read or a wait, and takes no lock of these.
-    `run_apart` then goes on to the end that the process tells.
+    `run_apart` then goes on to the end that the process reports.
     """
     _send(process, signal.SIGTERM)
     force = threading.Timer(PATIENCE, _send, (process, signal.SIGKILL))
@@ -324,7 +324,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _talk(process: subprocess.Popen[bytes], job: Job, tell: Callable[[str], None]) -> Ending | None:
-    """Hand the job over and listen to the end; stdin stays open, for its end tells the process to stop."""
+    """Hand the job over and listen to the end; stdin stays open, for its end asks the process to stop."""
     with contextlib.suppress(OSError):  # it ended at once; its exit code says more
         left = job.to_json().encode() + b"\n"
         while left:
@@ -361,4 +361,4 @@ def _stdin(process: subprocess.Popen[bytes]) -> IO[bytes]:
 
 
 def _nothing(line: str) -> None:
-    """Nobody listens."""
+    """No one listens."""

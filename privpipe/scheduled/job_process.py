@@ -27,7 +27,7 @@ _last: list[float] = []
 
 
 def main() -> None:
-    """Read the job from stdin, do it, tell how it ended, and end with its exit code."""
+    """Read the job from stdin, do it, report how it ended, and end with its exit code."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     _silence()
     for number in ENDING:
@@ -53,7 +53,7 @@ def done(job: Job, tell: Callable[[str], None]) -> Ending:
 
         return (released if job.action == "release" else judged)(job, tell)
     except ColumnsLost:
-        # Its sentences tell figures of the source.
+        # Its sentences reveal figures of the source.
         message = "refused: a column lost more than the policy allows. Nothing was published."
         return Ending.of_code(Refused.exit_code, message)
     except Exception as error:  # noqa: BLE001 the border of the process: texts of foreign errors may quote data values
@@ -87,7 +87,7 @@ def _first_line() -> bytes:
 
 
 def _watch() -> None:
-    """End this process when stdin does: whoever started it has gone, however it went."""
+    """End this process when stdin does: the process that started it has ended, however that came about."""
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
@@ -105,4 +105,4 @@ def _say(out: IO[str], document: dict[str, Any]) -> None:
         out.write(json.dumps(document) + "\n")
         out.flush()
     except BrokenPipeError:
-        pass  # nobody listens any more, and `_watch` sees to the rest
+        pass  # no one listens any more, and `_watch` sees to the rest

@@ -22,7 +22,7 @@ RUN = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A release that stands published.
+    """A release that is published.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def published_at(path: str) -> Published | None:
     """The release that a sink on this machine shows now; None: there is none that is whole.
 
     A folder is whole when both public documents name one run and every file is there in the size that the manifest
-    says. That its rows hold what is said is not looked at here: `Job(action="judge")` does.
+    says. Whether its rows hold what is stated is not checked here: `Job(action="judge")` does.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def published_at(path: str) -> Published | None:
         return None
     try:
         started = datetime.strptime(run_id.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    except ValueError:  # fourteen digits that are no moment
+    except ValueError:  # fourteen digits that are not a date and time
         return None
     return Published(run_id=run_id, started=started, folder=str(folder), verdict=verdict)
 

@@ -31,7 +31,7 @@ __all__ = ["judged", "public_figures", "refusal", "released", "require_kept_out"
 
 
 def require_kept_out(job: Job, policy: Policy) -> None:
-    """Refuse a sink, record, ledger or report that lies in a folder to keep out of, whatever links lead there.
+    """Refuse a sink, record, ledger or report that is in a folder to keep out of, whatever links lead there.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def _places(job: Job, policy: Policy) -> Iterator[tuple[str, Path]]:
 
 
 def _inside(place: Path, folder: str) -> bool:
-    """Whether a path, or where it leads, is a folder or lies below it, by name or as the very same directory."""
+    """Whether a path, or where it leads, is a folder or is below it, by name or as the very same directory."""
     real = Path(os.path.realpath(folder))
     # The parent is followed and the name is not: the sink itself is a link, from its first release on.
     named = Path(os.path.realpath(place.parent), place.name)
@@ -216,7 +216,7 @@ def _refused(policy: Policy, assessment: Any, end: str) -> Ending:
 
 
 def _report(job: Job, documents: Any, tell: Tell) -> str:
-    """The report of the public edition; the release stands, whether it can be written or not."""
+    """The report of the public edition; the release stays published, whether it can be written or not."""
     if job.report is None:
         return ""
     try:

@@ -91,7 +91,7 @@ class PublicKey:
         return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
-        """Whether who has the private key signed these bytes.
+        """Whether the owner of the private key signed these bytes.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class SigningKey:
 
 
 def new_key(path: Path, password: str | None = None) -> PublicKey:
-    """Make a key: the private one at `path` (PKCS #8, mode 0600), the public line beside it with ``.pub``.
+    """Make a key: the private one at `path` (PKCS #8, mode 0600), the public line next to it with ``.pub``.
 
     Parameters
     ----------

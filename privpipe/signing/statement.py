@@ -63,7 +63,7 @@ class Signature:
         return self.key.verifies(self.signature, self.message)
 
     def ends(self, valid_days: int) -> datetime:
-        """When it is no longer valid: as it says itself, and after so many days at the latest."""
+        """When it is no longer valid: at the time that it states, and after so many days at the latest."""
         latest = self.signed_at + timedelta(days=valid_days)
         return latest if self.expires is None else min(latest, self.expires)
 
@@ -72,7 +72,7 @@ class Signature:
         return self.signed_at <= moment + SKEW and moment < self.ends(valid_days)
 
     def to_dict(self) -> dict[str, Any]:
-        """As it stands in a file and in a manifest."""
+        """As it is written in a file and in a manifest."""
         return {
             "sign_off_version": VERSION,
             "name": self.name,

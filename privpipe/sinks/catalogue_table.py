@@ -39,7 +39,7 @@ class TableTarget(WholeReleases):
     name : TableName
         Nothing has it, or a view that an earlier run made.
     home : Path
-        The folder in which the work area lies.
+        The folder in which the work area is.
 
     Raises
     ------
@@ -54,7 +54,7 @@ class TableTarget(WholeReleases):
         self.table = catalogue.whole(name)
         self.name = str(self.table)
         self.area = Path(os.path.abspath(home)) / f".{self.name}.privpipe"
-        staged = f"_privpipe_{self._tag}{secrets.token_hex(8)}"  # nobody can guess it
+        staged = f"_privpipe_{self._tag}{secrets.token_hex(8)}"  # no one can guess it
         self._rows, self._texts = self._within(staged), self._within(f"{staged}__documents")
         self._made = [self._rows, self._texts]
         self._before: str | None = None
@@ -109,7 +109,7 @@ class TableTarget(WholeReleases):
         return self._rows
 
     def require_free(self) -> None:
-        """Nothing that can be told without a session's lock."""
+        """Nothing that can be known without a session's lock."""
 
     def released(self, run_id: str) -> TableName:
         """The table of a release."""
@@ -186,12 +186,12 @@ class TableTarget(WholeReleases):
     def _let_go(self, table: TableName) -> None:
         try:
             self.catalogue.drop(table)
-        except PrivpipeError as problem:  # what the run ends with is told first; the next run tries again
+        except PrivpipeError as problem:  # what the run ends with is reported first; the next run tries again
             log.warning("%s could not be dropped (%s); drop it, or let the next run do it", table, problem)
 
     @property
     def _tag(self) -> str:
-        """Tells what different sinks of one database stage."""
+        """Distinguishes what different sinks of one database stage."""
         return hashlib.sha256(self.name.encode()).hexdigest()[:8]
 
     def _within(self, last: str) -> TableName:

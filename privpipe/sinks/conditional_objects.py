@@ -21,7 +21,7 @@ CONFLICTS = (409, 412)
 
 
 class Conflict(Exception):
-    """The condition does not hold: somebody else wrote."""
+    """The condition does not hold: another writer wrote."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ log = logging.getLogger("privpipe.release")
 
 
 class Lease:
-    """The lock ``_LOCK`` beside a sink.
+    """The lock ``_LOCK`` next to a sink.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ class Lease:
         return self.writes
 
     def release(self) -> None:
-        """Let go of the lock, if it is still ours; what fails here is told in the log."""
+        """Release the lock, if it is still ours; what fails here is written to the log."""
         self._done.set()
         if self._thread is not None:
             self._thread.join(10)
@@ -314,7 +314,7 @@ class Lease:
             log.warning("%s could not be removed (%s)", self.path, type(problem).__name__)
 
     def _taken_over(self, writes: Conditional, found: Version) -> str:
-        """The lock of a run that is no more."""
+        """The lock of a run that has ended."""
         process = _said(found).get("process", "")
         if not (isinstance(process, str) and has_ended(process)):
             age = self._age()

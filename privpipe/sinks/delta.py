@@ -1,11 +1,11 @@
-"""Publishing into a Delta table on a local file system: files judged beside it, then one commit of its log.
+"""Publishing into a Delta table on a local file system: files judged next to it, then one commit of its log.
 
 ::
 
     lake/visits/_delta_log/00000000000000000007.json   the commit of a release: run id, verdict, policy hash
     lake/visits/20260102T030405Z-1a2b3c4d/             its part files, moved in as they were judged
     lake/visits/_privpipe/20260102T030405Z-1a2b3c4d/   its public documents; VACUUM passes names with an underscore by
-    lake/.visits.privpipe/                             the work area, as beside a folder (see `local`)
+    lake/.visits.privpipe/                             the work area, as next to a folder (see `local`)
         pending-<run>                                  a run that moves its files in
         commit-<run>, commit-back-<run>                its commit, and the one that would take it back
 
@@ -50,7 +50,7 @@ PENDING = "pending-"
 
 
 def local_target(path: Path) -> LocalTarget:
-    """What publishes at a path of this machine, by what lies there."""
+    """What publishes at a path of this machine, by what is there."""
     return DeltaTarget(path) if (path / LOG).is_dir() else LocalTarget(path)
 
 
@@ -69,7 +69,7 @@ class DeltaTarget(LocalTarget):
     Raises
     ------
     SinkError
-        Something else stands at the path, or as `LocalTarget`.
+        Something else is at the path, or as `LocalTarget`.
     UsageError
         deltalake is not installed.
     """
@@ -113,7 +113,7 @@ class DeltaTarget(LocalTarget):
         return self.changes.whole()
 
     def notes(self) -> Sequence[str]:
-        """That earlier rows stay readable, and that somebody else changed the table."""
+        """That earlier rows stay readable, and that another writer changed the table."""
         return self.changes.notes()
 
     @property
@@ -122,7 +122,7 @@ class DeltaTarget(LocalTarget):
         return False
 
     def described(self, run_id: str) -> Mapping[str, Any]:
-        """The folder in the table, and how the release stands to earlier ones."""
+        """The folder in the table, and how the release relates to earlier ones."""
         return {"folder": run_id, "mode": self.changes.mode}
 
     def publish(self, run_id: str) -> str:
@@ -158,7 +158,7 @@ class DeltaTarget(LocalTarget):
         return self.changes.published(run_id)
 
     def withdraw(self, run_id: str) -> None:
-        """Bring back the version before in a commit of its own, or drop a table that holds nothing else."""
+        """Bring back the version before in a separate commit, or drop a table that holds nothing else."""
         self._done = None
         with sink_faults(self.path, "the release could not be withdrawn; restore the version before by hand"):
             if self.changes.committed(run_id) and not self._dropped(run_id):
@@ -215,7 +215,7 @@ class DeltaTarget(LocalTarget):
         )
 
     def _forget(self, run_id: str, *, was_there: bool) -> None:
-        """Throw away the files of a run that is not in the log."""
+        """Remove the files of a run that is not in the log."""
         own = (self.path / run_id, self.path / METADATA / run_id)
         for folder in own:
             shutil.rmtree(folder, ignore_errors=True)
@@ -259,7 +259,7 @@ class DeltaTarget(LocalTarget):
             raise SinkError(f"the sink {self.name!r} cannot be written: its folder is read-only")
 
     def _clean(self) -> None:
-        """Throw away what a killed run moved in and did not commit, and a table that it was taking away."""
+        """Remove what a killed run moved in and did not commit, and a table that it was removing."""
         super()._clean()
         for run_id in self._pending():
             if self.changes.committed(run_id):

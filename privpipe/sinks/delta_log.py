@@ -183,7 +183,7 @@ def _milliseconds(found: Any) -> int:
 
 
 def _fault(metadata: Any, protocol: Any, fields: Sequence[Any]) -> str:
-    """Why a table takes no release: it is none of ours, or a commit would have to do what ours does not."""
+    """Why a table takes no release: it is not one of ours, or a commit would have to do what ours does not."""
     configuration: Mapping[str, str] = metadata.configuration
     if MARK not in configuration:
         return "is a Delta table that privpipe did not make"
@@ -238,7 +238,7 @@ class Commit:
     fields : tuple of mapping
         Columns of the table after it.
     said : mapping of text to text
-        Properties of ours: they stand in the commit, and those of a release in the table's properties too.
+        Properties of ours: they are in the commit, and those of a release in the table's properties too.
     added, removed : tuple of Added
     mode : {"Append", "Overwrite"}
     """
@@ -288,7 +288,7 @@ class Commit:
         return "".join(json.dumps(action, ensure_ascii=False) + "\n" for action in actions)
 
     def _protocol(self) -> Iterator[dict[str, Any]]:
-        """Timestamps without a zone are a feature of their own; everything else is as old as the format."""
+        """Timestamps without a zone are a separate feature; everything else is as old as the format."""
         needed = any(field["type"] == "timestamp_ntz" for field in self.fields)
         if needed and (self.before is None or NTZ not in self.before.features):
             writer = sorted({NTZ, "appendOnly", "invariants"})

@@ -1,4 +1,4 @@
-"""What releases change in a Delta table, and what the table says of them; where it lies is the target's matter."""
+"""What releases change in a Delta table, and what the table records of them; where it is concerns the target."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class DeltaReleases:
         self._seen = False
 
     def now(self) -> Snapshot | None:
-        """The table when it was first asked for: what a run judges beside its own rows, and what it changes."""
+        """The table when it was first asked for: what a run judges together with its own rows, and what it changes."""
         if not self._seen:
             self._table = self.found()
             self._seen = True
@@ -136,7 +136,7 @@ class DeltaReleases:
         return tuple(file for file in table.files if file.path in gone)
 
     def notes(self) -> Sequence[str]:
-        """That earlier rows stay readable, and that somebody else changed the table."""
+        """That earlier rows stay readable, and that another writer changed the table."""
         table = self.now()
         if table is None:
             return ()
@@ -160,7 +160,7 @@ class DeltaReleases:
         return Source(data=self.address, format="delta", version=version)
 
     def commit(self, files: Sequence[Added], said: Mapping[str, str]) -> Commit:
-        """What makes files the release; what is said of them is what their public verdict says."""
+        """What makes files the release; what is recorded of them is what their public verdict says."""
         table = self.now()
         return Commit(
             before=table,
@@ -191,7 +191,7 @@ class DeltaReleases:
         return Commit(before=now, fields=self.fields if now is None else now.fields, said=said, removed=mine)
 
     def taken_back(self, run_id: str, now: Snapshot | None) -> Commit:
-        """The commit that follows a version and brings back what the run replaced, if nobody has changed it since."""
+        """The commit that follows a version and brings back what the run replaced, if no one has changed it since."""
         before, back = self.now(), self.without(run_id, now)
         if before is None or now is None or now.version != before.version + 1 or self.mode == "append":
             return back

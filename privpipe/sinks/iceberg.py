@@ -4,7 +4,7 @@
 
     lake/db/visits/data/20260102T030405Z-1a2b3c4d/         part files of a release, as they were judged
     lake/db/visits/_privpipe/20260102T030405Z-1a2b3c4d/    its public documents
-    .lake.db.visits.privpipe/                              the work area, beside the policy (see `local`)
+    .lake.db.visits.privpipe/                              the work area, next to the policy (see `local`)
         pending-<run>                                      a run that is about to commit
 
 A commit makes one snapshot the current one, or the table with its first, so a reader sees the old release or the new
@@ -72,7 +72,7 @@ class IcebergTarget(WholeReleases):
     table : IcebergName
         Nothing has the name, or a table that an earlier run made.
     home : Path
-        The folder in which the work area lies.
+        The folder in which the work area is.
     mode : {"replace", "append", "replace_partition"}
         Whether a release takes the place of the rows that are there, joins them or takes the place of its partitions.
     schema : {"same", "evolve"}
@@ -141,12 +141,12 @@ class IcebergTarget(WholeReleases):
         """Close the catalogue."""
         opened, self._opened = self._opened, None
         if opened is not None:
-            with suppress(Exception):  # of its own classes, with texts that may hold credentials
+            with suppress(Exception):  # its exceptions have their own classes, and texts that may hold credentials
                 opened.close()
 
     @property
     def folders(self) -> Sequence[tuple[str, Path]]:
-        """The work area, and the warehouse where it lies on this machine."""
+        """The work area, and the warehouse where it is on this machine."""
         home = str(self._catalogue().properties.get("warehouse", "://")).removeprefix("file://")
         return (("the work area of the sink", self.area), *([] if "://" in home else [("the sink", Path(home))]))
 
@@ -211,7 +211,7 @@ class IcebergTarget(WholeReleases):
         return self._at(self._snapshot) if self._stays and self._snapshot is not None else None
 
     def notes(self) -> Sequence[str]:
-        """That earlier rows stay readable, and that somebody else changed the table."""
+        """That earlier rows stay readable, and that another writer changed the table."""
         table = self._now()
         if table is None:
             return ()
@@ -225,7 +225,7 @@ class IcebergTarget(WholeReleases):
         return (*said[self.mode], *foreign)
 
     def described(self, run_id: str) -> Mapping[str, Any]:
-        """The table, and how the release stands to earlier ones."""
+        """The table, and how the release relates to earlier ones."""
         return {"table": self.name, "mode": self.mode}
 
     def require_free(self) -> None:
@@ -358,7 +358,7 @@ class IcebergTarget(WholeReleases):
             return None
 
     def _now(self) -> Any:
-        """The table when it was first asked for: what a run judges beside its own rows, and what it changes."""
+        """The table when it was first asked for: what a run judges together with its own rows, and what it changes."""
         if not self._seen:
             with self._told():
                 self._catalogue()
@@ -390,7 +390,7 @@ class IcebergTarget(WholeReleases):
         flush_new(self._pending(run_id), json.dumps(told).encode())
 
     def _forget(self, run_id: str) -> None:
-        """Throw away the files of a run that is not in the table."""
+        """Remove the files of a run that is not in the table."""
         mark = self._pending(run_id)
         try:
             told = json.loads(mark.read_text(encoding="utf-8"))
@@ -402,13 +402,13 @@ class IcebergTarget(WholeReleases):
             referenced = [] if table is None else [table.metadata_location, *_logged(table)]
             io = self._catalogue()._load_file_io(location=told["location"]) if table is None else table.io
             Leftovers(io, told["location"], run_id, told["commit"]).remove(referenced, told["made"])
-        except Exception as problem:  # noqa: BLE001 nobody is pointed at what is left
+        except Exception as problem:  # noqa: BLE001 no pointer leads to what is left
             log.warning("files of %s could not be removed (%s); the next run does it", run_id, type(problem).__name__)
         else:
             mark.unlink(missing_ok=True)
 
     def _clean(self) -> None:
-        """Throw away what killed runs left: staged files, and those in the table's storage that it does not know."""
+        """Remove what killed runs left: staged files, and those in the table's storage that it does not know."""
         shutil.rmtree(self.area / "staging", ignore_errors=True)
         for mark in self.area.glob(f"{PENDING}*.new"):
             mark.unlink()

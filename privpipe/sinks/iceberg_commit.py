@@ -40,7 +40,7 @@ class Commit:
     """The commit of a release: a new table with its first snapshot, or the next snapshot of a table.
 
     It holds for the table as it was seen. pyiceberg's own commit of a transaction would try again on top of what
-    another writer committed, which nobody judged, so the catalogue is asked directly, and once.
+    another writer committed, which was not judged, so the catalogue is asked directly, and once.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Commit:
         return str(self._transaction.table_metadata.location).rstrip("/")
 
     def prepare(self, said: Mapping[str, str], files: Sequence[str], *, replaces: Callable[[str], bool] | None) -> int:
-        """Write the manifests of a snapshot of these files without those they replace; gives back its number."""
+        """Write the manifests of a snapshot of these files without those they replace; returns its number."""
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
         self._transaction.set_properties({name: word for name, word in said.items() if name != BATCH})

@@ -1,6 +1,6 @@
 """Files of a release in an Iceberg table.
 
-Columns and field ids that fit the table, files copied, listed and removed.
+Columns and field ids are fitted to the table; files are copied, listed and removed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def arrow_type(field: pa.Field, sink: str) -> pa.DataType:
 
 
 def written_under(folder: Path, ids: Mapping[str, int], sink: str) -> None:
-    """Write the Parquet files of a folder anew, rows in their order, with the table's types and field ids.
+    """Write the Parquet files of a folder again, rows in their order, with the table's types and field ids.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def copied(io: Any, path: Path, place: str) -> None:
 
 
 def local_place(place: str) -> Path | None:
-    """A place of the table's storage on this machine; None where it lies elsewhere.
+    """A place of the table's storage on this machine; None where it is elsewhere.
 
     Examples
     --------
@@ -250,7 +250,7 @@ def _settle() -> None:
     meeting = Barrier(threads)
 
     def meet() -> None:
-        with suppress(BrokenBarrierError):  # somebody else's work is long
+        with suppress(BrokenBarrierError):  # the work of another thread takes long
             meeting.wait(PATIENCE)
 
     wait([pool.submit(meet) for _ in range(threads)])

@@ -39,7 +39,7 @@ class LocalTarget(WholeReleases):
     Raises
     ------
     SinkError
-        Something else stands at the path, the work area belongs to somebody else or holds links, the place cannot be
+        Something else is at the path, the work area belongs to another user or holds links, the place cannot be
         written, or another run holds the lock.
     """
 
@@ -72,7 +72,7 @@ class LocalTarget(WholeReleases):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            for folder in (self.state / "staging").glob("*"):  # what a run that ended early wrote and nobody judged
+            for folder in (self.state / "staging").glob("*"):  # what a run that ended early wrote and no one judged
                 shutil.rmtree(folder, ignore_errors=True)
             for pointer in self.state.glob("pointer-*"):
                 with suppress(OSError):  # the next run removes what cannot be removed now
@@ -92,18 +92,18 @@ class LocalTarget(WholeReleases):
                 self._require_ours()
 
     def private(self, name: str) -> Path:
-        """A folder of the work area that nobody but its owner reads, made if it is not there.
+        """A folder of the work area that only its owner can read, made if it is not there.
 
         Raises
         ------
         SinkError
-            It is a link, or belongs to somebody else.
+            It is a link, or belongs to another user.
         """
         return private_folder(self.state / name)
 
     @property
     def folders(self) -> Sequence[tuple[str, Path]]:
-        """The path, and the work area beside it."""
+        """The path, and the work area next to it."""
         return (("the sink", self.path), ("the work area of the sink", self.state))
 
     @property
@@ -126,7 +126,7 @@ class LocalTarget(WholeReleases):
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """None: files are known by where they lie."""
+        """None: files are known by where they are."""
         return {}
 
     def rows(self, run_id: str) -> Path:
@@ -151,7 +151,7 @@ class LocalTarget(WholeReleases):
             if self.path.is_dir() and not self.path.is_symlink():
                 self.path.rmdir()
             pointer = self.state / f"pointer-{run_id}"
-            # The link's own text is relative to where it will lie; a rename moves it there in one step.
+            # The link's own text is relative to where it will be; a rename moves it there in one step.
             self._link(os.path.relpath(home, self.path.parent), pointer)
             os.replace(pointer, self.path)
             sync_folder(self.path.parent)
@@ -205,7 +205,7 @@ class LocalTarget(WholeReleases):
         for folder in (self.state, self.state / "releases"):
             require_ours(folder)
             folder.mkdir(exist_ok=True)
-            require_ours(folder)  # whoever made it in between
+            require_ours(folder)  # another process may have made it in between
         self.private("staging")
         for folder in (self.state, self.state / "staging", self.state / "releases"):
             for entry in folder.iterdir():
@@ -235,7 +235,7 @@ class LocalTarget(WholeReleases):
             raise SinkError(f"the sink {str(self.path)!r} cannot be written: its folder is read-only")
 
     def _clean(self) -> None:
-        """Throw away what a killed run left: staged files, releases nobody points at, pointers not yet in place."""
+        """Remove what a killed run left: staged files, releases that no pointer leads to, pointers not yet in place."""
         current = Path(os.path.realpath(self.path)) if self.path.is_symlink() else None
         for folder in (self.state / "staging").iterdir():
             shutil.rmtree(folder)

@@ -75,11 +75,11 @@ class _Partitioned:
         return _files(self._stays)
 
     def notes(self) -> Sequence[str]:
-        """That rows of a person may stand in several partitions."""
+        """That rows of a person may be in several partitions."""
         return () if self._standing() is None else (OTHER_PARTITIONS,)
 
     def described(self, run_id: str) -> Mapping[str, Any]:
-        """How the release stands to earlier ones."""
+        """How the release relates to earlier ones."""
         return {"mode": "replace_partition"}
 
     def _laid(self, staged: Path) -> None:

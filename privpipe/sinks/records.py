@@ -59,7 +59,7 @@ class PrivateRecords:
 
     @classmethod
     def of(cls, policy: Policy, place: Target) -> PrivateRecords:
-        """The folder that `records:` names, else one in the sink's work area, else one beside the policy.
+        """The folder that `records:` names, else one in the sink's work area, else one next to the policy.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class PrivateRecords:
         if policy.records is not None:
             home = Path(os.path.abspath(policy.base_dir / policy.records))
         elif place.area is None:
-            # What lies in a bucket is listed with it.
+            # What is in a bucket is listed with it.
             home = Path(os.path.abspath(policy.base_dir / f".{sink.rsplit('/', 1)[-1]}.privpipe" / HOME))
         else:
             home = place.area / HOME

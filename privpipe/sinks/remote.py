@@ -1,6 +1,6 @@
 """Publishing to any fsspec file system.
 
-Files next to the place that readers list, then one pointer that is replaced.
+Files are written next to the place that readers list, then one pointer is replaced.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def is_remote(path: str) -> bool:
 class RemoteTarget(WholeReleases):
     """A folder of an fsspec file system (``s3://``, ``gs://``, ``abfs://``, ``memory://``, ``file://`` ...).
 
-    Files are written and judged in a local private folder, copied beside the sink, read back and compared byte for
+    Files are written and judged in a local private folder, copied next to the sink, read back and compared byte for
     byte; then ``_CURRENT`` is switched, and what it names is fetched and judged again. ``_LOCK`` keeps a second run out
     (see `Lease`).
 
@@ -73,9 +73,9 @@ class RemoteTarget(WholeReleases):
     ------
     UsageError
         fsspec or the library of the store is missing; the URL holds credentials; the sink is a whole bucket: nothing
-        lies beside it.
+        is next to it.
     SinkError
-        No known file system; something else lies in the sink; a step fails.
+        No known file system; something else is in the sink; a step fails.
     """
 
     def __init__(self, url: str) -> None:
@@ -137,12 +137,12 @@ class RemoteTarget(WholeReleases):
 
     @property
     def area(self) -> Path | None:
-        """None: what lies beside the sink is listed with it."""
+        """None: what is next to the sink is listed with it."""
         return None
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """None: files are known by where they lie."""
+        """None: files are known by where they are."""
         return {}
 
     @property
@@ -159,7 +159,7 @@ class RemoteTarget(WholeReleases):
         return self.rows(run_id)
 
     def require_free(self) -> None:
-        """Nothing that can be told without the lock."""
+        """Nothing that can be known without the lock."""
 
     def publish(self, run_id: str) -> str:
         home, staged = f"{self.state}/releases/{run_id}", self._local / run_id
@@ -185,11 +185,11 @@ class RemoteTarget(WholeReleases):
         return home
 
     def withdraw(self, run_id: str) -> None:
-        """See `Target.withdraw`; also where nobody knows whether the pointer was switched, or still will be."""
+        """See `Target.withdraw`; also where it is unknown whether the pointer was switched, or still will be."""
         if self._switching:
             with self._told("the release could not be withdrawn; remove its _CURRENT by hand"):
                 self._put_back(run_id)
-        with suppress(Exception):  # nobody is pointed at what is left, and the next run removes it
+        with suppress(Exception):  # no pointer leads to what is left, and the next run removes it
             self.files.rm(f"{self.state}/releases/{run_id}", recursive=True)
         with suppress(Exception):
             self._abort_uploads(f"{self.state}/releases/{run_id}/")
@@ -229,7 +229,7 @@ class RemoteTarget(WholeReleases):
             raise
         except Conflict:
             problem = SinkError(f"another run has written the sink {self.url!r} meanwhile; {outcome}")
-        except Exception as error:  # noqa: BLE001 - each file system has classes of its own, and texts with credentials
+        except Exception as error:  # noqa: BLE001 - each file system has its own classes, and texts with credentials
             problem = SinkError(f"the sink {self.url!r} cannot be written: {reason_of(error)}; {outcome}")
         else:
             return
@@ -310,7 +310,7 @@ class RemoteTarget(WholeReleases):
         try:
             self._written(self._writes, content, self._before)
             return
-        except Exception as error:  # noqa: BLE001 - told by the caller, unless the write arrived and its answer did not
+        except Exception as error:  # noqa: BLE001 - reported by the caller, unless only the answer was lost
             failure = error
         found = self._writes.read(self._pointer)
         if found is None or found.content != content:
@@ -353,7 +353,7 @@ class RemoteTarget(WholeReleases):
         raise Conflict
 
     def _require_ours(self) -> None:
-        """Whoever lists the sink must see a release by its pointer alone."""
+        """Anyone who lists the sink must see a release by its pointer alone."""
         self.files.invalidate_cache()
         names = [name.rstrip("/").rsplit("/", 1)[-1] for name in self._listed(self.root)]
         others = [name for name in names if name not in (POINTER, NOTICE, "", posixpath.basename(self.root))]
@@ -367,7 +367,7 @@ class RemoteTarget(WholeReleases):
             return []
 
     def _clean(self) -> None:
-        """Throw away releases that no pointer names, which killed runs left, and uploads that were cut off."""
+        """Remove releases that no pointer names, which killed runs left, and uploads that were cut off."""
         current = self._named(self._before).rsplit("/", 1)[-1]
         self._abort_uploads(f"{self.state}/releases/")
         left = [
@@ -378,7 +378,7 @@ class RemoteTarget(WholeReleases):
         if not left:
             return
         if self._writes is not None:
-            # Whoever uploaded one of these and is late can no longer point at it.
+            # A writer that uploaded one of these and is late can no longer point at it.
             self._switch(self._named(self._before) or None)
             self._before = self._read()
             if self._named(self._before).rsplit("/", 1)[-1] != current:
@@ -387,13 +387,13 @@ class RemoteTarget(WholeReleases):
             self.files.rm(folder, recursive=True)
 
     def _abort_uploads(self, below: str) -> None:
-        """Parts of uploads that were begun and not completed: nobody lists them, and they are kept and paid for."""
+        """Parts of uploads that were begun and not completed: no listing shows them, and they are kept and paid for."""
         if self.store.kind != "s3":
             return
         bucket, prefix, _ = self.files.split_path(below)
         try:
             found: Any = self.files.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix)
-        except Exception as error:  # noqa: BLE001 - a right of its own, which a run can do without
+        except Exception as error:  # noqa: BLE001 - a separate right, which a run can do without
             log.debug("uploads that were cut off are not looked for: %s", reason_of(error))
             return
         for upload in found.get("Uploads") or ():

@@ -50,7 +50,7 @@ SCHEMES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az")
 
 
 def remote_target(url: str) -> RemoteTarget:
-    """What publishes at a URL, by what lies there."""
+    """What publishes at a URL, by what is there."""
     if url.partition("://")[0] in SCHEMES:
         place = RemoteDeltaTarget(url)
         if place.is_there():
@@ -76,7 +76,7 @@ class RemoteDeltaTarget(RemoteTarget):
     UnsupportedError
         Another kind of file system; a store without conditional writes.
     SinkError
-        Something else stands at the URL, or as `RemoteTarget`.
+        Something else is at the URL, or as `RemoteTarget`.
     UsageError
         deltalake is not installed, or as `RemoteTarget`.
     """
@@ -106,7 +106,7 @@ class RemoteDeltaTarget(RemoteTarget):
             super().__exit__(kind, error, trace)
 
     def is_there(self) -> bool:
-        """Whether a table stands at the URL."""
+        """Whether a table is at the URL."""
         with self._told("what it publishes is not known"):
             return bool(self._versions())
 
@@ -128,12 +128,12 @@ class RemoteDeltaTarget(RemoteTarget):
         return self.changes.whole()
 
     def notes(self) -> Sequence[str]:
-        """That earlier rows stay readable, and that somebody else changed the table."""
+        """That earlier rows stay readable, and that another writer changed the table."""
         with self._told():
             return self.changes.notes()
 
     def described(self, run_id: str) -> Mapping[str, Any]:
-        """The folder in the table, and how the release stands to earlier ones."""
+        """The folder in the table, and how the release relates to earlier ones."""
         return {"folder": run_id, "mode": self.changes.mode}
 
     def publish(self, run_id: str) -> str:
@@ -172,7 +172,7 @@ class RemoteDeltaTarget(RemoteTarget):
         return homes
 
     def withdraw(self, run_id: str) -> None:
-        """Bring back the version before in a commit of its own, also where nobody knows whether this one arrived."""
+        """Bring back the version before in a separate commit, also where it is unknown whether this one arrived."""
         self._done = False
         with self._told("the release could not be withdrawn; restore the version before by hand"):
             if self._switching:
@@ -259,7 +259,7 @@ class RemoteDeltaTarget(RemoteTarget):
         )
 
     def _forget(self, run_id: str) -> None:
-        """Throw away the files of a run that is not in the log and cannot get there."""
+        """Remove the files of a run that is not in the log and cannot get there."""
         for folder in (f"{self.root}/{run_id}", f"{self.root}/{METADATA}/{run_id}"):
             self._abort_uploads(f"{folder}/")
             if self._listed(folder):

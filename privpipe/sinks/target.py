@@ -1,4 +1,4 @@
-"""What a place is to which a release can be published."""
+"""The interface of a place to which a release can be published."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Target(Protocol):
 
     @property
     def folders(self) -> Sequence[tuple[str, Path]]:
-        """What a run writes on this machine, as far as it is known before: its name for people, and where it lies."""
+        """What a run writes on this machine, as far as it is known before: its name for people, and where it is."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -69,7 +69,7 @@ class Target(Protocol):
         """Rows that stay next to those that a release stages at `rows`, as they are now; None: there are none."""
 
     def completed(self, run_id: str) -> None:
-        """Lay what stays next to the staged files, once both were judged, where readers read one folder."""
+        """Put what stays next to the staged files, once both were judged, where readers read one folder."""
 
     def whole(self, run_id: str) -> Source | None:
         """All rows that readers see since this run published, where some were kept."""
@@ -81,10 +81,10 @@ class Target(Protocol):
         """What the public manifest says of the place of this run's rows."""
 
     def require_free(self) -> None:
-        """Refuse a place that could not be published to now, as far as looking tells."""
+        """Refuse a place that could not be published to now, as far as looking shows."""
 
     def close(self) -> None:
-        """Let go of what looking at a place opened that was never entered."""
+        """Close what was opened to look at a place that was never entered."""
 
     def publish(self, run_id: str) -> str:
         """Make what is staged the published release, in one step; returns where it is read."""
@@ -102,10 +102,10 @@ class Target(Protocol):
         """What names the published release (its run id is part of it); None: nothing is published."""
 
     def document(self, name: str) -> bytes | None:
-        """A public document of the published release, as it stands there; None: there is none."""
+        """A public document of the published release, as it is there; None: there is none."""
 
     def recall(self) -> bytes | None:
-        """What the target keeps, beside what readers see; None: nothing."""
+        """What the target keeps, in addition to what readers see; None: nothing."""
 
     def remember(self, data: bytes) -> None:
         """Keep this instead, whole or not at all."""

@@ -38,11 +38,11 @@ class NotFitted(UsageError, NotFittedError):
 
 @bordered
 class StageEstimator(TransformerMixin, BaseEstimator):
-    """Base of all; not an estimator of its own.
+    """Base of all; not itself an estimator.
 
-    Takes pandas and polars frames and numpy arrays, and gives back the like; rows keep their place. Without `columns`
+    Takes pandas and polars frames and numpy arrays, and returns the same kind; rows keep their place. Without `columns`
     a stage that names them takes every numeric column. `fit_transform` is the stage's own result; `transform` of other
-    rows follows the plan where that is a function of values, and is refused where it speaks of the rows fitted.
+    rows follows the plan where that is a function of values, and is refused where it concerns only the rows fitted.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class StageEstimator(TransformerMixin, BaseEstimator):
         Raises
         ------
         UsageError
-            Rows would go, and `y` would no longer stand beside those that stay.
+            Rows would go, and `y` would no longer be aligned with those that stay.
         """
         frame = self.fit(X)._framed(X, reset=False)
         out = self.fitted_stage_.transform(frame)

@@ -52,7 +52,7 @@ class ReleaseGate(GateParams, SetParams, Estimator[Any]):
     """Let a frame through when every guarantee holds.
 
     `fit` judges the frame and raises `Refused` where one does not hold, so that a pipeline ends there. The model
-    judges each frame that it is given, too, and gives back the rows that it judged, held in a checkpoint.
+    judges each frame that it is given, too, and returns the rows that it judged, held in a checkpoint.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ Convert = Callable[[str, str, Any], Any]
 
 
 def stage_options(owner: str, taken: Collection[str]) -> list[Asked]:
-    """The options that every stage has; one whose name a parameter of the stage bears has ``policy`` in front.
+    """The options that every stage has; one whose name a parameter of the stage has is prefixed with ``policy``.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def _guarantees(owner: str, name: str, value: Any) -> list[Any]:
 
 
 def _entry(owner: str, given: Any) -> Guarantee:
-    """A guarantee, from itself or from what stands for it in a policy."""
+    """A guarantee, from itself or from what represents it in a policy."""
     from privpipe import measures, models
 
     if isinstance(given, Guarantee):

@@ -114,7 +114,7 @@ def asked_of(transformer: type[Transformer]) -> list[Asked]:
 
 
 def names_of(transformer: type[Transformer]) -> Mapping[str, str]:
-    """The Param of each field; the one that lists the columns bears Spark's own name for it.
+    """The Param of each field; the one that lists the columns has Spark's own name for it.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def lower_camel(name: str) -> str:
 
 
 def capital(name: str) -> str:
-    """A name with its first letter large, the others as they are.
+    """A name with its first letter large, the others unchanged.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def as_json(owner: str, name: str, value: Any) -> Any:
 
 
 def _spelt(field: str) -> str:
-    """The lowerCamel name of a field; in front of one that Spark's classes bear themselves stands ``stage``."""
+    """The lowerCamel name of a field; ``stage`` precedes one that Spark's classes have themselves."""
     name = lower_camel(field)
     return f"stage{capital(name)}" if name in TAKEN else name
 
@@ -196,7 +196,7 @@ def with_params(
     ----------
     asked : sequence of Asked
     defaults : mapping of Param to value, optional
-        Of Params that are no options; an option is None by default.
+        Of Params that are not options; an option is None by default.
     setters : bool
         Whether they can be set, as in an estimator.
     """

@@ -22,7 +22,7 @@ OWNER_ALONE = "600"
 
 
 class Writer(MLWriter):
-    """Writes Params, and what a model learnt beside them.
+    """Writes Params, and what a model learnt in addition.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def run_policy(policy: Policy, seed: Seed, frame: Any, plan: Plan | None = None)
     Refused
         A guarantee does not hold.
     DataError
-        The plan speaks of the very records of another frame.
+        The plan concerns the very records of another frame.
     UnsupportedError
         The policy keeps a ledger, which remembers what was published.
     """

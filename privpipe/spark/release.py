@@ -22,7 +22,7 @@ __all__ = ["Release", "ReleaseModel"]
 
 
 def _document(value: Any) -> Any:
-    """A policy as the mapping and the folder that can be saved; as it is, where it holds what no file must."""
+    """A policy as the mapping and the folder that can be saved; unchanged, where it holds what no file must."""
     from privpipe.policy import Policy
 
     if value is None:
@@ -112,7 +112,7 @@ class ReleaseModel(PolicyParams, LearntModel):
 
     @property
     def plan(self) -> Mapping[str, Any]:
-        """The plan of every stage, as plain JSON with its digest; private, for it may tell much of the frame."""
+        """The plan of every stage, as plain JSON with its digest; private, for it may reveal much of the frame."""
         self._require_fitted()
         return {**self._plan.to_dict(), "digest": self._plan.digest}
 
@@ -126,7 +126,7 @@ class ReleaseModel(PolicyParams, LearntModel):
         return released
 
     def _learnt_text(self) -> str:
-        """What is written beside the Params."""
+        """What is written in addition to the Params."""
         self._require_fitted()
         return self._plan.to_json()
 

@@ -38,7 +38,7 @@ Do it batch by batch:
 
 
 def require_rows_at_hand(owner: str, frame: Any) -> None:
-    """Refuse a streaming DataFrame, and what is no DataFrame of Spark.
+    """Refuse a streaming DataFrame, and what is not a DataFrame of Spark.
 
     Raises
     ------
@@ -140,7 +140,7 @@ class SetParams(AskedParams):
 
 
 class LearntModel(AskedParams, Model):
-    """A model whose Params tell what it was fitted with: set to something else, they would tell a lie."""
+    """A model whose Params show what it was fitted with: set to something else, they would be wrong."""
 
     def _hold(self, estimator: Params) -> Self:
         """The model with the identity and the Params of the estimator that fitted it."""
@@ -197,7 +197,7 @@ class StageParams(AskedParams):
 
 
 class StageEstimator(StageParams, SetParams, Estimator[Any]):
-    """Base of the estimators that stand for transformers; `fit` learns and gives a `StageModel`."""
+    """Base of the estimators that represent transformers; `fit` learns and gives a `StageModel`."""
 
     model_class: ClassVar[type[StageModel]]
 
@@ -216,7 +216,7 @@ class StageModel(StageParams, LearntModel):
 
     @property
     def plan(self) -> Mapping[str, Any]:
-        """What was learnt, as plain JSON with its digest; private, for it may tell much of the frame."""
+        """What was learnt, as plain JSON with its digest; private, for it may reveal much of the frame."""
         self._require_fitted()
         return self._learnt.plan
 
@@ -233,7 +233,7 @@ class StageModel(StageParams, LearntModel):
         return self._learnt.transform(dataset)
 
     def _learnt_text(self) -> str:
-        """What is written beside the Params."""
+        """What is written in addition to the Params."""
         self._require_fitted()
         return text_of(self._learnt)
 

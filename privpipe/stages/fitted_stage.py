@@ -171,7 +171,7 @@ def _read(text: str, owner: str) -> Mapping[str, Any]:
 
 
 def _written(asked: Asked) -> dict[str, Any]:
-    """What was asked; the seed, the engine and who is told of progress are not."""
+    """What was asked; the seed, the engine and who receives progress are not."""
     return {
         "roles": {name: list(getattr(asked.roles, name)) for name in ROLES},
         "hierarchies": {column: spec.to_document() for column, spec in asked.hierarchies.items()},
@@ -274,10 +274,10 @@ def transform(
     policy : Policy, optional
         Of a plan that was read from JSON without one.
     losses : bool
-        Give back (frame, LossTable): the same frame, and what each column lost, as ``privpipe transform`` shows it.
-        Whoever reads the frame does not get the table, whose figures are of the raw values.
+        Return (frame, LossTable): the same frame, and what each column lost, as ``privpipe transform`` shows it.
+        Readers of the frame do not get the table, whose figures are of the raw values.
     options : see `StageOptions`
-        Beside stages all of them; beside a plan `engine` and `progress`.
+        With stages all of them; with a plan `engine` and `progress`.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """Stages over one frame, on the runner of a policy.
 
-Arguments checked before a row is read, columns and row order kept.
+Arguments are checked before a row is read; columns and row order are kept.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Asked:
         )
 
     def policy(self, stages: Sequence[Transformer], columns: Sequence[str]) -> Policy:
-        """The policy that stands around a frame with these columns.
+        """The policy for a frame with these columns.
 
         Raises
         ------
@@ -161,10 +161,10 @@ class Held:
     frame : path or frame
         One that can be read once is read here, and once.
     place : str
-        Where it was handed over.
+        Where it was passed.
     named : collection of str
         Columns that stages and options name. Where an index level is among them the index is columns until the frame
-        is handed back.
+        is returned.
 
     Raises
     ------
@@ -189,7 +189,7 @@ class Held:
         self.source = data if isinstance(data, Source) else Source(data=data if self.rows is None else self.rows)
 
     def carry(self, found: pa.Schema, read: Collection[str]) -> None:
-        """Carry columns that nothing reads and that have no logical type through as they are.
+        """Carry columns that nothing reads and that have no logical type through unchanged.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class Held:
         self.source = replace(self.source, types={**self.source.types, **carried})
 
     def hold(self, engine: Engine) -> None:
-        """Evaluate a lazy frame: what is learnt of it and what is given back are of the same rows."""
+        """Evaluate a lazy frame: what is learnt of it and what is returned are of the same rows."""
         if self.like is not None and not is_evaluated(self.source.data):
             held = engine.hold_frame(self.source.data, lasting=True).rows
             self.source = Source(data=held)
@@ -210,7 +210,7 @@ class Held:
 
     @property
     def on_cluster(self) -> bool:
-        """Whether it is a frame that is lazy, and lies where a cluster put it."""
+        """Whether it is a frame that is lazy, and is where a cluster put it."""
         return self.like is not None and not is_local_frame(self.like)
 
     def ids(self, column: str | None, seed: Seed) -> NDArray[np.int64]:
@@ -236,7 +236,7 @@ def laid_back(
 ) -> Any:
     """The table after a stage as a frame of the kind that went in.
 
-    Rows of a local frame lie as they lay, those that went left out; rows that are new come in keyed order. A frame of
+    Rows of a local frame keep their order, without those that were removed; new rows come in keyed order. A frame of
     a cluster stays lazy.
 
     Parameters
@@ -295,7 +295,7 @@ class StageOver:
         self._held = Held(frame, f"{type(self._stages[0]).__name__}.apply", named)
         nothing = Policy.of_fields(name="frame", columns={}, guarantees=())
         data = frame if self._held.like is None else self._held.like
-        # Rows that meet guarantees are given back as they were judged: the frame is held for them, not for the run.
+        # Rows that meet guarantees are returned as they were judged: the frame is held for them, not for the run.
         self._opened = OpenedEngine(asked.engine, data, nothing, holds=False)
 
     def __enter__(self) -> Self:
@@ -339,7 +339,7 @@ class StageOver:
 
     @property
     def _is_bare(self) -> bool:
-        """Whether the frame stays on its cluster unlooked at: no record is told apart, none goes and none moves."""
+        """Whether the frame stays on its cluster unseen: no record is distinguished, none is removed and none moves."""
         quiet = not any(stage.needs_ids for stage in self._stages)
         return self._held.on_cluster and quiet and self._keeps_places and not self._compared
 

@@ -2,18 +2,18 @@
 
 Authors of plug-ins run the same checks as the catalogues:
 
-- a transformer: `stage_problems` (the same rows and plan however the input lies, others under another seed if it draws,
-  the schema that it promises, blocks without rows, plans read back);
+- a transformer: `stage_problems` (the same rows and plan however the input is arranged, others under another seed if it
+  draws, the schema that it promises, blocks without rows, plans read back);
 - a model or measure that reads classes: `splitting_problems` (figures do not depend on blocks), `threshold_claim` (the
-  tolerance), `merging_claims` and `suppression_claim` (what it tells a search), `conformance` (hostile tables, against
-  the oracle that stands beside it);
-- whatever judges: `verdict_problems` (the same verdict however the tables lie);
+  tolerance), `merging_claims` and `suppression_claim` (what it reports to a search), `conformance` (hostile tables,
+  against the oracle next to it);
+- whatever judges: `verdict_problems` (the same verdict however the tables are arranged);
 - whatever compares two tables: `comparison_problems` (no pass over tables that have nothing in common);
 - an engine: `conformance`, and the others with that engine.
 
 An entry brings along, as static methods or in a sibling module ``<module>_oracle``: ``oracle(model, classes)``, and
 where needed ``thresholds(rng)`` and ``around(model, observed, facts)``, see `privpipe.blocks.oracle_classes`. A
-transformer whose examples name columns of its own brings a class method ``example_table()``, see `People`.
+transformer whose examples name its own columns brings a class method ``example_table()``, see `People`.
 
 Examples
 --------

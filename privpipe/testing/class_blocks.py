@@ -44,7 +44,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
 
 @dataclass(frozen=True)
 class ClassTable:
-    """Classes as arrays, one row a class.
+    """Classes as arrays, one row per class.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def with_parameters(model: Guarantee, parameters: Mapping[str, Any]) -> Guarante
 
 
 def block_of(**columns: Sequence[Sequence[int]]) -> ClassBlock:
-    """A class block from a matrix a column: one row a class, one entry a value code, 0 where it is absent.
+    """A class block from one matrix per column: one row per class, one entry per value code, 0 where it is absent.
 
     Examples
     --------
@@ -253,9 +253,9 @@ def _around(model: Guarantee, observed: Any, facts: Facts) -> Iterable[Case]:
 
 
 def random_gate(rng: np.random.Generator, model: Guarantee, table: ClassTable, facts: Facts) -> Guarantee:
-    """A gate of the model: as it stands, by a threshold of its own, or on the figure of one of these classes.
+    """A gate of the model: unchanged, at another threshold, or at the figure of one of these classes.
 
-    A threshold of its own is what ``thresholds(rng)`` beside the model gives.
+    The other threshold is what ``thresholds(rng)`` next to the model gives.
     """
     own = beside(type(model), "thresholds")
     kind = rng.random()

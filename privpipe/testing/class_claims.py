@@ -1,6 +1,6 @@
 """What a model claims of all tables, tried on random classes.
 
-Merged, suppressed, at its thresholds, and split into blocks.
+Classes are merged, suppressed, judged at thresholds, and split into blocks.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["EXAMPLES", "Claim", "merging_claims", "splitting_problems", "suppres
 
 
 EXAMPLES = 1000
-"""Cases that a claim must stand, those that say nothing (a failing part, a table without a figure) left out."""
+"""Cases that a claim must pass, those that say nothing (a failing part, a table without a figure) left out."""
 BATCH = 40
 ROUNDS = 400
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a model, and how it stood.
+    """A claim of a model, and how it fared.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def splitting_problems(entry: Guarantee, seed: int = 1, tables: int = 40) -> lis
     Returns
     -------
     list of str
-        One line a table whose verdicts differ.
+        One line for each table whose verdicts differ.
 
     Raises
     ------

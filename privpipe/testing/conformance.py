@@ -1,6 +1,6 @@
 """Conformance: every model over every hostile table on an engine, compared with the oracle.
 
-What an entry must bring along.
+Also what an entry must bring along.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def catalogue_problems(catalogue: Catalogue, tests: Path | None = None) -> list[
     catalogue : Catalogue
     tests : Path, optional
         Folder that mirrors the room; each built-in entry must have a test file there, and plug-ins, whose
-        tests lie elsewhere, are left out.
+        tests are elsewhere, are left out.
 
     Returns
     -------
     list of str
-        One line a fault.
+        One line per fault.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class Nonconforming(AssertionError):
 
 @dataclass(frozen=True)
 class Case:
-    """One model over one hostile table; with `persons`, whom each row is of, persons are counted."""
+    """One model over one hostile table; with `persons`, the person of each row, persons are counted."""
 
     model: Guarantee
     table: HostileTable
@@ -189,7 +189,7 @@ class Conformance:
         Default: the examples of all models.
     folder : Path, optional
         Where to put the tables as Parquet, each row in another of three files than the one before, for the engine
-        to read; left out, frames are handed over.
+        to read; left out, frames are passed.
     """
 
     def __init__(self, engine: Engine, models: Sequence[Guarantee] | None = None, folder: Path | None = None) -> None:
@@ -264,7 +264,7 @@ class Conformance:
         _no_cell_in(case, str(raised))
 
     def _refusal(self, case: Case) -> Exception | None:
-        """What judging the case raises; for a table that nobody may judge, once for all its models."""
+        """What judging the case raises; for a table that may not be judged, once for all its models."""
         key = case.table.name if case.table.refused is not None else str(case)
         if key not in self._refused:
             models = self.models if case.table.refused is not None else [case.model]
@@ -365,7 +365,7 @@ def conformance(
     engine : Engine or str
         An engine, or the name of one with its `options`.
     models : sequence of Guarantee, optional
-        Default: the examples of the catalogue. A plug-in passes its own, each with its oracle beside it.
+        Default: the examples of the catalogue. A plug-in passes its own, each with its oracle next to it.
 
     Returns
     -------
@@ -386,7 +386,7 @@ def conformance(
 
 
 def write_in_parts(table: HostileTable, folder: Path, parts: int = 3) -> None:
-    """The rows as Parquet files, dealt out in turn, so that classes lie in several of them."""
+    """The rows as Parquet files, dealt out in turn, so that classes are in several of them."""
     import numpy as np
     import pyarrow.parquet as pq
 

@@ -42,7 +42,7 @@ class HostileTable:
     base : mapping of column to sequence
         Values of all records of the original, where they are not those of the rows.
     refused : type of error, optional
-        Raised by whoever reads or judges the table.
+        Raised by any engine that reads or judges the table.
     """
 
     name: str
@@ -70,7 +70,7 @@ class HostileTable:
 
     @property
     def population(self) -> HostileTable:
-        """Whom the table is a sample of: its records, half of them once more, and some with keys it may not have."""
+        """Population of which the table is a sample: its records, half of them again, some with keys it may lack."""
         keys = self.roles.quasi_identifiers
         half = (len(self) + 1) // 2
         rows = {}
@@ -80,7 +80,7 @@ class HostileTable:
         return replace(self, rows=rows, make=None)
 
     def frame(self) -> Any:
-        """The table as somebody would hand it over: an Arrow table, or the frame that is the point of it."""
+        """The table as a user would hand it over: an Arrow table, or the frame that is the point of it."""
         return arrow_table(self) if self.make is None else self.make(self)
 
 

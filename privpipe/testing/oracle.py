@@ -1,4 +1,4 @@
-"""What every model must say of a table, by the oracle that stands beside it.
+"""What every model must say of a table, by the oracle next to it.
 
 Oracles are written straight from the definitions in plain Python and share no kernel with the models: counting is a
 dictionary, shares are fractions, sums are exact. Slow on purpose, and only for small tables.
@@ -35,7 +35,7 @@ Judge = Callable[[Any, Classes], Expected]
 def beside(entry: type[Guarantee], name: str) -> Any:
     """What an entry brings along for its tests: a static method, else a function of the sibling ``<module>_oracle``.
 
-    An entry that brings nothing is served by the class it derives from; None where nobody brings it.
+    An entry that brings nothing is served by the class it derives from; None where no class brings it.
     """
     for owner in entry.__mro__:
         own = owner.__dict__.get(name)
@@ -55,7 +55,7 @@ def has_oracle(entry: type[Guarantee]) -> bool:
 
 
 def oracle_of(entry: type[Guarantee]) -> Judge:
-    """The oracle of a model: ``oracle(model, classes)``, which stands beside it.
+    """The oracle of a model: ``oracle(model, classes)``, which is next to it.
 
     Raises
     ------
@@ -85,14 +85,14 @@ def _is_there(module: str) -> bool:
 
 
 def oracle(model: Guarantee, table: HostileTable, mark: str = "*", persons: Sequence[Any] | None = None) -> Expected:
-    """The verdict that `model` must give over `table`, or the error it must raise; `persons`: whom each row is of.
+    """The verdict that `model` must give over `table`, or the error it must raise; `persons`: the person of each row.
 
     Raises
     ------
     PrivpipeError
         The error that the model or the table calls for.
     LookupError
-        For a model that has no oracle beside it.
+        For a model that has no oracle next to it.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def count_classes(model: Guarantee, table: HostileTable, mark: str, persons: Seq
     Parameters
     ----------
     persons : sequence, optional
-        Whom each row is of: then persons are counted, and the base is that of the rows judged.
+        The person of each row: then persons are counted, and the base is that of the rows judged.
     """
     keys = table.roles.quasi_identifiers if model.quasi_identifiers is None else model.quasi_identifiers
     values = {name: [plain_cell(value) for value in cells] for name, cells in table.rows.items()}

@@ -116,10 +116,10 @@ class Published:
 
 
 def joined_by_position(a: Published, b: Published) -> list[Finding]:
-    """Whether row i of one release and row i of the other are alike more often than a chance order explains.
+    """Whether row i of one release and row i of the other are equal more often than a chance order explains.
 
     Columns are compared by ranks, whole and without suppressed rows, forwards and backwards. Only columns that the
-    released cells do not already join by themselves tell something, so a column of both releases counts as well.
+    released cells do not already join by themselves reveal something, so a column of both releases counts as well.
     """
     found = []
     for name, (x, y) in {
@@ -149,7 +149,7 @@ def joined_by_value(a: Published, b: Published, columns: Iterable[str], key: str
     columns : iterable of str
         Those that stages draw for.
     key : str
-        A column that both release as it is, by which it is known which rows are of one record.
+        A column that both release unchanged, by which it is known which rows are of one record.
 
     Examples
     --------
@@ -180,9 +180,9 @@ def _moved(rows: pd.DataFrame, key: str, by: int) -> pd.DataFrame:
 
 
 def aligned_by_order(a: Published, b: Published) -> list[Finding]:
-    """Whether the rows of two releases stand in one order although some are in one of them alone.
+    """Whether the rows of two releases are in one order although some are in one of them alone.
 
-    The longest common subsequence of the columns that both release as they are, against shuffled rows.
+    The longest common subsequence of the columns that both release unchanged, against shuffled rows.
     """
     common = [name for name in a.rows.columns if name in b.rows.columns and set(a.rows[name]) & set(b.rows[name])]
     if not common or min(len(a.rows), len(b.rows)) < 30:
@@ -209,7 +209,7 @@ def _common_subsequence(x: NDArray[np.int64], y: NDArray[np.int64]) -> int:
 
 
 def ordered_rows(release: Published, source: pd.DataFrame, key: str | None = None) -> list[Finding]:
-    """Whether the order of rows tells a cell, or (where `key` is released) the order of the source."""
+    """Whether the order of rows reveals a cell, or (where `key` is released) the order of the source."""
     rows = release.without_blanks()
     if len(rows) < 30:
         return []
@@ -239,7 +239,7 @@ def unmasked(
     ratios : mapping of column to (float, float)
         The public variance ratios of the noise in either release.
     key : str, optional
-        A released column by which rows are joined too, besides their positions.
+        A released column by which rows are joined too, in addition to their positions.
     """
     found = []
     for column, (first, second) in ratios.items():
@@ -275,7 +275,7 @@ def guessed_hashes(release: Published, source: pd.DataFrame) -> list[Finding]:
 
 
 def source_figures(release: Published, source: pd.DataFrame) -> list[Finding]:
-    """Moments, ends, quartiles and single values of source columns that stand in the public documents."""
+    """Moments, ends, quartiles and single values of source columns that are in the public documents."""
     shown = {float(n) for n in _numbers(release.documents) if isinstance(n, float) and n not in (0.0, 0.5, 1.0)}
     known = {number for column in release.rows.columns for number in _figures(release.rows[column])}
     stated = {float(n) for n in _numbers(release.documents.get("manifest", {}).get("policy", {}))}
@@ -319,7 +319,7 @@ def _aligned(
 
 
 def _weights(first: float, second: float) -> list[float]:
-    """Weights that cancel a draw that both releases scaled, as deviations or as variances, or took as it is."""
+    """Weights that cancel a draw that both releases scaled, as deviations or as variances, or took unchanged."""
     ratios = [first / second, math.sqrt(first / second)]
     return [ratio for ratio in (*ratios, -1.0) if not math.isclose(ratio, 1.0)]
 

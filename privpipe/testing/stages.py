@@ -1,4 +1,4 @@
-"""What every stage must hold: the same rows and plan however the input is arranged, also with blocks without rows."""
+"""What must hold for every stage: the same rows and plan however the input is arranged, even with empty blocks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class EmptyBlocks:
         return self._engine.map_rows(table, function, schema)
 
     def map_groups(self, table: Any, key: Callable[[RowBlock], Any], function: Any, schema: Any) -> Any:
-        """As the engine's; a group has a row at the least, its key is asked of any block."""
+        """As the engine's; a group has at least one row, its key is asked of any block."""
         self._try(lambda: key(_nothing(table)), None)
         return self._engine.map_groups(table, key, function, schema)
 
@@ -114,9 +114,9 @@ class Outcome:
     Parameters
     ----------
     plan : str
-        Its plan, as canonical JSON; `public` what everybody may read of it.
+        Its plan, as canonical JSON; `public` what anyone may read of it.
     rows : tuple of tuple
-        Cells with their types, sorted: where a row lies is nobody's business.
+        Cells with their types, sorted: where a row is does not matter.
     schema, promised : pyarrow.Schema
         What came out, and what `released_schema` said.
     made : Plan
@@ -140,7 +140,7 @@ class Staging:
     ----------
     stage : Transformer
     folder : Path
-        Where the tables lie.
+        Where the tables are.
     table : People, optional
         Default: what ``example_table()`` of the stage gives, else `people()`.
     """
@@ -166,8 +166,8 @@ class Staging:
         ----------
         engine : Engine
         parts : int
-            Files among which the rows are dealt out in an order of their own, the last of seven without a row;
-            0: the table is handed over as it is.
+            Files among which the rows are dealt out in a shuffled order, the last of seven without a row;
+            0: the table is passed unchanged.
         seed : int
             0 or 1.
         given : Plan, optional
@@ -223,7 +223,7 @@ def stage_problems(
     expected: Outcome | None = None,
     folder: Path | None = None,
 ) -> list[str]:
-    """What is wrong with a stage, one line a fault; empty when it conforms.
+    """What is wrong with a stage, one line per fault; empty when it conforms.
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ def _dealing_problems(staging: Staging, engine: Engine, partitions: Sequence[int
 
 def _seed_problems(staging: Staging, engine: Engine, first: Outcome, draws: bool) -> list[str]:
     others = [staging.run(engine, seed=1)]
-    if draws and others[0].rows == first.rows:  # a small table may come out alike by chance
+    if draws and others[0].rows == first.rows:  # a small table may come out equal by chance
         others += [staging.run(engine, seed=seed) for seed in range(2, len(SEEDS))]
     if draws and all(other.rows == first.rows for other in others):
         return ["the rows are the same under another seed, although the stage draws"]
@@ -377,13 +377,13 @@ def _read_back(outcome: Outcome, staging: Staging) -> Plan:
 
 
 def _public(made: StagePlan) -> str:
-    """What everybody may read of a plan, where the stage parts it; it must be JSON and the same everywhere too."""
+    """What anyone may read of a plan, where the stage parts it; it must be JSON and the same everywhere too."""
     parted = getattr(made, "public", None)
     return "" if parted is None else json.dumps(plain(parted().detail), sort_keys=True)
 
 
 def written_in_parts(rows: pa.Table, folder: Path, parts: int) -> Path:
-    """A folder with the rows dealt out to so many files in an order of their own, the last of seven without a row."""
+    """A folder with the rows dealt out to so many files in a shuffled order, the last of seven without a row."""
     import numpy as np
     import pyarrow.parquet as pq
 

@@ -1,6 +1,6 @@
-"""What every entry that judges must hold.
+"""What must hold for every entry that judges.
 
-The same verdict however the tables lie, and no pass over tables that have nothing in common.
+The same verdict however the tables are arranged, and no pass over tables that have nothing in common.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Judging:
     Parameters
     ----------
     folder : Path
-        Where the tables lie; also those that parameters of examples name (``others.csv``, ``census.csv``).
+        Where the tables are; also those that parameters of examples name (``others.csv``, ``census.csv``).
     settings : mapping of name to Setting
     """
 
@@ -115,7 +115,7 @@ class Judging:
         Parameters
         ----------
         parts : int
-            Files among which rows and population are dealt out in an order of their own; 0: as they are.
+            Files among which rows and population are dealt out in a shuffled order; 0: unchanged.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class Judging:
         return Source(data=str(written_in_parts(rows, self.folder / f"{name}-{parts}", parts)), types=policy.types)
 
     def _placed(self, entry: Guarantee) -> Guarantee:
-        """The entry with the tables that its examples name where they lie."""
+        """The entry with the tables that its examples name where they are."""
         import pyarrow.csv
 
         named = {name: value for name, value in vars(entry).items() if isinstance(value, str) and value[-4:] == ".csv"}
@@ -216,10 +216,10 @@ def verdict_problems(
     partitions: Sequence[int] = PARTITIONS,
     judging: Judging | None = None,
 ) -> list[str]:
-    """What is wrong with a model or measure that judges a release, one line a fault; empty when it conforms.
+    """What is wrong with a model or measure that judges a release, one line per fault; empty when it conforms.
 
-    The release of a small table is judged beside its original, its population and its process, the rows dealt out to
-    several files in another order each time; verdicts are compared to the last bit.
+    The release of a small table is judged together with its original, its population and its process, the rows dealt
+    out to several files in another order each time; verdicts are compared to the last bit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The ways of judging, one file each, in the order in which they are gone through."""
+"""The ways of judging, one file each, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from privpipe.judging.ways.record_pairs import ByFiles, ByPairs, ByPositions, By
 
 __all__ = ["WAYS", "WayOfJudging", "way_of"]
 
-# Counts of classes tell first, and at no cost, whether a record is suppressed; what needs the original comes last.
+# Counts of classes show first, and at no cost, whether a record is suppressed; what needs the original comes last.
 WAYS: Mapping[Way, WayOfJudging] = {
     judge.way: judge
     for judge in (
@@ -40,7 +40,7 @@ WAYS: Mapping[Way, WayOfJudging] = {
         ByJoinedClasses(),
     )
 }
-"""Who judges in each way that an entry may say is its own."""
+"""The judge for each way that an entry may name as its own."""
 
 
 def way_of(entry: Guarantee) -> WayOfJudging:
@@ -49,7 +49,7 @@ def way_of(entry: Guarantee) -> WayOfJudging:
     Raises
     ------
     UsageError
-        In a way that nobody judges in.
+        In an unknown way of judging.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is asked of every way of judging."""
+"""The interface of every way of judging."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WayOfJudging(ABC):
 
     Subclasses name the `way` of which entries say that it is theirs, and give `verdicts`. One that `counts_persons`
     serves `person_id`; one that `serves_wildcard` means the same whether blanks match anything or nothing. One that
-    `takes_keys` stands over the quasi-identifiers of an expectation; `no_expectation` says why a batch cannot be judged
+    `takes_keys` reads the quasi-identifiers of an expectation; `no_expectation` says why a batch cannot be judged
     in this way, or nothing. `measures` is the block whose figure must not depend on how rows are dealt out, if any.
     """
 

@@ -51,7 +51,7 @@ def _verdict(entry: HistoryMeasure, context: JudgingContext) -> Verdict:
         return _by_tables(entry, context)
     if entry.ledger in context.rules.histories:
         history = context.rules.histories[entry.ledger]
-        # A person whom no earlier release holds was looked up as well: the ledger notes how many it knows.
+        # A person that no earlier release holds was looked up as well: the ledger notes how many it knows.
         units = len(history.current)
         rests_on = Comparison(units, units, "records or combinations of this release are looked up in the ledger")
         return resting_on(entry.judge_history(history), rests_on)

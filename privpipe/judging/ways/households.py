@@ -75,7 +75,7 @@ OF_ORIGINAL = "__privpipe_original_household"
 
 
 class ByKeptHouseholds(WayOfJudging):
-    """Households are told apart in the original, so the release need not hold their key; one count for all entries."""
+    """The original distinguishes households, so the release need not hold their key; one count for all entries."""
 
     way = KEPT_HOUSEHOLDS
     counts_persons: ClassVar[bool] = True

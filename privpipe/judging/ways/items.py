@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_COMBINATIONS", "ByItems", "OverItems"]
 
 MOST_COMBINATIONS = 1 << 25
-"""Combinations of items, each record's counted, that are hashed at the most."""
+"""Combinations of items, each record's counted, that are hashed at most."""
 
 
 @runtime_checkable

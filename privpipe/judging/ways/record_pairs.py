@@ -1,6 +1,6 @@
 """Judge records of a release compared with those of its original.
 
-In pairs, as files, by position, or as whole tables.
+They are compared in pairs, as files, by position, or as whole tables.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ NOT_IN_BOTH = "no record is in both tables."
 class ByPairs(WayOfJudging):
     """Without an original, without ids, or with no record in both tables an error, never a pass.
 
-    Suppressed records are left out: as records that nobody can link they would make every share look smaller.
+    Suppressed records are left out: as records that no attacker can link they would make every share look smaller.
     """
 
     way = PAIRS
@@ -91,7 +91,7 @@ class _CountedPairs:
 
 
 LARGEST_GATHERED = 400_000_000
-"""Cells of both files that are brought to the driver at the most."""
+"""Cells of both files that are brought to the driver at most."""
 
 
 class ByFiles(WayOfJudging):

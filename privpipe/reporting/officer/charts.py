@@ -1,4 +1,4 @@
-"""Charts as SVG: drawn by numbers alone, alike on every machine, and told apart by shape as well as by colour."""
+"""Charts as SVG: drawn by numbers alone, the same on every machine, and distinguishable by shape and by colour."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Mark:
 
 
 def bar(share: float, kind: str) -> Markup:
-    """A bar within a cell of a table, beside the number that it draws; hidden from who has it read aloud.
+    """A bar within a cell of a table, next to the number that it draws; hidden from screen readers.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def columns_chart(
     ----------
     title : str
     axes : (str, str)
-        What stands along x and y.
+        The labels along x and y.
     labels : sequence of str
         Of each group of bars.
     series : sequence of (name, kind, shares)
@@ -87,7 +87,7 @@ def columns_chart(
 
 
 def scatter(title: str, axes: tuple[str, str], marks: Sequence[Mark], legend: Sequence[tuple[str, str]]) -> Markup:
-    """Points by two figures, the smaller the better; shapes tell what they are.
+    """Points by two figures, the smaller the better; shapes show what they are.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def _text(text: str, x: float, y: float, anchor: str) -> Markup:
 
 
 def _shape(kind: str, x: float, y: float, title: str) -> Markup:
-    """A diamond for what was chosen, a ring for what lies near it, a dot for the rest."""
+    """A diamond for what was chosen, a ring for what is near it, a dot for the rest."""
     inner = Markup("<title>{}</title>").format(title) if title else Markup("")
     if kind == "chosen":
         points = f"{x:.1f},{y - 8:.1f} {x + 8:.1f},{y:.1f} {x:.1f},{y + 8:.1f} {x - 8:.1f},{y:.1f}"

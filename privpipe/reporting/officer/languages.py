@@ -56,7 +56,7 @@ def language_of(asked: str | None, policy: Mapping[str, Any]) -> Language:
 
 @functools.cache
 def catalogue(lang: Language) -> Mapping[str, str]:
-    """All texts of a language by key: of pages, of notes, and against whom entries guard."""
+    """All texts of a language by key: of pages, of notes, and the attackers that entries guard against."""
     folder = files(__package__).joinpath("texts")
     found: dict[str, str] = {}
     for name in (f"{lang}.json", f"notes.{lang}.json", f"guards.{lang}.json"):
@@ -87,17 +87,17 @@ class Messages:
         return cls(lang, catalogue(lang))
 
     def text(self, key: str, **given: Any) -> str:
-        """The text of a key with what it speaks of filled in.
+        """The text of a key with what it refers to filled in.
 
         Raises
         ------
         KeyError
-            No such text, or something that it speaks of was not given.
+            No such text, or something that it refers to was not given.
         """
         return self.texts[key].format_map(given) if given else self.texts[key]
 
     def has(self, key: str) -> bool:
-        """Whether the catalogue has a text of its own for a key."""
+        """Whether the catalogue has a separate text for a key."""
         return key in self.texts
 
 
@@ -128,7 +128,7 @@ class Numbers:
     lang: Language
 
     def number(self, value: Any, digits: int = 4) -> str:
-        """A count in full, another number with so many digits that tell.
+        """A count in full, another number with so many significant digits.
 
         Examples
         --------
@@ -148,7 +148,7 @@ class Numbers:
         return self._signed(f"{value:.{digits}g}")
 
     def percent(self, share: Any) -> str:
-        """A share in per cent, with two digits that tell below 10 %.
+        """A share in per cent, with two significant digits below 10 %.
 
         Examples
         --------
@@ -262,7 +262,7 @@ def _pattern(text: str) -> str:
 
 
 def _said(name: str, text: str, messages: Messages, numbers: Numbers) -> str:
-    """What a sentence speaks of, as the language writes it."""
+    """What a sentence refers to, as the language writes it."""
     few = re.fullmatch(r"fewer than ([\d,]+)", text)
     if few is not None:
         return messages.text("word.fewer", least=numbers.written(few[1]))

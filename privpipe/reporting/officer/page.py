@@ -1,6 +1,6 @@
 """HTML pages for an officer.
 
-The report of a run with its method statement, and two runs side by side; no script, one file.
+The report of a run with its method statement, and two runs side by side; each is one file without scripts.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ LOSSES = ("loss", "changed", "blanked")
 
 
 def comparison_page(left: RunDocuments, right: RunDocuments, lang: str | None = None) -> str:
-    """The page: verdicts, what was asked and reached, risks by intruder, class sizes and loss by column of both.
+    """The page: verdicts, what was required and achieved, risks by intruder, class sizes and loss by column of both.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def comparison_page(left: RunDocuments, right: RunDocuments, lang: str | None = 
 
 
 def _judged(left: Wording, right: Wording) -> Iterator[dict[str, Any]]:
-    """A row an entry: what was asked, what was reached and what came of it, on both sides."""
+    """One row per entry: required, achieved and outcome, on both sides."""
     found = [_entries(side) for side in (left, right)]
     for key in dict.fromkeys((*found[0], *found[1])):
         cells = []

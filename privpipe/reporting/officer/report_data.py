@@ -164,12 +164,12 @@ def sign_off_of(run: RunDocuments, given: Mapping[str, Any] | None = None) -> di
 
 
 def waiting_sign_off(request: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """For whom a run waits, how long an approval holds, and the commands to sign and to go on.
+    """Whose approval a run waits for, how long an approval holds, and the commands to sign and to go on.
 
     Parameters
     ----------
     request : mapping
-        What is to be signed, beside a run that waits.
+        What is to be signed, for a run that waits.
     folder : str
         Where it waits.
     """
@@ -240,7 +240,7 @@ class ReportData:
         Against the release before.
     notes, alarms, warnings : tuple of str
     sign_off : mapping
-        ``state``: ``waiting``, ``signed`` or empty, where nobody asked for one; ``required``: persons or roles;
+        ``state``: ``waiting``, ``signed`` or empty, where none was required; ``required``: persons or roles;
         ``persons``: how many of them must sign; ``valid_days``: how long an approval holds; ``commands``: how to sign;
         ``signed``: name, role, time, decision and signature of each.
     """
@@ -330,7 +330,7 @@ class ReportData:
 
 
 def _in_order(found: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    """By column, as they are released."""
+    """By column, as released."""
     return {name: found[name] for name in columns if name in found}
 
 
@@ -393,7 +393,7 @@ def _stage(stage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changes(run: RunDocuments, figures: Mapping[str, Any], least: int) -> dict[str, Any] | None:
-    """What differs from the release before, figure by figure, few records apart."""
+    """What differs from the release before, figure by figure, except for few records."""
     earlier = figures.get("earlier")
     if not earlier:
         return None

@@ -84,7 +84,7 @@ def other_searches(stages: Sequence[Mapping[str, Any]], least: int) -> tuple[dic
                     "checked": detail.get("nodes_checked"),
                     "programs": detail.get("programs_solved"),
                     "classes": detail.get("classes"),
-                    # The loss of blanked cells is their number, or tells it.
+                    # The loss of blanked cells is their number, or reveals it.
                     "loss": None if few else leading_figure(detail.get("loss")),
                     "bound": None if few else leading_figure(detail.get("lower_bound")),
                     "optimal": bool(detail.get("optimal")),
@@ -112,7 +112,7 @@ def _kind_of(name: str, detail: Mapping[str, Any]) -> str:
 
 
 def _chosen(detail: Mapping[str, Any], levels: Mapping[str, int]) -> dict[str, Any]:
-    """The vector that was taken, from the front where it stands there."""
+    """The vector that was taken, from the front where it is there."""
     for each in (*(detail.get("front") or ()), *(detail.get("runners_up") or ())):
         if each.get("levels") == levels:
             return dict(each)

@@ -41,7 +41,7 @@ class Wording:
 
     @property
     def few(self) -> str:
-        """In place of a figure that rests on few records."""
+        """Instead of a figure that rests on few records."""
         return self.messages.text("few", least=self.data.threshold)
 
     def title(self, name: str) -> str:
@@ -118,7 +118,7 @@ class Wording:
         return self.messages.text(f"asked.{row.direction}", value=self.figure(row.asked, share=self._share(row)))
 
     def reached(self, row: JudgedRow) -> str:
-        """What was reached; a share of few records as such."""
+        """What was achieved; a share of few records as such."""
         if row.few:
             return self.few
         if row.observed is None:
@@ -128,7 +128,7 @@ class Wording:
         return self.figure(row.observed, share=self._share(row))
 
     def margin(self, row: JudgedRow) -> str:
-        """How far what was reached is from what was asked."""
+        """How far what was achieved is from what was required."""
         text = self.messages.text
         if row.margin is None or row.asked is None or row.outcome == "error":
             return text("margin.none")
@@ -169,7 +169,7 @@ class Wording:
         return list(dict.fromkeys(found))
 
     def _below_few(self) -> str:
-        """In place of a share of few records within a sentence: what it is below."""
+        """Instead of a share of few records within a sentence: what it is below."""
         records = self.data.records["released"] or 0
         return f"< {self.numbers.percent(min(1.0, self.data.threshold / records))}" if records else self.few
 

@@ -39,33 +39,33 @@ class EngineCosts:
     source_reads, release_reads : float
         Times that the bytes of the source, and of the release, are read.
     packs : float
-        How well the engine packs the files it writes, beside the embedded one.
+        How well the engine packs the files it writes, compared with the embedded one.
     kept_reads : float
-        Times that the rows in memory are read, files and kept tables together; Spark's counter tells them not apart.
+        Times that the rows in memory are read, files and kept tables together, which Spark counts as one.
     staged_reads, staged_reads_by_key : float
-        Times that rows staged on disk are read: always, and besides for each quasi-identifier.
+        Times that rows staged on disk are read: always, and once more for each quasi-identifier.
     laid_reads : float
-        Times that they are read for each stage that lays rows anew.
+        Times that they are read for each stage that writes rows again.
     shuffles, shuffles_by_count : float
         Times that the rows cross between workers: always, and for each count of classes.
     base_driver : float
     driver_rows, driver_rows_on_disk : float
         Times the rows in memory that the process holds: where they fit, and where they are staged on disk.
     driver_laid : float
-        The same for each stage that lays rows anew.
+        The same for each stage that writes rows again.
     base_cpu : float
     worker_read, worker_cpu : float
         Bytes of libraries that a worker process reads, and seconds until it has loaded or compiled what it needs.
     driver_beside_workers : float
-        Bytes that the process holds where the rows lie in worker processes.
+        Bytes that the process holds where the rows are in worker processes.
     tells_driver : bool
         Whether what the driver holds was measured.
     measured_rows : int
         The largest table of which costs were measured.
     cpu_by_column, cpu_by_key, cpu_by_stage : float
-        Seconds a row for each column, each quasi-identifier, and each stage that lays rows anew.
+        Seconds per row for each column, each quasi-identifier, and each stage that writes rows again.
     cpu_by_row_on_disk : float
-        Seconds a row besides, where packed rows do not fit into half of the memory: the database spills them, and they
+        Further seconds per row where packed rows do not fit into half of the memory: the database spills them, and they
         are counted in parts.
     """
 
@@ -177,7 +177,7 @@ VALUE_BYTES = 1000.0
 CELL_BYTES = 16.0
 """Of a column of a distinct combination that a search holds."""
 STAGED_BYTES = 17.0
-"""Of a staged row in a file beside its cells: the two words of the record's id."""
+"""Of a staged row in a file in addition to its cells: the two words of the record's id."""
 DEALT_BYTES = 9.0
 """The same of a row that is put in order on disk: its order word, and what cells are missing."""
 KEPT_BYTES = 32 << 20
@@ -193,7 +193,7 @@ class Estimate:
     Parameters
     ----------
     amount : float or None
-        Bytes, or seconds of a processor; None where the model cannot tell.
+        Bytes, or seconds of a processor; None where the model cannot predict it.
     terms : mapping of str to float
         What it is made of.
     """
@@ -219,7 +219,7 @@ class Cost:
     rows, columns, combinations : int
         What it was predicted for. `combinations` are of quasi-identifiers, before anything is done to them.
     workers : int or None
-        Processors that the work is split over; None: not told.
+        Processors that the work is split over; None: unknown.
     estimates : mapping of str to Estimate
         By resource, in the order of `RESOURCES`.
     unknown : tuple of str
@@ -239,7 +239,7 @@ class Cost:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds at the least: processor seconds over workers that are busy all the time."""
+        """Seconds at least: processor seconds over workers that are busy all the time."""
         amount = self["cpu_s"]
         return None if amount is None or self.workers is None else amount / self.workers
 
@@ -324,7 +324,7 @@ def predict(
     memory : int, optional
         Bytes that the process may take; without it nothing is taken to be staged on disk.
     worker_processes : int
-        Beside this one; 0: it does the work itself.
+        In addition to this one; 0: it does the work itself.
     here : bool
         Whether the calling process works on the rows, whatever workers the engine has: Spark leaves them to the
         embedded engine then.
@@ -332,7 +332,7 @@ def predict(
     Raises
     ------
     UnsupportedError
-        An engine that nobody measured.
+        An engine that was not measured.
     """
     if engine not in MEASURED:
         raise UnsupportedError(f"the costs of the engine {engine!r} were not measured; known: {', '.join(MEASURED)}")

@@ -41,7 +41,7 @@ _FIRST, _SECOND, _ODD = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB13311
 
 @dataclass(frozen=True)
 class Sketch:
-    """What one look at the rows leaves behind; no value can be had from it, only how many there are.
+    """What one look at the rows leaves behind; no value can be recovered from it, only how many there are.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Sketch:
         seen = self.smallest[name]
         if len(seen) < KEPT:
             return len(seen)
-        # The k-th smallest of d uniform numbers lies at k / (d + 1) on average.
+        # The k-th smallest of d uniform numbers is at k / (d + 1) on average.
         return min(self.rows, round((KEPT - 1) / (float(seen[-1]) / 2.0**64)))
 
 
@@ -225,11 +225,11 @@ class Work:
     quasi_identifiers, counts, entries : int
         Columns; counts of classes that entries share; guarantees and measures.
     laid : int
-        Stages that write every record anew.
+        Stages that write every record again.
     searches : tuple of str
         Stages that search, by their place in the policy.
     unmeasured : tuple of str
-        Stages and entries of which nobody measured what they cost.
+        Stages and entries whose cost was not measured.
     released : tuple of str
         Columns that leave.
     with_hierarchy : tuple of str
@@ -285,7 +285,7 @@ def _packed(distinct: int, width: float, rows: int) -> float:
 
 
 def _stored(source: Source) -> int:
-    """Bytes of the files of a source; 0 where that cannot be told."""
+    """Bytes of the files of a source; 0 where that is unknown."""
     if not source.is_path:
         return 0
     try:
@@ -301,7 +301,7 @@ def work_of(policy: Policy) -> Work:
     laid, searches, unmeasured = 0, [], []
     for at, stage in enumerate(policy.transform):
         place = policy.place_of(at)
-        if isinstance(stage, Generalize):  # labels are looked up where rows are read; nothing is laid down
+        if isinstance(stage, Generalize):  # labels are looked up where rows are read; nothing is written again
             searches += [place] if stage.is_search else []
             continue
         laid += 1

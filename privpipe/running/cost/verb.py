@@ -50,7 +50,7 @@ def plan_cost(
     combinations : int, optional
         Distinct combinations of quasi-identifiers among them. Default: in proportion where most rows have their own.
     workers : int, optional
-        Processors. Default: those that the engine has, as far as it tells.
+        Processors. Default: those that the engine has, as far as it reports them.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def plan_cost(
     Raises
     ------
     UnsupportedError
-        An engine that nobody measured.
+        An engine that was not measured.
 
     Examples
     --------

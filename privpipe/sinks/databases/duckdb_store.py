@@ -1,4 +1,4 @@
-"""A table of a DuckDB file as a sink: one transaction makes it anew, while no other process has the file open."""
+"""A table of a DuckDB file as a sink: one transaction replaces it, while no other process has the file open."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class DuckdbStore(FileStore):
                 connection.close()
 
     def _connected(self, writing: bool) -> Any:
-        """The file, once nobody holds it whom DuckDB does not let stand beside this."""
+        """The file, once no process holds it that DuckDB does not allow at the same time as this one."""
         until = time.monotonic() + PATIENCE
         config = {**QUIET, "temp_directory": str(self._work)} if writing else {**QUIET, "enable_external_access": False}
         while True:

@@ -1,4 +1,4 @@
-"""What DuckDB and SQLite files have in common: a lock beside the file, and a private database in which rows are judged.
+"""What DuckDB and SQLite files share: a lock next to the file, and a private database in which rows are judged.
 
 Dropped tables leave bytes in a file that readers open, so rows get there once they were judged and not before.
 """
@@ -59,7 +59,7 @@ class FileStore(Store):
 
     @property
     def folder(self) -> Path:
-        """Where the work area lies: beside the file."""
+        """Where the work area is: next to the file."""
         return self.path.parent
 
     @property

@@ -136,7 +136,7 @@ class Session:
             self._connection = driver.connect(url)
         try:
             self.schema = str(self.ask("SELECT pg_catalog.current_schema()::text")[0][0] or "")
-            self.do("SET search_path = pg_catalog, pg_temp")  # nobody's functions and operators
+            self.do("SET search_path = pg_catalog, pg_temp")  # no functions and operators of other users
             self.do(f"SET lock_timeout = '{PATIENCE}'")
             self.commit()
         except BaseException:  # raised again; an open session would hold what it locked
@@ -170,12 +170,12 @@ class Session:
             self._connection.rollback()
 
     def close(self) -> None:
-        """Close the connection, and let go of its lock."""
+        """Close the connection, and release its lock."""
         with suppress(Exception):  # what cannot be closed is closed already
             self._connection.close()
 
     def find(self, schema: str, name: str, outcome: str = NOTHING) -> Found | None:
-        """What stands under a name; None: nothing."""
+        """What is under a name; None: nothing."""
         rows = self.ask(FIND, schema, name, outcome=outcome)
         return Found(*rows[0]) if rows else None
 
@@ -188,7 +188,7 @@ class Session:
         return int(self.ask(DEPENDANTS, number)[0][0])
 
     def grants(self, number: int) -> list[tuple[str, str, bool]]:
-        """Whom others than its owner a table is for, quoted, with the privilege and whether it may be handed on."""
+        """Who else than its owner a table is granted to, quoted, with privilege and grant option."""
         return [
             (quoted(name) if grantee else "PUBLIC", privilege, further)
             for grantee, name, privilege, further in self.ask(GRANTEES, number)
@@ -219,7 +219,7 @@ class Session:
             if error.errno is not None:  # not the driver's
                 raise
             state, kind = "", type(error).__name__
-        except Exception as error:  # noqa: BLE001 what a driver raises is its own affair
+        except Exception as error:  # noqa: BLE001 a driver may raise anything
             state, kind = str(getattr(error, "sqlstate", None) or ""), type(error).__name__
         said = next((said for prefix, said in FAULTS.items() if state.startswith(prefix)), "the server refuses")
         raise self.failed(f"{said} ({', '.join(filter(None, (kind, state)))})", outcome)
@@ -289,7 +289,7 @@ class PostgresqlStore(Store):
 
     @property
     def folder(self) -> Path | None:
-        """No folder of its own."""
+        """No separate folder."""
         return None
 
     def take(self, area: Path) -> None:
@@ -318,7 +318,7 @@ class PostgresqlStore(Store):
         try:
             if self._locked:
                 self.drop_loaded()
-        except SinkError as problem:  # what the run ends with is told first; the next run tries again
+        except SinkError as problem:  # what the run ends with is reported first; the next run tries again
             log.warning("what was staged could not be dropped (%s); the next run does it", problem)
         finally:
             self._close()
@@ -389,7 +389,7 @@ class PostgresqlStore(Store):
         return self._seen(lambda: {} if self._run() is None else self._documents())
 
     def _seen(self, look: Callable[[], T]) -> T:
-        """What a look at the published tables finds, over the session that is open or one of its own."""
+        """What a look at the published tables finds, over the session that is open or a separate one."""
         if self._own is not None:
             found = look()
             self._own.commit()
@@ -491,7 +491,7 @@ class PostgresqlStore(Store):
         self._session.do(f"INSERT INTO {self._quoted(self._name)} {rows}", outcome=outcome)
 
     def _make_private(self, name: str, definition: str) -> None:
-        """Make a table that nobody is granted, whatever the privileges of new tables are."""
+        """Make a table that no one is granted, whatever the privileges of new tables are."""
         table = self._quoted(name)
         self._session.do(f"CREATE TABLE {table} {definition}")
         for whom in {whom for whom, *_ in self._session.grants(self._number(name))}:

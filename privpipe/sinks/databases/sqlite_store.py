@@ -147,7 +147,7 @@ class SqliteStore(FileStore):
         self._kept = (text, self._texts(file))
 
     def _fill(self, file: sqlite3.Connection, text: str, rows: str, documents: dict[str, str] | Any) -> None:
-        """The published table with rows in their order, of one definition, and the documents beside it."""
+        """The published table with rows in their order, of one definition, and the documents next to it."""
         table, texts = f"main.{quoted(self.parts[-1])}", f"main.{quoted(self.documents)}"
         found = file.execute(
             "SELECT sql FROM main.sqlite_master WHERE name = ? COLLATE NOCASE", (self.parts[-1],)

@@ -1,6 +1,6 @@
 """What a sink requires of a database.
 
-Part files loaded block by block into a staged table, and one transaction that publishes it.
+Part files are loaded block by block into a staged table, and one transaction publishes it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ TYPES: Final[Mapping[Kind, Mapping[str, str]]] = {
     },
 }
 MOST_EXACT: Final = 15
-"""Digits of a decimal that a number of 64 bits gives back."""
+"""Digits of a decimal that a 64-bit number reproduces."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class StagedRows:
 
 @contextmanager
 def checked_reader(rows: StagedRows, kind: Kind) -> Iterator[pa.RecordBatchReader]:
-    """All rows as a stream of Arrow's, each block checked; what is wrong with one is raised as it is.
+    """All rows as a stream of Arrow's, each block checked; what is wrong with one is raised unchanged.
 
     Raises
     ------
@@ -136,13 +136,13 @@ def checked_reader(rows: StagedRows, kind: Kind) -> Iterator[pa.RecordBatchReade
             for batch in rows.batches():
                 check_cells(batch, kind)
                 yield batch
-        except (PrivpipeError, OSError) as error:  # a driver would tell it as an error of its own
+        except (PrivpipeError, OSError) as error:  # a driver would report it as its own error
             wrong.append(error)
             raise
 
     try:
         yield pa.RecordBatchReader.from_batches(rows.schema, checked())
-    except Exception:  # drivers wrap what the reader raised in classes of their own; all else goes on as it is
+    except Exception:  # drivers wrap what the reader raised in their own classes; all else is raised unchanged
         if wrong:
             raise wrong[0] from None
         raise
@@ -227,7 +227,7 @@ MARK: Final = re.compile(r"privpipe: run (?P<run>\d{8}T\d{6}Z-[0-9a-f]{8}), (?:p
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """What a run publishes beside its rows.
+    """What a run publishes with its rows.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ class Release:
 
     @property
     def comment(self) -> str:
-        """What is written at the table: nothing but what the public documents say.
+        """What is written at the table: only what the public documents say.
 
         Examples
         --------
@@ -291,11 +291,11 @@ class Store(ABC):
 
     @abstractmethod
     def leave(self) -> None:
-        """Take away what this run staged or kept, and let go of the lock."""
+        """Remove what this run staged or kept, and release the lock."""
 
     @abstractmethod
     def load(self, rows: StagedRows, folder: Path) -> Database:
-        """Load rows into a private table; gives back where they are read, as a source would be."""
+        """Load rows into a private table; returns where they are read, as a source would be."""
 
     @abstractmethod
     def drop_loaded(self) -> None:
@@ -325,12 +325,12 @@ class Store(ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """What tells it from other sinks; nobody prints it."""
+        """What distinguishes it from other sinks; it is never printed."""
 
     @property
     @abstractmethod
     def folder(self) -> Path | None:
-        """The folder in which its work area lies; None: it has none."""
+        """The folder in which its work area is; None: it has none."""
 
     @property
     def table(self) -> TableName:
@@ -340,7 +340,7 @@ class Store(ABC):
         return self.database.table
 
     def foreign(self, what: str = "") -> SinkError:
-        """What is said of a table that is not ours."""
+        """What is reported of a table that is not ours."""
         return SinkError(
             self.database.located(
                 f"the sink {str(self.table)!r} is a table that privpipe did not publish{what}; rename or drop it, or "
@@ -349,7 +349,7 @@ class Store(ABC):
         )
 
     def busy(self) -> SinkError:
-        """What is said where another run holds the lock."""
+        """What is reported where another run holds the lock."""
         return SinkError(
             f"another run is writing the sink {str(self.table)!r}; this one did nothing. Try again when it is done"
         )

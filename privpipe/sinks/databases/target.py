@@ -46,7 +46,7 @@ def store_of(database: Database) -> Store:
     UnsupportedError
         A server other than PostgreSQL.
     SinkError
-        A file that is no database, or a folder.
+        A file that is not a database, or a folder.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class DatabaseTarget(WholeReleases):
     database : Database
         With a table, which nothing has or an earlier run published; a path is seen from where the program runs.
     home : Path
-        The folder in which the work area of a server's sink lies; that of a file lies beside the file.
+        The folder in which the work area of a server's sink is; that of a file is next to the file.
 
     Raises
     ------
