@@ -142,14 +142,14 @@ value (`partner: skip`); means over the first 1 to {MOST} columns. That reading 
 as the one of 546 that comes closest to the published RSLD and DLD of Census; so closeness there confirms nothing. EIA
 and PLD follow it without another choice.
 
-RSLD: `transparency_attack`, who knows of the swap and its p. DLD: `record_linkage` from the intruder, `ties: any`.
+RSLD: `transparency_attack`, which knows of the swap and its p. DLD: `record_linkage` from the intruder, `ties: any`.
 PLD: `probabilistic_linkage`, where values agree if their ranks are at most {100 * SHARE:g} % of the records apart,
 tolerated errors 0.01 each; "known": by weights estimated from the true pairs.
 """
 LEARNING = """## Learned distances
 
 Reading: the first 400 records of Census, the first columns in the order of the file, sampled first and then
-microaggregated in the groups the name tells (M4-82: two columns with k = 8, two with k = 2; MDAV); released records
+microaggregated in the groups of the name (M4-82: two columns with k = 8, two with k = 2; MDAV); released records
 look for originals, each file standardised by itself. AM: Euclidean, MD: Mahalanobis by the covariance of the true
 differences. WM, OWA, CI (monotone measure) and SB (no condition on the matrix): `learned_linkage`, method exact. One
 figure is a proved optimum; two are what was found and what no distance of the kind exceeds when the time ended.

@@ -37,23 +37,23 @@ empty folder, what a newcomer runs:
 privpipe init data.csv --out policy.yaml
 privpipe release policy.yaml
 ```
-A draft is to be read before it is used. Here nobody reads or edits it; the line of its seed alone is made valid, so
-that a run can be repeated. Beside it stands the release of a policy written by hand (`tests/corpus/policies`).
+A draft should be read before it is used. Here it is neither read nor edited; only the line of its seed is made valid,
+so that a run can be repeated. It is compared with the release of a policy written by hand (`tests/corpus/policies`).
 """
 
 LEGEND = f"""
 - method: the stage by which the draft recodes the quasi-identifiers.
 - k: of k-anonymity in the draft, in brackets in the policy by hand.
 - age's labels: of the column of ages, or of another that an intruder knows, in the table and in the release.
-- blanked: columns that have no label left, or one label of several. Asked: 0.
+- blanked: columns that have no label left, or one label of several. Required: 0.
 - guarantees: met, if the release was published with every guarantee of the draft; else exit codes of the commands
   (124: not done within 900 seconds).
-- notes: of the release, on columns that tell a generalized one; in brackets those of them whose columns no comment of
+- notes: of the release, on columns that reveal a generalized one; in brackets those whose columns no comment of
   the draft names.
 - left open, dropped: quasi-identifiers and sensitive columns of the policy by hand that the draft takes for
   insensitive; columns that the policy by hand releases and the draft takes for identifiers.
 - loss, by hand: means over the columns that both treat of the loss that a release reports of each, from 0, all is kept,
-  to 1 (see [what was lost](reference/policy.md#what-was-lost)). ratio: asked at most {MOST}.
+  to 1 (see [what was lost](reference/policy.md#what-was-lost)). ratio: required at most {MOST}.
 - seconds: of both commands together, on a machine of two cores; in brackets seconds of its processors.
 """
 
