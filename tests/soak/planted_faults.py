@@ -73,8 +73,8 @@ FAULTS = (
         "blocks/verdict.py",
         'return not self.passed and self.severity == "fail"',
         'return self.outcome == "fail" and self.severity == "fail"',
-        ("blocks/test_verdict.py",),
-        "judging",
+        ("judging/test_assessment.py",),
+        "blocks",
     ),
     Fault(
         "blocks/public_edition.py",
