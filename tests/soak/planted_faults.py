@@ -417,13 +417,14 @@ def _git(*words: str) -> None:
 def caught(copy: Path, fault: Fault) -> str:
     """The test that fails of a fault; nothing where none does."""
     file = copy / "privpipe" / fault.file
-    sound, wrong = file.read_text(encoding="utf-8"), planted_at(copy, fault)
+    sound, wrong, stamp = file.read_text(encoding="utf-8"), planted_at(copy, fault), file.stat()
     groups = ((*(f"tests/{name}" for name in fault.tests),), (f"tests/{fault.room}", f"privpipe/{fault.file}"))
     file.write_text(wrong, encoding="utf-8")
     try:
         return next((failed for group in groups if (failed := _first_failure(copy, fault, group))), "")
     finally:
         file.write_text(sound, encoding="utf-8")
+        os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # else what numba keeps of it would hold no longer
 
 
 def _first_failure(copy: Path, fault: Fault, tests: tuple[str, ...]) -> str:
