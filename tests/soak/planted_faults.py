@@ -334,7 +334,7 @@ FAULTS = (
         "transforms/suppression/record_suppression.py",
         "return np.asarray(block.sizes < self.least, dtype=np.bool_)",
         "return np.asarray(block.sizes <= self.least, dtype=np.bool_)",
-        ("transforms/suppression/test_suppress_records.py",),
+        ("transforms/suppression/test_whole_households.py",),
         "transforms/suppression",
     ),
     Fault(
