@@ -1,8 +1,8 @@
 """``python tests/soak/planted_faults.py [WORD ...]``: a plausible fault in each of forty and more files of all rooms.
 
 `code_mutants.py` makes its faults by rule, in memory, in the rooms that compute verdicts; here each is written by hand
-and planted in a copy of the last commit on disk, so that workers and commands started by a test have it as well. The
-tests that should see it run first, then those of its room, without what `make test` leaves out. The deep tier is asked
+and planted in a copy of the last commit on disk, so that workers and commands started by a test have it as well. Examples
+of the file and the tests that should see it run first, then those of its room, without what `make test` leaves out. The deep tier is asked
 only where a fault says so. WORD chooses the faults whose file holds it. `--check` only tells of faults that no longer
 fit their file. 1 if any fault is not caught.
 """
@@ -340,7 +340,7 @@ FAULTS = (
     Fault(
         "engines/base/conversion.py",
         'if found != "text" and wanted not in _MAY_BECOME[found]:',
-        "if wanted not in _MAY_BECOME.get(found, wanted):",
+        'if found == "binary" and wanted not in _MAY_BECOME[found]:',
         ("engines/base/test_typing.py",),
         "engines/base",
     ),
@@ -418,7 +418,7 @@ def caught(copy: Path, fault: Fault) -> str:
     """The test that fails of a fault; nothing where none does."""
     file = copy / "privpipe" / fault.file
     sound, wrong, stamp = file.read_text(encoding="utf-8"), planted_at(copy, fault), file.stat()
-    groups = ((*(f"tests/{name}" for name in fault.tests),), (f"tests/{fault.room}", f"privpipe/{fault.file}"))
+    groups = ((f"privpipe/{fault.file}", *(f"tests/{name}" for name in fault.tests)), (f"tests/{fault.room}",))
     file.write_text(wrong, encoding="utf-8")
     try:
         return next((failed for group in groups if (failed := _first_failure(copy, fault, group))), "")
