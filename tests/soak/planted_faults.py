@@ -1,10 +1,10 @@
 """``python tests/soak/planted_faults.py [WORD ...]``: a plausible fault in each of forty and more files of all rooms.
 
 `code_mutants.py` makes its faults by rule, in memory, in the rooms that compute verdicts; here each is written by hand
-and planted in a copy of the last commit on disk, so that workers and commands started by a test have it as well. Examples
-of the file and the tests that should see it run first, then those of its room, without what `make test` leaves out. The deep tier is asked
-only where a fault says so. WORD chooses the faults whose file holds it. `--check` only tells of faults that no longer
-fit their file. 1 if any fault is not caught.
+and planted in a copy of the last commit on disk, so that workers and commands started by a test have it as well. The
+examples of its file and the tests that should see it run first, then those of its room, without what `make test` leaves
+out. The deep tier is asked only where a fault says so. WORD chooses the faults whose file holds it. `--check` only
+tells of faults that no longer fit their file. 1 if any fault is not caught.
 """
 
 from __future__ import annotations
