@@ -56,7 +56,7 @@ class TablesSeen(TableMeasure):
     """The records of the tables that a measure of whole tables is given."""
 
     def judge_tables(self, files: TableFiles) -> Verdict:
-        sides = {"original": record_pairs.original, "released": record_pairs.released, "holdout": record_pairs.holdout}
+        sides = {"original": files.original, "released": files.released, "holdout": files.holdout}
         return Verdict(self, {side: rows and sorted(rows.to_pylist(), key=str) for side, rows in sides.items()}, "pass")
 
 

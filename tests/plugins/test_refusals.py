@@ -99,6 +99,13 @@ def test_a_name_of_another_catalogue_is_taken_too(install: Install) -> None:
     assert transforms.CATALOGUE["generalize"].__module__.startswith("privpipe.")
 
 
+def test_a_name_that_one_distribution_declares_twice_means_nothing(install: Install) -> None:
+    point = "our_rule = one_code:OurRule\n"
+    install("one", f"[privpipe.models]\n{point}{point}", MODEL.format(name="OurRule"))
+    assert "of one 1.5 and another entry point of it bear one name" in refused("our_rule")
+    assert "our_rule" not in list(models.CATALOGUE)
+
+
 def test_two_distributions_cannot_share_a_name(install: Install) -> None:
     install("one", "[privpipe.models]\nour_rule = one_code:OurRule\n", MODEL.format(name="OurRule"))
     install("two", "[privpipe.measures]\nour_rule = two_code:OurRule\n", MODEL.format(name="OurRule"))

@@ -22,6 +22,7 @@ from tests.gathering import gathered
 
 Document = dict[str, Any]
 Written = Callable[..., Path]
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIO0CrzAUrCVuBFXvcdo/Tmtjt5PKOjdAzG40ywuvDm6Z"
 OFFICER: Document = {
     "name": "officer",
     "guarantees": [
@@ -201,6 +202,7 @@ def test_parameters_that_compare_nothing_must_be_equal(job: Callable[..., pp.Pol
         ({"guarantees": {}}, "list"),
         ({"columns": {"town": {"role": "secret"}}}, "one of"),
         ({"sign_off": {"by": []}}, "must sign"),
+        ({"sign_off": {"by": [{"name": "Ada", "key": KEY}], "two_persons": True}}, "2 must sign, and 1 may"),
         ({"sign_off": {}}, "required"),
         ({"sinc": 5}, "unknown key"),
     ],

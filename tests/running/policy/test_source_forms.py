@@ -56,6 +56,7 @@ def test_every_key_reaches_the_reader() -> None:
         ({"encoding": "latin1"}, "source.encoding: must be one of.*did you mean 'latin-1'"),
         ({"skip_rows": -1}, "source.skip_rows: must be at least 0"),
         ({"footer": "1"}, "source.footer: must be an integer"),
+        ({"max_bytes": 0}, "source.max_bytes: must be at least 1, got 0"),
         ({"trim": "yes"}, "source.trim: must be true or false"),
         ({"quote": ","}, "source.quote: ',' is the delimiter already"),
         ({"decimal": ",", "thousands": ","}, "source.thousands: ',' is the decimal sign already"),
