@@ -81,6 +81,13 @@ def test_figures_beside_the_source_are_private(policy: dict[str, Any]) -> None:
     assert diverse["observed"] is None
 
 
+@pytest.mark.parametrize(("figure", "shown"), [(0, 0), (1, None), (4, None), (5, 5), (0.049, None), (0.05, 0.05)])
+def test_what_rests_on_one_to_four_records_is_withheld(figure: float, shown: float | None) -> None:
+    from privpipe.blocks.public_edition import PublicRules
+
+    assert PublicRules(columns=frozenset(), least=5).reported(figure, 100) == shown
+
+
 def test_notes_of_the_source_are_private() -> None:
     from privpipe.blocks.public_edition import PublicRules
     from privpipe.judging import Assessment

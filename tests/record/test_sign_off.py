@@ -169,6 +169,13 @@ class TestSignaturesThatDoNotCount:
         desk.sign(waits, "Ada", signed_at=now - timedelta(days=91), expires=now + timedelta(days=900))
         refused(desk, waits, "expired")
 
+    def test_the_last_moment_is_the_end_of_it(self, desk: Desk) -> None:
+        now = datetime.now(UTC).replace(microsecond=0)
+        made = Signature(name="Ada", key=desk.keys["Ada"].public, decision="approve", statement="", signed_at=now)
+        end = now + timedelta(days=90)
+        assert made.valid_at(end - timedelta(microseconds=1), 90)
+        assert not made.valid_at(end, 90)
+
     def test_one_from_the_future(self, desk: Desk, waits: Path) -> None:
         desk.sign(waits, "Ada", signed_at=datetime.now(UTC).replace(microsecond=0) + timedelta(days=1))
         refused(desk, waits, "future")

@@ -369,6 +369,12 @@ def test_a_value_with_the_name_of_a_group_is_apart_from_none_of_its_members() ->
     assert around.tolist() == [*same, [False] * 4]
 
 
+def test_two_names_for_the_same_values_lie_in_one_another() -> None:
+    spec = HierarchySpec.from_mapping({"rows": [["a", "north", "*"], ["b", "south", "*"]]}, column="town")
+    for flags in relation_of(["a"], ["north", "south"], spec):
+        assert flags.tolist() == [[True, False]]
+
+
 def test_a_unit_that_no_release_tells_a_value_of_has_none_left() -> None:
     """Absent from all releases, or only in one without the column."""
     rows = np.array([0, 0]), np.array([5, 6])
