@@ -291,6 +291,12 @@ def _kept_code_class() -> Any:
     caching = importlib.import_module("numba.core.caching")
 
     class KeptCode(caching.IndexDataCacheFile):  # type: ignore[misc, name-defined]
+        def _load_index(self) -> Any:
+            try:
+                return super()._load_index()
+            except (ImportError, AttributeError):  # it names a class of another release, which is gone
+                return {}
+
         def save(self, key: Any, data: Any) -> None:
             made = hashlib.sha256(repr(self._source_stamp).encode()).hexdigest()[:12]
             name = f"{Path(self._index_path).stem}.{made}-{hashlib.sha256(repr(key).encode()).hexdigest()[:12]}.nbc"

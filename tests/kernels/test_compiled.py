@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from privpipe.kernels.classes import cells, distance
 
 CHECK = """
 import sys
+import types
 import pandas as pd
 import privpipe as pp
 from privpipe.models import DistinctLDiversity, KAnonymity, TCloseness
@@ -185,6 +187,7 @@ def test_whole_columns_and_compiled_loops_give_the_same_bits(tmp_path: Path) -> 
 def test_a_small_release_and_noise_load_no_compiler() -> None:
     code = """
 import sys
+import types
 import numpy as np, pandas as pd, privpipe as pp
 from privpipe.models import KAnonymity
 from privpipe.transforms import AddNoise, Generalize, Sample, TopCode
@@ -300,6 +303,22 @@ def test_code_of_another_source_is_neither_taken_nor_left(tmp_path: Path) -> Non
     assert kept_code(str(tmp_path), "module.kernel-71.py3", "now").load("(int64)") == "another kernel's"
 
 
+@pytest.mark.parametrize("gone", ["module", "class"])
+def test_an_index_that_names_what_another_release_had_is_none(tmp_path: Path, gone: str) -> None:
+    here = types.ModuleType("a_module_of_another_release")
+    here.Key = type("Key", (), {"__module__": here.__name__})  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, here.__name__, here)
+        kept(tmp_path).save(here.Key, "old")  # type: ignore[attr-defined]
+        assert kept(tmp_path).load(here.Key) == "old"  # type: ignore[attr-defined]
+        if gone == "class":
+            del here.Key  # type: ignore[attr-defined]
+            assert kept(tmp_path).load("key") is None
+    assert kept(tmp_path).load("key") is None
+    kept(tmp_path).save("key", "new")
+    assert kept(tmp_path).load("key") == "new"
+
+
 def test_a_disk_without_room_ends_no_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -346,6 +365,7 @@ def in_order(values):
 """
 SORTED = """
 import sys
+import types
 import numpy as np
 from privpipe.compiled import load
 load()

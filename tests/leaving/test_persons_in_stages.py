@@ -253,9 +253,9 @@ FAULTS = {
     "bottom_code, mean, by town": ("coding.tail_coding",),
     "top_code, quantile": ("coding.tail_coding",),
     "top_code, mean, by distance": ("coding.distance_coding",),
-    "microaggregate, mdav": ("microaggregation.microaggregate", "microaggregation.block_conditions"),
-    "microaggregate, by area": ("strata", "microaggregation.microaggregate", "microaggregation.block_conditions"),
-    "fuzzy_microaggregate": ("microaggregation.microaggregate", "microaggregation.block_conditions"),
+    "microaggregate, mdav": ("microaggregation.microaggregate", "microaggregation.group_learning"),
+    "microaggregate, by area": ("strata", "microaggregation.microaggregate", "microaggregation.group_learning"),
+    "fuzzy_microaggregate": ("microaggregation.microaggregate", "microaggregation.group_learning"),
     "cart": ("synthesis.synthesize",),
     "copula": ("synthesis.synthesize",),
 }

@@ -21,7 +21,6 @@ from privpipe.engines import Source, open_engine
 from privpipe.engines.embedded import session
 from privpipe.errors import UsageError
 from privpipe.running.cost import model
-from privpipe.running.cost import model as measured
 from privpipe.running.cost.model import MEASURED
 from privpipe.running.cost.source_facts import KEPT, LookedAt, TableSketch, Work
 
@@ -80,14 +79,14 @@ RUN = """
 import json, sys
 from pathlib import Path
 import privpipe as pp
-from privpipe.engines.embedded import storing
-staged, write = [], storing.pq.write_table
+from privpipe.engines.embedded import stored_rows
+staged, write = [], stored_rows.pq.write_table
 def counted(table, path, **more):
     write(table, path, **more)
     staged.append(Path(path).stat().st_size)
 def counters():
     return {key: int(value) for key, _, value in (line.partition(":") for line in open("/proc/self/io"))}
-storing.pq.write_table, storing.SMALL_BYTES = counted, 0
+stored_rows.pq.write_table, stored_rows.SMALL_BYTES = counted, 0
 document = json.loads(sys.argv[1])
 before = counters()
 pp.release(document)
@@ -117,7 +116,7 @@ def test_the_prediction_is_near_the_counters(memory: str, tmp_path: Path, monkey
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count what a process reads")
 def test_the_prediction_of_a_table_in_the_database_is_near_the_counters(tmp_path: Path) -> None:
-    assert measured.STORED_ROWS == session.CODED_ROWS
+    assert model.STORED_ROWS == session.CODED_ROWS
     pq.write_table(rows_of(2 * ROWS + 1), tmp_path / "data.parquet")
     document = policy(tmp_path, memory_limit="1GB")
     cost = pp.plan_cost(document)
