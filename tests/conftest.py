@@ -22,7 +22,7 @@ SHARED = PROJECT.parent / "shared"
 # the business of `make fuzz`, and what it finds becomes an example of its own.
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "privpipe")
 hypothesis.settings.register_profile("privpipe", deadline=None, print_blob=True, derandomize=True, max_examples=25)
-hypothesis.settings.register_profile("deep", deadline=None, print_blob=True, derandomize=True, max_examples=250)
+hypothesis.settings.register_profile("deep", deadline=None, print_blob=True, derandomize=True, max_examples=100)
 hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(PROFILE)
 
