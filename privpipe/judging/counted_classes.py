@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks import ClassQuery, Facts, FactsRequest, Tally, Verdict
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from privpipe.judging.rules import JudgingRules
     from privpipe.roles import Roles
 
-__all__ = ["NO_RECORDS", "CountedClasses", "JudgingContext", "JudgingInputs", "count_classes"]
+__all__ = ["NO_RECORDS", "CountedClasses", "JudgingContext", "count_classes"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgingInputs:
-    """One table with everything that belongs to it.
+class JudgingContext:
+    """One table with everything that belongs to it, shared by the ways of judging.
 
     Parameters
     ----------
@@ -121,23 +121,22 @@ class CountedClasses:
     notes: tuple[str, ...] = ()
 
 
-def count_classes(context: JudgingInputs) -> CountedClasses:
+def count_classes(context: JudgingContext) -> CountedClasses:
     """Judge every entry of the run that reads classes."""
-    groups = groups_of(context.entries, context.roles, context.rules, context.weight_faults)
-    counts = [_Count(context, group) for group in groups]
-    seen: list[Judged] = []
-    notes: list[str] = []
+    first: Judged | None = None
     classes: int | None = None
+    notes: list[str] = []
     tallies: dict[int, list[Tally]] = {}
     verdicts: dict[int, Verdict] = {
         at: not_judged(entry, context.weight_faults[str(entry.weight_column())])
         for at, entry in enumerate(context.entries)
         if entry.weight_column() in context.weight_faults
     }
-    for count in counts:
-        judged, group = count.judged(), count.group
-        if group.unit is None:
-            seen.append(judged)
+    for group in groups_of(context.entries, context.roles, context.rules, context.weight_faults):
+        facts = context.facts_of(group.unit)[group.base]
+        judged = _judged(context, group, facts)
+        if group.unit is None and first is None:
+            first = judged
         notes += alone_notes(judged, group.keys, context.roles)
         if classes is None and group.keys == group.over:  # not those over some columns alone
             classes = judged.classes
@@ -146,9 +145,9 @@ def count_classes(context: JudgingInputs) -> CountedClasses:
                 verdicts[at] = all_suppressed(entry, allowed=context.rules.allow_empty)
                 continue
             tallies.setdefault(at, []).append(judged.tallies[place])
-            verdict = entry.judge(entry.across(tallies[at]), count.facts)
+            verdict = entry.judge(entry.across(tallies[at]), facts)
             verdicts[at] = resting_on(verdict, _in_population(judged)) if group.population else verdict
-    return CountedClasses(verdicts, seen[0] if seen else None, classes, tuple(notes))
+    return CountedClasses(verdicts, first, classes, tuple(notes))
 
 
 def _in_population(judged: Judged) -> Comparison:
@@ -156,77 +155,56 @@ def _in_population(judged: Judged) -> Comparison:
     return Comparison(judged.released, judged.released, "released records are in a class of the population")
 
 
-@dataclass(frozen=True)
-class _Count:
-    """One count of classes, for the entries of a group."""
-
-    context: JudgingInputs
-    group: Group
-
-    @property
-    def facts(self) -> Facts:
-        return self.context.facts_of(self.group.unit)[self.group.base]
-
-    def judged(self) -> Judged:
-        """What the group's entries saw of the records that are not suppressed."""
-        judged_table = self.context.judged_table
-        query = query_of(self.group, self.facts, self.context.rules)
-        needed = tuple(name for name in (query.weight, query.person) if name is not None)
-        # Suppressed records have no weight and no person, and need none.
-        lacking = needed and any(
-            judged_table.engine.facts(judged_table.table, FactsRequest(nulls=needed)).nulls.values()
-        )
-        if not (judged_table.known or (lacking and judged_table.suppressed)):
-            found = self._as_it_is(query)
-            if found is not None:
-                return found
-        judged = self._of(judged_table.left, replace(query, mark=None))
-        if judged is None:
-            return Judged((), 0, judged_table.suppressed, 0)
-        return replace(judged, marked=judged_table.suppressed)
-
-    def _as_it_is(self, query: ClassQuery) -> Judged | None:
-        """The table counted whole; None where its suppressed records must be left out before it is."""
-        judged_table = self.context.judged_table
-        if query.keys and not judged_table.holds_suppressed(query.keys) and judged_table.suppressed:
-            return None
-        if judged_table.known == 0:
-            query = replace(query, mark=None)
+def _judged(context: JudgingContext, group: Group, facts: Facts) -> Judged:
+    """What the group's entries saw of the records that are not suppressed."""
+    engine, table, count = context.engine, context.judged_table, _counting(context, group)
+    entries = tuple(entry for _, entry in group.entries)
+    composite, adding = Composite(entries), () if group.population else entries
+    query = query_of(group, facts, context.rules)
+    if not _is_counted_apart(table, query):
+        whole = replace(query, mark=None) if table.known == 0 else query
         try:
-            judged = self._of(judged_table.table, query)
+            rows, asked, known = with_row_columns(engine, table.table, whole, adding, facts)
+            judged = count(rows, asked, composite, known)
         except DataError:
             # The mark is not a value of a base distribution, nor a missing one of what a record needs.
-            if not judged_table.suppressed:
+            if not table.suppressed:
                 raise
-            return None
-        if judged is None:
-            raise DataError(NO_RECORDS)
-        if query.mark is None or judged_table.is_whole_release(query.keys):
-            return judged
-        if not judged.marked and judged_table.holds_suppressed(query.keys):
-            judged_table.note_none_suppressed()
-        # All suppressed records are in the class of the mark; they may be the whole of it.
-        return judged if judged_table.suppressed == judged.marked and query.person is None else None
-
-    def _of(self, table: Any, query: ClassQuery) -> Judged | None:
-        """Every class once, by the way of counting that the rules ask for."""
-        engine, rules, facts = self.context.engine, self.context.rules, self.facts
-        entries = tuple(entry for _, entry in self.group.entries)
-        composite = Composite(entries)
-        if not self.group.population:
-            table, query, facts = with_row_columns(engine, table, query, entries, facts)
-        if rules.nulls == "wildcard":
-            return reduce_matching(engine, table, query, composite, facts, rules.wildcard)
-        if self.group.population:
-            return reduce_beside_population(engine, table, self.context.population, query, composite, facts)
-        return engine.reduce_classes(table, query, composite, facts)
+        else:
+            if judged is None:
+                raise DataError(NO_RECORDS)
+            if _is_accounted_for(table, whole, judged):
+                return judged
+    rows, asked, known = with_row_columns(engine, table.left, replace(query, mark=None), adding, facts)
+    judged = count(rows, asked, composite, known)
+    if judged is None:
+        return Judged((), 0, table.suppressed, 0)
+    return replace(judged, marked=table.suppressed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgingContext(JudgingInputs):
-    """The inputs of a run, with what its ways of judging share."""
+def _counting(context: JudgingContext, group: Group) -> Callable[[Any, ClassQuery, Composite, Facts], Judged | None]:
+    """Every class once, in the way that the rules require."""
+    if context.rules.nulls == "wildcard":
+        return partial(reduce_matching, context.engine, wildcard=context.rules.wildcard)
+    if group.population:
+        return partial(reduce_beside_population, context.engine, population=context.population)
+    return context.engine.reduce_classes
 
-    @cached_property
-    def counted(self) -> CountedClasses:
-        """Every class that an entry asks for, counted once whatever the way it is judged in."""
-        return count_classes(self)
+
+def _is_counted_apart(table: JudgedTable, query: ClassQuery) -> bool:
+    """Whether suppressed records are there, and must be left out before the classes are counted."""
+    needed = tuple(name for name in (query.weight, query.person) if name is not None)
+    # Suppressed records have no weight and no person, and need none.
+    lacking = bool(needed) and any(table.engine.facts(table.table, FactsRequest(nulls=needed)).nulls.values())
+    unseen = bool(query.keys) and not table.holds_suppressed(query.keys)
+    return bool(table.known or ((lacking or unseen) and table.suppressed))
+
+
+def _is_accounted_for(table: JudgedTable, query: ClassQuery, judged: Judged) -> bool:
+    """Whether a count of the whole table took all suppressed records for the class of the mark, and no others."""
+    if query.mark is None or table.is_whole_release(query.keys):
+        return True
+    if not judged.marked and table.holds_suppressed(query.keys):
+        table.note_none_suppressed()
+    # All suppressed records are in the class of the mark; they may be the whole of it.
+    return table.suppressed == judged.marked and query.person is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any, Literal
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, Guarantee, Tally
@@ -149,7 +150,7 @@ class Composite:
         """Measure a block with every entry; suppressed records are not a class."""
         released = block.released()
         return Judged(
-            tallies=tuple(entry.measure(released, facts) for entry in self.entries),
+            tallies=tuple(map(methodcaller("measure", released, facts), self.entries)),
             released=released.records,
             marked=block.records - released.records,
             classes=len(released),

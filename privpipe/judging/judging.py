@@ -11,7 +11,7 @@ from privpipe.blocks.verdict import binding
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.judging.assessment import Assessment
-from privpipe.judging.counted_classes import NO_RECORDS, JudgingContext
+from privpipe.judging.counted_classes import NO_RECORDS, CountedClasses, JudgingContext, count_classes
 from privpipe.judging.entry_groups import Base, keys_of
 from privpipe.judging.gaps import (
     guarantee_notes,
@@ -30,7 +30,7 @@ from privpipe.judging.rules import JudgingRules
 from privpipe.judging.suppressed_records import JudgedTable
 from privpipe.judging.table_facts import facts_by_base
 from privpipe.judging.table_notes import table_notes
-from privpipe.judging.verdicts import EMPTY_PASSED, empty_passed, founded
+from privpipe.judging.verdicts import EMPTY_PASSED, empty_passed, founded, not_judged
 from privpipe.judging.ways import WAYS, way_of
 from privpipe.roles import Roles
 
@@ -119,8 +119,10 @@ def assess(
         released=released,
         population=population,
     )
-    verdicts = _verdicts(context)
-    records, suppressed = _records(context)
+    # Counts of classes show at no cost whether a record is suppressed, so they come first.
+    counted = count_classes(context)
+    verdicts = _verdicts(context, counted)
+    records, suppressed = _records(judged_table, counted)
     if records or not rules.allow_empty:
         verdicts = tuple(founded(verdict, records) for verdict in verdicts)
     if rules.gate.notes and records:
@@ -131,21 +133,26 @@ def assess(
         measures=verdicts[len(guarantees) :],
         records=records,
         suppressed_records=suppressed,
-        classes=context.counted.classes,
-        notes=_once(noted, notes, context.counted.notes, *(own.notes for own in remembered)),
+        classes=counted.classes,
+        notes=_once(noted, notes, counted.notes, *(own.notes for own in remembered)),
         source_notes=_once(*(own.source_notes for own in remembered)),
         built_in=held,
         public=public,
     )
 
 
-def _verdicts(context: JudgingContext) -> tuple[Verdict, ...]:
+def _verdicts(context: JudgingContext, counted: CountedClasses) -> tuple[Verdict, ...]:
     """One an entry, in their order, whatever the order in which they are judged."""
-    verdicts: dict[int, Verdict] = {}
+    verdicts = dict(counted.verdicts)
     for judging in WAYS.values():
-        own = {at: entry for at, entry in enumerate(context.entries) if way_of(entry) is judging}
+        own = {at: entry for at, entry in enumerate(context.entries) if at not in verdicts and way_of(entry) is judging}
         if own:
-            verdicts |= judging.verdicts(own, context)
+            lacking = judging.lacking(context)
+            verdicts |= (
+                {at: not_judged(entry, lacking) for at, entry in own.items()}
+                if lacking
+                else judging.verdicts(own, context)
+            )
     return tuple(verdicts[at] for at in range(len(context.entries)))
 
 
@@ -189,11 +196,10 @@ def _require_beside(
     require_population(engine, population, entries, tuple(compared), rules.nulls == "refuse")
 
 
-def _records(context: JudgingContext) -> tuple[int, int]:
+def _records(judged_table: JudgedTable, counted: CountedClasses) -> tuple[int, int]:
     """Records judged, and suppressed ones: the first count of classes knows, unless it counted persons."""
-    first, judged_table = context.counted.first, context.judged_table
-    if first is not None:
-        return first.released, first.marked
+    if counted.first is not None:
+        return counted.first.released, counted.first.marked
     total = judged_table.engine.count(judged_table.table)
     if not total:
         raise DataError(NO_RECORDS)

@@ -80,7 +80,7 @@ def beside_population(block: ClassBlock) -> tuple[ClassBlock, int]:
 
 
 def reduce_beside_population(
-    engine: Engine, table: Any, population: Any, query: ClassQuery, composite: Composite, facts: Facts
+    engine: Engine, table: Any, query: ClassQuery, composite: Composite, facts: Facts, *, population: Any
 ) -> Judged | None:
     """Judge the classes of a sample and its population in one count; None for a sample without records.
 

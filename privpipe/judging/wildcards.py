@@ -28,7 +28,7 @@ MOST_STEPS = 1 << 33
 
 
 def reduce_matching(
-    engine: Engine, table: Any, query: ClassQuery, composite: Composite, facts: Facts, wildcard: str | None
+    engine: Engine, table: Any, query: ClassQuery, composite: Composite, facts: Facts, *, wildcard: str | None
 ) -> Judged | None:
     """Judge the distinct patterns of some keys by the records that match each; None for a table without records.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -11,15 +10,19 @@ if TYPE_CHECKING:
     from privpipe.blocks.way import Way
     from privpipe.judging.counted_classes import JudgingContext
 
-__all__ = ["WayOfJudging", "of_kind"]
+__all__ = ["NOT_ALIGNED", "NOT_GIVEN", "ByOriginal", "WayOfJudging", "of_kind"]
+
+NOT_ALIGNED = "needs the original table beside the released one, aligned by record id; it was not given."
+NOT_GIVEN = "needs the original table beside the released one; it was not given."
 
 E = TypeVar("E")
 
 
-class WayOfJudging(ABC):
+class WayOfJudging:
     """How entries that read one thing are judged, and what they cannot be asked.
 
-    Subclasses name the `way` of which entries say that it is theirs, and give `verdicts`. One that `counts_persons`
+    Subclasses name the `way` of which entries say that it is theirs, and give `verdicts`, unless its entries are judged
+    by the counts of classes that all of them share. One that `counts_persons`
     serves `person_id`; one that `serves_wildcard` means the same whether blanks match anything or nothing. One that
     `takes_keys` reads the quasi-identifiers of an expectation; `no_expectation` says why a batch cannot be judged
     in this way, or nothing. `measures` is the block whose figure must not depend on how rows are dealt out, if any.
@@ -32,9 +35,13 @@ class WayOfJudging(ABC):
     no_expectation: ClassVar[str] = ""
     measures: ClassVar[type[Any] | None] = None
 
-    @abstractmethod
+    def lacking(self, context: JudgingContext) -> str:
+        """Why no entry can be judged, for which each is an error and never a pass, or nothing."""
+        return ""
+
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
         """The verdict of each entry, by its place among all of the run; there is at least one."""
+        raise TypeError(f"{self.way.name}: its entries are judged by counts of classes")
 
     def refused_in_persons(self, entry: Guarantee) -> str:
         """Why an entry cannot count persons, or nothing."""
@@ -58,6 +65,18 @@ class WayOfJudging(ABC):
         """The quasi-identifiers that an entry looks at, of those that are declared."""
         own = entry.quasi_identifiers if self.way.over_keys else entry.own_columns()
         return tuple(quasi_identifiers if own is None else own)
+
+
+class ByOriginal(WayOfJudging):
+    """Compares with the original, next to which persons and blanks are what they are in it."""
+
+    counts_persons: ClassVar[bool] = True
+    serves_wildcard: ClassVar[bool] = True
+
+    def lacking(self, context: JudgingContext) -> str:
+        if self.way.aligned:
+            return "" if context.aligned else NOT_ALIGNED
+        return "" if context.original is not None else NOT_GIVEN
 
 
 def of_kind(entries: Mapping[int, Guarantee], kind: type[E]) -> dict[int, E]:

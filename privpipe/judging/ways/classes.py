@@ -11,24 +11,16 @@ from privpipe.blocks.way import CLASSES, COLUMNS, DISTINCT, FACTS, PROCESS, WEIG
 from privpipe.errors import DataError
 from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.entry_groups import keys_of
-from privpipe.judging.verdicts import all_suppressed, not_judged
+from privpipe.judging.verdicts import all_suppressed
 from privpipe.judging.ways.base import WayOfJudging, of_kind
 
 if TYPE_CHECKING:
     from privpipe.judging.counted_classes import JudgingContext
 
-__all__ = ["ByClasses", "ByColumns", "ByDistinct", "ByFacts", "ByProcess", "ByWeights", "OfCounted"]
+__all__ = ["ByClasses", "ByColumns", "ByDistinct", "ByFacts", "ByProcess", "ByWeights"]
 
 
-class OfCounted(WayOfJudging):
-    """Reads off the counts of classes that all such ways share."""
-
-    def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
-        counted = context.counted.verdicts
-        return {at: counted[at] for at in entries}
-
-
-class ByClasses(OfCounted):
+class ByClasses(WayOfJudging):
     """Records, or persons, and values of sensitive columns in each class."""
 
     way = CLASSES
@@ -77,9 +69,6 @@ class ByDistinct(WayOfJudging):
         verdicts = {}
         for at, entry in entries.items():
             keys, weight = keys_of(entry, context.roles), entry.weight_column()
-            if weight is not None and weight in context.weight_faults:
-                verdicts[at] = not_judged(entry, context.weight_faults[weight])
-                continue
             whole = tuple(dict.fromkeys((*keys, *context.roles.quasi_identifiers)))
             if (whole, weight) not in counted:
                 counted[whole, weight] = _counted(context, whole, weight)
@@ -102,7 +91,7 @@ def _counted(context: JudgingContext, columns: tuple[str, ...], weight: str | No
     return block
 
 
-class ByProcess(OfCounted):
+class ByProcess(WayOfJudging):
     """The process decides; no attacker's knowledge of some columns is taken for granted."""
 
     way = PROCESS
@@ -114,7 +103,7 @@ class ByProcess(OfCounted):
         return ()
 
 
-class ByWeights(OfCounted):
+class ByWeights(WayOfJudging):
     """As by classes; a weight is a record's, so persons are not counted."""
 
     way = WEIGHTS

@@ -13,9 +13,8 @@ from privpipe.errors import DataError
 from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.entry_groups import keys_of
 from privpipe.judging.judged_columns import require_columns
-from privpipe.judging.verdicts import all_suppressed, not_judged, resting_on
-from privpipe.judging.ways.base import WayOfJudging, of_kind
-from privpipe.judging.ways.record_pairs import NOT_ALIGNED
+from privpipe.judging.verdicts import all_suppressed, resting_on
+from privpipe.judging.ways.base import ByOriginal, WayOfJudging, of_kind
 
 if TYPE_CHECKING:
     from privpipe.blocks import Table
@@ -74,16 +73,12 @@ def _composed(context: JudgingContext, keys: tuple[str, ...]) -> Table:
 OF_ORIGINAL = "__privpipe_original_household"
 
 
-class ByKeptHouseholds(WayOfJudging):
+class ByKeptHouseholds(ByOriginal):
     """The original distinguishes households, so the release need not hold their key; one count for all entries."""
 
     way = KEPT_HOUSEHOLDS
-    counts_persons: ClassVar[bool] = True
-    serves_wildcard: ClassVar[bool] = True
 
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
-        if not context.aligned:
-            return {at: not_judged(entry, NOT_ALIGNED) for at, entry in entries.items()}
         import pyarrow.compute as pc
 
         from privpipe.kernels.ids.households import parts_of

@@ -19,8 +19,8 @@ from privpipe.judging.joined_counts import joined_tables
 from privpipe.judging.judged_columns import require_columns
 from privpipe.judging.recovery import BothTables, CountedOnEngine, before
 from privpipe.judging.verdicts import all_suppressed, not_judged, resting_on
-from privpipe.judging.ways.base import WayOfJudging, of_kind
-from privpipe.judging.ways.record_pairs import NOT_ALIGNED, paired
+from privpipe.judging.ways.base import ByOriginal, WayOfJudging, of_kind
+from privpipe.judging.ways.record_pairs import paired
 from privpipe.measures.risk.attribute.recovery import Recovery
 
 if TYPE_CHECKING:
@@ -31,19 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["ByColumnsBeside", "ByJoinedClasses", "ByRecodedTables"]
 
 
-class ByColumnsBeside(WayOfJudging):
-    """The two tables are joined once, however many entries ask; suppressed records are left out.
-
-    Without an original or without ids an error, never a pass.
-    """
+class ByColumnsBeside(ByOriginal):
+    """The two tables are joined once, however many entries ask; suppressed records are left out."""
 
     way = BESIDE
-    counts_persons: ClassVar[bool] = True
-    serves_wildcard: ClassVar[bool] = True
 
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
-        if not context.aligned:
-            return {at: not_judged(entry, NOT_ALIGNED) for at, entry in entries.items()}
         engine, original, left = context.engine, context.original, context.with_ids.left
         tables = BothTables(context.with_ids.table.schema, original.schema, context.roles)
         asked = of_kind(entries, Recovery)
@@ -60,23 +53,16 @@ class ByColumnsBeside(WayOfJudging):
         return verdicts
 
 
-NOT_GIVEN = "needs the original table beside the released one; it was not given."
-
-
-class ByJoinedClasses(WayOfJudging):
-    """One count of both tables for each entry, two where a holdout is compared; without an original an error."""
+class ByJoinedClasses(ByOriginal):
+    """One count of both tables for each entry, two where a holdout is compared."""
 
     way = JOINED_CLASSES
-    counts_persons: ClassVar[bool] = True
-    serves_wildcard: ClassVar[bool] = True
 
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
         return {at: _verdict(entry, context) for at, entry in of_kind(entries, JoinedClassMeasure).items()}
 
 
 def _verdict(entry: JoinedClassMeasure, context: JudgingContext) -> Verdict:
-    if context.original is None:
-        return not_judged(entry, NOT_GIVEN)
     found = joined_tables(entry, context)
     if isinstance(found, str):
         return not_judged(entry, found)

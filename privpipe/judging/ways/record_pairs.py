@@ -19,7 +19,7 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
 from privpipe.judging.judged_columns import require_columns
 from privpipe.judging.verdicts import not_judged, resting_on
-from privpipe.judging.ways.base import WayOfJudging, of_kind
+from privpipe.judging.ways.base import ByOriginal, WayOfJudging, of_kind
 from privpipe.measures.label_meaning import labels_compared, values_compared
 from privpipe.roles import Roles, column_type_of
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LARGEST_GATHERED",
-    "NOT_ALIGNED",
     "NOT_IN_BOTH",
     "ByFiles",
     "ByPairs",
@@ -42,23 +41,18 @@ __all__ = [
 ]
 
 
-NOT_ALIGNED = "needs the original table beside the released one, aligned by record id; it was not given."
 NOT_IN_BOTH = "no record is in both tables."
 
 
-class ByPairs(WayOfJudging):
-    """Without an original, without ids, or with no record in both tables an error, never a pass.
+class ByPairs(ByOriginal):
+    """With no record in both tables an error, never a pass.
 
     Suppressed records are left out: as records that no attacker can link they would make every share look smaller.
     """
 
     way = PAIRS
-    counts_persons: ClassVar[bool] = True
-    serves_wildcard: ClassVar[bool] = True
 
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
-        if not context.aligned:
-            return {at: not_judged(entry, NOT_ALIGNED) for at, entry in entries.items()}
         return {at: _verdict(entry, context) for at, entry in entries.items()}
 
 
@@ -94,19 +88,15 @@ LARGEST_GATHERED = 400_000_000
 """Cells of both files that are brought to the driver at most."""
 
 
-class ByFiles(WayOfJudging):
+class ByFiles(ByOriginal):
     """Entries share one gathering of the columns that any of them reads; suppressed records are left out.
 
-    Without an original, without ids, or with no record in both tables the outcome is an error, never a pass.
+    With no record in both tables the outcome is an error, never a pass.
     """
 
     way = FILES
-    counts_persons: ClassVar[bool] = True
-    serves_wildcard: ClassVar[bool] = True
 
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
-        if not context.aligned:
-            return {at: not_judged(entry, NOT_ALIGNED) for at, entry in entries.items()}
         over = of_kind(entries, FilePairMeasure)
         found = _gathered(context, list(over.values()))
         if isinstance(found, str):
@@ -206,15 +196,10 @@ class ByPositions(WayOfJudging):
         return {at: resting_on(verdict, rests_on) for at, verdict in verdicts.items()}
 
 
-NOT_GIVEN = "needs the original table beside the released one; it was not given."
-
-
-class ByWholeTables(WayOfJudging):
-    """Without an original an error, never a pass."""
+class ByWholeTables(ByOriginal):
+    """In a keyed order of the rows of each table."""
 
     way = WHOLE_TABLES
-    counts_persons: ClassVar[bool] = True
-    serves_wildcard: ClassVar[bool] = True
 
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:
         return {at: _of_whole_tables(entry, context) for at, entry in of_kind(entries, TableMeasure).items()}
@@ -223,8 +208,6 @@ class ByWholeTables(WayOfJudging):
 def _of_whole_tables(entry: TableMeasure, context: JudgingContext) -> Verdict:
     engine, original, rules = context.engine, context.original, context.rules
     released = context.with_ids.left
-    if original is None:
-        return not_judged(entry, NOT_GIVEN)
     columns = entry.columns_read(context.roles)
     cells = (engine.count(original) + engine.count(released)) * len(columns)
     if cells > LARGEST_GATHERED:
