@@ -18,6 +18,7 @@ from privpipe.blocks import Guarantee, Verdict
 from privpipe.blocks.check_face import CheckOptions
 from privpipe.blocks.verdict import binding
 from privpipe.border import bordered
+from privpipe.compiled import passed_over
 from privpipe.engines import Source
 from privpipe.engines.base.frame_kinds import is_evaluated, known_as_held
 from privpipe.engines.base.frames import Held, as_handed, at_hand, frame_like, is_pandas_on_spark, made_like
@@ -33,10 +34,11 @@ from privpipe.policy.specs import FrameSpec, SourceSpec
 from privpipe.roles import NullRule, Roles, require_empty_rule
 from privpipe.running.engine_choice import OpenedEngine
 from privpipe.running.frame_policy import hierarchy_specs, policy_around
-from privpipe.running.tables_read import scanned
+from privpipe.running.tables_read import pinned_tables, scanned
 from privpipe.running.verbs import assess as assess_by_policy
+from privpipe.running.verbs import judge_table
 
-__all__ = ["Check", "assess", "check", "checked", "held_frame", "judged_alone"]
+__all__ = ["Check", "assess", "check", "checked", "held_frame", "judge_frame", "judged_alone"]
 
 
 KNOWN = tuple(CheckOptions.__annotations__)
@@ -93,6 +95,10 @@ class Check:
             undeclared=undeclared_rule(given.get("undeclared"), whole="roles" in given),
             given=given,
         )
+
+    def only(self, judged: Assessment) -> Verdict:
+        """The verdict of a check by one entry; that of `no_identifiers` where the frame holds an identifier."""
+        return judged.verdicts[0] if self.guarantees else judged.measures[-1]
 
     def policy(self, columns: Sequence[str]) -> Policy:
         """The policy for a frame with these columns.
@@ -240,7 +246,7 @@ def assess(
             if name not in OF_POLICIES:
                 raise UsageError(f"{name}= is for checks by entries; the policy says it itself")
         return assess_by_policy(at_hand(data, "assess"), policy, allow_empty=allow_empty, **given)  # type: ignore[arg-type]
-    return _judged(data, Check.of(policy, options), allow_empty=allow_empty)
+    return judge_frame(data, Check.of(policy, options), allow_empty=allow_empty)
 
 
 @overload
@@ -400,18 +406,20 @@ def _say(library: str) -> None:
 @bordered
 def judged_alone(entry: Guarantee, frame: Any, options: Mapping[str, Any]) -> Verdict:
     """See `CheckFace.assess`."""
-    judged = _judged(frame, Check.of(entry, options))
-    return judged.verdicts[0] if entry.is_gate() else judged.measures[-1]
+    asked = Check.of(entry, options)
+    return asked.only(judge_frame(frame, asked))
 
 
-def _judged(data: Any, asked: Check, *, allow_empty: bool = False) -> Assessment:
+def judge_frame(data: Any, asked: Check, *, allow_empty: bool = False) -> Assessment:
+    """Judge a frame, or a path, by entries."""
     if data is None:
         raise UsageError("give a frame or a path to judge")
     frame = at_hand(data, "assess")
-    with OpenedEngine(asked.given.get("engine"), frame, NOTHING) as engine:
+    with passed_over(), OpenedEngine(asked.given.get("engine"), frame, NOTHING) as engine:
         unread = dict.fromkeys((*asked.roles.carried, *asked.roles.unreleased), CARRIED)
-        source = frame if isinstance(frame, Source) else pinned(Source(data=frame, types=unread))
-        policy = asked.policy(scanned(engine, source).schema.names)
+        source = frame if isinstance(frame, Source) else Source(data=frame, types=unread)
+        source = pinned(source) if source.is_path else source
+        policy = pinned_tables(asked.policy(scanned(engine, source).schema.names))
         align = asked.given.get("align", "record_id")
         original = at_hand(asked.given.get("original"), "assess, original=")
-        return assess_by_policy(frame, policy, original=original, align=align, engine=engine, allow_empty=allow_empty)
+        return judge_table(engine, frame, policy, original, align, allow_empty=allow_empty)

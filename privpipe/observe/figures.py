@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from privpipe.blocks import Guarantee
@@ -13,7 +13,7 @@ from privpipe.blocks.guarantee import COMMON_KEYS
 from privpipe.blocks.marks import SensitiveColumn
 from privpipe.blocks.parameters import marked, parameters_of
 from privpipe.border import bordered
-from privpipe.checks import judged_alone
+from privpipe.checks import Check, judge_frame
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
@@ -61,33 +61,10 @@ class Figure:
         UsageError
             A parameter that is wrong or missing, or what the entry compares with.
         """
-        options = {name: value for name, value in given.items() if name in OPTIONS}
-        parameters = {name: value for name, value in given.items() if name not in OPTIONS}
-        if quasi_identifiers is not None:
-            options["quasi_identifiers"] = quasi_identifiers
-        if column is not None:
-            name = self._sensitive()
-            parameters[name] = [column] if parameters_of(self._kind)[name].shape.many else column
-        known = list(_parameters(self._kind))
-        for name in parameters:
-            if name not in known:
-                raise UsageError(f"{self.__name__}: unknown parameter {name!r}{did_you_mean(name, (*known, *OPTIONS))}")
-        missing = [name for name, needed in _parameters(self._kind).items() if needed and name not in parameters]
-        if missing:
-            raise UsageError(f"{self.__name__}: {', '.join(map(repr, missing))} must be given")
-        verdict = judged_alone(self._kind(**parameters), frame, options)
-        if verdict.outcome == "error":
-            raise UsageError(f"{self.__name__}: {verdict.reason}")
-        return verdict.observed
+        return _observed(self._kind, frame, quasi_identifiers, column, given)
 
     def __repr__(self) -> str:
         return f"<privpipe.observe.{self.__name__}>"
-
-    def _sensitive(self) -> str:
-        names = marked(self._kind, SensitiveColumn)
-        if len(names) != 1:
-            raise UsageError(f"{self.__name__} counts {len(names)} sensitive columns; give them by name")
-        return names[0]
 
 
 class Figures:
@@ -114,6 +91,37 @@ class Figures:
 figures = Figures()
 
 
+def _observed(
+    kind: type[Any],
+    frame: Any,
+    quasi_identifiers: Sequence[str] | None,
+    column: str | None,
+    given: Mapping[str, Any],
+) -> Any:
+    """See `Figure.__call__`."""
+    options = {name: value for name, value in given.items() if name in OPTIONS}
+    parameters = {name: value for name, value in given.items() if name not in OPTIONS}
+    if quasi_identifiers is not None:
+        options["quasi_identifiers"] = quasi_identifiers
+    if column is not None:
+        names = marked(kind, SensitiveColumn)
+        if len(names) != 1:
+            raise UsageError(f"{kind.name()} counts {len(names)} sensitive columns; give them by name")
+        parameters[names[0]] = [column] if parameters_of(kind)[names[0]].shape.many else column
+    known = _parameters(kind)
+    for name in parameters:
+        if name not in known:
+            raise UsageError(f"{kind.name()}: unknown parameter {name!r}{did_you_mean(name, (*known, *OPTIONS))}")
+    missing = [name for name, needed in known.items() if needed and name not in parameters]
+    if missing:
+        raise UsageError(f"{kind.name()}: {', '.join(map(repr, missing))} must be given")
+    asked = Check.of(kind(**parameters), options)
+    verdict = asked.only(judge_frame(frame, asked))
+    if verdict.outcome == "error":
+        raise UsageError(f"{kind.name()}: {verdict.reason}")
+    return verdict.observed
+
+
 @bordered
 def k_anonymity(frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **options: Unpack[CheckOptions]) -> int:
     """Least number of records that share their quasi-identifiers.
@@ -124,7 +132,7 @@ def k_anonymity(frame: Any, quasi_identifiers: Sequence[str] | None = None, /, *
     >>> k_anonymity(pd.DataFrame({"zip": ["081", "081", "082"]}), ["zip"])
     1
     """
-    found: int = figures.attribute("k_anonymity")(frame, quasi_identifiers, **options)
+    found: int = _observed(MODELS["k_anonymity"], frame, quasi_identifiers, None, options)
     return found
 
 
@@ -145,7 +153,7 @@ def l_diversity(
     >>> l_diversity(frame, ["zip"], "illness")
     2
     """
-    found: int = figures.attribute("distinct_l_diversity")(frame, quasi_identifiers, column, **options)
+    found: int = _observed(MODELS["distinct_l_diversity"], frame, quasi_identifiers, column, options)
     return found
 
 
@@ -167,8 +175,8 @@ def t_closeness(
     >>> t_closeness(frame, ["zip"], "illness")
     0.5
     """
-    entry = figures.attribute("t_closeness")
-    found: float = entry(frame, quasi_identifiers, column, distance=distance, **options)
+    given = {**options, "distance": distance}
+    found: float = _observed(MODELS["t_closeness"], frame, quasi_identifiers, column, given)
     return found
 
 
@@ -182,7 +190,7 @@ def uniqueness(frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **
     >>> uniqueness(pd.DataFrame({"zip": ["081", "081", "082", "082", "083"]}), ["zip"])
     0.2
     """
-    found: float = figures.attribute("sample_uniqueness")(frame, quasi_identifiers, **options)
+    found: float = _observed(MODELS["sample_uniqueness"], frame, quasi_identifiers, None, options)
     return found
 
 
@@ -198,7 +206,7 @@ def average_risk(
     >>> average_risk(pd.DataFrame({"zip": ["081", "081", "082", "082"]}), ["zip"])
     0.5
     """
-    found: float = figures.attribute("average_risk")(frame, quasi_identifiers, **options)
+    found: float = _observed(MODELS["average_risk"], frame, quasi_identifiers, None, options)
     return found
 
 

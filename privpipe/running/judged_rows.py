@@ -312,7 +312,7 @@ def judge_written(
     if reads_positions(policy):
         files = written_source(policy, staged, place)
         positions = run_positions(context, source_of(policy), staged.table, files, staged.order)
-    judged = judge_staged(context, staged, table, positions)
+    judged = _noted(context, staged, assess(engine, **_asked(context, staged, table, positions)))
     if judged.records + judged.suppressed_records != written.records + staged.suppressed_records:
         raise EngineError(
             f"{written.records:,} records were written but "
@@ -321,33 +321,30 @@ def judge_written(
     return judged
 
 
-def judge_staged(context: RunContext, staged: Staged, table: Any, positions: Any = None) -> Assessment:
-    """Judge a table that holds what was staged: as it was written, or unchanged.
+def judge_staged(context: RunContext, staged: Staged, table: Any) -> Assessment:
+    """Judge a table that holds what was staged, unchanged."""
+    return _noted(context, staged, assess(context.engine, **_asked(context, staged, table, None)))
 
-    Parameters
-    ----------
-    positions : RowPositions or str, optional
-        Where records are in the files, for entries that read it.
-    """
-    engine, policy = context.engine, context.policy
-    if staged.counted is not None:
-        table = staged.counted
+
+def _asked(context: RunContext, staged: Staged, table: Any, positions: Any) -> dict[str, Any]:
+    """What `assess` is asked of a table that holds what was staged."""
+    policy, released = context.policy, tuple(staged.table.schema.names)
     rules = replace(staged.rules, stages=stages_of(staged.plan), order=staged.run.attacks(), positions=positions)
-    judged = assess(
-        engine,
-        table,
-        guarantees=policy.guarantees,
-        measures=policy.measures,
-        roles=staged.roles,
-        rules=replace(
-            rules,
-            gate=replace(rules.gate, columns=tuple(staged.table.schema.names)),
-            released=tuple(staged.table.schema.names),
-        ),
-        original=staged.original,
-        released=staged.table if reads_pairs(policy) else None,
-        population=staged.population,
-    )
+    return {
+        "table": table if staged.counted is None else staged.counted,
+        "guarantees": policy.guarantees,
+        "measures": policy.measures,
+        "roles": staged.roles,
+        "rules": replace(rules, gate=replace(rules.gate, columns=released), released=released),
+        "original": staged.original,
+        "released": staged.table if reads_pairs(policy) else None,
+        "population": staged.population,
+    }
+
+
+def _noted(context: RunContext, staged: Staged, judged: Assessment) -> Assessment:
+    """The judgement with what the run says of itself."""
+    policy = context.policy
     linked = linking_notes(policy, frozen=staged.plan.frozen)
     notes = (*seed_notes(policy), *judged.notes, *linked, *value_notes(policy), *staged.notes)
     return replace(

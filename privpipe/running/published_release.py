@@ -24,20 +24,8 @@ from privpipe.transforms.sampling.safepub import process_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from privpipe.policy import Policy
 
-__all__ = ["FetchedRelease", "FrameKind", "fetch", "process_beside", "process_for", "read_release", "verified_manifest"]
-
-
-def process_for(policy: Policy, source: Source) -> tuple[Mapping[str, Any] | None, tuple[str, ...]]:
-    """The process record of what is judged, and notes on it; nothing where no guarantee is of a process."""
-    if not any(entry.way.of_process for entry in policy.entries):
-        return None, ()
-    path = str(source.data) if source.is_path else ""
-    if not path or "://" in path or not Path(path).is_dir():
-        return None, ("a process record is read only from the folder of a published release",)
-    found, why = process_beside(Path(path))
-    return found, (why,) if why else ()
+__all__ = ["FetchedRelease", "FrameKind", "fetch", "process_beside", "read_release", "verified_manifest"]
 
 
 def process_beside(folder: Path) -> tuple[Mapping[str, Any] | None, str]:

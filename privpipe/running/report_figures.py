@@ -9,11 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.verdict import plain
-from privpipe.engines import Engine
 from privpipe.errors import PrivpipeError, UsageError
 from privpipe.judging.column_loss import LossTable
 from privpipe.judging.loss_counts import LossAsked, labels_of, loss_table
@@ -164,7 +163,11 @@ class _Classes:
         if not keys:
             return {"classes": None, "risks": None}
         before = self.before()
-        after = self._after(keys)
+        staged = self.staged
+        table = staged.seen if staged.counted is None else staged.counted
+        rules = replace(self._rules(staged.rules), released=tuple(staged.table.schema.names), base={})
+        compared = self._compared(keys, staged.population)
+        after = size_figures(self.context.engine, table, keys, staged.roles, rules, compared)
         sides = [side for side in (before, after) if side is not None]
         return {
             "classes": {
@@ -192,19 +195,11 @@ class _Classes:
             return None  # persons before and records of no person after are not compared
         raw = policy.population is not None and not policy.population.generalized and self.staged.population is not None
         population = population_beside(engine, policy, original) if raw else None
-        rules = self._rules(judging_rules(policy))
-        return self._counted(engine, original, keys, replace(rules, mark=policy.suppression_mark), population)
+        rules = replace(self._rules(judging_rules(policy)), mark=policy.suppression_mark)
+        return size_figures(engine, original, keys, self.staged.roles, rules, self._compared(keys, population))
 
-    def _after(self, keys: tuple[str, ...]) -> SizeFigures | None:
-        table = self.staged.seen if self.staged.counted is None else self.staged.counted
-        rules = replace(self._rules(self.staged.rules), released=tuple(self.staged.table.schema.names), base={})
-        return self._counted(self.context.engine, table, keys, rules, self.staged.population)
-
-    def _counted(
-        self, engine: Engine, table: Any, keys: tuple[str, ...], rules: JudgingRules, population: Any
-    ) -> SizeFigures | None:
-        compared = population if population is not None and set(keys) <= set(population.schema.names) else None
-        return size_figures(engine, table, keys, self.staged.roles, rules, compared)
+    def _compared(self, keys: tuple[str, ...], population: Any) -> Any:
+        return population if population is not None and set(keys) <= set(population.schema.names) else None
 
     def _rules(self, rules: JudgingRules) -> JudgingRules:
         return replace(rules, histories={}, rerun=None, models=(), entered={}, records=None)
@@ -337,13 +332,6 @@ class RunReport:
     def wanted(self) -> bool:
         """Whether a report is written."""
         return self.context.policy.report.write and self.records is not None
-
-    def gathered(self, staged: Staged, sample: PairedSample | None) -> Self:
-        """The same report with its figures."""
-        if not self.wanted or self.records is None:
-            return self
-        earlier = earlier_run(self.records.home, self.current)
-        return replace(self, documents={"report": report_figures(self.context, staged, sample, earlier)})
 
     def private_page(self, documents: Documents) -> str | None:
         """The internal edition, of the documents of the private record."""

@@ -37,7 +37,14 @@ from privpipe.running.quarantined_records import keep_left_out
 from privpipe.running.release_chain import Chain, chain_entry, chain_of
 from privpipe.running.release_memory import KeyHistory, Remembering
 from privpipe.running.release_result import Outcome, ReleaseResult, reason_of
-from privpipe.running.report_figures import RunReport, counted_ahead, lost_columns, sample_of
+from privpipe.running.report_figures import (
+    RunReport,
+    counted_ahead,
+    earlier_run,
+    lost_columns,
+    report_figures,
+    sample_of,
+)
 from privpipe.running.run_context import WHOLE_COURSE, Course, RunContext, seed_of
 from privpipe.running.run_documents import output_of, require_publishable_seed, run_documents, run_header, write_public
 from privpipe.running.source_columns import require_file_of_bytes, require_flat
@@ -146,12 +153,17 @@ def release_with(
                     quarantine=quarantine,
                     drift=drift,
                 )
-                return run.publish(outcome or Outcome(), frozen)
-            held = held_run(records.home, course.resume, policy, place, chain.previous)
-            run = _Release(
-                context, held.run_id, place, memory, keys, place, records, chain, held, quarantine=quarantine
-            )
-            return run.publish(outcome or Outcome(), held.plan(policy))
+                planned = frozen
+            else:
+                held = held_run(records.home, course.resume, policy, place, chain.previous)
+                run = _Release(
+                    context, held.run_id, place, memory, keys, place, records, chain, held, quarantine=quarantine
+                )
+                planned = held.plan(policy)
+            ready = run.ready(planned)
+            if isinstance(ready, ReleaseResult):
+                return ready
+            return run.publish(outcome or Outcome(), ready, records)
 
 
 @contextmanager
@@ -193,26 +205,36 @@ class _Release:
     quarantine: Quarantine | None = None
     drift: SourceDrift = field(default_factory=SourceDrift)
 
-    def publish(self, outcome: Outcome, frozen: Plan | None) -> ReleaseResult:
-        """All steps; the release is read by others from the moment its link is switched."""
-        staged, stamps = self._begun(frozen)
-        if staged.empty and self.held is None:
-            return self._nothing(staged, stamps)
-        ready = self._ready(staged, stamps)
-        if self.records is None:
-            raise TypeError("a dry run publishes nothing")
+    def publish(self, outcome: Outcome, ready: Ready, records: PrivateRecords) -> ReleaseResult:
+        """Publish, and judge what readers read then; withdrawn where anything goes wrong before it is final.
+
+        The release is read by others from the moment its link is switched.
+        """
+        policy, current = self.context.policy, self.place.current
         if self.held is None:
-            wait_if_asked(self.records.home, self.context.policy, self.place, ready)
+            wait_if_asked(records.home, policy, self.place, ready)
         try:
             folder, left_out = self._left_out(ready)
             page = ready.report.private_page(ready.private)
-            record = self.records.keep(self.run_id, ready.private, pending=True, report=page)
+            record = records.keep(self.run_id, ready.private, pending=True, report=page)
         except BaseException:
             _told_if_not(self._settle_quarantine)
             raise
         result = replace(ready.result(self.place), record=str(record), quarantine=folder, quarantined=left_out)
-        self._switch(outcome, ready, result, self.records)
-        self._settle(outcome, self.records)
+        self.context.progress("publish")
+        try:
+            self.memory.prepare(self.run_id)
+            self.keys.prepare(policy.transform, ready.staged.draws, self.run_id, current)
+            path = self.place.publish(self.run_id)
+            self.context.progress("judge again")
+            again = self._judged_again(ready)
+            self.context.progress("done")
+            outcome.stands(replace(result, path=path, assessment=again))
+        except BaseException as error:  # whatever stopped it, no one judged what readers now see, if they see it
+            if not outcome.published:
+                self._withdraw(error, records)
+            raise
+        self._settle(outcome, records)
         return outcome.result
 
     def _left_out(self, ready: Ready) -> tuple[str, int]:
@@ -224,20 +246,12 @@ class _Release:
 
     def rehearse(self, frozen: Plan | None) -> ReleaseResult:
         """The steps up to publishing; what was written goes."""
-        staged, stamps = self._begun(frozen)
-        if staged.empty:
-            return self._nothing(staged, stamps)
-        ready = self._ready(staged, stamps)
+        ready = self.ready(frozen)
+        if isinstance(ready, ReleaseResult):
+            return ready
         self.place.refuse(self.run_id)
         self.context.progress("done")
         return replace(ready.result(self.sink), published=False)
-
-    def _begun(self, frozen: Plan | None) -> tuple[Staged, Stamps]:
-        """What is staged of the source, and the stamps of its files."""
-        source = source_of(self.context.policy)
-        self.context.progress("scan")
-        stamps = stamps_of(source)
-        return self._staged(source, frozen), stamps
 
     def _nothing(self, staged: Staged, stamps: Stamps) -> ReleaseResult:
         """The end of a run over a source without records: what was published before stays unchanged.
@@ -259,8 +273,14 @@ class _Release:
             published=False,
         )
 
-    def _ready(self, staged: Staged, stamps: Stamps) -> Ready:
-        """What is staged, written, and judged as it was written."""
+    def ready(self, frozen: Plan | None) -> Ready | ReleaseResult:
+        """What is staged, written, and judged as it was written; the end of a run without records."""
+        source = source_of(self.context.policy)
+        self.context.progress("scan")
+        stamps = stamps_of(source)
+        staged = self._staged(source, frozen)
+        if staged.empty and self.held is None:
+            return self._nothing(staged, stamps)
         policy = self.context.policy
         self.context.progress("write")
         self.sink.fits(staged.table.schema)
@@ -362,7 +382,10 @@ class _Release:
             seen, sample = replace(staged, read=read), sample_of(self.context, staged)
             judged = judged.noting(source=notes_of_source(self.context.engine, staged, sample))
             judged = replace(judged, lost=lost_columns(self.context, seen, sample))
-            report = report.gathered(seen, sample)
+            if report.wanted and self.records is not None:
+                earlier = earlier_run(self.records.home, report.current)
+                figures = report_figures(self.context, seen, sample, earlier)
+                report = replace(report, documents={"report": figures})
         kept = self.sink.kept(rows)
         if kept is not None:
             judged = replace(judged, whole=judge_whole(self.context, staged, appended(kept, rows)))
@@ -378,22 +401,6 @@ class _Release:
 
     def _header(self, staged: Staged) -> dict[str, Any]:
         return run_header(self.context.engine, self.context.policy, staged.plan, self.run_id)
-
-    def _switch(self, outcome: Outcome, ready: Ready, result: ReleaseResult, records: PrivateRecords) -> None:
-        """Publish, and judge what readers read then; withdrawn where anything goes wrong before it is final."""
-        self.context.progress("publish")
-        try:
-            self.memory.prepare(self.run_id)
-            self.keys.prepare(self.context.policy.transform, ready.staged.draws, self.run_id, self.place.current)
-            path = self.place.publish(self.run_id)
-            self.context.progress("judge again")
-            again = self._judged_again(ready)
-            self.context.progress("done")
-            outcome.stands(replace(result, path=path, assessment=again))
-        except BaseException as error:  # whatever stopped it, no one judged what readers now see, if they see it
-            if not outcome.published:
-                self._withdraw(error, records)
-            raise
 
     def _judged_again(self, ready: Ready) -> Assessment:
         """The verdict on what readers read, which is the one on what was staged.

@@ -12,7 +12,6 @@ from privpipe.blocks.parameters import marked, parameters_of
 from privpipe.engines import Engine, Source
 from privpipe.engines.base import format_said
 from privpipe.engines.base.logical_types import CARRIED
-from privpipe.engines.databases import Database
 from privpipe.engines.lakes import is_lake, pinned
 from privpipe.engines.readers.files import left_out, left_out_note
 from privpipe.engines.readers.text_forms import TextForm
@@ -119,10 +118,10 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
     types = {name: kind for name, kind in policy.source_types.items() if name in kept or kind == CARRIED}
     if isinstance(data, Source):
         return replace(data, types=types)
-    if isinstance(data, Database):
+    if not isinstance(data, str | PurePath):
         return Source(data=data, types=types)
     sink = policy.sink
-    if sink is not None and sink.is_folder and isinstance(data, str | PurePath):
+    if sink is not None and sink.is_folder:
         target = sink.target(policy.base_dir)
         if str(data) == target or Path(data).absolute() == Path(target):
             escaped = sink.escapes_formulas
@@ -134,13 +133,11 @@ def finished_source(data: Any, policy: Policy, **said: Any) -> Source:
                 **{"format": sink.format, **said},
             )
             return pinned(own)
-    path = isinstance(data, str | PurePath)
-    if path and sink is not None and sink.is_folder and not said.get("format") and Path(data).is_dir():
-        said = said if format_said(str(data)) else {**said, "format": sink.file_format}
+        if not said.get("format") and not format_said(str(data)) and Path(data).is_dir():
+            said = {**said, "format": sink.file_format}
     found = read_as_source(data, policy, **said)
     # A footer of the raw files would take records of a finished table from the judgement.
-    raw = found.is_path and Path(str(data)).absolute() == _own_path(policy)
-    if not raw:
+    if Path(data).absolute() != _own_path(policy):
         found = replace(found, form=TextForm(), sheet=None, partitions=())
     return replace(found, types=types)
 

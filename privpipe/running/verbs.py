@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, get_args
 
 from privpipe.blocks import Facts
 from privpipe.blocks.release_history import ReleaseHistory
 from privpipe.border import bordered
 from privpipe.compiled import passed_over
-from privpipe.draws import RunKey, Seed, Stream
+from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.contract import fingerprint
 from privpipe.engines.base.frames import as_handed, at_hand, made_like
@@ -41,7 +41,7 @@ from privpipe.running.judged_rows import (
 from privpipe.running.kept_types import return_form
 from privpipe.running.plan import Plan, require_same_columns
 from privpipe.running.population import finished_population, raw_population
-from privpipe.running.published_release import process_for
+from privpipe.running.published_release import process_beside
 from privpipe.running.release_memory import Remembering
 from privpipe.running.release_result import Outcome, ReleaseResult
 from privpipe.running.report_figures import lost_columns
@@ -122,43 +122,50 @@ def assess(
     1
     """
     policy = _policy(policy)
+    data, original = at_hand(data, "assess"), at_hand(original, "assess, original=")
+    with _opened(engine, data, policy) as running:
+        return judge_table(running, data, policy, original, align, allow_empty=allow_empty)
+
+
+def judge_table(
+    engine: Engine, data: Any, policy: Policy, original: Any, align: Align, *, allow_empty: bool
+) -> Assessment:
+    """As `assess`, on an open engine, by a policy whose tables are pinned."""
     if align not in get_args(Align):
         raise UsageError(f"align must be one of {', '.join(get_args(Align))}, got {align!r}")
-    data, original = at_hand(data, "assess"), at_hand(original, "assess, original=")
     if isinstance(original, str | PurePath):
         original = read_as_source(original, policy)  # once: it is read again with the notes
-    with _opened(engine, data, policy) as running:
-        case = _tables(running, data, policy, original, align)
-        said = () if case.raw else metadata_notes(case.finished, policy.metadata)
-        rules, order, notes = _rules(running, case, policy, align)
-        rules = replace(rules, allow_empty=allow_empty)
-        roles = policy.roles if case.raw else policy.released_roles
-        judged = judge(
-            running,
-            case.table,
-            guarantees=policy.guarantees,
-            measures=policy.measures,
-            roles=roles,
-            rules=rules,
-            original=case.first,
-            population=finished_population(running, policy, case.table, finished=not case.raw),
-        )
-        before = None if original is None else read_as_source(original, policy)
-        notes += left_out_notes(policy, table=case.finished if case.raw else None, original=before)
-        notes += () if case.raw else (*unjudged_notes(case.finished), *said)
-        told: tuple[str, ...] = ()
-        if case.paired:
-            told = recovery_notes(running, case.table, case.first, roles, rules, order)
-        elif original is not None:
-            told = notes_beside_original(running, case.finished, original, policy, align, roles, rules)
-        return judged.noting(*notes, source=told).within(
-            name=policy.name,
-            policy_hash=policy.digest(),
-            engine=running.name,
-            versions=versions_at_work(running, policy),
-            nulls=policy.nulls,
-            suppression_mark=policy.suppression_mark,
-        )
+    case = _tables(engine, data, policy, original, align)
+    said = () if case.raw else metadata_notes(case.finished, policy.metadata)
+    rules, notes = _rules(engine, case, policy, align)
+    rules = replace(rules, allow_empty=allow_empty)
+    roles = policy.roles if case.raw else policy.released_roles
+    judged = judge(
+        engine,
+        case.table,
+        guarantees=policy.guarantees,
+        measures=policy.measures,
+        roles=roles,
+        rules=rules,
+        original=case.first,
+        population=finished_population(engine, policy, case.table, finished=not case.raw),
+    )
+    before = None if original is None else read_as_source(original, policy)
+    notes += left_out_notes(policy, table=case.finished if case.raw else None, original=before)
+    notes += () if case.raw else (*unjudged_notes(case.finished), *said)
+    told: tuple[str, ...] = ()
+    if case.paired and rules.order is not None:
+        told = recovery_notes(engine, case.table, case.first, roles, rules, rules.order)
+    elif original is not None:
+        told = notes_beside_original(engine, case.finished, original, policy, align, roles, rules)
+    return judged.noting(*notes, source=told).within(
+        name=policy.name,
+        policy_hash=policy.digest(),
+        engine=engine.name,
+        versions=versions_at_work(engine, policy),
+        nulls=policy.nulls,
+        suppression_mark=policy.suppression_mark,
+    )
 
 
 @bordered
@@ -388,15 +395,17 @@ def _tables(engine: Engine, data: Any, policy: Policy, original: Any, align: Ali
     )
 
 
-def _rules(engine: Engine, case: _Tables, policy: Policy, align: Align) -> tuple[JudgingRules, Stream, tuple[str, ...]]:
-    """The rules that the tables are judged by, the order of attacks, and notes on the record of the process."""
+def _rules(engine: Engine, case: _Tables, policy: Policy, align: Align) -> tuple[JudgingRules, tuple[str, ...]]:
+    """The rules that the tables are judged by, and notes on the record of the process."""
     entered = {} if case.first is None else _bases(engine, case.first, policy)
     base = dict(entered[judging_rules(policy).person].histograms) if entered else {}
-    process, notes = process_for(policy, case.finished)
+    process, notes = _process(policy, case.finished)
     histories = _histories(engine, case, policy)
-    # Without a declared seed the order is arbitrary anyway, and the fingerprint would be a pass for nothing.
-    source = fingerprint(engine, case.first, case.seed) if policy.seed and case.drawn else ""
-    order = RunKey.of(case.seed, policy.run_digest(), source).attacks()
+    order = None  # of attacks, each of which needs the original
+    if case.first is not None:
+        # Without a declared seed the order is arbitrary anyway, and the fingerprint would be a pass for nothing.
+        source = fingerprint(engine, case.first, case.seed) if policy.seed and case.drawn else ""
+        order = RunKey.of(case.seed, policy.run_digest(), source).attacks()
     whole = case.first if case.first is not None else case.table if case.raw else None
     known = policy.hierarchies if whole is None else with_columns_read(engine, whole, policy.hierarchies, policy.types)
     rules = replace(judging_rules(policy, base), entered=entered, order=order, process=process, hierarchies=known)
@@ -406,7 +415,18 @@ def _rules(engine: Engine, case: _Tables, policy: Policy, align: Align) -> tuple
         tables = engine.held(case.finished), engine.held(read_as_source(case.original, policy))
         positions = finished_positions(policy, *tables, align)
     gate = replace(rules.gate, raw=case.raw)
-    return replace(rules, histories=histories, positions=positions, gate=gate), order, notes
+    return replace(rules, histories=histories, positions=positions, gate=gate), notes
+
+
+def _process(policy: Policy, source: Source) -> tuple[Mapping[str, Any] | None, tuple[str, ...]]:
+    """The process record of what is judged, and notes on it; nothing where no guarantee is of a process."""
+    if not any(entry.way.of_process for entry in policy.entries):
+        return None, ()
+    path = str(source.data) if source.is_path else ""
+    if not path or "://" in path or not Path(path).is_dir():
+        return None, ("a process record is read only from the folder of a published release",)
+    found, why = process_beside(Path(path))
+    return found, (why,) if why else ()
 
 
 def _histories(engine: Engine, case: _Tables, policy: Policy) -> Mapping[str, ReleaseHistory]:
