@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from privpipe.checks.frame_checks import Check, assess, check, checked, judge_frame, judged_alone
+from privpipe.checks.frame_checks import assess, check, checked, judged_alone
 
-__all__ = ["Check", "assess", "check", "checked", "judge_frame", "judged_alone"]
+__all__ = ["assess", "check", "checked", "judged_alone"]

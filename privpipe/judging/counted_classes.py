@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from privpipe.judging.judged_columns import with_row_columns
 from privpipe.judging.population import reduce_beside_population
 from privpipe.judging.suppressed_records import JudgedTable
 from privpipe.judging.verdicts import all_suppressed, not_judged, resting_on
-from privpipe.judging.wildcards import alone_notes, reduce_matching
+from privpipe.judging.wildcards import reduce_matching
 
 if TYPE_CHECKING:
     from privpipe.blocks import Guarantee
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from privpipe.judging.rules import JudgingRules
     from privpipe.roles import Roles
 
-__all__ = ["NO_RECORDS", "CountedClasses", "JudgingContext", "count_classes"]
+__all__ = ["NO_RECORDS", "CountedClasses", "JudgingContext", "alone_notes", "count_classes"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +148,17 @@ def count_classes(context: JudgingContext) -> CountedClasses:
             verdict = entry.judge(entry.across(tallies[at]), facts)
             verdicts[at] = resting_on(verdict, _in_population(judged)) if group.population else verdict
     return CountedClasses(verdicts, first, classes, tuple(notes))
+
+
+def alone_notes(judged: Judged, keys: Sequence[str], roles: Roles) -> list[str]:
+    """How many complete records blanks of others alone hide; nothing where blanks match nothing."""
+    if judged.alone is None:
+        return []
+    over = "" if tuple(keys) == tuple(roles.quasi_identifiers) else f" over {', '.join(keys)}"
+    return [
+        f"{judged.alone:,} of {judged.released:,} records are complete in the quasi-identifiers{over} and equal no "
+        "other complete record: blanks of others alone hide them"
+    ]
 
 
 def _in_population(judged: Judged) -> Comparison:

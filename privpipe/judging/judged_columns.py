@@ -8,9 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from privpipe.blocks import ClassQuery, Facts, FactsRequest, Guarantee, RowBlock
 from privpipe.engines import Engine
-from privpipe.errors import DataError, did_you_mean
+from privpipe.errors import DataError, UsageError, did_you_mean
 
-__all__ = ["AddsColumn", "RowColumn", "require_columns", "with_row_columns"]
+__all__ = ["AddsColumn", "RowColumn", "require_columns", "require_population", "with_row_columns"]
 
 
 def require_columns(names: Sequence[str], columns: Iterable[str], side: str = "table") -> None:
@@ -36,6 +36,29 @@ def require_columns(names: Sequence[str], columns: Iterable[str], side: str = "t
     for column in columns:
         if column not in names:
             raise DataError(f"column {column!r} is not in the {side}{did_you_mean(column, list(names))}")
+
+
+def require_population(
+    engine: Engine, population: Any, entries: Sequence[Guarantee], keys: Sequence[str], refuse_nulls: bool
+) -> None:
+    """Refuse a population that is missing, lacks a column, or has missing values where the policy allows none.
+
+    Raises
+    ------
+    UsageError, DataError
+    """
+    asking = [entry.name() for entry in entries if entry.needs_population]
+    if not asking:
+        return
+    if population is None:
+        raise UsageError(f"{asking[0]} compares with a population, and none was given: name one as `population:`")
+    require_columns(population.schema.names, keys, "population")
+    nulls = engine.facts(population, FactsRequest(nulls=tuple(keys))).nulls if refuse_nulls and keys else {}
+    for column, count in nulls.items():
+        if count:
+            raise DataError(
+                f"column {column!r} of the population has {count:,} missing values and the policy says `nulls: refuse`"
+            )
 
 
 class RowColumn(Protocol):

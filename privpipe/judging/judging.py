@@ -22,9 +22,9 @@ from privpipe.judging.gaps import (
     uncountable,
 )
 from privpipe.judging.gate import column_verdicts, named_columns
-from privpipe.judging.judged_columns import require_columns
+from privpipe.judging.judged_columns import require_columns, require_population
 from privpipe.judging.persons import require_persons
-from privpipe.judging.population import require_population
+from privpipe.judging.perturbation import perturbation_notes
 from privpipe.judging.public_figures import rules_of_judging
 from privpipe.judging.rules import JudgingRules
 from privpipe.judging.suppressed_records import JudgedTable
@@ -107,7 +107,7 @@ def assess(
     for unit in dict.fromkeys((rules.person, *map(rules.unit, entries))):
         own = [entry for entry in entries if rules.unit(entry) == unit]
         by_unit[unit], more = facts_by_base(judged_table, own, roles, rules.counting(unit))
-        notes += more
+        notes += (*more, *perturbation_notes(own, roles, rules.counting(unit)))
     context = JudgingContext(
         judged_table=judged_table,
         entries=entries,

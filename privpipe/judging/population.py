@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Guarantee, Histogram
+from privpipe.blocks import ClassBlock, ClassQuery, Facts, Histogram
 from privpipe.engines import Engine
-from privpipe.errors import DataError, UsageError
+from privpipe.errors import DataError
 from privpipe.judging.entry_groups import Composite, Judged
-from privpipe.judging.judged_columns import require_columns, with_row_columns
+from privpipe.judging.judged_columns import with_row_columns
 
-__all__ = ["Compared", "OverPopulation", "beside_population", "reduce_beside_population", "require_population"]
+__all__ = ["Compared", "OverPopulation", "beside_population", "reduce_beside_population"]
 
 SIDE = "__privpipe_side"
 
@@ -105,29 +104,6 @@ def reduce_beside_population(
             "somebody in the population, generalized alike"
         )
     return found.judged
-
-
-def require_population(
-    engine: Engine, population: Any, entries: Sequence[Guarantee], keys: Sequence[str], refuse_nulls: bool
-) -> None:
-    """Refuse a population that is missing, lacks a column, or has missing values where the policy allows none.
-
-    Raises
-    ------
-    UsageError, DataError
-    """
-    asking = [entry.name() for entry in entries if entry.needs_population]
-    if not asking:
-        return
-    if population is None:
-        raise UsageError(f"{asking[0]} compares with a population, and none was given: name one as `population:`")
-    require_columns(population.schema.names, keys, "population")
-    nulls = engine.facts(population, FactsRequest(nulls=tuple(keys))).nulls if refuse_nulls and keys else {}
-    for column, count in nulls.items():
-        if count:
-            raise DataError(
-                f"column {column!r} of the population has {count:,} missing values and the policy says `nulls: refuse`"
-            )
 
 
 def _population(block: ClassBlock) -> Any:

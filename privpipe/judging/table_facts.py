@@ -18,7 +18,6 @@ from privpipe.engines.databases import Database
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.judging.entry_groups import Base, base_of
 from privpipe.judging.persons import count_persons, in_persons
-from privpipe.judging.perturbation import perturbation_notes
 from privpipe.judging.rules import JudgingRules
 from privpipe.judging.suppressed_records import JudgedTable
 from privpipe.models.attribute.base_distribution import BaseDatabase, BaseFile, BaseNamed, BaseTable, GivenBase
@@ -189,7 +188,7 @@ def facts_by_base(
     ready: dict[Base, Facts] = {
         base: facts if nothing else prepared(facts, _asking(base, entries, rules)) for base, facts in found.items()
     }
-    return ready, [*_notes(entries, rules), *perturbation_notes(entries, roles, rules)]
+    return ready, _notes(entries, rules)
 
 
 def _distributions(

@@ -17,9 +17,8 @@ from privpipe.engines.base.histograms import codes_of
 from privpipe.errors import UnsupportedError
 from privpipe.judging.entry_groups import Composite, Judged
 from privpipe.judging.persons import ClassCount
-from privpipe.roles import Roles
 
-__all__ = ["MOST_PATTERNS", "MOST_STEPS", "alone_notes", "matching_block", "reduce_matching"]
+__all__ = ["MOST_PATTERNS", "MOST_STEPS", "matching_block", "reduce_matching"]
 
 MOST_PATTERNS = 1 << 24
 """Distinct patterns that the driver holds."""
@@ -44,17 +43,6 @@ def reduce_matching(
         return None
     block, marked = matching_block(found, query.keys, wildcard, query.mark, query.weight, query.dictionaries)
     return replace(composite.measure(block, facts), marked=marked, alone=block.alone)
-
-
-def alone_notes(judged: Judged, keys: Sequence[str], roles: Roles) -> list[str]:
-    """How many complete records blanks of others alone hide; nothing where blanks match nothing."""
-    if judged.alone is None:
-        return []
-    over = "" if tuple(keys) == tuple(roles.quasi_identifiers) else f" over {', '.join(keys)}"
-    return [
-        f"{judged.alone:,} of {judged.released:,} records are complete in the quasi-identifiers{over} and equal no "
-        "other complete record: blanks of others alone hide them"
-    ]
 
 
 def matching_block(

@@ -34,7 +34,7 @@ from privpipe.ledger.sink import (
     remember,
 )
 from privpipe.private_files import sync_folder
-from privpipe.sinks.remote import is_remote
+from privpipe.sinks.target import is_remote
 
 __all__ = ["FOREIGN_FOLDER", "Ledger", "known_share", "locked", "recognised"]
 

@@ -19,8 +19,8 @@ from privpipe.ledger.entry import Seal
 from privpipe.ledger.folder import canonical, read_document
 from privpipe.sinks.delta import local_target
 from privpipe.sinks.local import LocalTarget
-from privpipe.sinks.remote import is_remote
 from privpipe.sinks.remote_delta import remote_target
+from privpipe.sinks.target import is_remote
 
 __all__ = [
     "Point",

@@ -13,7 +13,7 @@ from privpipe.blocks.guarantee import COMMON_KEYS
 from privpipe.blocks.marks import SensitiveColumn
 from privpipe.blocks.parameters import marked, parameters_of
 from privpipe.border import bordered
-from privpipe.checks import Check, judge_frame
+from privpipe.checks.frame_checks import Check, judge_frame
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS

@@ -18,8 +18,8 @@ from privpipe.sinks.delta import DeltaTarget
 from privpipe.sinks.iceberg import IcebergTarget
 from privpipe.sinks.local import METADATA, LocalTarget
 from privpipe.sinks.records import PrivateRecords
-from privpipe.sinks.remote import is_remote
 from privpipe.sinks.remote_delta import RemoteDeltaTarget, remote_target
+from privpipe.sinks.target import is_remote
 
 __all__ = ["Released", "file_hash", "opened_release"]
 

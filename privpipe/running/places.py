@@ -26,9 +26,9 @@ from privpipe.sinks.formula_cells import escapes_formulas
 from privpipe.sinks.iceberg import IcebergTarget
 from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.partition_folders import PartitionedFolder, PartitionedRemote
-from privpipe.sinks.remote import RemoteTarget, is_remote
+from privpipe.sinks.remote import RemoteTarget
 from privpipe.sinks.remote_delta import RemoteDeltaTarget
-from privpipe.sinks.target import Rows, Target
+from privpipe.sinks.target import Rows, Target, is_remote
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy

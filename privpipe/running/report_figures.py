@@ -95,6 +95,8 @@ def report_figures(
     policy = context.policy
     least = least_records(context, staged.original)
     withheld = withholds_counts(policy)
+    classes = _Classes(context, staged, withheld)
+    before, after = classes.before(), classes.after()
     shown = {} if sample is None else distributions(sample, policy.suppression_mark, least, compared=not withheld)
     return {
         "report_version": REPORT_VERSION,
@@ -107,7 +109,7 @@ def report_figures(
         "stages": plain(staged.plan.to_dict()["stages"]),
         "columns": list(staged.table.schema.names),
         "input_records": None if withheld else staged.plan.records,
-        **_Classes(context, staged, least, withheld).figures(),
+        **classes.figures(before, after, least),
         "distributions": shown,
         "sampled": None if sample is None or sample.whole else len(sample.pairs[0]),
         "earlier": None if earlier is None else plain(earlier),
@@ -121,7 +123,7 @@ def count_original_classes(context: RunContext, staged: Staged) -> None:
     """
     policy = context.policy
     if not withholds_counts(policy) and policy.population is None and judging_rules(policy).person is None:
-        _Classes(context, staged, FEWEST, withheld=False).before()
+        _Classes(context, staged, withheld=False).before()
 
 
 def earlier_run(home: Path, current: str | None) -> dict[str, Any] | None:
@@ -154,20 +156,13 @@ class _Classes:
 
     context: RunContext
     staged: Staged
-    least: int
     withheld: bool
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self, before: SizeFigures | None, after: SizeFigures | None, least: int) -> dict[str, Any]:
         """Bins of class sizes, and what each intruder may find before and after."""
         keys = self._keys()
         if not keys:
             return {"classes": None, "risks": None}
-        before = self.before()
-        staged = self.staged
-        table = staged.seen if staged.counted is None else staged.counted
-        rules = replace(self._rules(staged.rules), released=tuple(staged.table.schema.names), base={})
-        compared = self._compared(keys, staged.population)
-        after = size_figures(self.context.engine, table, keys, staged.roles, rules, compared)
         sides = [side for side in (before, after) if side is not None]
         return {
             "classes": {
@@ -175,10 +170,10 @@ class _Classes:
                 "unit": "persons" if self._rules(self.staged.rules).person else "records",
                 "sides": [name for name, side in (("before", before), ("after", after)) if side is not None],
                 "records": [side.records for side in sides],
-                "bins": size_bins(sides, self.least) if sides else [],
+                "bins": size_bins(sides, least) if sides else [],
                 "perturbed": self._perturbed(keys),
             },
-            "risks": {"at_risk": AT_RISK, "before": self._risks(before), "after": self._risks(after)},
+            "risks": {"at_risk": AT_RISK, "before": _risks(before, least), "after": _risks(after, least)},
         }
 
     def _keys(self) -> tuple[str, ...]:
@@ -198,27 +193,21 @@ class _Classes:
         rules = replace(self._rules(judging_rules(policy)), mark=policy.suppression_mark)
         return size_figures(engine, original, keys, self.staged.roles, rules, self._compared(keys, population))
 
+    def after(self) -> SizeFigures | None:
+        """The classes of the release; None where there is none."""
+        staged, keys = self.staged, self._keys()
+        if not keys:
+            return None
+        table = staged.seen if staged.counted is None else staged.counted
+        rules = replace(self._rules(staged.rules), released=tuple(staged.table.schema.names), base={})
+        compared = self._compared(keys, staged.population)
+        return size_figures(self.context.engine, table, keys, staged.roles, rules, compared)
+
     def _compared(self, keys: tuple[str, ...], population: Any) -> Any:
         return population if population is not None and set(keys) <= set(population.schema.names) else None
 
     def _rules(self, rules: JudgingRules) -> JudgingRules:
         return replace(rules, histories={}, rerun=None, models=(), entered={}, records=None)
-
-    def _risks(self, side: SizeFigures | None) -> dict[str, Any] | None:
-        """Figures of each intruder; a share of few records is None."""
-        if side is None:
-            return None
-        few = PublicRules(columns=frozenset(), least=self.least)
-        found: dict[str, Any] = {"prosecutor": dict(side.prosecutor), "journalist": None, "marketer": None}
-        if side.journalist:
-            found["journalist"] = dict(side.journalist)
-            found["marketer"] = {"average": side.marketer}
-        for attacker in ("prosecutor", "journalist"):
-            if found[attacker] is not None:
-                share = found[attacker]["at_risk"]
-                found[attacker]["at_risk"] = few.reported(share, side.records)
-        found["records"] = side.records
-        return found
 
     def _perturbed(self, keys: tuple[str, ...]) -> list[str]:
         """Keys whose values a stage perturbed: equal values are then no sign of the same person."""
@@ -227,6 +216,23 @@ class _Classes:
             if stage.taxon in PERTURBING:
                 lost |= set(stage.masked_columns() or keys)
         return [name for name in keys if name in lost]
+
+
+def _risks(side: SizeFigures | None, least: int) -> dict[str, Any] | None:
+    """Figures of each intruder; a share of few records is None."""
+    if side is None:
+        return None
+    few = PublicRules(columns=frozenset(), least=least)
+    found: dict[str, Any] = {"prosecutor": dict(side.prosecutor), "journalist": None, "marketer": None}
+    if side.journalist:
+        found["journalist"] = dict(side.journalist)
+        found["marketer"] = {"average": side.marketer}
+    for attacker in ("prosecutor", "journalist"):
+        if found[attacker] is not None:
+            share = found[attacker]["at_risk"]
+            found[attacker]["at_risk"] = few.reported(share, side.records)
+    found["records"] = side.records
+    return found
 
 
 def sample_of(context: RunContext, staged: Staged) -> PairedSample | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import privpipe
+from privpipe import plugins
 from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.judging import JudgingRules
@@ -15,7 +18,16 @@ if TYPE_CHECKING:
     from privpipe.blocks import Histogram
     from privpipe.policy import Policy
 
-__all__ = ["WHOLE_COURSE", "Course", "RunContext", "judging_rules", "no_progress", "seed_of", "withholds_counts"]
+__all__ = [
+    "WHOLE_COURSE",
+    "Course",
+    "RunContext",
+    "judging_rules",
+    "no_progress",
+    "seed_of",
+    "versions_at_work",
+    "withholds_counts",
+]
 
 
 Progress = Callable[[str], None]
@@ -105,3 +117,15 @@ def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> J
             pseudonyms=policy.pseudonyms,
         ),
     )
+
+
+def versions_at_work(engine: Engine, policy: Policy) -> dict[str, str]:
+    """Versions of this package, of the engine's libraries, and of the distributions whose plug-ins are in use."""
+    builders = [spec.builder for spec in policy.hierarchies.values()]
+    used = (engine, *policy.transform, *policy.guarantees, *policy.measures, *builders)
+    return {
+        "privpipe": privpipe.__version__,
+        "python": platform.python_version(),
+        **plugins.versions_of(used),
+        **engine.versions(),
+    }

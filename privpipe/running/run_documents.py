@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import privpipe
-from privpipe import plugins
 from privpipe.blocks.public_edition import LEAST_REPORTED, PublicRules
 from privpipe.blocks.verdict import Verdict, plain
 from privpipe.draws import Seed
@@ -29,7 +26,7 @@ from privpipe.running.release_chain import (
     plan_commitment,
     sealed,
 )
-from privpipe.running.run_context import RunContext, judging_rules, withholds_counts
+from privpipe.running.run_context import RunContext, judging_rules, versions_at_work, withholds_counts
 from privpipe.running.staging import Staged
 from privpipe.running.tables_read import versions_read
 from privpipe.sinks.local import METADATA
@@ -51,7 +48,6 @@ __all__ = [
     "seed_notes",
     "solver_at_work",
     "value_notes",
-    "versions_at_work",
     "write_public",
 ]
 
@@ -97,18 +93,6 @@ def run_header(engine: Engine, policy: Policy, plan: Plan, run_id: str) -> dict[
         "versions": versions_at_work(engine, policy),
         "nulls": policy.nulls,
         "suppression_mark": policy.suppression_mark,
-    }
-
-
-def versions_at_work(engine: Engine, policy: Policy) -> dict[str, str]:
-    """Versions of this package, of the engine's libraries, and of the distributions whose plug-ins are in use."""
-    builders = [spec.builder for spec in policy.hierarchies.values()]
-    used = (engine, *policy.transform, *policy.guarantees, *policy.measures, *builders)
-    return {
-        "privpipe": privpipe.__version__,
-        "python": platform.python_version(),
-        **plugins.versions_of(used),
-        **engine.versions(),
     }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from privpipe.draws import Draws, RunKey, Stream
 from privpipe.engines import Source
 from privpipe.engines.base.contract import fingerprint
-from privpipe.errors import DataError, NoSolutionError, PrivpipeError, UsageError
+from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.judging import JudgingRules
 from privpipe.judging.release_memory import hashed_rows, places_of
 from privpipe.policy.ledgers import named_ledger
@@ -159,7 +160,11 @@ def run_stages(
         hierarchies=hierarchies,
         empty=empty,
     )
-    _run_each(state, plan)
+    state.drop_identifiers()
+    for at, stage in enumerate(policy.transform):
+        context.progress(f"stage {at + 1} of {len(policy.transform)}: {stage.name()}")
+        with _located(policy, at, planned=plan is not None):
+            state.run(at, stage, None if plan is None else plan.stages[at])
     table, counted = state.released_columns()
     made = _plan_made(state, secrets.token_hex(16) if salt is None else salt, drawn)
     if plan is not None:
@@ -204,33 +209,23 @@ def _is_of_other_source(plan: Plan | None, policy: Policy, source: str) -> bool:
     return plan is not None and (policy.seed is None or plan.source != source)
 
 
-def _run_each(state: StageRun, plan: Plan | None) -> None:
-    """Run the stages of the policy over the table without its identifiers."""
-    policy = state.policy
-    state.drop_identifiers()
-    for at, stage in enumerate(policy.transform):
-        state.context.progress(f"stage {at + 1} of {len(policy.transform)}: {stage.name()}")
-        given = plan.stages[at] if plan else None
-        try:
-            state.run(at, stage, given)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            if given is None:
-                raise
-            # A plan is read from JSON, which may hold anything; the text of the error may quote it.
-            raise UsageError(
-                f"{policy.located_stage(at)}: the plan of this stage cannot be applied "
-                f"({type(error).__name__}); it is damaged, a public edition, or of another version: take the private "
-                "one, or make a new plan"
-            ) from None
-        except (DataError, NoSolutionError, UsageError) as error:
-            _tell_where(error, policy, at)
-            raise
-
-
-def _tell_where(error: PrivpipeError, policy: Policy, at: int) -> None:
+@contextmanager
+def _located(policy: Policy, at: int, *, planned: bool) -> Iterator[None]:
     """Put in front of an error where the policy has the stage that it ended, unless the message says so."""
-    if "transform[" not in str(error):
-        error.args = (f"{policy.located_stage(at)}: {error}",)
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if not planned:
+            raise
+        # A plan is read from JSON, which may hold anything; the text of the error may quote it.
+        raise UsageError(
+            f"{policy.located_stage(at)}: the plan of this stage cannot be applied ({type(error).__name__}); it is "
+            "damaged, a public edition, or of another version: take the private one, or make a new plan"
+        ) from None
+    except (DataError, NoSolutionError, UsageError) as error:
+        if "transform[" not in str(error):
+            error.args = (f"{policy.located_stage(at)}: {error}",)
+        raise
 
 
 def _drawn_in(context: RunContext, original: Any, source: str, population: Any) -> DrawnIn:

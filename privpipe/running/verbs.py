@@ -46,8 +46,7 @@ from privpipe.running.release_memory import Remembering
 from privpipe.running.release_result import Outcome, ReleaseResult
 from privpipe.running.report_figures import lost_columns
 from privpipe.running.run import release_with
-from privpipe.running.run_context import Course, RunContext, judging_rules, seed_of
-from privpipe.running.run_documents import versions_at_work
+from privpipe.running.run_context import Course, RunContext, judging_rules, seed_of, versions_at_work
 from privpipe.running.source_columns import with_columns_read
 from privpipe.running.staging import require_learnt, run_stages
 from privpipe.running.tables_read import (

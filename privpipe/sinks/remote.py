@@ -23,7 +23,7 @@ from privpipe.sinks.conditional_objects import Conditional, Conflict, Lease, Ver
 from privpipe.sinks.local import MEMORY, METADATA
 from privpipe.sinks.target import Rows, WholeReleases
 
-__all__ = ["NOTICE", "RemoteTarget", "give_notice", "is_remote"]
+__all__ = ["NOTICE", "RemoteTarget", "give_notice"]
 
 
 NOTICE = "read_CURRENT_first.md"
@@ -49,17 +49,6 @@ def give_notice(files: Any, root: str) -> None:
 
 log = logging.getLogger("privpipe.release")
 TRIES = 5
-
-
-def is_remote(path: str) -> bool:
-    """Whether a sink path names an fsspec file system.
-
-    Examples
-    --------
-    >>> is_remote("s3://lake/adult"), is_remote("published/adult")
-    (True, False)
-    """
-    return "://" in path
 
 
 class RemoteTarget(WholeReleases):

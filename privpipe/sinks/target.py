@@ -14,7 +14,7 @@ from privpipe.engines.databases import Database
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["OTHER_PARTITIONS", "Rows", "Target", "WholeReleases"]
+__all__ = ["OTHER_PARTITIONS", "Rows", "Target", "WholeReleases", "is_remote"]
 
 OTHER_PARTITIONS = (
     "the rows join those of other partitions in one table: who is in several of them has several rows there, and "
@@ -23,6 +23,17 @@ OTHER_PARTITIONS = (
 
 Rows = Path | TableName | Database | Source
 """Where rows of a release are read: a folder, a table of a catalogue or of a database, or any other source."""
+
+
+def is_remote(path: str) -> bool:
+    """Whether a sink path names an fsspec file system.
+
+    Examples
+    --------
+    >>> is_remote("s3://lake/adult"), is_remote("published/adult")
+    (True, False)
+    """
+    return "://" in path
 
 
 class Target(Protocol):

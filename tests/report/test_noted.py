@@ -11,10 +11,10 @@ import pytest
 from privpipe.engines.readers.files import left_out_note
 from privpipe.engines.readers.unjudged_content import unjudged_note
 from privpipe.judging.column_loss import ColumnLoss, ColumnLossRule, LossTable
+from privpipe.judging.counted_classes import alone_notes
 from privpipe.judging.gaps import guarantee_notes
 from privpipe.judging.recovery import WORDS, Recovered
 from privpipe.judging.table_notes import Values, near_unique_notes
-from privpipe.judging.wildcards import alone_notes
 from privpipe.ledger import NOT_JUDGED
 from privpipe.ledger.ledger import FEW_KNOWN
 from privpipe.measures import CATALOGUE as MEASURES

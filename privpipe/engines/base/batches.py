@@ -6,6 +6,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -72,7 +73,7 @@ def reduce_blocks(reduction: Reduction[Any, R], blocks: Iterable[Any], facts: Fa
     """
     whole: R | None = None
     first = True
-    for part in in_order(lambda block: reduction.measure(block, facts), blocks, threads):
+    for part in in_order(partial(reduction.measure, facts=facts), blocks, threads):
         whole = part if first else reduction.merge(whole, part)  # type: ignore[arg-type]
         first = False
     return whole
