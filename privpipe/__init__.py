@@ -26,20 +26,20 @@ WIRES = {
     "average_risk": "privpipe.observe",
     "check": "privpipe.checks",
     "checked": "privpipe.checks",
-    "compare": "privpipe.running.comparison",
+    "compare": "privpipe.running.exploration",
     "fetch": "privpipe.running.published_release",
     "init": "privpipe.drafting.initial_policy",
     "k_anonymity": "privpipe.observe",
     "l_diversity": "privpipe.observe",
     "plan": "privpipe.running.verbs",
-    "plan_cost": "privpipe.running.cost.verb",
+    "plan_cost": "privpipe.running.cost.model",
     "read_release": "privpipe.running.published_release",
     "release": "privpipe.running.verbs",
     "report": "privpipe.reporting.report",
     "t_closeness": "privpipe.observe",
     "transform": "privpipe.stages",
     "uniqueness": "privpipe.observe",
-    "validate": "privpipe.running.validation",
+    "validate": "privpipe.running.verbs",
 }
 ROOMS = ("errors", "measures", "models", "observe", "transforms")
 

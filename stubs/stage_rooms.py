@@ -107,7 +107,7 @@ HOMES = {
     "Self": "typing",
     "Sequence": "collections.abc",
     "TypedDict": "typing",
-    "UndeclaredRule": "privpipe.judging.gate",
+    "UndeclaredRule": "privpipe.judging.rules",
     "Unpack": "typing",
     "overload": "typing",
 }

@@ -14,7 +14,7 @@ from toy import KEY, Judged, Staged, Toy, classes
 
 from privpipe.blocks import Entry, Guarantee
 from privpipe.cli.explain import described
-from privpipe.judging.verdicts import compares_tables
+from privpipe.judging.assessment import compares_tables
 from privpipe.testing import GAPS
 from privpipe.transforms.base import Transformer
 

@@ -16,7 +16,7 @@ from toy import Toy
 
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
-from privpipe.reporting import catalogue_tables
+from privpipe.reporting import entry_rows
 from privpipe.transforms import CATALOGUE as TRANSFORMS
 
 __all__ = ["on_config", "on_files"]
@@ -63,7 +63,7 @@ def _catalogue() -> str:
     """The tables, each name a link to its page."""
     places = {name: room for room, (_, catalogue) in ROOMS.items() for name in catalogue.built_in}
     tables = re.sub(
-        r"^\| `(\w+)` \|", lambda row: f"| [`{row[1]}`]({places[row[1]]}/{row[1]}.md) |", catalogue_tables(), flags=re.M
+        r"^\| `(\w+)` \|", lambda row: f"| [`{row[1]}`]({places[row[1]]}/{row[1]}.md) |", entry_rows(), flags=re.M
     )
     tables = re.sub(r"^(\*\*.*)$", r"\1\n", tables, flags=re.M)
     return (

@@ -27,13 +27,13 @@ from privpipe.engines.base.return_forms import ReturnForm
 from privpipe.engines.lakes import pinned
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.judging import Assessment
-from privpipe.judging.gate import UndeclaredRule, undeclared_rule
+from privpipe.judging.rules import UndeclaredRule, undeclared_rule
 from privpipe.policy import Policy
 from privpipe.policy.secret import secret_given
 from privpipe.policy.specs import FrameSpec, SourceSpec
 from privpipe.roles import NullRule, Roles, require_empty_rule
-from privpipe.running.engine_choice import OpenedEngine
-from privpipe.running.frame_policy import hierarchy_specs, policy_around
+from privpipe.running.frames import hierarchy_specs, policy_around
+from privpipe.running.run_context import OpenedEngine
 from privpipe.running.tables_read import pinned_tables, scanned
 from privpipe.running.verbs import assess as assess_by_policy
 from privpipe.running.verbs import judge_table

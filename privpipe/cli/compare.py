@@ -14,8 +14,7 @@ from privpipe.errors import SinkError, UsageError
 from privpipe.html_tables import figure
 
 if TYPE_CHECKING:
-    from privpipe.reporting.risk_utility import Point, RiskUtilityMap
-    from privpipe.reporting.run_comparison import RunComparison
+    from privpipe.reporting.run_comparison import Point, RiskUtilityMap, RunComparison
     from privpipe.reporting.run_documents import RunDocuments
 
 __all__ = ["compare"]

@@ -46,7 +46,7 @@ def assess(
 
     rules = loaded(policy)
     if show_records is not None:
-        from privpipe.running.record_list import write_record_risks
+        from privpipe.running.kept_records import write_record_risks
 
         records = write_record_risks(rules, show_records, engine=engine)
         say(f"risks of {records:,} single records written; they are data about people: keep them like the source")
@@ -103,7 +103,7 @@ def validate(
 
     The gate alone, for tables of other pipelines. Exit code 5 when a guarantee fails.
     """
-    from privpipe.running.validation import validate as judge
+    from privpipe.running.verbs import validate as judge
 
     rules, how = loaded(policy), _alignment(align)
     if at and table is not None:

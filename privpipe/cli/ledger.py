@@ -71,7 +71,7 @@ def check(source: SourceArgument, key_env: KeyEnv = None, key_file: KeyFile = No
 
     Exit code 3 when anything is missing, changed or older than a sink knows it. Nothing is changed.
     """
-    from privpipe.ledger.examination import examined
+    from privpipe.ledger.repair import examined
 
     asked = _asked(source, key_env, key_file)
     _require_key(asked)
@@ -99,7 +99,7 @@ def show(source: SourceArgument, key_env: KeyEnv = None, key_file: KeyFile = Non
 
     Without the key nothing is proved of them, and the list says so. No key and no hash is shown.
     """
-    from privpipe.ledger.examination import entry_rows
+    from privpipe.ledger.repair import entry_rows
 
     asked = _asked(source, key_env, key_file)
     proved = asked.key is not None or not _follows_persons(asked.path)

@@ -24,7 +24,7 @@ __all__ = ["plan", "show_cost", "transform"]
 
 def show_cost(policy: Policy, *, engine: str | None, rows: int | None, json: bool) -> None:
     """Predict the cost of a release and print it."""
-    from privpipe.running.cost.verb import plan_cost
+    from privpipe.running.cost.model import plan_cost
 
     cost = plan_cost(policy, engine=engine, rows=rows)
     document = cost.to_dict()
@@ -218,8 +218,8 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None, *, li
     from privpipe.running.run_context import RunContext, seed_of
     from privpipe.running.staging import run_stages
     from privpipe.running.tables_read import pinned_tables
-    from privpipe.sinks.formula_cells import formula_notes
     from privpipe.sinks.local import sink_faults
+    from privpipe.sinks.target import formula_notes
 
     name = engine or policy.engine
     shown = progress(len(plan.stages) + 1, lines=lines)

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from privpipe.errors import PrivpipeError
-from privpipe.judging.public_figures import check_metadata
+from privpipe.judging.assessment import check_metadata
 from privpipe.scheduled import Ending, Job, run_apart
 
 __all__ = ["PrivpipeResource", "asset_check_metadata", "ending_metadata", "privpipe_asset", "privpipe_asset_check"]

@@ -105,7 +105,7 @@ def _released(rows: Any, policy: Policy) -> Any:
 
 
 def _judged(rows: Any, policy: Policy) -> Any:
-    from privpipe.running.validation import validate
+    from privpipe.running.verbs import validate
 
     try:
         validate(rows, policy).raise_if_failed(END)

@@ -35,8 +35,8 @@ from privpipe.gx.tables import OtherTable, held, read_seed, read_stages
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import Assessment, Gate, JudgingRules, assess
 from privpipe.judging.counted_classes import NO_RECORDS
-from privpipe.judging.gate import metadata_notes
-from privpipe.judging.persons import person_histograms
+from privpipe.judging.rules import metadata_notes
+from privpipe.judging.table_facts import person_histograms
 from privpipe.reporting.safe_harbor import Finding, kinds_in_table
 from privpipe.roles import EmptyRule, NullRule, Roles, column_type_of
 

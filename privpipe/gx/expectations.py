@@ -22,7 +22,7 @@ from privpipe.gx.rendering import Rendered
 from privpipe.gx.tables import OtherTable
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging import Gate
-from privpipe.judging.gate import undeclared_rule
+from privpipe.judging.rules import undeclared_rule
 from privpipe.judging.ways import WayOfJudging, way_of
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS

@@ -22,7 +22,7 @@ from privpipe.gx.action import DECLARED, is_privacy_type
 from privpipe.gx.expectations import COLUMNS, EXPECTATIONS, REFUSED, ExpectSafeHarbor, PrivacyExpectation
 from privpipe.gx.rendering import MEANT, meaning_of
 from privpipe.gx.store import protect, root_of
-from privpipe.judging.gate import named_columns, undeclared_rule
+from privpipe.judging.rules import named_columns, undeclared_rule
 from privpipe.models.identity.no_identifiers import NoIdentifiers
 from privpipe.policy import Policy
 from privpipe.roles import Roles

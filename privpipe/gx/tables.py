@@ -20,7 +20,7 @@ from privpipe.engines.base.frames import at_hand
 from privpipe.engines.lakes import is_lake, lake_said, pinned
 from privpipe.errors import DataError, PolicyError, PrivpipeError, UsageError, did_you_mean
 from privpipe.policy.grammar import SOURCE
-from privpipe.policy.places import Report
+from privpipe.policy.plain_values import Report
 from privpipe.policy.sections import read_source
 from privpipe.policy.specs import SourceSpec
 from privpipe.roles import ColumnType, column_type_of

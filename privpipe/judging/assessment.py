@@ -1,20 +1,200 @@
-"""The outcome of judging one table: every verdict, and what was judged."""
+"""The assessment of a table, its public figures, and the verdicts that no entry makes of itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from privpipe.blocks.public_edition import PublicRules
-from privpipe.blocks.verdict import VERDICT_HEAD, Verdict, plain, warning_of
+from privpipe.blocks import Entry, Guarantee, Outcome, Verdict
+from privpipe.blocks.public_edition import LEAST_REPORTED, PublicRules
+from privpipe.blocks.verdict import VERDICT_HEAD, Comparison, least, plain, warning_of
 from privpipe.border import bordered
 from privpipe.errors import ColumnsLost, Refused
 from privpipe.html_tables import Table, figure, html_tables
 from privpipe.judging.column_loss import LossTable
-from privpipe.judging.public_figures import check_metadata, public_figures, rules_of_judging
 
-__all__ = ["SCHEMA_VERSION", "Assessment"]
+__all__ = [
+    "ALL_SUPPRESSED",
+    "EMPTY_PASSED",
+    "SCHEMA_VERSION",
+    "Assessment",
+    "all_suppressed",
+    "check_metadata",
+    "compares_tables",
+    "empty_passed",
+    "founded",
+    "not_judged",
+    "public_figures",
+    "resting_on",
+    "rules_of_judging",
+]
+
+
+ALL_SUPPRESSED = "every record is suppressed."
+EMPTY_PASSED = "the table has no records, which `empty: pass` allows: nothing was compared."
+
+
+def not_judged(entry: Guarantee, reason: str) -> Verdict:
+    """An error, which blocks as a fail does."""
+    return Verdict(entry, None, "error", entry.demanded(), reason=reason)
+
+
+def all_suppressed(entry: Guarantee, *, allowed: bool = False) -> Verdict:
+    """The verdict over suppressed records alone: a fail, unless an empty release is allowed."""
+    outcome: Outcome = "pass" if allowed else "fail"
+    return Verdict(entry, None, outcome, entry.demanded(), reason=ALL_SUPPRESSED)
+
+
+def empty_passed(entry: Guarantee) -> Verdict:
+    """The verdict over a table without a record, where the policy lets one pass: it rests on nothing and says so.
+
+    Examples
+    --------
+    >>> from privpipe.models import KAnonymity
+    >>> verdict = empty_passed(KAnonymity(k=5))
+    >>> verdict.outcome, verdict.observed, verdict.compared[0].compared
+    ('pass', None, 0)
+    """
+    nothing = Comparison(0, 0, "records judged")
+    return Verdict(entry, None, "pass", entry.demanded(), reason=EMPTY_PASSED, compared=(nothing,))
+
+
+def resting_on(verdict: Verdict, *comparisons: Comparison) -> Verdict:
+    """The verdict with what else it rests on."""
+    return replace(verdict, compared=(*verdict.compared, *comparisons))
+
+
+def founded(verdict: Verdict, records: int) -> Verdict:
+    """The verdict itself; an error where its figure is not a number, or rests on fewer than half of what it compares.
+
+    An entry over one table compares all its records. One that compares two must state how much of them it compared:
+    a figure over nothing is 0 as easily as a figure over everything.
+
+    Parameters
+    ----------
+    records : int
+        Records judged.
+    """
+    if verdict.outcome == "error":
+        return verdict
+    if isinstance(verdict.observed, float) and math.isnan(verdict.observed):
+        return replace(verdict, outcome="error", observed=None, reason="the figure is undefined (not a number).")
+    if not verdict.compared:
+        if compares_tables(verdict.entry) and verdict.passed:
+            return replace(verdict, outcome="error", reason=f"{verdict.name} does not state how much it compared.")
+        return replace(verdict, compared=(Comparison(records, records, "records judged"),))
+    [worst] = least(verdict.compared)
+    if not worst.enough:
+        # Without the remedy, a share of nothing ("0 of 0") gives no one anything to act on.
+        remedy = f"; {worst.remedy}" if worst.remedy else ""
+        return replace(
+            verdict, outcome="error", reason=f"{worst}: a figure over fewer than half proves nothing{remedy}."
+        )
+    if worst.compared < worst.of:
+        return replace(verdict, reason=f"{verdict.reason.removesuffix('.')}; {worst}.")
+    return verdict
+
+
+def compares_tables(entry: Entry) -> bool:
+    """Whether an entry compares the judged table with another one."""
+    return isinstance(entry, Guarantee) and (entry.needs_population or not entry.way.of_table)
+
+
+COLUMNS = ("guarantee", "parameters", "asked", "reached", "margin", "outcome")
+
+
+def public_figures(shown: Mapping[str, Any], verdicts: Iterable[Verdict]) -> dict[str, Any]:
+    """What the public edition of the verdict says of each guarantee: required, achieved, margin and outcome.
+
+    Of a table that was refused it says no more than of a release: no figure that compares with the source or rests on
+    few records.
+
+    Parameters
+    ----------
+    shown : mapping
+        The public verdict document.
+    verdicts : iterable of Verdict
+        Of its guarantees, in their order.
+    """
+    return {
+        "passed": shown["passed"],
+        "engine": shown.get("engine"),
+        "policy_hash": shown.get("policy_hash"),
+        "records": shown["records"],
+        "suppressed_records": shown["suppressed_records"],
+        "classes": shown["classes"],
+        "warnings": shown["warnings"],
+        "guarantees": [_row(verdict, row) for verdict, row in zip(verdicts, shown["guarantees"], strict=True)],
+    }
+
+
+def check_metadata(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The guarantees as rows of texts, and the counts that the public edition shows, as plain JSON values.
+
+    Parameters
+    ----------
+    figures : mapping
+        Of `public_figures`. What the public edition withholds is left empty.
+
+    Examples
+    --------
+    >>> row = {"guarantee": "k_anonymity", "parameters": {"k": 5}, "asked": 5, "reached": 7, "margin": 2.0}
+    >>> check_metadata({"guarantees": [{**row, "outcome": "pass"}], "records": 90})["guarantees"][0]["parameters"]
+    'k=5'
+    """
+    rows = [{name: _cell(row[name]) for name in COLUMNS} for row in figures.get("guarantees", ())]
+    counts = {name: figures[name] for name in ("records", "classes") if figures.get(name) is not None}
+    warned = {"warnings": list(figures["warnings"])} if figures.get("warnings") else {}
+    return {"guarantees": rows, **counts, **warned} if rows else {}
+
+
+def rules_of_judging(
+    guarantees: Sequence[Guarantee], columns: Iterable[str], person: str | None = None, household: str | None = None
+) -> PublicRules:
+    """Rules for a caller that has the judgement but no policy.
+
+    Nothing below the largest k that was asked is shown, and never below 5.
+
+    Parameters
+    ----------
+    guarantees : sequence of Guarantee
+    columns : iterable of str
+        Those of the judged table that are released.
+    person, household : str, optional
+        By which column these are counted.
+    """
+    asked = [int(entry.demanded() or 1) for entry in guarantees if entry.name() == "k_anonymity"]
+    least = max([LEAST_REPORTED, *asked])
+    return PublicRules(columns=frozenset(columns), person=person, household=household, least=least, counts=False)
+
+
+def _row(verdict: Verdict, row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "guarantee": row["name"],
+        "parameters": row["parameters"],
+        "asked": row["threshold"],
+        "reached": row["observed"],
+        "margin": _margin(row["threshold"], row["observed"], getattr(verdict.entry, "direction", None)),
+        "outcome": row["outcome"],
+        "severity": row["severity"],
+    }
+
+
+def _margin(asked: Any, reached: Any, direction: str | None) -> float | None:
+    """How far the figure is on the safe side; below 0 it is not."""
+    known = all(isinstance(each, int | float) and math.isfinite(each) for each in (asked, reached))
+    if not known or direction is None:
+        return None
+    return float(reached - asked if direction == "at_least" else asked - reached)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={each}" for name, each in value.items())
+    return "" if value is None else str(value)
+
 
 SCHEMA_VERSION = 2
 OF_WHOLE = "the whole table"

@@ -11,11 +11,10 @@ from privpipe.blocks import ClassQuery, Facts, FactsRequest, Tally, Verdict
 from privpipe.blocks.row_reductions import weight_faults
 from privpipe.blocks.verdict import Comparison
 from privpipe.errors import DataError
+from privpipe.judging.assessment import all_suppressed, not_judged, resting_on
 from privpipe.judging.entry_groups import Composite, Group, Judged, groups_of, query_of
-from privpipe.judging.judged_columns import with_row_columns
+from privpipe.judging.judged_table import JudgedTable, with_row_columns
 from privpipe.judging.population import reduce_beside_population
-from privpipe.judging.suppressed_records import JudgedTable
-from privpipe.judging.verdicts import all_suppressed, not_judged, resting_on
 from privpipe.judging.wildcards import reduce_matching
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from privpipe.blocks.verdict import EXPLAIN, Comparison, least
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, HierarchyError, PrivpipeError
 from privpipe.hierarchies import canonical_text
-from privpipe.judging.judged_columns import require_columns
-from privpipe.judging.persons import ClassCount
+from privpipe.judging.judged_table import require_columns
+from privpipe.judging.table_facts import ClassCount
 from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:

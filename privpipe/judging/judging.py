@@ -10,7 +10,7 @@ from privpipe.blocks import Facts, Guarantee, Verdict
 from privpipe.blocks.verdict import binding
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UnsupportedError, UsageError
-from privpipe.judging.assessment import Assessment
+from privpipe.judging.assessment import EMPTY_PASSED, Assessment, empty_passed, founded, not_judged, rules_of_judging
 from privpipe.judging.counted_classes import NO_RECORDS, CountedClasses, JudgingContext, count_classes
 from privpipe.judging.entry_groups import Base, keys_of
 from privpipe.judging.gaps import (
@@ -21,16 +21,10 @@ from privpipe.judging.gaps import (
     refused_without_wildcard,
     uncountable,
 )
-from privpipe.judging.gate import column_verdicts, named_columns
-from privpipe.judging.judged_columns import require_columns, require_population
-from privpipe.judging.persons import require_persons
-from privpipe.judging.perturbation import perturbation_notes
-from privpipe.judging.public_figures import rules_of_judging
-from privpipe.judging.rules import JudgingRules
-from privpipe.judging.suppressed_records import JudgedTable
-from privpipe.judging.table_facts import facts_by_base
-from privpipe.judging.table_notes import table_notes
-from privpipe.judging.verdicts import EMPTY_PASSED, empty_passed, founded, not_judged
+from privpipe.judging.judged_table import JudgedTable, require_columns, require_population
+from privpipe.judging.notes import perturbation_notes, table_notes
+from privpipe.judging.rules import JudgingRules, column_verdicts, named_columns
+from privpipe.judging.table_facts import facts_by_base, require_persons
 from privpipe.judging.ways import WAYS, way_of
 from privpipe.roles import Roles
 

@@ -15,13 +15,13 @@ from privpipe.engines import Engine
 from privpipe.engines.base.batches import in_order
 from privpipe.hierarchies import canonical_text
 from privpipe.judging.column_loss import NOT_RELEASED, ColumnLoss, ColumnLossRule, LossTable, alarm_of
+from privpipe.judging.notes import stage_names
 from privpipe.judging.paired_columns import PairedColumn, Seen
-from privpipe.judging.perturbation import stage_names
 from privpipe.roles import Roles, column_type_of
 
 if TYPE_CHECKING:
     from privpipe.hierarchies import HierarchySpec
-    from privpipe.judging.paired_sample import PairedSample
+    from privpipe.judging.paired_columns import PairedSample
 
 __all__ = ["LARGEST_HISTOGRAM", "LossAsked", "labels_of", "loss_table"]
 

@@ -11,7 +11,7 @@ from privpipe.blocks import ClassBlock, ClassQuery, Facts, Histogram
 from privpipe.engines import Engine
 from privpipe.errors import DataError
 from privpipe.judging.entry_groups import Composite, Judged
-from privpipe.judging.judged_columns import with_row_columns
+from privpipe.judging.judged_table import with_row_columns
 
 __all__ = ["Compared", "OverPopulation", "beside_population", "reduce_beside_population"]
 

@@ -12,10 +12,10 @@ from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.row_reductions import NothingLeft
 from privpipe.engines import Engine
-from privpipe.judging.judged_columns import require_columns
-from privpipe.judging.paired_sample import PairedSample, paired_sample
-from privpipe.judging.persons import ClassCount
-from privpipe.judging.perturbation import stage_names
+from privpipe.judging.judged_table import require_columns
+from privpipe.judging.notes import stage_names
+from privpipe.judging.paired_columns import PairedSample, paired_sample
+from privpipe.judging.table_facts import ClassCount
 from privpipe.measures.risk.attribute.recovery import Guesses, Guessing, Recovered, Recovery, in_percent
 from privpipe.roles import Roles, column_type_of
 

@@ -65,7 +65,7 @@ class _Hashed:
         """Ids, then the hash of each set."""
         import pyarrow as pa
 
-        from privpipe.judging.spelling import folded
+        from privpipe.judging.notes import folded
         from privpipe.kernels.ids.record_ids import content_hash, normalised
 
         hashes = []

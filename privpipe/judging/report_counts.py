@@ -15,9 +15,9 @@ from privpipe.blocks import Facts, Guarantee, SizeModel, Tally, Verdict
 from privpipe.blocks.size_model import size_histogram
 from privpipe.errors import UnsupportedError
 from privpipe.judging.entry_groups import keys_of
-from privpipe.judging.gate import Gate
 from privpipe.judging.judging import assess
 from privpipe.judging.paired_columns import ColumnValues
+from privpipe.judging.rules import Gate
 from privpipe.measures import JournalistRisk, MarketerRisk
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.engines import Engine
-    from privpipe.judging.paired_sample import PairedSample
+    from privpipe.judging.paired_columns import PairedSample
     from privpipe.judging.rules import JudgingRules
 
 __all__ = [

@@ -16,7 +16,7 @@ from privpipe.engines import Engine
 from privpipe.engines.base.histograms import codes_of
 from privpipe.errors import UnsupportedError
 from privpipe.judging.entry_groups import Composite, Judged
-from privpipe.judging.persons import ClassCount
+from privpipe.judging.table_facts import ClassCount
 
 __all__ = ["MOST_PATTERNS", "MOST_STEPS", "matching_block", "reduce_matching"]
 

@@ -22,7 +22,7 @@ from privpipe.judging.gaps import (
     uncountable,
 )
 from privpipe.policy.entries import ReadEntry
-from privpipe.policy.places import Report
+from privpipe.policy.plain_values import Report
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import ColumnSpec, SinkSpec, SourceSpec, roles_of
 from privpipe.roles import Roles

@@ -13,7 +13,7 @@ from privpipe.blocks import Catalogue, Entry, Guarantee
 from privpipe.blocks.marks import Columns, FilePath
 from privpipe.blocks.parameters import marked, parameters_of
 from privpipe.errors import RolesError, UsageError, did_you_mean
-from privpipe.policy.places import Place, Report
+from privpipe.policy.plain_values import Place, Report
 from privpipe.policy.specs import ColumnSpec, located, roles_of
 from privpipe.roles import Roles
 from privpipe.transforms.base import Transformer

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, get_type_hints
 
 from privpipe.blocks import Entry, Guarantee
 from privpipe.errors import PolicyError, Problem, did_you_mean
-from privpipe.judging.gate import OthersRule, UndeclaredRule
+from privpipe.judging.rules import OthersRule, UndeclaredRule
 from privpipe.policy.plain_values import written
 from privpipe.policy.reader import read_mapping
 from privpipe.policy.secret import secret_given

@@ -22,8 +22,7 @@ from privpipe.blocks.verdict import plain
 from privpipe.errors import PolicyError, Problem, UsageError, did_you_mean
 from privpipe.policy.entries import Catalogues
 from privpipe.policy.grammar import OFFICER, OFFICER_COLUMN, SIGN_OFF, SIGNER, VERSION
-from privpipe.policy.places import Place, Report, shown
-from privpipe.policy.plain_values import decoded, from_yaml
+from privpipe.policy.plain_values import Place, Report, decoded, from_yaml, shown
 from privpipe.policy.sections import read_keys
 from privpipe.roles import Roles
 from privpipe.signing import PublicKey, same_person

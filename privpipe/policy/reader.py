@@ -14,8 +14,7 @@ from privpipe.policy.conditions import Draft
 from privpipe.policy.entries import Catalogues, ReadEntry, filled_in, read_entries
 from privpipe.policy.grammar import COLUMN, TOP, VERSION
 from privpipe.policy.officer import HeldJob, read_officer, require_tighter
-from privpipe.policy.places import Report, shown
-from privpipe.policy.plain_values import decoded, from_python, from_yaml
+from privpipe.policy.plain_values import Report, decoded, from_python, from_yaml, shown
 from privpipe.policy.rules import check
 from privpipe.policy.sections import (
     read_columns,

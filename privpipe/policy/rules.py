@@ -25,10 +25,9 @@ from privpipe.policy.conditions import (
     check_stages_under_counting,
 )
 from privpipe.policy.entries import ReadEntry
-from privpipe.policy.ledgers import check_ledgers
-from privpipe.policy.places import Place, Report
-from privpipe.policy.sinks import check_failing
-from privpipe.policy.sources import check_dated_columns
+from privpipe.policy.plain_values import Place, Report
+from privpipe.policy.sections import check_dated_columns
+from privpipe.policy.sinks import check_failing, check_ledgers
 from privpipe.policy.specs import SinkSpec, SourceSpec, located
 from privpipe.transforms.coding.tail_coding import TailCode
 

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from privpipe.errors import UsageError
-from privpipe.policy.places import Place, shown
+from privpipe.policy.plain_values import Place, shown
 
 __all__ = ["Edit", "rewritten"]
 

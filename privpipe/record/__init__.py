@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from privpipe.record.checks import Check, Verification
+from privpipe.record.checks import Check, Verification, verify
 from privpipe.record.history import History, history, prune
-from privpipe.record.verification import verify
 
 __all__ = ["Check", "History", "Verification", "history", "prune", "verify"]

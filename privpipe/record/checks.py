@@ -1,4 +1,4 @@
-"""What can be recomputed of a release: by any reader, by its owner, and of its signatures."""
+"""What can be recomputed of a release, and its verification: by any reader, by its owner, and of its signatures."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Literal
 
 import privpipe
 from privpipe.blocks.marks import FilePath
 from privpipe.blocks.parameters import marked
 from privpipe.blocks.public_edition import last_name
+from privpipe.border import bordered
 from privpipe.draws import Seed
 from privpipe.errors import PrivpipeError, SignOffMissing, UsageError
 from privpipe.policy import Policy
 from privpipe.policy.entries import Catalogues
-from privpipe.policy.officer import OfficerPolicy
-from privpipe.record.released import Released, file_hash
+from privpipe.policy.officer import OfficerPolicy, pinned_officer
+from privpipe.record.released import Released, file_hash, opened_release
 from privpipe.reporting.officer.languages import LANGUAGES
 from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.report_data import ReportData
@@ -52,6 +54,7 @@ __all__ = [
     "public_checks",
     "sign_off_checks",
     "unchecked",
+    "verify",
 ]
 
 
@@ -497,3 +500,56 @@ def _signatures(block: Document, digest: str, officer: OfficerPolicy | None) -> 
     ended = [each.name for each in valid if not each.valid_at(now, officer.sign_off.valid_days)]
     since = f"; expired since: {', '.join(ended)}" if ended else ""
     yield holds("sign-off", f"approved by {', '.join(each.name for each in valid)} when it was published{since}")
+
+
+@bordered
+def verify(
+    release: str,
+    *,
+    policy: Policy | None = None,
+    officer: OfficerPolicy | None = None,
+    records: Path | None = None,
+) -> Verification:
+    """What of a release still is as it was published.
+
+    Parameters
+    ----------
+    release : str
+        The path or URL of a release or of a sink.
+    policy : Policy, optional
+        The one that it was released under; its seed shows what only the owner can check.
+    officer : OfficerPolicy, optional
+        The one that it was held to; default: that of the policy, else the one that the environment names.
+    records : Path, optional
+        Folder of the private records; left out, the one in the sink's work area where it can be read.
+
+    Raises
+    ------
+    UsageError
+        Nothing is published there.
+    """
+    if officer is None:
+        officer = policy.officer if policy is not None and policy.officer is not None else pinned_officer()
+    with opened_release(release, records) as found:
+        manifest = found.parsed("manifest")
+        run_id = None if manifest is None else manifest.get("run_id")
+        return Verification(release, None if run_id is None else str(run_id), tuple(_checked(found, policy, officer)))
+
+
+def _checked(found: Released, policy: Policy | None, officer: OfficerPolicy | None) -> Iterator[Check]:
+    manifest = found.parsed("manifest")
+    fault = manifest_fault(manifest)
+    if manifest is None or fault:
+        yield broken("manifest", fault)
+        return
+    every = (
+        public_checks(found, manifest),
+        sign_off_checks(manifest, officer),
+        owner_checks(found, manifest, policy),
+    )
+    for checks in every:
+        try:
+            yield from checks
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            # Whatever has another shape was not written by a run; the text of the error may quote it.
+            yield broken("manifest", f"a document has another shape than a run writes ({type(error).__name__})")

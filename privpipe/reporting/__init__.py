@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from privpipe.reporting.catalogue_tables import catalogue_tables
+from privpipe.reporting.entry_rows import catalogue_tables
 
 __all__ = ["catalogue_tables"]

@@ -1,7 +1,4 @@
-"""Rows of a verdict document for people.
-
-Each row shows an entry, what was required and achieved, and the margin; figures that rest on few records are masked.
-"""
+"""Entries as rows of tables: judged ones, and those of the catalogues."""
 
 from __future__ import annotations
 
@@ -9,21 +6,26 @@ import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from privpipe.blocks import Entry
-from privpipe.blocks.guarantee import MEETS
+from privpipe.blocks import Catalogue, Entry, Guarantee
+from privpipe.blocks.guarantee import COMMON_KEYS, MEETS
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.verdict import plain
 from privpipe.errors import UsageError
+from privpipe.measures import CATALOGUE as MEASURES
+from privpipe.models import CATALOGUE as MODELS
+from privpipe.transforms import CATALOGUE as TRANSFORMS
+from privpipe.transforms.base import Transformer
 
 __all__ = [
     "FEW",
     "FEWEST_SHOWN",
     "JudgedRow",
     "asked_in_words",
+    "catalogue_tables",
     "entry_class",
     "judged_row",
     "leading_figure",
@@ -309,3 +311,47 @@ def without_few(sentence: str, least: int) -> str:
 
 def _few(count: str, least: int) -> str:
     return f"fewer than {least}" if 0 < int(count.replace(",", "")) < least else count
+
+
+def catalogue_tables(*, plug_ins: bool = False) -> str:
+    """All entries of this package with their parameters, as Markdown.
+
+    Parameters
+    ----------
+    plug_ins : bool
+        Whether those of installed plug-ins are listed too.
+
+    Examples
+    --------
+    >>> "`k_anonymity`" in catalogue_tables()
+    True
+    """
+    parts = []
+    for title, catalogue in (
+        ("**Guarantees** (privacy models)", MODELS),
+        ("**Transformers**", TRANSFORMS),
+        ("**Measures**", MEASURES),
+    ):
+        parts += ["", title, *_table(catalogue, catalogue if plug_ins else catalogue.built_in)]
+    return "\n".join(parts[1:]) + "\n"
+
+
+def _table(catalogue: Catalogue, names: Iterable[str]) -> Iterable[str]:
+    transformers = catalogue is TRANSFORMS
+    yield "| name | what it does | parameters |" + (" kind |" if transformers else "")
+    yield "|---|---|---|" + ("---|" if transformers else "")
+    for name in names:
+        entry = catalogue[name]
+        row = f"| `{name}` | {_cell(entry.summary())} | {_cell(', '.join(_parameters(entry)))} |"
+        yield row + (f" {entry.taxon} |" if issubclass(entry, Transformer) else "")
+
+
+def _parameters(entry: type[Entry]) -> Iterable[str]:
+    shared = set(COMMON_KEYS) if issubclass(entry, Guarantee) else set()
+    for field in dataclasses.fields(entry):  # type: ignore[arg-type]
+        if field.name not in shared:
+            yield f"`{field.name}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

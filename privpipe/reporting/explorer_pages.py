@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from privpipe.reporting.officer.languages import Language
-    from privpipe.reporting.risk_utility import Point, RiskUtilityMap
+    from privpipe.reporting.run_comparison import Point, RiskUtilityMap
 
 __all__ = ["ExplorerData", "ShownSetting", "answer_page", "explorer_page"]
 

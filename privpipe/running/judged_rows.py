@@ -1,4 +1,4 @@
-"""Judge what a run wrote.
+"""Judge what a run wrote: its rows, and the whole table that they join.
 
 This covers its records paired with their originals, their positions, and what they disclose of the source.
 """
@@ -7,25 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.file_pair import RowPositions
+from privpipe.blocks.release_history import HistoryMeasure
 from privpipe.draws import RunKey, Seed, Stream
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.contract import fingerprint
+from privpipe.engines.lakes import Appended
 from privpipe.engines.readers.source_facts import POSITION, positioned
 from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
 from privpipe.judging import Assessment, assess
-from privpipe.judging.paired_sample import PairedSample
+from privpipe.judging.paired_columns import PairedSample
 from privpipe.judging.recovery import recovery_notes
 from privpipe.judging.release_memory import hashed_rows
 from privpipe.ledger import NOT_JUDGED, history_entries
+from privpipe.roles import column_type_of
+from privpipe.running.attached_source import is_bytes
 from privpipe.running.places import written_source
 from privpipe.running.plan import Plan
-from privpipe.running.run_context import RunContext
+from privpipe.running.run_context import RunContext, judging_rules
 from privpipe.running.run_documents import linking_notes, seed_notes, value_notes
 from privpipe.running.staging import Staged
 from privpipe.running.tables_read import left_out_notes, read_as_source, run_columns, scanned
@@ -41,15 +46,18 @@ if TYPE_CHECKING:
 __all__ = [
     "Align",
     "aligned",
+    "appended",
     "compares_tables",
     "finished_positions",
     "judge_staged",
+    "judge_whole",
     "judge_written",
     "notes_beside_original",
     "notes_of_source",
     "read_back",
     "reads_pairs",
     "reads_positions",
+    "require_judged_whole",
     "run_positions",
     "source_of",
     "stages_of",
@@ -376,3 +384,46 @@ def stages_of(plan: Plan) -> tuple[Mapping[str, Any], ...]:
     """The stages of a plan as attacks read them: methods and parameters are public."""
     stages: tuple[Mapping[str, Any], ...] = tuple(plan.to_dict()["stages"])
     return stages
+
+
+def require_judged_whole(policy: Policy, staged: Staged) -> None:
+    """Refuse a release that joins others where persons are distinguished by a column that it does not hold.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    if policy.sink is None or not policy.sink.keeps_rows or staged.counted is None:
+        return
+    held = [name for name in staged.counted.schema.names if name not in staged.table.schema.names]
+    raise UnsupportedError(
+        f"guarantees count by {', '.join(map(repr, held))}, and rows that were released before are without it, so the "
+        f"whole table cannot be judged after `mode: {policy.sink.mode}`; publish with `mode: replace`, or release a "
+        "pseudonym (`pseudonymise`)"
+    )
+
+
+def appended(kept: Source, rows: Rows) -> Source:
+    """The kept rows and the staged ones, as one table."""
+    if not isinstance(rows, Path):
+        raise EngineError("what joins a table is staged as files")
+    return Source(data=Appended(kept, str(rows)))
+
+
+def judge_whole(context: RunContext, staged: Staged, whole: Source) -> Assessment:
+    """Judge a table of the rows of several runs by the guarantees of this one, and by what it itself shows.
+
+    Base distributions are those of the table, for nothing is known of the originals of earlier rows. Entries with a
+    ledger judged the batch together with every release that it remembers.
+    """
+    types = {field.name: column_type_of(field.type) for field in staged.table.schema if not is_bytes(field.type)}
+    policy = context.policy
+    table: Any = context.engine.scan(replace(whole, types=types))
+    entries = [entry for entry in policy.guarantees if not isinstance(entry, HistoryMeasure)]
+    rules = replace(
+        judging_rules(policy),
+        hierarchies=staged.rules.hierarchies,
+        order=staged.run.attacks(),
+    )
+    rules = replace(rules, gate=replace(rules.gate, notes=False))
+    return assess(context.engine, table, guarantees=entries, roles=staged.roles, rules=rules)

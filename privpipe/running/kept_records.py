@@ -1,4 +1,4 @@
-"""The private records of a sink's runs in the order in which they were published, and which of them are kept."""
+"""What stays on this machine of runs: private records, listed and removed, and records in quarantine."""
 
 from __future__ import annotations
 
@@ -7,17 +7,97 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.errors import SinkError
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.blocks import RowBlock
+from privpipe.blocks.row_reductions import NothingLeft, without_suppressed
+from privpipe.engines import open_engine
+from privpipe.errors import SinkError, UsageError
+from privpipe.judging.record_risks import record_risks
+from privpipe.running.judged_rows import source_of
+from privpipe.running.run_context import RunContext, judging_rules
+from privpipe.running.staging import Staged
+from privpipe.running.tables_read import scanned, without_others
+from privpipe.sinks.records import Quarantine
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from privpipe.policy import Policy
     from privpipe.policy.specs import RetentionSpec
 
-__all__ = ["in_order", "of_sink", "prune_records", "published_rows", "refused_runs"]
+__all__ = [
+    "in_order",
+    "keep_left_out",
+    "left_out_records",
+    "of_sink",
+    "prune_records",
+    "published_rows",
+    "refused_runs",
+    "write_record_risks",
+]
+
+
+FORMATS = (".csv", ".parquet")
+
+
+def write_record_risks(policy: Policy, path: str, *, engine: str | None = None) -> int:
+    """Write one line per record: its id and its risks, for those who may see the source.
+
+    Parameters
+    ----------
+    policy : Policy
+        With a `record_id`, and an entry with figures of single records.
+    path : str
+        A new file, CSV or Parquet by its name, outside the release; readable by its owner alone.
+    engine : str, optional
+        Default: the policy's.
+
+    Returns
+    -------
+    int
+        Records written.
+
+    Raises
+    ------
+    UsageError
+        No `record_id`, a file that exists, of another format, or within the release.
+    """
+    if policy.record_id is None:
+        raise UsageError("single records are shown by their `record_id`, and the policy names none")
+    target = Path(path).absolute()
+    if target.suffix not in FORMATS:
+        raise UsageError(f"--show-records takes a file named {' or '.join(FORMATS)}, got {target.name!r}")
+    sink = Path(policy.sink.target(policy.base_dir)).absolute() if policy.sink and policy.sink.is_folder else None
+    if sink is not None and (sink in target.parents or sink == target or sink.resolve() in target.resolve().parents):
+        raise UsageError("--show-records: the risks of single records must not lie in the release; name another place")
+    if target.exists():
+        raise UsageError(f"--show-records: {target.name!r} exists already; nothing was overwritten")
+    name = engine or policy.engine
+    with open_engine(name, policy.engines.get(name, {})) as running:
+        table = without_others(running, scanned(running, source_of(policy)), policy)
+        entries = policy.entries
+        found = record_risks(running, table, entries, policy.roles, judging_rules(policy), policy.record_id)
+    _write(found, target)
+    return int(found.num_rows)
+
+
+def _write(found: pa.Table, target: Path) -> None:
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        if target.suffix == ".csv":
+            pyarrow.csv.write_csv(found, file)
+        else:
+            pyarrow.parquet.write_table(found, file)
+
 
 RUN = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 PRUNED = ".pruned"
@@ -153,3 +233,76 @@ def _began(run_id: str) -> str:
     '2026-01-02T03:04:05+00:00'
     """
     return f"{run_id[:4]}-{run_id[4:6]}-{run_id[6:8]}T{run_id[9:11]}:{run_id[11:13]}:{run_id[13:15]}+00:00"
+
+
+RELEASED = "__privpipe_released"
+ROWS_AT_ONCE = 50_000
+
+
+def keep_left_out(context: RunContext, staged: Staged, quarantine: Quarantine, run_id: str) -> tuple[str, int]:
+    """Stage the records that a release leaves out; the folder where they will be, and their number."""
+    table = left_out_records(context, staged)
+    folder = quarantine.stage(run_id)
+    written = context.engine.write(table, str(folder), "parquet", staged.run.rows("records left out"))
+    quarantine.close(folder)
+    if not written.records:
+        quarantine.settle(None)
+        return "", 0
+    return str(quarantine.home / run_id), written.records
+
+
+def left_out_records(context: RunContext, staged: Staged) -> Any:
+    """Records of the source, as they came in, that are not in the released table or carry nothing but marks there."""
+    import pyarrow as pa
+
+    engine, original, released = context.engine, staged.original, staged.table
+    nothing = NothingLeft(tuple(released.schema.names), context.policy.suppression_mark)
+    released = without_suppressed(engine, released, nothing)
+    schema = original.schema
+    labelled = pa.schema([*schema, pa.field(RELEASED, pa.bool_())])
+    rows = engine.append(
+        engine.map_rows(original, _Labelled(labelled, released=False), labelled),
+        engine.map_rows(released, _Labelled(labelled, released=True), labelled),
+    )
+    groups = 1 << (engine.count(original) // ROWS_AT_ONCE).bit_length()
+    return engine.map_groups(rows, _Group(groups), _without_released, schema)
+
+
+@dataclass(frozen=True)
+class _Labelled:
+    """Rows with a column that says whether they are of the release; of these the ids alone are kept."""
+
+    schema: pa.Schema
+    released: bool
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        import pyarrow as pa
+
+        said = pa.array(np.full(len(rows), self.released))
+        kept = [
+            pa.nulls(len(rows), field.type) if self.released else rows.column(field.name)
+            for field in self.schema
+            if field.name != RELEASED
+        ]
+        return rows.with_batch(pa.record_batch([*kept, said], schema=self.schema))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Some number of groups by the ids, which are evenly distributed."""
+
+    groups: int
+
+    def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
+        return rows.record_ids[:, 1] & (self.groups - 1)
+
+
+def _without_released(rows: RowBlock, group: int) -> RowBlock:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    words = np.ascontiguousarray(rows.record_ids)
+    ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(words), [None, pa.py_buffer(words)])
+    released = rows.column(RELEASED)
+    gone = pc.and_(pc.invert(released), pc.invert(pc.is_in(ids, value_set=ids.filter(released))))
+    return rows.take(np.flatnonzero(gone.to_numpy(zero_copy_only=False))).drop([RELEASED])

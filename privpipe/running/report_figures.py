@@ -16,17 +16,17 @@ from privpipe.blocks.verdict import plain
 from privpipe.errors import PrivpipeError, UsageError
 from privpipe.judging.column_loss import LossTable
 from privpipe.judging.loss_counts import LossAsked, labels_of, loss_table
-from privpipe.judging.paired_sample import PairedSample, paired_sample
-from privpipe.judging.persons import most_records
+from privpipe.judging.paired_columns import PairedSample, paired_sample
 from privpipe.judging.report_counts import AT_RISK, SizeFigures, distributions, judged_keys, size_bins, size_figures
+from privpipe.judging.table_facts import most_records
 from privpipe.reporting.officer.languages import REPORT_VERSION
 from privpipe.reporting.officer.page import make_ready, report_page
 from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.run_documents import RunDocuments
-from privpipe.running.population import population_beside
 from privpipe.running.run_context import RunContext, judging_rules, withholds_counts
 from privpipe.running.run_documents import public_rules
 from privpipe.running.staging import Staged
+from privpipe.running.tables_read import population_beside
 from privpipe.sinks.records import document_text
 
 if TYPE_CHECKING:

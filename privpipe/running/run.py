@@ -16,27 +16,40 @@ from privpipe.engines.readers.files import Stamp, require_stamps, stamps_of
 from privpipe.errors import EngineError, NotWithdrawn
 from privpipe.judging import Assessment
 from privpipe.progress import watched
-from privpipe.running.attached_source import attach
-from privpipe.running.batches import already_published, require_batch, require_own_partitions
-from privpipe.running.drift import SourceDrift
+from privpipe.running.attached_source import SourceDrift, attach, require_file_of_bytes, require_flat
 from privpipe.running.judged_rows import (
+    appended,
     judge_staged,
+    judge_whole,
     judge_written,
     notes_of_source,
     read_back,
+    require_judged_whole,
     source_of,
     without_notes,
 )
-from privpipe.running.kept_records import in_order, of_sink, prune_records, published_rows, refused_runs
-from privpipe.running.kept_types import types_kept
+from privpipe.running.kept_records import in_order, keep_left_out, of_sink, prune_records, published_rows, refused_runs
 from privpipe.running.officers import under_officer
-from privpipe.running.places import clear_workplace, keeps_types, sink_format, target_of, workplace, write_rows
+from privpipe.running.places import (
+    clear_workplace,
+    keeps_types,
+    sink_format,
+    target_of,
+    types_kept,
+    workplace,
+    write_rows,
+)
 from privpipe.running.plan import Plan, frozen_plan, require_fitting
-from privpipe.running.population import population_beside
-from privpipe.running.quarantined_records import keep_left_out
 from privpipe.running.release_chain import Chain, chain_entry, chain_of
 from privpipe.running.release_memory import KeyHistory, Remembering
-from privpipe.running.release_result import Outcome, ReleaseResult, reason_of
+from privpipe.running.release_result import (
+    Outcome,
+    ReleaseResult,
+    already_published,
+    reason_of,
+    require_batch,
+    require_own_partitions,
+)
 from privpipe.running.report_figures import (
     RunReport,
     counted_ahead,
@@ -47,14 +60,12 @@ from privpipe.running.report_figures import (
 )
 from privpipe.running.run_context import WHOLE_COURSE, Course, RunContext, seed_of
 from privpipe.running.run_documents import output_of, require_publishable_seed, run_documents, run_header, write_public
-from privpipe.running.source_columns import require_file_of_bytes, require_flat
 from privpipe.running.staging import Rerun, Staged, run_stages
+from privpipe.running.tables_read import population_beside
 from privpipe.running.waiting_runs import HeldRun, Ready, drop_stale, held_run, require_waitable, wait_if_asked
-from privpipe.running.whole_table import appended, judge_whole, require_judged_whole
-from privpipe.sinks.formula_cells import formula_notes
 from privpipe.sinks.local import sink_faults
 from privpipe.sinks.records import PrivateRecords, Quarantine
-from privpipe.sinks.target import Rows, Target
+from privpipe.sinks.target import Rows, Target, formula_notes
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy

@@ -26,13 +26,12 @@ from privpipe.draws.stream import SCHEME, SHARED_SCHEME
 from privpipe.engines import Engine
 from privpipe.engines.base.contract import fingerprint
 from privpipe.errors import UsageError
-from privpipe.judging.persons import person_histograms
-from privpipe.judging.table_facts import bases_from_files
+from privpipe.judging.table_facts import bases_from_files, person_histograms
 from privpipe.roles import Roles
 from privpipe.running.plan import DrawnIn, Plan, canonical_json
-from privpipe.running.population import population_beside
 from privpipe.running.release_memory import noise_stage
 from privpipe.running.run_context import RunContext, judging_rules
+from privpipe.running.tables_read import population_beside
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.noise.add_noise import AddNoise
 from privpipe.transforms.recoding.generalize import Generalize

@@ -1,33 +1,36 @@
-"""The four functions of the Python interface: assess, plan, transform, release."""
+"""The functions of the Python interface: assess, validate, plan, transform, release."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path, PurePath
 from typing import Any, get_args
 
 from privpipe.blocks import Facts
 from privpipe.blocks.release_history import ReleaseHistory
+from privpipe.blocks.table_name import TableName
 from privpipe.border import bordered
 from privpipe.compiled import passed_over
 from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.contract import fingerprint
 from privpipe.engines.base.frames import as_handed, at_hand, made_like
+from privpipe.engines.databases import Database
 from privpipe.engines.readers.files import require_stamps, stamps_of
-from privpipe.errors import UsageError
+from privpipe.errors import UsageError, did_you_mean
 from privpipe.judging import Assessment, JudgingRules
 from privpipe.judging import assess as judge
-from privpipe.judging.gate import metadata_notes
-from privpipe.judging.persons import person_histograms
 from privpipe.judging.recovery import recovery_notes
+from privpipe.judging.rules import metadata_notes
+from privpipe.judging.table_facts import person_histograms
 from privpipe.ledger import named_ledger
 from privpipe.policy import Policy
+from privpipe.policy.grammar import SOURCE
 from privpipe.progress import watched
-from privpipe.running.attached_source import attach
-from privpipe.running.engine_choice import OpenedEngine, is_path
+from privpipe.running.attached_source import attach, with_columns_read
 from privpipe.running.judged_rows import (
     Align,
     aligned,
@@ -38,21 +41,29 @@ from privpipe.running.judged_rows import (
     reads_positions,
     source_of,
 )
-from privpipe.running.kept_types import return_form
+from privpipe.running.places import return_form
 from privpipe.running.plan import Plan, require_same_columns
-from privpipe.running.population import finished_population, raw_population
 from privpipe.running.published_release import process_beside
 from privpipe.running.release_memory import Remembering
 from privpipe.running.release_result import Outcome, ReleaseResult
 from privpipe.running.report_figures import lost_columns
 from privpipe.running.run import release_with
-from privpipe.running.run_context import Course, RunContext, judging_rules, seed_of, versions_at_work
-from privpipe.running.source_columns import with_columns_read
+from privpipe.running.run_context import (
+    Course,
+    OpenedEngine,
+    RunContext,
+    is_path,
+    judging_rules,
+    seed_of,
+    versions_at_work,
+)
 from privpipe.running.staging import require_learnt, run_stages
 from privpipe.running.tables_read import (
+    finished_population,
     finished_source,
     left_out_notes,
     pinned_tables,
+    raw_population,
     read_as_source,
     scanned,
     unjudged_notes,
@@ -60,7 +71,8 @@ from privpipe.running.tables_read import (
     without_others,
 )
 
-__all__ = ["assess", "plan", "release", "transform"]
+__all__ = ["assess", "plan", "release", "transform", "validate"]
+
 
 Progress = Callable[[str], None]
 
@@ -447,3 +459,88 @@ def _bases(engine: Engine, original: Any, policy: Policy) -> dict[str | None, Fa
     units = dict.fromkeys((rules.person, *(rules.unit(entry) for entry in entries if entry.needs_base)))
     found = {unit: person_histograms(engine, original, columns, unit) for unit in units}
     return {unit: Facts(histograms=facts.histograms) for unit, facts in found.items()}
+
+
+@bordered
+def validate(
+    data: Any,
+    policy: Policy | str | PathLike[str] | Mapping[str, Any],
+    *,
+    original: Any = None,
+    align: Align = "record_id",
+    format: str | None = None,
+    delimiter: str | None = None,
+    table: str | None = None,
+    engine: str | Engine | None = None,
+) -> Assessment:
+    """Judge a finished table by a policy, against the original that the policy names.
+
+    Parameters
+    ----------
+    data : path, frame or mapping
+        The table as it is to leave. A mapping names a state of a Delta or Iceberg table: ``{"path": "visits",
+        "version": 3}``, ``{"iceberg": "db.visits", "catalog": "lake", "tag": "audited"}``.
+    policy : Policy, path or mapping
+    original : path, frame or mapping, optional
+        The table it was made from. Default: the policy's `original:`.
+    align : {"record_id", "position"}
+        How records pair with the original.
+    format, delimiter : str, optional
+        How a file is written; left out, as its name and the policy say.
+    table : str, optional
+        The table of a database, which `data` names as a policy does: a DuckDB or SQLite file, a URL without a password
+        or ``postgresql``.
+    engine : str or Engine, optional
+
+    Returns
+    -------
+    Assessment
+        Also when it fails; `raise_if_failed()` raises.
+
+    Raises
+    ------
+    UsageError, DataError, EngineError
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import privpipe as pp
+    >>> policy = pp.Policy(roles=pp.Roles(quasi_identifiers=["zip"]), guarantees=[pp.models.KAnonymity(k=2)])
+    >>> pp.validate(pd.DataFrame({"zip": ["08*", "08*", "09*"]}), policy)
+    Assessment(failed, 3 records, 1 guarantees, 1 of them failed, 0 measures)
+    """
+    if data is None:
+        raise UsageError("validate: give a finished table, a path or a frame; `assess` judges the policy's own source")
+    if not isinstance(policy, Policy):
+        policy = Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
+    said = _said(format, delimiter)
+    if table is not None:
+        data, said = _in_database(data, table, said), {}
+    if isinstance(data, str | PurePath):
+        data = finished_source(data, policy, **said)
+    elif isinstance(data, Database):
+        data = finished_source(data, policy)
+    elif said:
+        raise UsageError(f"validate: {' and '.join(said)} say how a file is written, and a frame was given")
+    else:
+        data = at_hand(data, "validate")
+    policy = pinned_tables(policy)
+    if original is None and policy.original is not None:
+        original = policy.original.to_source(policy.source_types, policy.base_dir)
+    return assess(data, policy, original=original, align=align, engine=engine)
+
+
+def _in_database(data: Any, table: str, said: Mapping[str, Any]) -> Database:
+    if not isinstance(data, str | PurePath):
+        raise UsageError("validate: table names one of a database, and a frame was given")
+    if said:
+        raise UsageError(f"validate: {' and '.join(said)} say how a file is written; a database says it itself")
+    return Database(at=str(data), table=TableName.parse(table))
+
+
+def _said(format: str | None, delimiter: str | None) -> dict[str, Any]:
+    formats = SOURCE["format"].choices
+    if format is not None and format not in formats:
+        raise UsageError(f"format must be one of {', '.join(formats)}, not {format!r}{did_you_mean(format, formats)}")
+    said = {"format": format, "delimiter": delimiter}
+    return {name: value for name, value in said.items() if value is not None}

@@ -15,7 +15,7 @@ from typing import Any
 
 from privpipe.errors import PrivpipeError, Refused, UsageError
 from privpipe.judging import Assessment
-from privpipe.judging.public_figures import public_figures as figures_of
+from privpipe.judging.assessment import public_figures as figures_of
 from privpipe.ledger import named_ledger
 from privpipe.policy import Policy
 from privpipe.private_files import scratch_folder
@@ -23,8 +23,7 @@ from privpipe.reporting.report import report
 from privpipe.running.places import place_of
 from privpipe.running.run import STEPS
 from privpipe.running.run_documents import public_rules, write_public
-from privpipe.running.validation import validate
-from privpipe.running.verbs import release
+from privpipe.running.verbs import release, validate
 from privpipe.scheduled.job import Ending, Job
 
 __all__ = ["judged", "public_figures", "refusal", "released", "require_kept_out"]

@@ -31,8 +31,8 @@ class GateParams(AskedParams):
         UsageError
             No guarantee is asked for.
         """
-        from privpipe.judging.gate import undeclared_rule
-        from privpipe.running.frame_policy import hierarchy_specs, policy_around
+        from privpipe.judging.rules import undeclared_rule
+        from privpipe.running.frames import hierarchy_specs, policy_around
         from privpipe.running.verbs import assess
 
         require_rows_at_hand(type(self).__name__, dataset)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
 from privpipe.errors import UsageError, did_you_mean
-from privpipe.judging.gate import undeclared_rule
+from privpipe.judging.rules import undeclared_rule
 from privpipe.roles import NullRule, Roles, require_empty_rule
 from privpipe.spark.parameters import Asked, as_json, capital, lower_camel
 
@@ -95,7 +95,7 @@ def _roles(owner: str, name: str, value: Any) -> Any:
 
 
 def _hierarchies(owner: str, name: str, value: Any) -> Any:
-    from privpipe.running.frame_policy import hierarchy_specs
+    from privpipe.running.frames import hierarchy_specs
 
     if not isinstance(value, Mapping):
         raise UsageError(f"{owner}: {name} must be a mapping of column to builder mapping, path or Hierarchy")

@@ -12,17 +12,15 @@ from privpipe.engines.base.frame_kinds import known_as_held
 from privpipe.errors import UnsupportedError
 from privpipe.judging import Assessment, assess
 from privpipe.policy import Policy
-from privpipe.policy.ledgers import named_ledger
+from privpipe.policy.sinks import named_ledger
 from privpipe.running.attached_source import attach
-from privpipe.running.engine_choice import OpenedEngine
 from privpipe.running.frames import held_staged
 from privpipe.running.judged_rows import reads_pairs, stages_of
-from privpipe.running.kept_types import return_form
+from privpipe.running.places import return_form
 from privpipe.running.plan import Plan
-from privpipe.running.population import population_beside
-from privpipe.running.run_context import RunContext
+from privpipe.running.run_context import OpenedEngine, RunContext
 from privpipe.running.staging import Staged, require_learnt, run_stages
-from privpipe.running.tables_read import read_as_source
+from privpipe.running.tables_read import population_beside, read_as_source
 
 __all__ = ["run_policy"]
 

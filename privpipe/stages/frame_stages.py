@@ -43,12 +43,11 @@ from privpipe.policy import Policy, SecretSpec
 from privpipe.policy.secret import secret_given
 from privpipe.roles import NullRule, Roles, require_empty_rule
 from privpipe.running.attached_source import require_no_refused_null
-from privpipe.running.engine_choice import OpenedEngine
-from privpipe.running.frame_policy import hierarchy_specs, policy_around
-from privpipe.running.kept_types import return_form
+from privpipe.running.frames import hierarchy_specs, policy_around
+from privpipe.running.places import return_form
 from privpipe.running.plan import Plan
 from privpipe.running.report_figures import lost_columns
-from privpipe.running.run_context import RunContext, no_progress
+from privpipe.running.run_context import OpenedEngine, RunContext, no_progress
 from privpipe.running.staging import Staged, run_stages
 from privpipe.running.tables_read import scanned
 from privpipe.transforms.base import Transformer

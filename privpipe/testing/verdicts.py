@@ -21,8 +21,8 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.errors import PrivpipeError
 from privpipe.judging import JudgingRules, assess
-from privpipe.judging.gate import Gate
-from privpipe.judging.verdicts import compares_tables
+from privpipe.judging.assessment import compares_tables
+from privpipe.judging.rules import Gate
 from privpipe.policy import Policy
 from privpipe.roles import Roles
 from privpipe.running.attached_source import attach

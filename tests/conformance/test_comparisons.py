@@ -13,7 +13,7 @@ from privpipe.blocks import FilePair, FilePairMeasure, Guarantee, Verdict
 from privpipe.blocks.verdict import Comparison
 from privpipe.blocks.way import RECODED_TABLES
 from privpipe.engines import Engine
-from privpipe.judging.verdicts import compares_tables, founded
+from privpipe.judging.assessment import compares_tables, founded
 from privpipe.measures import RecordLinkage, Recovery
 from privpipe.models import WholeHouseholds
 from privpipe.testing import NOTHING_IN_COMMON, Judging, comparison_problems

@@ -9,7 +9,7 @@ import pytest
 
 from privpipe.blocks import Verdict
 from privpipe.judging import Assessment
-from privpipe.judging.public_figures import rules_of_judging
+from privpipe.judging.assessment import rules_of_judging
 from privpipe.measures import ProsecutorRisk
 from privpipe.models import KAnonymity
 

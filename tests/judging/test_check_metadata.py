@@ -7,7 +7,7 @@ import json
 import pandas as pd
 
 import privpipe as pp
-from privpipe.judging.public_figures import check_metadata
+from privpipe.judging.assessment import check_metadata
 from privpipe.scheduled.work import public_figures
 
 

@@ -16,7 +16,7 @@ import privpipe as pp
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
-from privpipe.judging import loss_counts, paired_sample
+from privpipe.judging import loss_counts, paired_columns
 from privpipe.judging.loss_counts import labels_of
 
 TREE = {"*": {"north": ["a", "b", "c"], "south": ["d", "e"]}}
@@ -172,7 +172,7 @@ def test_a_large_table_is_sampled_and_its_labels_are_counted_in_all(
 ) -> None:
     policy = pp.Policy.from_dict(document(STAGES))
     whole = pp.plan(table(), policy, engine=embedded).lost
-    monkeypatch.setattr(paired_sample, "LARGEST_SAMPLE", 60)
+    monkeypatch.setattr(paired_columns, "LARGEST_SAMPLE", 60)
     found = pp.plan(table(), policy, engine=engine).lost
     assert whole is not None
     assert found is not None
@@ -191,10 +191,10 @@ def test_of_a_wide_table_fewer_records_are_looked_at(
     engine: Engine, embedded: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = pp.Policy.from_dict(document(STAGES))
-    monkeypatch.setattr(paired_sample, "LARGEST_SAMPLE", 120)
-    monkeypatch.setattr(paired_sample, "SMALLEST_SAMPLE", 10)
+    monkeypatch.setattr(paired_columns, "LARGEST_SAMPLE", 120)
+    monkeypatch.setattr(paired_columns, "SMALLEST_SAMPLE", 10)
     all_columns = pp.plan(table(), policy, engine=embedded).lost
-    monkeypatch.setattr(paired_sample, "WIDE", 2)
+    monkeypatch.setattr(paired_columns, "WIDE", 2)
     found = pp.plan(table(), policy, engine=engine).lost
     assert found == pp.plan(table(), policy, engine=embedded).lost
     assert all_columns is not None
@@ -208,11 +208,11 @@ def test_of_a_wide_table_fewer_records_are_looked_at(
 
 
 def test_a_table_that_fits_is_brought_whole_however_wide(embedded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paired_sample, "LARGEST_SAMPLE", 240)
-    monkeypatch.setattr(paired_sample, "SMALLEST_SAMPLE", 10)
-    monkeypatch.setattr(paired_sample, "WIDE", 1)
+    monkeypatch.setattr(paired_columns, "LARGEST_SAMPLE", 240)
+    monkeypatch.setattr(paired_columns, "SMALLEST_SAMPLE", 10)
+    monkeypatch.setattr(paired_columns, "WIDE", 1)
     people = embedded.with_record_ids(embedded.scan(Source(data=table())), "name", Seed.insecure("wide"))
-    found = paired_sample.paired_sample(embedded, people, people, people.schema.names)
+    found = paired_columns.paired_sample(embedded, people, people, people.schema.names)
     assert found is not None
     assert found.whole
     assert len(found.pairs[0]) == 240

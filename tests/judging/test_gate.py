@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from privpipe.errors import DataError
-from privpipe.judging.gate import Gate, column_verdicts
+from privpipe.judging.rules import Gate, column_verdicts
 from privpipe.models import KAnonymity, NoIdentifiers
 from privpipe.roles import Roles
 

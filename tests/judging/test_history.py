@@ -9,7 +9,7 @@ import pytest
 
 from privpipe.engines import Engine, Source
 from privpipe.judging import JudgingRules
-from privpipe.judging.suppressed_records import JudgedTable
+from privpipe.judging.judged_table import JudgedTable
 from privpipe.judging.ways.history import _unsuppressed
 
 NOW = {"zip": ["a", "*"], "age": [30, None], "town": ["x", "*"]}

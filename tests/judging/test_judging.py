@@ -13,7 +13,7 @@ from privpipe.blocks.way import DISTINCT, Way
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.judging import JudgingRules, assess
-from privpipe.judging.gate import Gate
+from privpipe.judging.rules import Gate
 from privpipe.models import KAnonymity, NoIdentifiers
 from privpipe.roles import Roles
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from privpipe.engines import Engine, Source
-from privpipe.judging import table_notes
-from privpipe.judging.table_notes import Values, near_unique_notes, values_of
+from privpipe.judging import notes
+from privpipe.judging.notes import Values, near_unique_notes, values_of
 
 DATA: dict[str, list[Any]] = {
     "income": [1, 1, 2, 3, 4, None, None, 5],
@@ -27,7 +27,7 @@ def found(engine: Engine, household: str | None, **more: list[Any]) -> dict[str,
 def test_values_of_one_record_are_its_own_and_a_missing_one_is_nobodys(
     engine: Engine, held: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_notes, "HELD", held)
+    monkeypatch.setattr(notes, "HELD", held)
     assert found(engine, None) == {"income": Values(5, 4), "rent": Values(5, 3)}
 
 

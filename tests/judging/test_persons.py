@@ -11,8 +11,8 @@ import pytest
 from privpipe.blocks import Cells, ClassBlock, Facts, Histogram
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
-from privpipe.judging import persons
-from privpipe.judging.persons import ClassCount, count_persons, in_persons, person_histograms, require_persons
+from privpipe.judging import table_facts
+from privpipe.judging.table_facts import ClassCount, count_persons, in_persons, person_histograms, require_persons
 
 
 def table(seed: int) -> tuple[list[Any], list[Any]]:
@@ -50,7 +50,7 @@ def test_counts_of_blocks_are_put_together() -> None:
         ClassBlock(np.array(sizes), {"x": Cells(np.arange(len(sizes) + 1), np.array(codes), np.array(sizes))})
         for sizes, codes in (([3, 1], [0, 2]), ([4], [1]))
     ]
-    by_value = persons._ByValue("x")
+    by_value = table_facts._ByValue("x")
     assert by_value.merge(*(by_value.measure(block, Facts()) for block in blocks)) == {0: 3, 2: 1, 1: 4}
     assert ClassCount().merge(*(ClassCount().measure(block, Facts()) for block in blocks)) == 3
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from privpipe.blocks.public_edition import LEAST_REPORTED
-from privpipe.judging.public_figures import check_metadata, public_figures, rules_of_judging
-from privpipe.judging.verdicts import not_judged
+from privpipe.judging.assessment import check_metadata, not_judged, public_figures, rules_of_judging
 from privpipe.models import KAnonymity, TCloseness
 
 

@@ -10,7 +10,7 @@ import pytest
 from privpipe.blocks import FactsRequest
 from privpipe.engines import Engine, Source
 from privpipe.judging import JudgingRules, assess
-from privpipe.judging.suppressed_records import JudgedTable
+from privpipe.judging.judged_table import JudgedTable
 from privpipe.models import TCloseness
 from privpipe.roles import Roles
 

@@ -455,7 +455,7 @@ def test_a_saved_suite_fails_in_a_fresh_process(tmp_path: Path) -> None:
 
 FAULTS = {
     "the index is left behind": ("privpipe.engines.base.frames.with_index_columns", lambda data: data, "index"),
-    "the gate passes over columns": ("privpipe.judging.gate._undeclared", lambda *_: [], "column"),
+    "the gate passes over columns": ("privpipe.judging.rules._undeclared", lambda *_: [], "column"),
 }
 
 

@@ -25,9 +25,8 @@ from privpipe.draws import Seed
 from privpipe.errors import DataError, PrivpipeError, Refused, SinkError, UsageError
 from privpipe.ledger import Ledger
 from privpipe.ledger.entry import table_of_rows
-from privpipe.ledger.examination import entry_rows, examined
 from privpipe.ledger.folder import canonical
-from privpipe.ledger.repair import repair
+from privpipe.ledger.repair import entry_rows, examined, repair
 from privpipe.sinks.local import LocalTarget
 
 KEY = {"from_env": "PRIVPIPE_LEDGER_KEY"}

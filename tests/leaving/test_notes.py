@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli import app
 from privpipe.engines import Engine
-from privpipe.judging.spelling import folded
+from privpipe.judging.notes import folded
 from tests.tiers import deep
 
 COLUMNS: dict[str, Any] = {
@@ -61,7 +61,7 @@ class TestNearUnique:
     def test_more_than_half_have_a_value_of_their_own(
         self, engine: Engine, monkeypatch: pytest.MonkeyPatch, pay: list[Any], said: str, held: int
     ) -> None:
-        monkeypatch.setattr(importlib.import_module("privpipe.judging.table_notes"), "HELD", held)
+        monkeypatch.setattr(importlib.import_module("privpipe.judging.notes"), "HELD", held)
         assert noted(engine, table(pay=pay)) == ([said] if said else [])
 
     def test_suppressed_records_have_none(self, embedded: Engine) -> None:

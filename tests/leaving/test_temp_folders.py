@@ -21,7 +21,7 @@ import pytest
 from privpipe.engines import Source, open_engine
 from privpipe.errors import EngineError
 from privpipe.private_files import leftovers, new_folder, remove_folder, remove_leftovers, scratch_folder
-from privpipe.private_files.run_folder import OWNER
+from privpipe.private_files.ownership import OWNER
 from tests.tiers import deep, deep_beyond
 
 NAME = re.compile(rf"privpipe-{os.geteuid()}-(\d+)-\d+-\w+")

@@ -148,7 +148,7 @@ def test_rooms_offer_each_and_load_none_before_it_is_asked_for(python: Runner) -
         "assert plugins.found.cache_info().currsize == 0\n"
         "assert 'WeightedShare' in dir(pp.models) and 'privpipe_sample' not in sys.modules\n"
         "assert pp.models.WeightedShare(column_of_interest='a', at_most=0.5).name() == 'weighted_share'\n"
-        "from privpipe.reporting.catalogue_tables import catalogue_tables\n"
+        "from privpipe.reporting.entry_rows import catalogue_tables\n"
         "assert 'worst_guess' not in catalogue_tables() and 'worst_guess' in catalogue_tables(plug_ins=True)\n"
     )
     python("-c", script)

@@ -12,7 +12,7 @@ from privpipe.policy import Policy
 from privpipe.reporting.explorer_pages import ExplorerData, answer_page, explorer_page
 from privpipe.reporting.officer.languages import LANGUAGES, Language
 from privpipe.reporting.officer.report_data import ReportData
-from privpipe.reporting.risk_utility import Point, RiskUtilityMap
+from privpipe.reporting.run_comparison import Point, RiskUtilityMap
 from privpipe.reporting.run_documents import RunDocuments
 from privpipe.running.exploration import Explored, PolicyFile, explore
 from tests.report.accessibility import faults_of, read

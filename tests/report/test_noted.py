@@ -13,8 +13,8 @@ from privpipe.engines.readers.unjudged_content import unjudged_note
 from privpipe.judging.column_loss import ColumnLoss, ColumnLossRule, LossTable
 from privpipe.judging.counted_classes import alone_notes
 from privpipe.judging.gaps import guarantee_notes
+from privpipe.judging.notes import Values, near_unique_notes
 from privpipe.judging.recovery import WORDS, Recovered
-from privpipe.judging.table_notes import Values, near_unique_notes
 from privpipe.ledger import NOT_JUDGED
 from privpipe.ledger.ledger import FEW_KNOWN
 from privpipe.measures import CATALOGUE as MEASURES
@@ -29,7 +29,7 @@ from privpipe.roles import Roles
 from privpipe.running.release_memory import NOT_REMEMBERED
 from privpipe.running.run_documents import INSECURE
 from privpipe.sinks import delta_releases, iceberg
-from privpipe.sinks.formula_cells import WHAT
+from privpipe.sinks.target import WHAT
 
 OTHERS = [lang for lang in LANGUAGES if lang != "en"]
 SAMPLES = {"entry": "k_anonymity", "stages": "rank_swap, add_noise", "done": "coded", "unit": "household"}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.reporting.entry_rows import FEW, leading_figure, public_figure
-from privpipe.reporting.risk_utility import Point, RiskUtilityMap, risk_weights
+from privpipe.reporting.run_comparison import Point, RiskUtilityMap, risk_weights
 
 FIGURES = st.one_of(st.none(), st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]))
 

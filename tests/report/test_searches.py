@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import privpipe as pp
+from privpipe.reporting.officer.charts import other_searches, solution_space
 from privpipe.reporting.officer.languages import LANGUAGES, Language
 from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.report_data import ReportData
-from privpipe.reporting.officer.solution_space import other_searches, solution_space
 from privpipe.reporting.run_documents import RunDocuments
 from tests.report.accessibility import faults_of, read
 from tests.report.conftest import document

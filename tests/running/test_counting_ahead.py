@@ -27,7 +27,7 @@ def many(document: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str,
     """A release of a table that is large, of which records are looked at that are a sample."""
     monkeypatch.setattr("privpipe.engines.embedded.session.CODED_ROWS", 0)
     monkeypatch.setattr("privpipe.engines.embedded.session.SMALL_ROWS", 0)
-    monkeypatch.setattr("privpipe.judging.paired_sample.LARGEST_SAMPLE", 10)
+    monkeypatch.setattr("privpipe.judging.paired_columns.LARGEST_SAMPLE", 10)
     monkeypatch.setattr("privpipe.judging.loss_counts.LARGEST_HISTOGRAM", 1)
     document["engines"] = {"embedded": THREADS}
     return document

@@ -19,7 +19,7 @@ from privpipe.cli.app import app
 from privpipe.engines import Engine
 from privpipe.errors import DataError, PolicyError
 from privpipe.record import history
-from privpipe.running.drift import is_widened
+from privpipe.running.attached_source import is_widened
 
 ROWS = {"age": pa.array([30, 30, 40, 40], pa.int32()), "illness": ["flu", "cold", "flu", "gout"]}
 

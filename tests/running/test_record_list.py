@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli.app import app
 from privpipe.errors import DataError, UsageError
-from privpipe.running.record_list import write_record_risks
+from privpipe.running.kept_records import write_record_risks
 
 LINES = ["id,a,b,w,home", "4,x,1,2,p", "3,x,1,4,q", "2,y,1,5,q", "1,,2,8,", "5,y,,3,p"]
 

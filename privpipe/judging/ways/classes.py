@@ -9,9 +9,9 @@ from privpipe.blocks import ClassBlock, DistinctBlock, Facts, Guarantee, Tally, 
 from privpipe.blocks.guarantee import ColumnRule
 from privpipe.blocks.way import CLASSES, COLUMNS, DISTINCT, FACTS, PROCESS, WEIGHTS
 from privpipe.errors import DataError
+from privpipe.judging.assessment import all_suppressed
 from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.entry_groups import keys_of
-from privpipe.judging.verdicts import all_suppressed
 from privpipe.judging.ways.base import WayOfJudging, of_kind
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from privpipe.blocks.verdict import Comparison
 from privpipe.blocks.way import HISTORY
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
-from privpipe.judging.perturbation import stage_columns
-from privpipe.judging.verdicts import ALL_SUPPRESSED, not_judged, resting_on
+from privpipe.judging.assessment import ALL_SUPPRESSED, not_judged, resting_on
+from privpipe.judging.notes import stage_columns
 from privpipe.judging.ways.base import WayOfJudging, of_kind
 
 if TYPE_CHECKING:
     from privpipe.judging.counted_classes import JudgingContext
-    from privpipe.judging.suppressed_records import JudgedTable
+    from privpipe.judging.judged_table import JudgedTable
 
 __all__ = ["ByHistory"]
 

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from privpipe.blocks import Facts, Guarantee, RowBlock, Tally, Verdict
 from privpipe.blocks.way import ITEMS
 from privpipe.errors import DataError, UnsupportedError
+from privpipe.judging.assessment import all_suppressed
 from privpipe.judging.counted_classes import NO_RECORDS
-from privpipe.judging.judged_columns import require_columns
+from privpipe.judging.judged_table import JudgedTable, require_columns
 from privpipe.judging.rules import JudgingRules
-from privpipe.judging.suppressed_records import JudgedTable
-from privpipe.judging.verdicts import all_suppressed
 from privpipe.judging.ways.base import WayOfJudging
 from privpipe.roles import column_type_of
 

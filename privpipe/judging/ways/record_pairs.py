@@ -17,8 +17,8 @@ from privpipe.blocks.verdict import ALIGN, Comparison, least
 from privpipe.blocks.way import FILES, PAIRS, POSITIONS, WHOLE_TABLES
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
-from privpipe.judging.judged_columns import require_columns
-from privpipe.judging.verdicts import not_judged, resting_on
+from privpipe.judging.assessment import not_judged, resting_on
+from privpipe.judging.judged_table import require_columns
 from privpipe.judging.ways.base import ByOriginal, WayOfJudging, of_kind
 from privpipe.measures.label_meaning import labels_compared, values_compared
 from privpipe.roles import Roles, column_type_of

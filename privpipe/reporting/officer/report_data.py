@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.public_edition import LEAST_REPORTED, PublicRules
 from privpipe.blocks.verdict import plain
-from privpipe.judging.perturbation import stage_names
+from privpipe.judging.notes import stage_names
 from privpipe.reporting.entry_rows import (
     JudgedRow,
     entry_class,
@@ -23,8 +23,8 @@ from privpipe.reporting.entry_rows import (
     parameter_text,
     without_few,
 )
+from privpipe.reporting.officer.charts import other_searches, solution_space
 from privpipe.reporting.officer.languages import REPORT_VERSION
-from privpipe.reporting.officer.solution_space import other_searches, solution_space
 from privpipe.reporting.run_comparison import compare_runs
 from privpipe.reporting.run_documents import RunDocuments
 

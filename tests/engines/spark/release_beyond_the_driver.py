@@ -15,7 +15,7 @@ import privpipe as pp
 from privpipe.blocks import ClassQuery
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.errors import PrivpipeError
-from privpipe.judging import paired_sample
+from privpipe.judging import paired_columns
 from privpipe.running.run import release_with
 
 RECORDS = 80_000
@@ -71,7 +71,7 @@ def collected(engine: Engine, file: Path) -> str:
 
 
 def main(folder: Path) -> None:
-    paired_sample.LARGEST_SAMPLE = 2_000  # the records looked at on the driver; they must fit into 1 MB, too
+    paired_columns.LARGEST_SAMPLE = 2_000  # the records looked at on the driver; they must fit into 1 MB, too
     file = folder / "source.parquet"
     pq.write_table(source(), file, row_group_size=20_000)
     found = {}

@@ -16,8 +16,7 @@ import pytest
 from privpipe.draws import Seed
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.policy import Policy
-from privpipe.policy.places import MOST_PROBLEMS, Report
-from privpipe.policy.plain_values import MOST_NODES, from_yaml
+from privpipe.policy.plain_values import MOST_NODES, MOST_PROBLEMS, Report, from_yaml
 from tests.tiers import deep
 
 HEAD = "version: 1\ncolumns: {q: {role: quasi_identifier}}\nguarantees: [{k_anonymity: {k: 2}}]\n"

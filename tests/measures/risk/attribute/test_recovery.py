@@ -281,7 +281,7 @@ class TestNotes:
         )
 
     def test_a_large_table_is_sampled_by_its_keyed_order(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(importlib.import_module("privpipe.judging.paired_sample"), "LARGEST_SAMPLE", 100)
+        monkeypatch.setattr(importlib.import_module("privpipe.judging.paired_columns"), "LARGEST_SAMPLE", 100)
         noted = self.noted(engine, self.large())
         assert noted[0].startswith("`weight` tells `region` for 100 % of the records although it was transformed")
         reordered = tuple({name: cells[::-1] for name, cells in rows.items()} for rows in self.large())

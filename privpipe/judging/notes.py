@@ -1,28 +1,180 @@
-"""Notes on a judged table beyond its guarantees: near-unique columns, and figures that depend on spelling."""
+"""Notes on a judged table beyond its guarantees: near-unique columns, spelling, and perturbed values."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, FactsRequest, Guarantee, Histogram, RowBlock
+from privpipe.blocks import (
+    Cells,
+    ClassBlock,
+    ClassModel,
+    ClassQuery,
+    Facts,
+    FactsRequest,
+    Guarantee,
+    Histogram,
+    RowBlock,
+    Tally,
+)
 from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import ColumnNames, Columns
+from privpipe.blocks.parameters import flat_names, marked
 from privpipe.engines import Engine
 from privpipe.judging.entry_groups import keys_of
-from privpipe.judging.gate import Gate
-from privpipe.judging.persons import count_persons
-from privpipe.judging.spelling import Fold, Known, folded, is_text
+from privpipe.judging.rules import Gate, JudgingRules
+from privpipe.judging.table_facts import count_persons
 from privpipe.measures.risk.attribute.recovery import in_percent
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:
-    from privpipe.judging.assessment import Assessment
-    from privpipe.judging.rules import JudgingRules
+    import pyarrow as pa
 
-__all__ = ["Values", "near_unique_notes", "table_notes", "values_of"]
+    from privpipe.judging.assessment import Assessment
+
+__all__ = [
+    "Fold",
+    "Known",
+    "Values",
+    "folded",
+    "is_text",
+    "near_unique_notes",
+    "perturbation_notes",
+    "stage_columns",
+    "stage_names",
+    "table_notes",
+    "values_of",
+]
+
+
+def stage_columns(stage: Mapping[str, Any]) -> list[str]:
+    """The columns a stage of a plan names, also in several lists; none where it leaves them out or says `all`.
+
+    Examples
+    --------
+    >>> stage_columns({"name": "microaggregate", "parameters": {"columns": [["age"], ["income", "hours"]]}})
+    ['age', 'income', 'hours']
+    >>> stage_columns({"name": "synthesize", "parameters": {"columns": "all"}})
+    []
+    """
+    return stage_names(stage, Columns)
+
+
+def stage_names(stage: Mapping[str, Any], mark: type[ColumnNames]) -> list[str]:
+    """The columns in the parameters of a stage of a plan that carry a mark; none of a stage that is unknown."""
+    from privpipe.transforms import CATALOGUE
+
+    name, parameters = str(stage["name"]), stage.get("parameters", {})
+    fields = marked(CATALOGUE[name], mark) if name in CATALOGUE else ()
+    named = [parameters.get(field) for field in fields]
+    return list(flat_names([each for each in named if each not in (None, "all")]))
+
+
+def perturbation_notes(entries: Sequence[Guarantee], roles: Roles, rules: JudgingRules) -> list[str]:
+    """A note for each entry over quasi-identifiers that a perturbing or synthesizing stage of the release changed."""
+    asking = [entry for entry in entries if entry.trusts_values]
+    if not asking or not rules.stages:
+        return []
+    from privpipe.transforms import CATALOGUE
+
+    changed: dict[str, str] = {}
+    for stage in rules.stages:
+        name = str(stage["name"])
+        if name in CATALOGUE and getattr(CATALOGUE[name], "taxon", None) in ("perturbative", "synthetic"):
+            changed |= dict.fromkeys(stage_columns(stage) or roles.columns, name)
+    notes = []
+    for entry in asking:
+        touched = [column for column in keys_of(entry, roles) if column in changed]
+        if touched:
+            named = ", ".join(map(repr, touched))
+            stages = ", ".join(dict.fromkeys(changed[column] for column in touched))
+            notes.append(
+                f"{entry.name()} trusts the values of {named}, which {stages} changed: a unique combination need "
+                "not be a person's; judge such a release by record_linkage"
+            )
+    return list(dict.fromkeys(notes))
+
+
+SPACES = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f"
+
+
+def folded(values: pa.Array) -> pa.Array:
+    """Texts without what is only spelling: case, surrounding spaces, Unicode form (NFKC); missing ones stay missing.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> folded(pa.array(["Flu", " flu ", "GRIPPE\\u0301", "grippé", None])).to_pylist()
+    ['flu', 'flu', 'grippé', 'grippé', None]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    plain = pc.ascii_trim(pc.ascii_lower(values), characters=SPACES)
+    foreign = np.flatnonzero(pc.fill_null(pc.invert(pc.string_is_ascii(values)), False).to_numpy(zero_copy_only=False))
+    if not len(foreign):
+        return plain
+    texts = values.take(pa.array(foreign)).to_pylist()
+    fine = [unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).strip() for text in texts]
+    mask = np.zeros(len(values), dtype=np.bool_)
+    mask[foreign] = True
+    return pc.replace_with_mask(plain, pa.array(mask), pa.array(fine, plain.type))
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows in which the texts of a column are folded."""
+
+    column: str
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        return rows.replace(self.column, folded(rows.column(self.column)))
+
+
+@dataclass(frozen=True)
+class Known:
+    """A reduction: what an entry makes of classes in which a missing value is none, unless there is no other.
+
+    Parameters
+    ----------
+    entry : Guarantee
+    column : str
+    missing : int
+        Code of the missing value.
+    """
+
+    entry: Guarantee
+    column: str
+    missing: int
+
+    def measure(self, block: ClassBlock, facts: Facts) -> Tally:
+        """The entry's figure of some whole classes."""
+        cells, held = block.cells[self.column], block.held.get(self.column)
+        lengths = np.diff(cells.offsets)
+        kept = (cells.codes != self.missing) | (np.repeat(lengths, lengths) == 1)
+        sums = np.concatenate([[0], np.cumsum(kept)])
+        offsets = sums[cells.offsets].astype(np.int64)
+        known = Cells(offsets, cells.codes[kept], cells.counts[kept])
+        others = dict(block.held)
+        if held is not None:
+            others[self.column] = held.rows((held.codes != self.missing) | (lengths == 1)[held.classes])
+        changed = ClassBlock(block.sizes, {**block.cells, self.column: known}, held=others)
+        return self.entry.measure(changed, facts)
+
+    def merge(self, left: Tally, right: Tally) -> Tally:
+        """The entry's own."""
+        return self.entry.merge(left, right)
+
+
+def is_text(table: Any, column: str) -> bool:
+    """Whether a column of a table holds text."""
+    import pyarrow as pa
+
+    return column in table.schema.names and pa.types.is_string(table.schema.field(column).type)
 
 
 PRUNED_BELOW = 0.1
