@@ -126,7 +126,7 @@ class Check:
             measures=self.measures,
             population=_population(self.given.get("population")),
             suppression_mark=self.given.get("mark"),
-            seed=secret_given(self.given.get("seed")),
+            seed=secret_given(self.given["seed"]) if "seed" in self.given else None,
             **values,
         )
 

@@ -24,7 +24,7 @@ from privpipe.judging.gaps import (
 from privpipe.policy.entries import ReadEntry
 from privpipe.policy.plain_values import Report
 from privpipe.policy.secret import SecretSpec
-from privpipe.policy.specs import ColumnSpec, SinkSpec, SourceSpec, roles_of
+from privpipe.policy.specs import ColumnSpec, SinkSpec, SourceSpec, drawing_stage, roles_of
 from privpipe.roles import Roles
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.mondrian.mondrian import Mondrian
@@ -40,7 +40,6 @@ __all__ = [
     "check_persons_in_stages",
     "check_processes",
     "check_stages_under_counting",
-    "drawing_stage",
     "suppresses",
     "unjudged_whole",
 ]
@@ -84,28 +83,6 @@ class Draft:
         for read in self.transform:
             if isinstance(read.entry, Transformer):
                 yield read, read.entry
-
-
-def drawing_stage(stages: Iterable[Transformer], columns: Mapping[str, ColumnSpec]) -> Transformer | None:
-    """The stage that replaces all rows by new ones; None where every row stays one of the source.
-
-    Examples
-    --------
-    >>> from privpipe.transforms import Synthesize
-    >>> columns = {"age": ColumnSpec(role="quasi_identifier"), "name": ColumnSpec(role="identifier")}
-    >>> drawing_stage([Synthesize()], columns), drawing_stage([], columns)
-    (Synthesize(), None)
-    """
-    made = tuple(stages)
-    kept = {name for stage in made if stage.taxon == "identifiers" for name in stage.masked_columns()}
-    released = [
-        name for name, each in columns.items() if each.role != "drop" and (each.role != "identifier" or name in kept)
-    ]
-    for stage in made:
-        if stage.draws_records(released):
-            return stage
-        released += stage.made_columns()
-    return None
 
 
 KEEPS_KEYS = ("suppress_records", "sample", "drop_identifiers", "pseudonymise")

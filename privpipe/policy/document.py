@@ -23,7 +23,6 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.hierarchies.spec import CLASSES
 from privpipe.html_tables import Table, cut, html_tables
 from privpipe.judging.rules import OthersRule, UndeclaredRule
-from privpipe.policy.conditions import drawing_stage
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
 from privpipe.policy.officer import OfficerPolicy
 from privpipe.policy.reader import read_file, read_mapping
@@ -38,6 +37,7 @@ from privpipe.policy.specs import (
     SinkSpec,
     SourceSpec,
     Utility,
+    drawing_stage,
     roles_of,
 )
 from privpipe.policy.uses import Use

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from privpipe.blocks.table_name import TableName
 from privpipe.engines.base import Format, Source, format_of
@@ -19,6 +19,9 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
 from privpipe.reporting.officer.languages import Language
 from privpipe.roles import ColumnType, Role, Roles
+
+if TYPE_CHECKING:
+    from privpipe.transforms.base import Transformer
 
 __all__ = [
     "ColumnSpec",
@@ -34,6 +37,7 @@ __all__ = [
     "SinkSpec",
     "SourceSpec",
     "Utility",
+    "drawing_stage",
     "located",
     "roles_of",
 ]
@@ -214,11 +218,14 @@ class PlanSpec:
         return located(self.file, base_dir)
 
 
+USUAL_LOSS = ColumnLossRule()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Utility:
     """What a release must be good for."""
 
-    column_loss: ColumnLossRule = field(default_factory=ColumnLossRule)
+    column_loss: ColumnLossRule = USUAL_LOSS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,3 +307,25 @@ def roles_of(columns: Mapping[str, ColumnSpec]) -> Roles:
         dropped=names.get("drop", ()),
         carried=names.get("carried", ()),
     )
+
+
+def drawing_stage(stages: Iterable[Transformer], columns: Mapping[str, ColumnSpec]) -> Transformer | None:
+    """The stage that replaces all rows by new ones; None where every row stays one of the source.
+
+    Examples
+    --------
+    >>> from privpipe.transforms import Synthesize
+    >>> columns = {"age": ColumnSpec(role="quasi_identifier"), "name": ColumnSpec(role="identifier")}
+    >>> drawing_stage([Synthesize()], columns), drawing_stage([], columns)
+    (Synthesize(), None)
+    """
+    made = tuple(stages)
+    kept = {name for stage in made if stage.taxon == "identifiers" for name in stage.masked_columns()}
+    released = [
+        name for name, each in columns.items() if each.role != "drop" and (each.role != "identifier" or name in kept)
+    ]
+    for stage in made:
+        if stage.draws_records(released):
+            return stage
+        released += stage.made_columns()
+    return None

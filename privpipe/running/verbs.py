@@ -71,7 +71,7 @@ from privpipe.running.tables_read import (
     without_others,
 )
 
-__all__ = ["assess", "plan", "release", "transform", "validate"]
+__all__ = ["assess", "judge_table", "plan", "release", "transform", "validate"]
 
 
 Progress = Callable[[str], None]
@@ -375,7 +375,7 @@ class _Tables:
     table: Any
     original: Any
     first: Any
-    seed: Seed
+    seed: Seed | None
     raw: bool
     paired: bool
     drawn: bool
@@ -386,8 +386,8 @@ def _tables(engine: Engine, data: Any, policy: Policy, original: Any, align: Ali
     paired = original is not None and reads_pairs(policy)
     # The seed fixes which records are attacked; without pairs nothing is drawn and no seed is asked for.
     drawn = paired or (original is not None and compares_tables(policy))
-    seed = policy.seed.resolve() if policy.seed and drawn else Seed.from_os()
-    if paired:
+    seed = None if original is None else policy.seed.resolve() if policy.seed and drawn else Seed.from_os()
+    if paired and seed is not None:
         table, first = aligned(engine, finished, read_as_source(original, policy), policy, align, seed)
     else:
         table = scanned(engine, finished)
@@ -413,7 +413,7 @@ def _rules(engine: Engine, case: _Tables, policy: Policy, align: Align) -> tuple
     process, notes = _process(policy, case.finished)
     histories = _histories(engine, case, policy)
     order = None  # of attacks, each of which needs the original
-    if case.first is not None:
+    if case.seed is not None:
         # Without a declared seed the order is arbitrary anyway, and the fingerprint would be a pass for nothing.
         source = fingerprint(engine, case.first, case.seed) if policy.seed and case.drawn else ""
         order = RunKey.of(case.seed, policy.run_digest(), source).attacks()

@@ -55,6 +55,9 @@ REMEDIES: Mapping[str, str] = {
 """What to do about files that are often met and not read."""
 
 
+PLAIN = TextForm()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """A table to be scanned.
@@ -103,7 +106,7 @@ class Source:
     max_bytes: int = MOST_BYTES
     quoted_nulls: bool = True
     escaped_formulas: bool = False
-    form: TextForm = field(default_factory=TextForm)
+    form: TextForm = PLAIN
     sheet: str | None = None
     partitions: tuple[str, ...] = ()
     version: int | None = None
