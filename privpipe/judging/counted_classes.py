@@ -14,8 +14,7 @@ from privpipe.errors import DataError
 from privpipe.judging.assessment import all_suppressed, not_judged, resting_on
 from privpipe.judging.entry_groups import Composite, Group, Judged, groups_of, query_of
 from privpipe.judging.judged_table import JudgedTable, with_row_columns
-from privpipe.judging.population import reduce_beside_population
-from privpipe.judging.wildcards import reduce_matching
+from privpipe.judging.matched_classes import reduce_beside_population, reduce_matching
 
 if TYPE_CHECKING:
     from privpipe.blocks import Guarantee

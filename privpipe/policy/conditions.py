@@ -14,7 +14,7 @@ from privpipe.blocks import ClassModel, Guarantee, SizeModel
 from privpipe.blocks.release_history import HistoryMeasure
 from privpipe.blocks.way import CountedOver
 from privpipe.errors import RolesError
-from privpipe.judging.gaps import (
+from privpipe.judging.judging import (
     nothing_compared,
     refused_in_persons,
     refused_under_wildcard,

@@ -15,7 +15,7 @@ from privpipe.blocks.table_name import TableName
 from privpipe.engines.databases import Database
 from privpipe.engines.lakes import IcebergName
 from privpipe.errors import did_you_mean
-from privpipe.judging.gaps import unused_quasi_identifiers
+from privpipe.judging.judging import unused_quasi_identifiers
 from privpipe.policy.conditions import (
     Draft,
     check_appending,

@@ -18,7 +18,7 @@ from privpipe.blocks.oracle_classes import Classes
 from privpipe.engines import Engine, Source
 from privpipe.errors import PrivpipeError
 from privpipe.judging import Assessment, JudgingRules, assess
-from privpipe.judging.gaps import refused_in_persons
+from privpipe.judging.judging import refused_in_persons
 from privpipe.measures import AttributeInference, BackgroundKnowledgeAttack, HomogeneityAttack
 from privpipe.models import CATALOGUE
 from privpipe.roles import Roles

@@ -119,7 +119,7 @@ def test_a_column_that_is_not_there_is_another_error() -> None:
 
 def test_an_entry_over_pairs_of_a_plug_in_is_held_to_it_too() -> None:
     from privpipe.blocks.way import PAIRS
-    from privpipe.judging.gaps import nothing_compared
+    from privpipe.judging.judging import nothing_compared
 
     class Paired(Guarantee):
         way = PAIRS

@@ -13,7 +13,7 @@ from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.judging import JudgingRules, assess
 from privpipe.judging.judged_table import require_population
-from privpipe.judging.population import SIDE, beside_population
+from privpipe.judging.matched_classes import SIDE, beside_population
 from privpipe.models import KAnonymity, KMap
 from privpipe.roles import Roles
 

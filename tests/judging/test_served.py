@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privpipe.judging.gaps import refused_without_wildcard, uncountable
+from privpipe.judging.judging import refused_without_wildcard, uncountable
 from privpipe.models import HouseholdKAnonymity, KAnonymity
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privpipe.judging.gaps import guarantee_notes
+from privpipe.judging.judging import guarantee_notes
 from privpipe.models import DistinctLDiversity, KAnonymity
 from privpipe.roles import Roles
 

@@ -19,7 +19,7 @@ from privpipe.errors import UnsupportedError, UsageError
 from privpipe.gx.expectations import why_refused
 from privpipe.judging import JudgingRules, assess
 from privpipe.judging.assessment import all_suppressed, founded, not_judged
-from privpipe.judging.gaps import refused_in_persons, refused_under_wildcard
+from privpipe.judging.judging import refused_in_persons, refused_under_wildcard
 from privpipe.judging.ways import WAYS, way_of
 from privpipe.models import KAnonymity, KmAnonymity
 from privpipe.roles import Roles

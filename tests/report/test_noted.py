@@ -12,7 +12,7 @@ from privpipe.engines.readers.files import left_out_note
 from privpipe.engines.readers.unjudged_content import unjudged_note
 from privpipe.judging.column_loss import ColumnLoss, ColumnLossRule, LossTable
 from privpipe.judging.counted_classes import alone_notes
-from privpipe.judging.gaps import guarantee_notes
+from privpipe.judging.judging import guarantee_notes
 from privpipe.judging.notes import Values, near_unique_notes
 from privpipe.judging.recovery import WORDS, Recovered
 from privpipe.ledger import NOT_JUDGED
