@@ -176,6 +176,11 @@ class Guarantee(CheckFace, Entry):
         """Columns whose distinct values in the judged table it must know, in addition to the base of sensitive ones."""
         return ()
 
+    def columns_needed(self, keys: tuple[str, ...]) -> set[str]:
+        """Columns that the judged table must have, given those it stands over."""
+        sets = self.key_sets(keys)
+        return set().union(self.sensitive_columns(), self.counted_columns(keys), self.record_columns(), *sets)
+
     def learn(self, facts: Facts) -> Mapping[str, Any]:
         """What it works out of the facts once, where the run is; joins `facts.extra` before any class is measured."""
         return {}

@@ -271,9 +271,7 @@ def _require_beside(
     needed: set[str] = set()
     for entry in entries:
         keys = tuple(roles.quasi_identifiers) if entry.quasi_identifiers is None else entry.quasi_identifiers
-        needed.update(
-            entry.sensitive_columns(), entry.counted_columns(keys), entry.record_columns(), *entry.key_sets(keys)
-        )
+        needed.update(entry.columns_needed(keys))
     require_columns(table.schema.names, sorted(needed))
     for unit in dict.fromkeys((rules.person, *map(rules.unit, entries))):
         if unit is not None:

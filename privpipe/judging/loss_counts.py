@@ -114,7 +114,8 @@ def _of_pairs(sample: PairedSample, asked: LossAsked, seen: Mapping[str, Seen]) 
         figures = {"changed": column.changed, "blanked": column.blanked, "loss": loss, "measured_by": by}
         return _row(name, asked, labels_before=before.labels, labels_after=after.labels, **figures)
 
-    return list(in_order(row, sample.released.schema.names, ABREAST if len(first) > FEW else 1))
+    names = sample.released.schema.names
+    return list(in_order(row, names, ABREAST) if len(first) > FEW else map(row, names))
 
 
 def _of_labels(engine: Engine, released: Any, original: Any, asked: LossAsked) -> list[ColumnLoss]:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from privpipe.blocks import Facts, Guarantee, SizeModel, Tally, Verdict
 from privpipe.blocks.size_model import size_histogram
 from privpipe.errors import UnsupportedError
+from privpipe.judging.counted_classes import JudgingContext, count_classes
 from privpipe.judging.entry_groups import keys_of
-from privpipe.judging.judging import assess
+from privpipe.judging.judged_table import JudgedTable
 from privpipe.judging.paired_columns import ColumnValues
 from privpipe.judging.rules import Gate
 from privpipe.measures import JournalistRisk, MarketerRisk
@@ -228,8 +229,17 @@ def size_figures(
             MarketerRisk(quasi_identifiers=keys),
         ]
     rules = replace(rules, gate=Gate(), allow_empty=True)
-    judged = assess(engine, table, guarantees=(), measures=asked, roles=roles, rules=rules, population=population)
-    counted, *compared = (verdict.observed for verdict in judged.measures)
+    facts = Facts(unit=rules.counted)  # sizes compare with no distribution
+    context = JudgingContext(
+        judged_table=JudgedTable.of(engine, table, rules),
+        entries=tuple(entry.with_roles(roles).beside(population is not None) for entry in asked),
+        roles=roles,
+        rules=rules,
+        facts={"original": facts, "released": facts},
+        population=population,
+    )
+    verdicts = count_classes(context).verdicts
+    counted, *compared = (verdicts[at].observed for at in range(len(asked)))
     if not counted or not counted["sizes"]:
         return None
     return SizeFigures(

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any, Self, TypeVar, Unpack
 
@@ -381,34 +382,34 @@ class Policy:
         """
         return to_yaml(without_secret(self.document))
 
-    @property
+    @cached_property
     def entries(self) -> tuple[Guarantee, ...]:
         """Guarantees and measures, in the order in which they are judged."""
         return (*self.guarantees, *self.measures)
 
-    @property
+    @cached_property
     def binding(self) -> tuple[Guarantee, ...]:
         """The guarantees of severity `fail`: what a search must meet, and what a release is refused by."""
         return binding(self.guarantees)
 
-    @property
+    @cached_property
     def roles(self) -> Roles:
         """The role of every column."""
         return roles_of(self.columns)
 
-    @property
+    @cached_property
     def pseudonyms(self) -> tuple[str, ...]:
         """Columns that a `pseudonymise` stage releases: identifiers in the source, none afterwards."""
         return tuple(
             column for stage in self.transform if stage.taxon == "identifiers" for column in stage.masked_columns()
         )
 
-    @property
+    @cached_property
     def draws_records(self) -> bool:
         """Whether the released rows are drawn from a model: then they are of no person and of no household."""
         return drawing_stage(self.transform, self.columns) is not None
 
-    @property
+    @cached_property
     def released_roles(self) -> Roles:
         """The role of every column of a finished table: pseudonyms, and what a stage adds, are insensitive."""
         roles = self.roles

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from privpipe.judging import JudgingRules
     from privpipe.policy import Policy
+    from privpipe.roles import Roles
     from privpipe.sinks.records import PrivateRecords
 
 __all__ = [
@@ -96,7 +97,9 @@ def report_figures(
     least = least_records(context, staged.original)
     withheld = withholds_counts(policy)
     classes = _Classes(context, staged, withheld)
-    before, after = classes.before(), classes.after()
+    raw, final = classes.before(), classes.after()
+    before = None if raw is None else size_figures(context.engine, *raw)
+    after = None if final is None else size_figures(context.engine, *final)
     shown = {} if sample is None else distributions(sample, policy.suppression_mark, least, compared=not withheld)
     return {
         "report_version": REPORT_VERSION,
@@ -123,7 +126,9 @@ def count_original_classes(context: RunContext, staged: Staged) -> None:
     """
     policy = context.policy
     if not withholds_counts(policy) and policy.population is None and judging_rules(policy).person is None:
-        _Classes(context, staged, withheld=False).before()
+        raw = _Classes(context, staged, withheld=False).before()
+        if raw is not None:
+            size_figures(context.engine, *raw)
 
 
 def earlier_run(home: Path, current: str | None) -> dict[str, Any] | None:
@@ -148,6 +153,10 @@ def earlier_run(home: Path, current: str | None) -> dict[str, Any] | None:
         "plan": {"stages": [{name: stage[name] for name in ("name", "parameters")} for stage in found.stages]},
         "columns": list(found.manifest.get("output", {}).get("columns", [])),
     }
+
+
+SizesAsked = tuple[Any, tuple[str, ...], "Roles", "JudgingRules", Any]
+"""Table, keys, roles, rules and population of `size_figures`."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +189,7 @@ class _Classes:
         keys = judged_keys(self.context.policy.binding, self.staged.roles)
         return tuple(name for name in keys if name in self.staged.table.schema.names)
 
-    def before(self) -> SizeFigures | None:
+    def before(self) -> SizesAsked | None:
         """The classes of the original; None where it is not counted."""
         engine, policy, original = self.context.engine, self.context.policy, self.staged.original
         keys = self._keys()
@@ -191,17 +200,16 @@ class _Classes:
         raw = policy.population is not None and not policy.population.generalized and self.staged.population is not None
         population = population_beside(engine, policy, original) if raw else None
         rules = replace(self._rules(judging_rules(policy)), mark=policy.suppression_mark)
-        return size_figures(engine, original, keys, self.staged.roles, rules, self._compared(keys, population))
+        return original, keys, self.staged.roles, rules, self._compared(keys, population)
 
-    def after(self) -> SizeFigures | None:
+    def after(self) -> SizesAsked | None:
         """The classes of the release; None where there is none."""
         staged, keys = self.staged, self._keys()
         if not keys:
             return None
         table = staged.seen if staged.counted is None else staged.counted
         rules = replace(self._rules(staged.rules), released=tuple(staged.table.schema.names), base={})
-        compared = self._compared(keys, staged.population)
-        return size_figures(self.context.engine, table, keys, staged.roles, rules, compared)
+        return table, keys, staged.roles, rules, self._compared(keys, staged.population)
 
     def _compared(self, keys: tuple[str, ...], population: Any) -> Any:
         return population if population is not None and set(keys) <= set(population.schema.names) else None

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from privpipe.engines import Engine, Source, Written
+from privpipe.engines import Engine, Written
 from privpipe.engines.readers.files import Stamp, require_stamps, stamps_of
 from privpipe.errors import EngineError, NotWithdrawn
 from privpipe.judging import Assessment
@@ -171,10 +171,10 @@ def release_with(
                     context, held.run_id, place, memory, keys, place, records, chain, held, quarantine=quarantine
                 )
                 planned = held.plan(policy)
-            ready = run.ready(planned)
-            if isinstance(ready, ReleaseResult):
-                return ready
-            return run.publish(outcome or Outcome(), ready, records)
+            staged, stamps = run.staged(planned)
+            if staged.empty and run.held is None:
+                return run.nothing(staged, stamps)
+            return run.publish(outcome or Outcome(), run.ready(staged, stamps), records)
 
 
 @contextmanager
@@ -257,14 +257,15 @@ class _Release:
 
     def rehearse(self, frozen: Plan | None) -> ReleaseResult:
         """The steps up to publishing; what was written goes."""
-        ready = self.ready(frozen)
-        if isinstance(ready, ReleaseResult):
-            return ready
+        staged, stamps = self.staged(frozen)
+        if staged.empty:
+            return self.nothing(staged, stamps)
+        ready = self.ready(staged, stamps)
         self.place.refuse(self.run_id)
         self.context.progress("done")
         return replace(ready.result(self.sink), published=False)
 
-    def _nothing(self, staged: Staged, stamps: Stamps) -> ReleaseResult:
+    def nothing(self, staged: Staged, stamps: Stamps) -> ReleaseResult:
         """The end of a run over a source without records: what was published before stays unchanged.
 
         No verdict over nothing is published, under both append and replace.
@@ -284,14 +285,8 @@ class _Release:
             published=False,
         )
 
-    def ready(self, frozen: Plan | None) -> Ready | ReleaseResult:
-        """What is staged, written, and judged as it was written; the end of a run without records."""
-        source = source_of(self.context.policy)
-        self.context.progress("scan")
-        stamps = stamps_of(source)
-        staged = self._staged(source, frozen)
-        if staged.empty and self.held is None:
-            return self._nothing(staged, stamps)
+    def ready(self, staged: Staged, stamps: Stamps) -> Ready:
+        """What is staged, written, and judged as it was written."""
         policy = self.context.policy
         self.context.progress("write")
         self.sink.fits(staged.table.schema)
@@ -335,9 +330,12 @@ class _Release:
             source=self.drift.to_dict(),
         )
 
-    def _staged(self, source: Source, frozen: Plan | None) -> Staged:
-        """The released table, with what the run says of the keys it was drawn by."""
+    def staged(self, frozen: Plan | None) -> tuple[Staged, Stamps]:
+        """The released table, with what the run says of the keys it was drawn by; and the stamps of the source."""
         engine, policy = self.context.engine, self.context.policy
+        source = source_of(policy)
+        self.context.progress("scan")
+        stamps = stamps_of(source)
         original = attach(self.context, source, drift=None if self.held else self.drift)
         require_file_of_bytes(original, policy, sink_format(policy))
         found = engine.source_schema(source)
@@ -356,7 +354,7 @@ class _Release:
         if self.held is not None and frozen is not None:  # its own plan: what it said of it when it was staged stays
             staged = replace(staged, plan=replace(staged.plan, frozen=frozen.frozen))
         if staged.empty:
-            return staged
+            return staged, stamps
         if keeps_types(policy, self.place):
             kept = types_kept(found, staged.table.schema, policy.transform)
             staged = replace(staged, types=kept)
@@ -365,7 +363,7 @@ class _Release:
         staged = replace(staged, source_notes=notes)
         if self.context.generalized_population:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))
-        return staged
+        return staged, stamps
 
     def _with_memory(self, staged: Staged, notes: tuple[str, ...]) -> Staged:
         """The staged table together with what a ledger remembers."""
