@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from docstrings import markdown
@@ -60,7 +61,7 @@ def _class(name: str, kind: Any) -> Iterator[str]:
         method = member.__func__ if isinstance(member, classmethod | staticmethod) else member
         if own.startswith("_") or not getattr(method, "__doc__", None) or not _is_ours(method):
             continue
-        if isinstance(method, property):
+        if isinstance(method, property | cached_property):
             yield f"### {own}"
             yield markdown(method.__doc__, "#####")
         elif inspect.isfunction(method):
@@ -68,7 +69,7 @@ def _class(name: str, kind: Any) -> Iterator[str]:
 
 
 def _is_ours(method: Any) -> bool:
-    function = method.fget if isinstance(method, property) else method
+    function = getattr(method, "fget", None) or getattr(method, "func", method)
     return str(getattr(function, "__module__", "")).startswith("privpipe")
 
 

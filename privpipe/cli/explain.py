@@ -98,10 +98,9 @@ def described(name: str) -> dict[str, Any]:
     if name == TOPIC:
         return hierarchy_document()
     if name in LAKE_TOPICS:
-        from privpipe.policy.grammar import source_keys
+        from privpipe.policy.grammar import SOURCE
 
-        keys = source_keys("source")
-        return {**lake_text(name), "parameters": [key_document(key, keys[key]) for key in lake_keys(name)]}
+        return {**lake_text(name), "parameters": [key_document(key, SOURCE[key]) for key in lake_keys(name)]}
     if name in BUILDERS:
         return builder_document(name)
     if name in SOURCE_TOPICS:

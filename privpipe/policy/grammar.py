@@ -35,11 +35,11 @@ __all__ = [
     "SIGN_OFF",
     "SINK",
     "SOURCE",
+    "SOURCE_SECTIONS",
     "TOP",
     "UTILITY",
     "VERSION",
     "Key",
-    "source_keys",
 ]
 
 VERSION = 1
@@ -369,13 +369,9 @@ SIGNER: Mapping[str, Key] = {
     "key": Key("text", "the person's public key, `ssh-ed25519 AAAA...`", required=True),
 }
 
-
-def source_keys(section: str) -> Mapping[str, Key]:
-    """The keys of `source`, `original` or `population`.
-
-    Examples
-    --------
-    >>> sorted(set(source_keys("population")) - set(source_keys("source")))
-    ['generalized']
-    """
-    return {**SOURCE, "generalized": GENERALIZED} if section == "population" else SOURCE
+SOURCE_SECTIONS: Mapping[str, Mapping[str, Key]] = {
+    "source": SOURCE,
+    "original": SOURCE,
+    "population": {**SOURCE, "generalized": GENERALIZED},
+}
+"""The keys of each section that names a table to be read."""

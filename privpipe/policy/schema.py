@@ -29,11 +29,11 @@ from privpipe.policy.grammar import (
     SIGN_OFF,
     SIGNER,
     SINK,
+    SOURCE_SECTIONS,
     TOP,
     UTILITY,
     VERSION,
     Key,
-    source_keys,
 )
 from privpipe.transforms.base import Transformer
 
@@ -138,7 +138,7 @@ def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
         "retention": _section(RETENTION),
         "column_loss": _section(COLUMN_LOSS),
         "hierarchy": _hierarchy(),
-        **{name: _section(source_keys(name)) for name in ("source", "population")},
+        **{name: _section(SOURCE_SECTIONS[name]) for name in ("source", "population")},
     }
     definitions["column"]["properties"]["reason"]["maxLength"] = LONGEST_REASON
     schema = {"$schema": DIALECT, "title": "privpipe policy", **_section(TOP)}

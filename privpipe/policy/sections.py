@@ -28,9 +28,9 @@ from privpipe.policy.grammar import (
     PLAN,
     REPORT,
     RETENTION,
+    SOURCE_SECTIONS,
     UTILITY,
     Key,
-    source_keys,
 )
 from privpipe.policy.plain_values import Place, Report
 from privpipe.policy.secret import SecretSpec
@@ -274,7 +274,7 @@ def _left_out(value: Mapping[str, Any], keys: Mapping[str, Key]) -> list[str]:
 
 def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
     """`source`, `original` or `population`."""
-    keys = source_keys(str(place[-1]))
+    keys = SOURCE_SECTIONS[str(place[-1])]
     found = read_keys(report, value, place, keys)
     if "database" in found or "query" in found:
         return read_database(report, found, place)

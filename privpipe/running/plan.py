@@ -35,6 +35,7 @@ __all__ = [
     "document_digest",
     "frozen_plan",
     "plan_digest",
+    "plan_key",
     "read_plan",
     "released_columns",
     "require_fitting",
@@ -418,3 +419,8 @@ def require_fitting(plan: Plan, policy: Policy, seed: Seed) -> None:
                     f"the frozen plan does not fit: {policy.located_stage(at)}.{parameter} is another in the plan; "
                     "make a new plan, or take the parameter back"
                 )
+
+
+def plan_key(seed: Seed) -> bytes:
+    """What keys the hashes of source content that a plan holds: the same for every run, so that a plan can be used."""
+    return seed.key("plan hashes")

@@ -31,7 +31,6 @@ __all__ = [
     "manifest_checksum",
     "manifest_seal",
     "plan_commitment",
-    "plan_key",
     "sealed",
 ]
 
@@ -146,7 +145,7 @@ def chain_of(place: Target) -> Chain:
     try:
         manifest = json.loads(text)
         if manifest.get("manifest_version") is None:  # of a version that kept no chain
-            return Chain(previous={"run_id": str(manifest["run_id"]), "manifest_sha256": _sha256(text)})
+            return Chain(previous={"run_id": str(manifest["run_id"]), "manifest_sha256": _text_digest(text)})
         if manifest["checksum"] != manifest_checksum(manifest):
             raise ValueError("changed")
         before = [dict(entry) for entry in manifest["releases_before"]]
@@ -179,7 +178,7 @@ def chain_entry(manifest: Mapping[str, Any], text: bytes) -> dict[str, Any]:
         "verdict": str(manifest["verdict"]),
         "records": int(manifest["output"]["records"]),
         "signed_by": [] if signed is None else [str(each["name"]) for each in signed["signatures"]],
-        "manifest_sha256": _sha256(text),
+        "manifest_sha256": _text_digest(text),
         **({"batch": str(manifest["batch"])} if manifest.get("batch") is not None else {}),
         "before": str(before[-1][OWN_LINK]) if before else CHAIN_START,
     }
@@ -195,10 +194,10 @@ def link_of(entry: Mapping[str, Any]) -> str:
     False
     """
     told = {name: value for name, value in entry.items() if name != OWN_LINK}
-    return _sha256(json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
+    return _text_digest(json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
 
 
-def _sha256(data: bytes) -> str:
+def _text_digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
@@ -217,11 +216,6 @@ def input_commitment(seed: Seed, run_id: str, fingerprint: str) -> str:
 def plan_commitment(seed: Seed, run_id: str, digest: str) -> str:
     """To the whole plan of a run, which is in the private record."""
     return _commitment(seed, "privpipe/plan/2", run_id, digest)
-
-
-def plan_key(seed: Seed) -> bytes:
-    """What keys the hashes of source content that a plan holds: the same for every run, so that a plan can be used."""
-    return seed.key("plan hashes")
 
 
 def _commitment(seed: Seed, purpose: str, *parts: str) -> str:

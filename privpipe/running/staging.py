@@ -20,8 +20,7 @@ from privpipe.judging.release_memory import hashed_rows, places_of
 from privpipe.policy.sinks import named_ledger
 from privpipe.roles import Roles
 from privpipe.running.attached_source import with_columns_read
-from privpipe.running.plan import DrawnIn, Plan, released_columns
-from privpipe.running.release_chain import plan_key
+from privpipe.running.plan import DrawnIn, Plan, plan_key, released_columns
 from privpipe.running.run_context import RunContext, judging_rules
 from privpipe.running.stage_run import DrawRoot, StageRun, inputs_digest, stages_digest
 from privpipe.transforms.sampling.safepub import process_of
