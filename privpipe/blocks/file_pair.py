@@ -15,7 +15,7 @@ from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.marks import Columns, FilePath, Stricter
 from privpipe.blocks.primitives import PairBlock
 from privpipe.blocks.verdict import Comparison, Verdict
-from privpipe.blocks.way import FILES, JOINED_CLASSES, POSITIONS, RECODED_TABLES, WHOLE_TABLES, Way
+from privpipe.blocks.way import FILES, JOINED_CLASSES, POSITIONS, RECODED_TABLES, WHOLE_TABLES
 from privpipe.errors import DataError
 from privpipe.roles import Roles
 
@@ -70,7 +70,7 @@ class RowPositions:
 class PositionMeasure(Guarantee):
     """A measure of what the order of released rows discloses. Subclasses give `judge_positions`."""
 
-    way: ClassVar[Way] = POSITIONS
+    way = POSITIONS
 
     def judge_positions(self, positions: RowPositions | str) -> Verdict:
         """The verdict; a text says why there are no positions."""
@@ -106,7 +106,7 @@ class TableFiles:
 class TableMeasure(Guarantee):
     """A measure of whole tables that pairs no records, hence also of synthetic ones. Subclasses give `judge_tables`."""
 
-    way: ClassVar[Way] = WHOLE_TABLES
+    way = WHOLE_TABLES
 
     holdout: Annotated[
         str | None,
@@ -172,8 +172,8 @@ class DistinctPair:
 class DistinctPairMeasure(Guarantee):
     """A measure of the distinct combinations of the release, and of the original where there is one."""
 
-    way: ClassVar[Way] = RECODED_TABLES
-    threshold_field: ClassVar[str | None] = "at_most"
+    way = RECODED_TABLES
+    threshold_field = "at_most"
 
     def columns_read(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         """Columns whose combinations it looks at, the quasi-identifiers first."""
@@ -291,8 +291,8 @@ class FilePairMeasure(Guarantee):
     Subclasses give `judge_files`. With neither alignment nor original the outcome is an error, never a pass.
     """
 
-    way: ClassVar[Way] = FILES
-    threshold_field: ClassVar[str | None] = "at_most"
+    way = FILES
+    threshold_field = "at_most"
 
     columns: Annotated[tuple[str, ...] | None, Columns()] = None
 
@@ -400,8 +400,8 @@ class JoinedClassMeasure(Guarantee):
     cells of one column that distinguish the sides and the secret, and `judge_joined`.
     """
 
-    way: ClassVar[Way] = JOINED_CLASSES
-    threshold_field: ClassVar[str | None] = "at_most"
+    way = JOINED_CLASSES
+    threshold_field = "at_most"
 
     compares_numbers: ClassVar[bool] = True
     """Whether numbers that are not in the original leave a row unjudged; False: they show that it is not a copy."""

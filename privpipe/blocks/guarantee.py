@@ -246,7 +246,7 @@ class ClassModel(CountedOver, Guarantee):
     `least_values` values, whatever they are).
     """
 
-    direction: ClassVar[Direction] = "at_least"
+    direction = "at_least"
     hereditary: ClassVar[bool] = False
     convex: ClassVar[bool] = False
     decided_by_minima: ClassVar[bool] = False
@@ -408,7 +408,7 @@ def short(figure: Any) -> str:
 class ColumnRule(Guarantee):
     """Judges a table before any cell is looked at. Subclasses give `judge_columns`."""
 
-    way: ClassVar[Way] = COLUMNS
+    way = COLUMNS
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from privpipe.blocks.class_block import ClassBlock, Tally, added
 from privpipe.blocks.facts import Facts
-from privpipe.blocks.guarantee import MEETS, Direction, Guarantee, short
+from privpipe.blocks.guarantee import MEETS, Guarantee, short
 from privpipe.blocks.verdict import Verdict
-from privpipe.blocks.way import HOUSEHOLDS, KEPT_HOUSEHOLDS, CountedOver, Over, Way
+from privpipe.blocks.way import HOUSEHOLDS, KEPT_HOUSEHOLDS, CountedOver, Over
 
 __all__ = ["HouseholdRule", "KeptHouseholds", "SizeModel", "histogram_sums", "matching_sums", "size_histogram"]
 
@@ -25,7 +25,7 @@ class SizeModel(CountedOver, Guarantee):
     that the shortest prefix to suppress can be bisected.
     """
 
-    direction: ClassVar[Direction] = "at_most"
+    direction = "at_most"
     prefix_monotone: ClassVar[bool] = True
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
@@ -124,7 +124,7 @@ class HouseholdRule(Guarantee):
     composition.
     """
 
-    way: ClassVar[Way] = HOUSEHOLDS
+    way = HOUSEHOLDS
 
     def counts_over(self) -> Over | None:
         return "households"
@@ -148,7 +148,7 @@ class HouseholdRule(Guarantee):
 class KeptHouseholds(Guarantee):
     """Judges numbers of households; subclasses give `judge_kept`."""
 
-    way: ClassVar[Way] = KEPT_HOUSEHOLDS
+    way = KEPT_HOUSEHOLDS
 
     def reads_households(self) -> bool:
         return True

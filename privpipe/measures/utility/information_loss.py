@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 from annotated_types import Ge
 from typing_extensions import Doc
@@ -96,13 +96,11 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
     ('fail', 0.471)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = (
-        "Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Karr et al., 2006; De Waal, Willenborg, 1999"
-    )
-    threat: ClassVar[str] = "A release is safe and of no use; this is no privacy figure."
-    formula: ClassVar[str] = "divergence(f(original), f(released)) <= at_most, il1s: mean |x - y| / (sqrt(2) sd)"
-    choose: ClassVar[str] = (
+    observes = dict[str, Any]
+    source = "Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Karr et al., 2006; De Waal, Willenborg, 1999"
+    threat = "A release is safe and of no use; this is no privacy figure."
+    formula = "divergence(f(original), f(released)) <= at_most, il1s: mean |x - y| / (sqrt(2) sd)"
+    choose = (
         "il1s below 0.1 keeps most analyses; propensity is near 0 at best and 0.25 where the files are "
         "distinguishable; name the regression or the classifier that the users of the table will fit."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -92,11 +92,11 @@ class Quality(DistinctPairMeasure):
     Quality(name='c_avg', k=5, at_most=3.0)
     """
 
-    observes: ClassVar[object] = float | dict[str, float]
-    source: ClassVar[str] = "Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006"
-    threat: ClassVar[str] = "A release is so coarse that it is of no use; this is no privacy figure."
-    formula: ClassVar[str] = "the loss that the stage generalize minimises, over the release as it is, <= at_most"
-    choose: ClassVar[str] = (
+    observes = float | dict[str, float]
+    source = "Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006"
+    threat = "A release is so coarse that it is of no use; this is no privacy figure."
+    formula = "the loss that the stage generalize minimises, over the release as it is, <= at_most"
+    choose = (
         "loss runs from 0 (raw) to 1 (nothing left); below 0.3 most analyses of single columns survive. gcp compares "
         "releases made by different methods."
     )

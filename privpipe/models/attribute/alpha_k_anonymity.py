@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
@@ -58,15 +58,15 @@ class AlphaKAnonymity(SeveralFigures):
     ({'k': 2, 'alpha': 0.75}, 4)
     """
 
-    threshold_field: ClassVar[str | None] = "alpha"
-    convex: ClassVar[bool] = True
-    observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = "Wong, Li, Fu, Wang, (alpha, k)-anonymity: an enhanced k-anonymity model, KDD 2006"
-    threat: ClassVar[str] = (
+    threshold_field = "alpha"
+    convex = True
+    observes = dict[str, float]
+    source = "Wong, Li, Fu, Wang, (alpha, k)-anonymity: an enhanced k-anonymity model, KDD 2006"
+    threat = (
         "An intruder who finds a person's class guesses the sensitive value with a good chance, because many share it."
     )
-    formula: ClassVar[str] = "n_c >= k, and q <= alpha for each (listed) value of each class"
-    choose: ClassVar[str] = (
+    formula = "n_c >= k, and q <= alpha for each (listed) value of each class"
+    choose = (
         "k as for k_anonymity; alpha 0.5 to 0.8, above the share of the most frequent value in the whole table. List "
         "the damaging values where the common one is harmless."
     )

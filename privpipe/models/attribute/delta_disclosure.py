@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Gt
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.guarantee import Direction
 from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
 from privpipe.models.attribute.base_distribution import Base, as_base
 
@@ -58,16 +57,16 @@ class DeltaDisclosure(ClassModel):
     ('fail', 1.0)
     """
 
-    threshold_field: ClassVar[str | None] = "delta"
-    direction: ClassVar[Direction] = "below"
-    needs_base: ClassVar[bool] = True
-    observes: ClassVar[object] = float | None
-    source: ClassVar[str] = "Brickell and Shmatikov, The cost of privacy, KDD 2008"
-    threat: ClassVar[str] = (
+    threshold_field = "delta"
+    direction = "below"
+    needs_base = True
+    observes = float | None
+    source = "Brickell and Shmatikov, The cost of privacy, KDD 2008"
+    threat = (
         "An intruder who finds a person's class finds a sensitive value many times more, or less, likely than before."
     )
-    formula: ClassVar[str] = "abs(log2(q/p)) < delta for each value of each class; strict: of the whole table"
-    choose: ClassVar[str] = (
+    formula = "abs(log2(q/p)) < delta for each value of each class; strict: of the whole table"
+    choose = (
         "1 lets a share double or halve, 2 quadruple; 1 to 2 is usual. present_only still shows that no member of "
         "a class has a value; strict is seldom met by more than a few classes."
     )

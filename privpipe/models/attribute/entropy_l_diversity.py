@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
@@ -57,19 +57,19 @@ class EntropyLDiversity(ClassModel):
     ('pass', 3.0)
     """
 
-    threshold_field: ClassVar[str | None] = "l"
-    protects_nobody_at: ClassVar[float | None] = 1
-    convex: ClassVar[bool] = True
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = (
+    threshold_field = "l"
+    protects_nobody_at = 1
+    convex = True
+    observes = float
+    source = (
         "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007; Grassberger, "
         "Entropy estimates from insufficient samplings, arXiv physics/0307138, 2003"
     )
-    threat: ClassVar[str] = (
+    threat = (
         "An intruder who finds a person's class guesses the sensitive value, because one value is far more frequent."
     )
-    formula: ClassVar[str] = "exp(-sum of q ln q over the values of a class) >= l, and at least ceil(l) values"
-    choose: ClassVar[str] = (
+    formula = "exp(-sum of q ln q over the values of a class) >= l, and at least ceil(l) values"
+    choose = (
         "At most exp(entropy) of the whole column, which a failing verdict reports; 2 to 4 is usual. "
         "Where one value is common everywhere, use recursive_cl_diversity or t_closeness."
     )

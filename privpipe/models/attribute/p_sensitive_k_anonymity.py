@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge
@@ -54,17 +54,17 @@ class PSensitiveKAnonymity(SeveralFigures):
     ({'k': 3, 'p': 1}, 4)
     """
 
-    threshold_field: ClassVar[str | None] = "k"
-    protects_nobody_at: ClassVar[float | None] = 1
-    hereditary: ClassVar[bool] = True
-    convex: ClassVar[bool] = True
-    observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = "Truta and Vinay, Privacy protection: p-sensitive k-anonymity property, ICDE Workshops 2006"
-    threat: ClassVar[str] = (
+    threshold_field = "k"
+    protects_nobody_at = 1
+    hereditary = True
+    convex = True
+    observes = dict[str, float]
+    source = "Truta and Vinay, Privacy protection: p-sensitive k-anonymity property, ICDE Workshops 2006"
+    threat = (
         "An intruder who finds a person's class finds the record in it, or the sensitive value that all records share."
     )
-    formula: ClassVar[str] = "n_c >= k, and at least p distinct values of each sensitive column, in each class"
-    choose: ClassVar[str] = (
+    formula = "n_c >= k, and at least p distinct values of each sensitive column, in each class"
+    choose = (
         "k as for k_anonymity, p = 2 or 3. It ignores how often a value occurs: add t_closeness or "
         "entropy_l_diversity where one value is common."
     )

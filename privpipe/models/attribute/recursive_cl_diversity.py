@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Gt
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.guarantee import Direction
 from privpipe.blocks.marks import SensitiveColumn, Stricter
 from privpipe.tolerance import below
 
@@ -56,16 +55,14 @@ class RecursiveCLDiversity(ClassModel):
     pass 6.0
     """
 
-    threshold_field: ClassVar[str | None] = "c"
-    direction: ClassVar[Direction] = "below"
-    convex: ClassVar[bool] = True
-    observes: ClassVar[object] = float | None
-    source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007"
-    threat: ClassVar[str] = (
-        "An intruder who can rule out l - 2 values for a person guesses the rest, because one value dominates."
-    )
-    formula: ClassVar[str] = "r_1 < c (r_l + ... + r_m) in each class, counts r in descending order"
-    choose: ClassVar[str] = (
+    threshold_field = "c"
+    direction = "below"
+    convex = True
+    observes = float | None
+    source = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007"
+    threat = "An intruder who can rule out l - 2 values for a person guesses the rest, because one value dominates."
+    formula = "r_1 < c (r_l + ... + r_m) in each class, counts r in descending order"
+    choose = (
         "l = 3 with c = 3 to 4 is usual; a larger c or a smaller l is laxer. Milder than entropy_l_diversity "
         "where one value is common in the whole table."
     )

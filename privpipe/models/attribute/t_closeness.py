@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Histogram
-from privpipe.blocks.guarantee import Direction
 from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import HierarchySpec
@@ -142,18 +141,16 @@ class TCloseness(ClassModel):
     (0.5, 1)
     """
 
-    threshold_field: ClassVar[str | None] = "t"
-    direction: ClassVar[Direction] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    convex: ClassVar[bool] = True
-    needs_base: ClassVar[bool] = True
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Li, Li, Venkatasubramanian, t-Closeness, ICDE 2007; IEEE TKDE 22(7), 2010"
-    threat: ClassVar[str] = (
-        "An intruder who finds a person's class learns more about the sensitive value than the whole table shows."
-    )
-    formula: ClassVar[str] = "EMD(q, p) <= t in each class; q its shares, p those of the whole table"
-    choose: ClassVar[str] = (
+    threshold_field = "t"
+    direction = "at_most"
+    protects_nobody_at = 1
+    convex = True
+    needs_base = True
+    observes = float
+    source = "Li, Li, Venkatasubramanian, t-Closeness, ICDE 2007; IEEE TKDE 22(7), 2010"
+    threat = "An intruder who finds a person's class learns more about the sensitive value than the whole table shows."
+    formula = "EMD(q, p) <= t in each class; q its shares, p those of the whole table"
+    choose = (
         "0.2 to 0.3 with equal distance, 0.1 to 0.2 with ordered or hierarchical; ordered for numbers and dates. "
         "It bounds the average shift: a rare value may still gain much."
     )

@@ -185,16 +185,14 @@ class ProsecutorProfitability(ClassModel):
     ('fail', 75, 76)
     """
 
-    source: ClassVar[str] = (
+    source = (
         "Wan et al., A game theoretic framework for analyzing re-identification risk, PLoS ONE 10(3), 2015; "
         "Prasser et al., An open source tool for game theoretic health data de-identification, AMIA Annu. "
         "Symp. Proc. 2017"
     )
-    threat: ClassVar[str] = (
-        "An intruder who knows that a person is in the table and attacks only where the gain exceeds the cost."
-    )
-    formula: ClassVar[str] = "benefit (1 - IL) - (loss / n_c if gain / n_c > cost) > 0; no_attack: n_c > gain / cost"
-    choose: ClassVar[str] = (
+    threat = "An intruder who knows that a person is in the table and attacks only where the gain exceeds the cost."
+    formula = "benefit (1 - IL) - (loss / n_c if gain / n_c > cost) > 0; no_attack: n_c > gain / cost"
+    choose = (
         "1200, 300, 300 and 4 are the literature's example, in dollars for health data. Take no_attack where any "
         "attack is unwanted; gain / cost is then the class size to exceed."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
@@ -54,18 +54,18 @@ class EstimatedKMap(ClassModel):
     (5, 6, 'fail')
     """
 
-    threshold_field: ClassVar[str | None] = "k"
-    protects_nobody_at: ClassVar[float | None] = 1
-    hereditary: ClassVar[bool] = True
-    convex: ClassVar[bool] = True
-    needs_records: ClassVar[bool] = True
-    observes: ClassVar[object] = int
-    source: ClassVar[str] = "El Emam and Dankar, Protecting privacy using k-anonymity, JAMIA 15(5), 2008"
-    threat: ClassVar[str] = (
+    threshold_field = "k"
+    protects_nobody_at = 1
+    hereditary = True
+    convex = True
+    needs_records = True
+    observes = int
+    source = "El Emam and Dankar, Protecting privacy using k-anonymity, JAMIA 15(5), 2008"
+    threat = (
         "An intruder who does not know who is in the table looks in the population for the one person a record fits."
     )
-    formula: ClassVar[str] = "n_c >= k' in each class; k' from k n/N by the tail of a Poisson distribution"
-    choose: ClassVar[str] = (
+    formula = "n_c >= k' in each class; k' from k n/N by the tail of a Poisson distribution"
+    choose = (
         "k as for k_anonymity, 5 to 20; significance 0.05 or 0.01. Use k_map instead where a population table can "
         "be had, and k_anonymity where the attacker may know who is in the table."
     )

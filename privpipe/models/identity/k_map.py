@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 from annotated_types import Ge
 from numpy.typing import NDArray
@@ -42,18 +42,16 @@ class KMap(ClassModel):
     ('fail', 4, 2)
     """
 
-    threshold_field: ClassVar[str | None] = "k"
-    protects_nobody_at: ClassVar[float | None] = 1
-    hereditary: ClassVar[bool] = True
-    convex: ClassVar[bool] = True
-    needs_population: ClassVar[bool] = True
-    observes: ClassVar[object] = int
-    source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002; El Emam and Dankar, JAMIA 15(5), 2008"
-    threat: ClassVar[str] = (
-        "A journalist, who does not know who is in the table, links a record to a person of a public register."
-    )
-    formula: ClassVar[str] = "min over classes with a released record of F_c >= k, F_c counted in the population"
-    choose: ClassVar[str] = (
+    threshold_field = "k"
+    protects_nobody_at = 1
+    hereditary = True
+    convex = True
+    needs_population = True
+    observes = int
+    source = "Sweeney, IJUFKS 10(5), 2002; El Emam and Dankar, JAMIA 15(5), 2008"
+    threat = "A journalist, who does not know who is in the table, links a record to a person of a public register."
+    formula = "min over classes with a released record of F_c >= k, F_c counted in the population"
+    choose = (
         "k as for k_anonymity: 5 under a contract, 10 to 20 for public files. It does not guard against an "
         "intruder who knows that a person is in the table: k_anonymity does, and implies k-map."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 from typing_extensions import Doc
 
@@ -42,10 +42,10 @@ class NoIdentifiers(ColumnRule):
     ('fail', 1, "1 column is an identifier: 'name'; take it out, or pseudonymise it.")
     """
 
-    source: ClassVar[str] = "45 CFR 164.514(b)(2), where direct identifiers are removed before anything else is asked"
-    threat: ClassVar[str] = "An intruder reads the name, or any other direct identifier, off the row."
-    formula: ClassVar[str] = "number of columns with the role identifier or drop = 0"
-    choose: ClassVar[str] = "Built in: nothing to choose. Released identifiers go through `pseudonymise`."
+    source = "45 CFR 164.514(b)(2), where direct identifiers are removed before anything else is asked"
+    threat = "An intruder reads the name, or any other direct identifier, off the row."
+    formula = "number of columns with the role identifier or drop = 0"
+    choose = "Built in: nothing to choose. Released identifiers go through `pseudonymise`."
 
     columns: Annotated[
         tuple[str, ...] | None,

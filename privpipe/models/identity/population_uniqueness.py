@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -54,21 +54,21 @@ class PopulationUniqueness(SizeModel):
     ('fail', 0.0529)
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    trusts_values: ClassVar[bool] = True
-    prefix_monotone: ClassVar[bool] = False
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = (
+    threshold_field = "at_most"
+    protects_nobody_at = 1
+    trusts_values = True
+    prefix_monotone = False
+    observes = float
+    source = (
         "Dankar, El Emam, Neisa, Roffey, Estimating the re-identification risk of clinical data sets, BMC "
         "Med. Inform. Decis. Mak. 12:66, 2012; Hoshino, J. Off. Stat. 17(4), 2001; Zayatz, US Census Bureau, "
         "1991; Chen and Keller-McNulty, J. Off. Stat. 14(1), 1998"
     )
-    threat: ClassVar[str] = (
+    threat = (
         "An intruder matches records with the whole population, and is certainly right where a person is unique in it."
     )
-    formula: ClassVar[str] = "U / N <= at_most, U estimated from the number of classes of each size"
-    choose: ClassVar[str] = (
+    formula = "U / N <= at_most, U estimated from the number of classes of each size"
+    choose = (
         "0.0001 to 0.01. It is an estimate: pair it with k_anonymity or average_risk. dankar is the default because "
         "no single estimator is right at every sampling fraction."
     )

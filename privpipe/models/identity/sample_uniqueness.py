@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -37,20 +37,18 @@ class SampleUniqueness(SizeModel):
     ('fail', 0.25)
     """
 
-    judges_matching: ClassVar[bool] = True
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    trusts_values: ClassVar[bool] = True
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = (
+    judges_matching = True
+    threshold_field = "at_most"
+    protects_nobody_at = 1
+    trusts_values = True
+    observes = float
+    source = (
         "Dankar, El Emam, Neisa, Roffey, Estimating the re-identification risk of clinical data sets, BMC "
         "Med. Inform. Decis. Mak. 12:66, 2012"
     )
-    threat: ClassVar[str] = (
-        "An intruder who knows that a person is in the table finds the record, because no other record equals it."
-    )
-    formula: ClassVar[str] = "c_1 / n <= at_most, c_1 the number of classes of one record"
-    choose: ClassVar[str] = (
+    threat = "An intruder who knows that a person is in the table finds the record, because no other record equals it."
+    formula = "c_1 / n <= at_most, c_1 the number of classes of one record"
+    choose = (
         "0 is 2-anonymity; a small share, such as 0.01, tolerates few uniques where a sample is small against its "
         "population. It says nothing of classes of two."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
@@ -51,18 +51,16 @@ class StrictAverageRisk(SizeModel):
     ('pass', {'average': 0.02, 'highest': 1.0, 'records_at_risk': 0.01})
     """
 
-    judges_matching: ClassVar[bool] = True
-    threshold_field: ClassVar[str | None] = "at_most"
-    observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = (
+    judges_matching = True
+    threshold_field = "at_most"
+    observes = dict[str, float]
+    source = (
         "El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013; El Emam and"
         " Malin in Institute of Medicine, Sharing Clinical Trial Data, 2015"
     )
-    threat: ClassVar[str] = (
-        "A marketer matches as many records as possible, and a prosecutor looks for one person in a small class."
-    )
-    formula: ClassVar[str] = "C / n <= at_most, and the share of records in classes below z(highest) <= records_at_risk"
-    choose: ClassVar[str] = (
+    threat = "A marketer matches as many records as possible, and a prosecutor looks for one person in a small class."
+    formula = "C / n <= at_most, and the share of records in classes below z(highest) <= records_at_risk"
+    choose = (
         "at_most 0.05 to 0.1 with highest 0.2 and records_at_risk 0 to 0.05 is usual for health data; highest 0.2 "
         "means classes of five."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Gt
@@ -16,7 +16,7 @@ from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError
 from privpipe.roles import column_type_of
-from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
+from privpipe.transforms.base import RowTransformer, StageContext, StagePlan, checked_columns
 from privpipe.transforms.numeric_columns import refuse_nulls, require_numeric, unit_range, whole_numbers
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ class Round(RowTransformer):
     'nearest'
     """
 
-    taxon: ClassVar[Kind] = "perturbative"
-    needs_draws: ClassVar[bool] = True
-    preserves: ClassVar[str] = "each value to within the base; the mean in expectation, at random"
-    reveals: ClassVar[str] = "the interval of a base's width around each value"
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    taxon = "perturbative"
+    needs_draws = True
+    preserves = "each value to within the base; the mean in expectation, at random"
+    reveals = "the interval of a base's width around each value"
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("numeric or date columns")]
     base: Annotated[float, Gt(0), Doc("released values are its multiples; above 0")]

@@ -15,7 +15,7 @@ from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
-from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
+from privpipe.transforms.base import RowTransformer, StageContext, StagePlan, checked_columns
 from privpipe.transforms.coding.distance_coding import DistanceCode
 from privpipe.transforms.coding.tail_thresholds import (
     BeyondSums,
@@ -43,9 +43,9 @@ __all__ = ["BottomCode", "TailCode", "TopCode"]
 class TailCode(RowTransformer):
     """Base of `TopCode` and `BottomCode`; `upper` says which end."""
 
-    taxon: ClassVar[Kind] = "non-perturbative"
+    taxon = "non-perturbative"
     upper: ClassVar[bool] = True
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("numeric or date columns")]
     # An integer is exact beyond 2^53 too.
@@ -341,11 +341,9 @@ class TopCode(TailCode):
     'threshold'
     """
 
-    upper: ClassVar[bool] = True
-    preserves: ClassVar[str] = "every value up to the threshold; with mean, the sum of the column"
-    reveals: ClassVar[str] = (
-        "that a value lies beyond the threshold; of a distance, also in which direction from the centre"
-    )
+    upper = True
+    preserves = "every value up to the threshold; with mean, the sum of the column"
+    reveals = "that a value lies beyond the threshold; of a distance, also in which direction from the centre"
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -409,11 +407,9 @@ class BottomCode(TailCode):
     'threshold'
     """
 
-    upper: ClassVar[bool] = False
-    preserves: ClassVar[str] = "every value up to the threshold; with mean, the sum of the column"
-    reveals: ClassVar[str] = (
-        "that a value lies beyond the threshold; of a distance, also in which direction from the centre"
-    )
+    upper = False
+    preserves = "every value up to the threshold; with mean, the sum of the column"
+    reveals = "that a value lies beyond the threshold; of a distance, also in which direction from the centre"
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -16,7 +16,7 @@ from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import canonical_text
 from privpipe.roles import column_type_of
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.mondrian.cut_columns import CutColumn, by_value, require_one_node_a_label, value_codes
 from privpipe.transforms.mondrian.cut_tree import CutTree
@@ -39,17 +39,17 @@ __all__ = ["KeyPlaces", "LocalRecodingStage", "Recoded", "as_generalize"]
 class LocalRecodingStage(Transformer):
     """What `LocalRecoding` does to rows once its plan is known."""
 
-    taxon: ClassVar[Kind] = "non-perturbative"
-    columns_rule: ClassVar[Any] = "optional"
-    searches: ClassVar[bool] = True
-    draws_apart: ClassVar[str] = (
+    taxon = "non-perturbative"
+    columns_rule = "optional"
+    searches = True
+    draws_apart = (
         "chooses labels for single classes, and members of one value may be in several: generalize labels them alike"
     )
-    suppresses: ClassVar[bool] = True
-    serves: ClassVar[tuple[str, ...]] = ("persons", "wildcard")
-    preserves: ClassVar[str] = "truth: every label covers the value it stands for"
-    reveals: ClassVar[str] = "that coarsely labelled records did not fit into an earlier round (minimality)"
-    source: ClassVar[str] = "Xu et al., KDD 2006"
+    suppresses = True
+    serves = ("persons", "wildcard")
+    preserves = "truth: every label covers the value it stands for"
+    reveals = "that coarsely labelled records did not fit into an earlier round (minimality)"
+    source = "Xu et al., KDD 2006"
 
     columns: Annotated[
         tuple[str, ...] | None, Columns(), Doc("columns to generalize; default: the quasi-identifiers with a hierarchy")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from annotated_types import Ge, Le
 from typing_extensions import Doc
@@ -12,7 +12,7 @@ from typing_extensions import Doc
 from privpipe.blocks import Facts, FactsRequest, Histogram, Primitives, RowBlock
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.mondrian.cut_columns import CutColumn, Labels, cut_columns
 from privpipe.transforms.mondrian.cut_passes import MOST_COMBINATIONS, combinations_exceed
 from privpipe.transforms.mondrian.cut_tree import CutTree, Leaves
@@ -86,17 +86,17 @@ CARRIED = ("approach", "columns", "fixed", "recoded", "tree", "dictionaries", "h
 class MondrianStage(Transformer):
     """What `Mondrian` does to rows once its plan is known."""
 
-    taxon: ClassVar[Kind] = "non-perturbative"
-    columns_rule: ClassVar[Any] = "optional"
-    searches: ClassVar[bool] = True
-    draws_apart: ClassVar[str] = (
+    taxon = "non-perturbative"
+    columns_rule = "optional"
+    searches = True
+    draws_apart = (
         "chooses labels for single classes, and members of one value may be in several: generalize labels them alike"
     )
-    suppresses: ClassVar[bool] = True  # no record, yet it works for guarantees that compare with a base
-    serves: ClassVar[tuple[str, ...]] = ("persons", "population", "wildcard")
-    preserves: ClassVar[str] = "truth: every label covers the value it stands for; every record"
-    reveals: ClassVar[str] = "that a finer cut did not meet the guarantees (minimality)"
-    source: ClassVar[str] = "LeFevre, DeWitt, Ramakrishnan, ICDE 2006"
+    suppresses = True  # no record, yet it works for guarantees that compare with a base
+    serves = ("persons", "population", "wildcard")
+    preserves = "truth: every label covers the value it stands for; every record"
+    reveals = "that a finer cut did not meet the guarantees (minimality)"
+    source = "LeFevre, DeWitt, Ramakrishnan, ICDE 2006"
 
     columns: Annotated[
         tuple[str, ...] | None, Columns(), Doc("columns to cut; default: the quasi-identifiers with a hierarchy")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -14,7 +14,7 @@ from typing_extensions import Doc
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
-from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
+from privpipe.transforms.base import RowTransformer, StageContext, StagePlan, checked_columns
 from privpipe.transforms.numeric_columns import (
     clip_bounds,
     factor_of,
@@ -126,15 +126,11 @@ class AddNoise(RowTransformer):
     0.1
     """
 
-    taxon: ClassVar[Kind] = "perturbative"
-    needs_draws: ClassVar[bool] = True
-    preserves: ClassVar[str] = (
-        "means in expectation; correlations when correlated; sums and covariances exactly when orthogonal"
-    )
-    reveals: ClassVar[str] = (
-        "the variance of the noise; zeros, when they are kept; who is no outlier, when these alone are masked"
-    )
-    source: ClassVar[str] = "Kim, ASA Survey Research Methods, 1986"
+    taxon = "perturbative"
+    needs_draws = True
+    preserves = "means in expectation; correlations when correlated; sums and covariances exactly when orthogonal"
+    reveals = "the variance of the noise; zeros, when they are kept; who is no outlier, when these alone are masked"
+    source = "Kim, ASA Survey Research Methods, 1986"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("numeric columns to mask")]
     kind: Annotated[Noise, Doc("uncorrelated, correlated, multiplicative or orthogonal")] = "uncorrelated"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
@@ -16,7 +16,7 @@ from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
-from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns, varies_within
+from privpipe.transforms.base import RowTransformer, StageContext, StagePlan, checked_columns, varies_within
 from privpipe.transforms.categories import Labels, combined, escaped, in_value_order, labelled, split, typed
 from privpipe.transforms.numeric_columns import refuse_nulls
 from privpipe.transforms.shared_draws import SameWithin, refuse_apart
@@ -104,11 +104,11 @@ class Pram(RowTransformer):
     Pram(columns=('region',), diagonal=0.7)
     """
 
-    taxon: ClassVar[Kind] = "perturbative"
-    needs_draws: ClassVar[bool] = True
-    preserves: ClassVar[str] = "expected counts of the categories, when invariant; nulls"
-    reveals: ClassVar[str] = "the probability that a category seen is the true one"
-    source: ClassVar[str] = "Gouweleeuw, Kooiman, Willenborg, de Wolf, J. Official Statistics 14(4), 1998"
+    taxon = "perturbative"
+    needs_draws = True
+    preserves = "expected counts of the categories, when invariant; nulls"
+    reveals = "the probability that a category seen is the true one"
+    source = "Gouweleeuw, Kooiman, Willenborg, de Wolf, J. Official Statistics 14(4), 1998"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("categorical columns to randomise")]
     diagonal: Annotated[

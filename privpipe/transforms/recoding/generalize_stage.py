@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
@@ -15,7 +15,7 @@ from privpipe.blocks import Primitives
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
 from privpipe.transforms.recoding.labelling import (
     Labelled,
@@ -81,15 +81,15 @@ class SearchBudget:
 class GeneralizeStage(Transformer):
     """What `Generalize` does to rows once its plan is known."""
 
-    taxon: ClassVar[Kind] = "non-perturbative"
-    columns_rule: ClassVar[Any] = "optional"
-    searches: ClassVar[bool] = True
-    suppresses: ClassVar[bool] = True
-    recodes_other_rows: ClassVar[bool] = True
-    serves: ClassVar[tuple[str, ...]] = ("persons", "population", "wildcard", "labels")
-    preserves: ClassVar[str] = "truth: every label covers the value it stands for"
-    reveals: ClassVar[str] = "that a finer vector of levels did not meet the guarantees (minimality)"
-    source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Iyengar, KDD 2002"
+    taxon = "non-perturbative"
+    columns_rule = "optional"
+    searches = True
+    suppresses = True
+    recodes_other_rows = True
+    serves = ("persons", "population", "wildcard", "labels")
+    preserves = "truth: every label covers the value it stands for"
+    reveals = "that a finer vector of levels did not meet the guarantees (minimality)"
+    source = "Samarati, IEEE TKDE 13(6), 2001; Iyengar, KDD 2002"
 
     columns: Annotated[
         tuple[str, ...] | None, Columns(), Doc("columns to generalize; default: the quasi-identifiers with a hierarchy")

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -18,7 +18,7 @@ from privpipe.blocks import ClassBlock, ClassQuery, Primitives, RowBlock
 from privpipe.blocks.marks import Levels
 from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
 from privpipe.kernels.process_proofs import MOST_EPSILON
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
+from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.recoding.labelling import declared, hierarchies_of, is_recoded, labels_at, texts_of
 from privpipe.transforms.suppression.class_keys import KeysDropped
 
@@ -74,14 +74,14 @@ class Safepub(Transformer):
     Safepub(epsilon=1.0, delta=1e-05, levels={'age': 2})
     """
 
-    taxon: ClassVar[Kind] = "non-perturbative"
-    columns_rule: ClassVar[Any] = "none"
-    suppresses: ClassVar[bool] = True
-    needs_draws: ClassVar[bool] = True
-    forbids_counts: ClassVar[bool] = True
-    preserves: ClassVar[str] = "truth: every label covers the value it stands for; shares, up to sampling"
-    reveals: ClassVar[str] = "little more of any one person than a release without the person would"
-    source: ClassVar[str] = "Bild, Kuhn, Prasser, PoPETs 2018(1); Li, Qardaji, Su, ASIACCS 2012"
+    taxon = "non-perturbative"
+    columns_rule = "none"
+    suppresses = True
+    needs_draws = True
+    forbids_counts = True
+    preserves = "truth: every label covers the value it stands for; shares, up to sampling"
+    reveals = "little more of any one person than a release without the person would"
+    source = "Bild, Kuhn, Prasser, PoPETs 2018(1); Li, Qardaji, Su, ASIACCS 2012"
 
     epsilon: Annotated[
         float,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
@@ -14,7 +14,7 @@ from typing_extensions import Doc
 from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.blocks.marks import ColumnNames
 from privpipe.errors import DataError, UsageError
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
+from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.order_cuts import OrderCuts, order_cuts
 from privpipe.transforms.shared_draws import SameWithin, Together, together_of
 from privpipe.transforms.strata import Strata, checked_by
@@ -57,12 +57,12 @@ class Sample(Transformer):
     Sample(fraction=0.1)
     """
 
-    taxon: ClassVar[Kind] = "non-perturbative"
-    columns_rule: ClassVar[Any] = "none"
-    needs_draws: ClassVar[bool] = True
-    preserves: ClassVar[str] = "the values of every record that stays; totals in expectation, when weighted"
-    reveals: ClassVar[str] = "the sampling fraction"
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    taxon = "non-perturbative"
+    columns_rule = "none"
+    needs_draws = True
+    preserves = "the values of every record that stays; totals in expectation, when weighted"
+    reveals = "the sampling fraction"
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
 
     fraction: Annotated[float | None, Gt(0), Lt(1), Doc("probability of each record to be kept, in (0, 1)")] = None
     records: Annotated[int | None, Ge(1), Doc("number of records to keep, instead of fraction")] = None

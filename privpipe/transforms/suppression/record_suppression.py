@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -18,7 +18,7 @@ from privpipe.blocks.row_reductions import NothingLeft, suppressed_alone, withou
 from privpipe.blocks.size_model import HouseholdRule
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.tolerance import floor_share
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
+from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.suppression.class_failures import JudgedSets, failing_rows, judged_sets, require_sample
 from privpipe.transforms.suppression.class_keys import KeysDropped
 from privpipe.transforms.suppression.combinations import count_combinations, sensitive_codes, text_ranks
@@ -324,13 +324,13 @@ class SuppressRecords(Transformer):
     SuppressRecords(suppress_at_most=0.05)
     """
 
-    taxon: ClassVar[Kind] = "non-perturbative"
-    columns_rule: ClassVar[Any] = "none"
-    suppresses: ClassVar[bool] = True
-    serves: ClassVar[tuple[str, ...]] = ("persons", "population", "wildcard", "labels")
-    preserves: ClassVar[str] = "the values of every record that stays"
-    reveals: ClassVar[str] = "that the records which went were in small or uneven classes"
-    source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001"
+    taxon = "non-perturbative"
+    columns_rule = "none"
+    suppresses = True
+    serves = ("persons", "population", "wildcard", "labels")
+    preserves = "the values of every record that stays"
+    reveals = "that the records which went were in small or uneven classes"
+    source = "Samarati, IEEE TKDE 13(6), 2001"
 
     suppress_at_most: Annotated[float, Ge(0), Le(1), Doc("share of the records that may be removed")] = 0.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from typing_extensions import Doc
 from privpipe.blocks import Facts, Primitives, RowBlock
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.numeric_columns import RANK_CUT, covariance_factor, refuse_nulls, require_numeric
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
 from privpipe.transforms.synthesis.ranked_values import (
@@ -73,12 +73,12 @@ class Shuffle(Transformer):
     Shuffle(columns=('income', 'savings'), given=('age',))
     """
 
-    taxon: ClassVar[Kind] = "perturbative"
-    needs_draws: ClassVar[bool] = True
-    preserves: ClassVar[str] = "the multiset of each column's values; rank correlations approximately"
-    reveals: ClassVar[str] = "that each value belongs to someone; rank correlations with the given columns"
-    draws_apart: ClassVar[str] = "deals values out by rank, and members of a household would get several"
-    source: ClassVar[str] = "Muralidhar, Sarathy, Management Science 52(5), 2006"
+    taxon = "perturbative"
+    needs_draws = True
+    preserves = "the multiset of each column's values; rank correlations approximately"
+    reveals = "that each value belongs to someone; rank correlations with the given columns"
+    draws_apart = "deals values out by rank, and members of a household would get several"
+    source = "Muralidhar, Sarathy, Management Science 52(5), 2006"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("ordered columns to shuffle")]
     given: Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -70,13 +70,11 @@ class Downcoding(FilePairMeasure):
     ('pass', 0.5, 0.5)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Cohen, USENIX Security 2022"
-    threat: ClassVar[str] = (
-        "An intruder knows that a class was left coarse because it could not be split, and guesses why."
-    )
-    formula: ClassVar[str] = "share of cells guessed correctly one level finer - share the prior expects"
-    choose: ClassVar[str] = "Experimental: 0.1 to 0.2. What helps: a search that is not minimal, or noise."
+    observes = dict[str, Any]
+    source = "Cohen, USENIX Security 2022"
+    threat = "An intruder knows that a class was left coarse because it could not be split, and guesses why."
+    formula = "share of cells guessed correctly one level finer - share the prior expects"
+    choose = "Experimental: 0.1 to 0.2. What helps: a search that is not minimal, or noise."
 
     at_most: Annotated[
         float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest gain over the prior that is tolerated")

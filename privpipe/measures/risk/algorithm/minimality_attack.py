@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -120,11 +120,11 @@ class MinimalityAttack(FilePairMeasure):
     20000
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Wong, Fu, Wang, Pei, VLDB 2007"
-    threat: ClassVar[str] = "An intruder reasons: had these persons other values, the table would be published finer."
-    formula: ClassVar[str] = "max over persons and values of the share of consistent worlds <= at_most"
-    choose: ClassVar[str] = "1 / l of the l-diversity asked; what helps is a search that is not minimal."
+    observes = dict[str, Any]
+    source = "Wong, Fu, Wang, Pei, VLDB 2007"
+    threat = "An intruder reasons: had these persons other values, the table would be published finer."
+    formula = "max over persons and values of the share of consistent worlds <= at_most"
+    choose = "1 / l of the l-diversity asked; what helps is a search that is not minimal."
 
     column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
     at_most: Annotated[

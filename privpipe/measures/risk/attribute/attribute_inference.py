@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,14 +49,12 @@ class AttributeInference(ClassInference):
     {'share': 0.857, 'baseline': 0.857, 'gain': 0.0}
     """
 
-    needs_base: ClassVar[bool] = True
-    observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
-    threat: ClassVar[str] = "An intruder finds a person's class and guesses its most frequent value."
-    formula: ClassVar[str] = "sum over classes of max_v c_v, divided by n; gain: less the table's own max share"
-    choose: ClassVar[str] = (
-        "The baseline is what anybody can guess: a gain of 0.1 or less discloses little about a person."
-    )
+    needs_base = True
+    observes = dict[str, float]
+    source = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
+    threat = "An intruder finds a person's class and guesses its most frequent value."
+    formula = "sum over classes of max_v c_v, divided by n; gain: less the table's own max share"
+    choose = "The baseline is what anybody can guess: a gain of 0.1 or less discloses little about a person."
 
     gain: Annotated[
         bool, Stricter("equal"), Doc("true: compare the share less that of guessing the table's commonest value")

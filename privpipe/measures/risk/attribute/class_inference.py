@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
@@ -32,8 +32,8 @@ class ClassInference(Guarantee):
     Subclasses give `gained`: of each class, the records that count.
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
+    threshold_field = "at_most"
+    protects_nobody_at = 1
 
     column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
     at_most: Annotated[
@@ -119,13 +119,11 @@ class HomogeneityAttack(ClassInference):
     4
     """
 
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
-    threat: ClassVar[str] = (
-        "An intruder finds a person's class, not the record, and learns the value: all there share it."
-    )
-    formula: ClassVar[str] = "share of records in classes with max_v c_v / f >= certainty"
-    choose: ClassVar[str] = "0 with certainty 1 is the least to ask; certainty 0.8 also counts near-certain classes."
+    observes = float
+    source = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
+    threat = "An intruder finds a person's class, not the record, and learns the value: all there share it."
+    formula = "share of records in classes with max_v c_v / f >= certainty"
+    choose = "0 with certainty 1 is the least to ask; certainty 0.8 also counts near-certain classes."
 
     certainty: Annotated[
         float, Gt(0), Le(1), Stricter("equal"), Doc("share of the commonest value from which a class gives it away")
@@ -184,11 +182,11 @@ class BackgroundKnowledgeAttack(ClassInference):
     1.0
     """
 
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Machanavajjhala et al., ACM TKDD 1(1), 2007; Martin et al., ICDE 2007"
-    threat: ClassVar[str] = "An intruder rules out values for a person, or members of the class pool what they know."
-    formula: ClassVar[str] = "share of records in classes with max_v c_v / (f - E) >= certainty"
-    choose: ClassVar[str] = "b = 1 or r = 1 is the least to try; a class withstands b if it has b + 2 values."
+    observes = float
+    source = "Machanavajjhala et al., ACM TKDD 1(1), 2007; Martin et al., ICDE 2007"
+    threat = "An intruder rules out values for a person, or members of the class pool what they know."
+    formula = "share of records in classes with max_v c_v / (f - E) >= certainty"
+    choose = "b = 1 or r = 1 is the least to try; a class withstands b if it has b + 2 values."
 
     exclude_values: Annotated[
         int | None, Ge(0), Stricter("equal"), Doc("b: values the intruder can rule out for the person")

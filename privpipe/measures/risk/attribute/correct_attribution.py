@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -63,12 +63,12 @@ class CorrectAttribution(JoinedClassMeasure):
     ('fail', 0.8, 0.8, 0.8)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    protects_nobody_at: ClassVar[float | None] = 1
-    source: ClassVar[str] = "Taub, Elliot, Pampaka, Smith, PSD 2018; Raab, Nowok, Dibben, 2024"
-    threat: ClassVar[str] = "Somebody who knows a person's key reads the secret off the released rows with this key."
-    formula: ClassVar[str] = "records whose key shows one secret in the release, and it is theirs / records <= at_most"
-    choose: ClassVar[str] = (
+    observes = dict[str, Any]
+    protects_nobody_at = 1
+    source = "Taub, Elliot, Pampaka, Smith, PSD 2018; Raab, Nowok, Dibben, 2024"
+    threat = "Somebody who knows a person's key reads the secret off the released rows with this key."
+    formula = "records whose key shows one secret in the release, and it is theirs / records <= at_most"
+    choose = (
         "0.05 for disco, beside the baselines of the verdict: the commonest secret alone is right that often; with a "
         "key that determines the secret by nature say exclude_majority."
     )

@@ -5,7 +5,7 @@ deviation, or with intervals that widen for outlying records.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
@@ -148,11 +148,11 @@ class RankIntervalDisclosure(IntervalDisclosure):
     0.5
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Nin, Herranz, Torra, DKE 64(1), 2008"
-    threat: ClassVar[str] = "An intruder reads a narrow interval of the original number off the masked one."
-    formula: ClassVar[str] = "share of records with R[first - w] <= x <= R[last + w], w = floor(percent n / 200)"
-    choose: ClassVar[str] = "percent 10 is usual; a share of 0.2 or less for each column."
+    observes = dict[str, Any]
+    source = "Nin, Herranz, Torra, DKE 64(1), 2008"
+    threat = "An intruder reads a narrow interval of the original number off the masked one."
+    formula = "share of records with R[first - w] <= x <= R[last + w], w = floor(percent n / 200)"
+    choose = "percent 10 is usual; a share of 0.2 or less for each column."
 
     percent: Annotated[float, Ge(0), Le(200), Stricter("equal"), Doc("width of the interval, in percent")] = 10.0
 
@@ -200,13 +200,11 @@ class SdIntervalDisclosure(IntervalDisclosure):
     0.667
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
-    threat: ClassVar[str] = (
-        "An intruder takes the masked number for the original, within a margin that is narrow for the column."
-    )
-    formula: ClassVar[str] = "share of records with abs(x - y) <= percent/100 sd"
-    choose: ClassVar[str] = "percent 5 to 10; a share of 0.2 or less for each column."
+    observes = dict[str, Any]
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    threat = "An intruder takes the masked number for the original, within a margin that is narrow for the column."
+    formula = "share of records with abs(x - y) <= percent/100 sd"
+    choose = "percent 5 to 10; a share of 0.2 or less for each column."
 
     percent: Annotated[float, Ge(0), Stricter("equal"), Doc("width of the interval, in percent")] = 5.0
     sd: Annotated[
@@ -286,11 +284,11 @@ class RobustIntervalRisk(FilePairMeasure):
     ('pass', 0.333, 0.333)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Templ, Meindl, PSD 2008"
-    threat: ClassVar[str] = "An intruder recognises an outlying record although its values were moved a little."
-    formula: ClassVar[str] = "share with any |x - y| < k R_i, R_i = 0.05 sqrt(x_i' C+ x_i)"
-    choose: ClassVar[str] = "Experimental: report it, or gate loosely beside record_linkage."
+    observes = dict[str, Any]
+    source = "Templ, Meindl, PSD 2008"
+    threat = "An intruder recognises an outlying record although its values were moved a little."
+    formula = "share with any |x - y| < k R_i, R_i = 0.05 sqrt(x_i' C+ x_i)"
+    choose = "Experimental: report it, or gate loosely beside record_linkage."
 
     at_most: Annotated[
         float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records that is tolerated")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, Protocol, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
@@ -16,7 +16,7 @@ from privpipe.blocks import ClassBlock, Facts, Guarantee, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.verdict import Comparison
-from privpipe.blocks.way import BESIDE, Way
+from privpipe.blocks.way import BESIDE
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import at_most, floor_share
@@ -167,16 +167,14 @@ class Recovery(Guarantee):
     ('fail', 0.5)
     """
 
-    way: ClassVar[Way] = BESIDE
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Goodman and Kruskal, JASA 49, 1954"
-    threat: ClassVar[str] = "An intruder infers a generalized value from another column that was released unchanged."
-    formula: ClassVar[str] = (
-        "max over c of (sum over (label, c) of max_g n(g, label, c) - sum over labels of max_g n(g, label)) / n"
-    )
-    choose: ClassVar[str] = "0.05; with several columns of few values set `pairs`, which costs one count for each pair."
+    way = BESIDE
+    threshold_field = "at_most"
+    protects_nobody_at = 1
+    observes = dict[str, Any]
+    source = "Goodman and Kruskal, JASA 49, 1954"
+    threat = "An intruder infers a generalized value from another column that was released unchanged."
+    formula = "max over c of (sum over (label, c) of max_g n(g, label, c) - sum over labels of max_g n(g, label)) / n"
+    choose = "0.05; with several columns of few values set `pairs`, which costs one count for each pair."
 
     columns: Annotated[
         tuple[str, ...] | None,

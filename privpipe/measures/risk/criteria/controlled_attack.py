@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -178,9 +178,9 @@ def _batch(table: pa.Table) -> pa.RecordBatch:
 class ControlledAttack(TableMeasure):
     """An attack on a release, its success compared with what it finds of others, or with a guess."""
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    observes: ClassVar[object] = dict[str, Any]
-    protects_nobody_at: ClassVar[float | None] = 1
+    threshold_field = "at_most"
+    observes = dict[str, Any]
+    protects_nobody_at = 1
 
     at_most: Annotated[
         float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest figure (its upper limit) that is tolerated")

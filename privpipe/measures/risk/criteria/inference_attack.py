@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from annotated_types import Ge
 from typing_extensions import Doc
@@ -79,14 +79,10 @@ class InferenceAttack(RecordAttack):
     ('fail', 1.0, 0.667)
     """
 
-    source: ClassVar[str] = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Taub et al., PSD 2018"
-    threat: ClassVar[str] = "Somebody who knows some columns of a person reads a secret off the rows that come nearest."
-    formula: ClassVar[str] = (
-        "a = mean share of the nearest rows whose secret is right; (a - control)/(1 - control) <= at_most"
-    )
-    choose: ClassVar[str] = (
-        "0.1 for the excess over a holdout, as a starting point; the tolerance of a number decides the result."
-    )
+    source = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Taub et al., PSD 2018"
+    threat = "Somebody who knows some columns of a person reads a secret off the rows that come nearest."
+    formula = "a = mean share of the nearest rows whose secret is right; (a - control)/(1 - control) <= at_most"
+    choose = "0.1 for the excess over a holdout, as a starting point; the tolerance of a number decides the result."
 
     column: Annotated[str, ColumnName(), Stricter("equal"), Doc("the secret that is guessed")]
     columns: Annotated[

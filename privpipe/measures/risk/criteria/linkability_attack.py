@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -68,14 +68,12 @@ class LinkabilityAttack(RecordAttack):
     ('fail', 0.25, 0.25)
     """
 
-    source: ClassVar[str] = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2)"
-    threat: ClassVar[str] = (
+    source = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2)"
+    threat = (
         "Somebody who holds two tables with different columns about the same people links them through the release."
     )
-    formula: ClassVar[str] = (
-        "a = mean P(nearest rows on one list meet those on the other); (a - control)/(1 - control) <= at_most"
-    )
-    choose: ClassVar[str] = "0.05 for the excess over a holdout, as a starting point; see what either table may hold."
+    formula = "a = mean P(nearest rows on one list meet those on the other); (a - control)/(1 - control) <= at_most"
+    choose = "0.05 for the excess over a holdout, as a starting point; see what either table may hold."
 
     known: Annotated[
         tuple[tuple[str, ...], ...],

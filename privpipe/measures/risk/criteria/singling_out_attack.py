@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -75,12 +75,12 @@ class SinglingOutAttack(ControlledAttack):
     ('fail', 1.0, 302)
     """
 
-    source: ClassVar[str] = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Cohen, Nissim, PNAS 117, 2020"
-    threat: ClassVar[str] = "Somebody who sees the release alone describes a person so closely that nobody else fits."
-    formula: ClassVar[str] = (
+    source = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Cohen, Nissim, PNAS 117, 2020"
+    threat = "Somebody who sees the release alone describes a person so closely that nobody else fits."
+    formula = (
         "a = share of predicates unique in the release that match one original; (a - control)/(1 - control) <= at_most"
     )
-    choose: ClassVar[str] = (
+    choose = (
         "0.1 for the excess over a holdout of the original's size, as a starting point; below 0.37 success and gain "
         "refuse what chance does."
     )

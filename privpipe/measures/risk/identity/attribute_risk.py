@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -15,7 +15,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.marks import Columns, Stricter
-from privpipe.blocks.way import DISTINCT, Way
+from privpipe.blocks.way import DISTINCT
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import ColumnSetMeasure, require_columns
 
@@ -61,11 +61,11 @@ class Distinction(ColumnSetMeasure):
     ('pass', 0.4)
     """
 
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
-    threat: ClassVar[str] = "An intruder who knows these columns of a person finds a record with few others like it."
-    formula: ClassVar[str] = "distinct combinations / n <= at_most"
-    choose: ClassVar[str] = (
+    observes = float
+    source = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
+    threat = "An intruder who knows these columns of a person finds a record with few others like it."
+    formula = "distinct combinations / n <= at_most"
+    choose = (
         "Near 1 the columns are a key: whoever knows them finds the person. 0.05 means 20 records a combination "
         "on average, while single ones may still be unique: pair it with k_anonymity."
     )
@@ -127,11 +127,11 @@ class Separation(ColumnSetMeasure):
     ('fail', 0.6)
     """
 
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
-    threat: ClassVar[str] = "An intruder distinguishes people by columns that nobody considered identifying."
-    formula: ClassVar[str] = "1 - sum n_c (n_c - 1) / (n (n - 1)) <= at_most"
-    choose: ClassVar[str] = (
+    observes = float
+    source = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
+    threat = "An intruder distinguishes people by columns that nobody considered identifying."
+    formula = "1 - sum n_c (n_c - 1) / (n (n - 1)) <= at_most"
+    choose = (
         "Above 0.9 a single column deserves the role quasi_identifier. As a gate on a column released as insensitive, "
         "0.9 keeps it from becoming identifying unnoticed."
     )
@@ -193,12 +193,12 @@ class AttributeRisk(Guarantee):
     sex+state {'distinction': 0.8, 'separation': 0.9}
     """
 
-    way: ClassVar[Way] = DISTINCT
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
-    threat: ClassVar[str] = "Columns released as harmless distinguish people, alone or together."
-    formula: ClassVar[str] = "for each set: distinct combinations / n, and the share of record pairs that differ on it"
-    choose: ClassVar[str] = (
+    way = DISTINCT
+    observes = dict[str, Any]
+    source = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
+    threat = "Columns released as harmless distinguish people, alone or together."
+    formula = "for each set: distinct combinations / n, and the share of record pairs that differ on it"
+    choose = (
         "For choosing quasi-identifiers: name the columns in question. A column above 0.9 separation, or a small "
         "set near 1 distinction, is a quasi-identifier if an intruder can know it."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from annotated_types import Ge, Le
 from typing_extensions import Doc
@@ -43,8 +43,8 @@ class ColumnSetMeasure(SizeModel):
     `columns` may be of any role. They are the keys of the entry, so a search, a suite and a judgement count the same.
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
+    threshold_field = "at_most"
+    protects_nobody_at = 1
 
     columns: Annotated[
         tuple[str, ...] | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
@@ -14,7 +14,7 @@ from typing_extensions import Doc
 from privpipe.blocks import ClassBlock, DistinctBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Household, Stricter, Weight
-from privpipe.blocks.way import WEIGHTS, Way
+from privpipe.blocks.way import WEIGHTS
 from privpipe.errors import DataError, UsageError
 from privpipe.tolerance import at_least, at_most, below
 
@@ -236,18 +236,18 @@ class IndividualRisk(Guarantee):
     ('fail', 0.070455, 0.177076)
     """
 
-    way: ClassVar[Way] = WEIGHTS
-    threshold_field: ClassVar[str | None] = "at_most"
-    trusts_values: ClassVar[bool] = True
-    gives_record_figures: ClassVar[bool] = True
-    judges_matching: ClassVar[bool] = True
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Benedetti, Franconi, NTTS 1998; Franconi, Polettini, PSD 2004"
-    threat: ClassVar[str] = (
+    way = WEIGHTS
+    threshold_field = "at_most"
+    trusts_values = True
+    gives_record_figures = True
+    judges_matching = True
+    observes = dict[str, Any]
+    source = "Benedetti, Franconi, NTTS 1998; Franconi, Polettini, PSD 2004"
+    threat = (
         "An intruder matches a record of a survey with a register of the population, without knowing who took part."
     )
-    formula: ClassVar[str] = "r = E(1/F | f) = (p/f) 2F1(1, 1; f+1; 1-p), p = f / sum of the class's weights"
-    choose: ClassVar[str] = (
+    formula = "r = E(1/F | f) = (p/f) 2F1(1, 1; f+1; 1-p), p = f / sum of the class's weights"
+    choose = (
         "mean of 0.01 or less; share_above with threshold 0.05 where single records matter. It is an estimate, and "
         "meaningless where a quasi-identifier was swapped or perturbed: judge such a release by record_linkage."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -15,7 +15,7 @@ from typing_extensions import Doc
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Stricter, Weight
-from privpipe.blocks.way import DISTINCT, Way
+from privpipe.blocks.way import DISTINCT
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_most
 
@@ -127,13 +127,13 @@ class LoglinearRisk(Guarantee):
     ('fail', 0.5698)
     """
 
-    way: ClassVar[Way] = DISTINCT
-    threshold_field: ClassVar[str | None] = "at_most"
-    trusts_values: ClassVar[bool] = True
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Skinner, Shlomo, JASA 103, 2008; Elamir, Skinner, J. Official Statistics 22, 2006"
-    threat: ClassVar[str] = "An intruder matches a record that is alone in its cell with the only such person there is."
-    choose: ClassVar[str] = (
+    way = DISTINCT
+    threshold_field = "at_most"
+    trusts_values = True
+    observes = dict[str, Any]
+    source = "Skinner, Shlomo, JASA 103, 2008; Elamir, Skinner, J. Official Statistics 22, 2006"
+    threat = "An intruder matches a record that is alone in its cell with the only such person there is."
+    choose = (
         "0.1 or less. Start with main effects; add the pairs of columns that go together (age*marital): a model that "
         "fits too little overstates lambda of rare cells and so hides risk."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
@@ -33,9 +33,9 @@ class BesidePopulation(Guarantee):
     Exact and order-free: whole numbers are counted, and one sum is rounded at the end.
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    needs_population: ClassVar[bool] = True
+    threshold_field = "at_most"
+    protects_nobody_at = 1
+    needs_population = True
 
     at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest figure that is tolerated")] = None
 
@@ -116,16 +116,14 @@ class ProsecutorRisk(SizeModel):
     ('fail', 0.4)
     """
 
-    judges_matching: ClassVar[bool] = True
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
-    threat: ClassVar[str] = (
-        "An intruder who knows that a person is in the table, and their quasi-identifiers, finds them."
-    )
-    formula: ClassVar[str] = "highest 1/min f; average J/n; at_risk: share of records with 1/f > threshold"
-    choose: ClassVar[str] = "highest 0.2 or less (classes of five), 0.05 to 0.1 for public files; at_risk near 0."
+    judges_matching = True
+    threshold_field = "at_most"
+    protects_nobody_at = 1
+    observes = float
+    source = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
+    threat = "An intruder who knows that a person is in the table, and their quasi-identifiers, finds them."
+    formula = "highest 1/min f; average J/n; at_risk: share of records with 1/f > threshold"
+    choose = "highest 0.2 or less (classes of five), 0.05 to 0.1 for public files; at_risk near 0."
 
     at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest risk that is tolerated")] = None
     figure: Annotated[Figure, Stricter("equal"), Doc("which figure is compared: highest, average or at_risk")] = (
@@ -186,15 +184,11 @@ class JournalistRisk(BesidePopulation):
     ('fail', 0.25)
     """
 
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
-    threat: ClassVar[str] = "An intruder with a public register links a record to one of its persons."
-    formula: ClassVar[str] = (
-        "highest 1/min F; average max(J/sum F, mean f/F); at_risk: share of records with 1/F > threshold"
-    )
-    choose: ClassVar[str] = (
-        "As prosecutor_risk; it is never larger, and no guard where membership in the table is known."
-    )
+    observes = float
+    source = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
+    threat = "An intruder with a public register links a record to one of its persons."
+    formula = "highest 1/min F; average max(J/sum F, mean f/F); at_risk: share of records with 1/F > threshold"
+    choose = "As prosecutor_risk; it is never larger, and no guard where membership in the table is known."
 
     figure: Annotated[Figure, Stricter("equal"), Doc("which figure is compared: highest, average or at_risk")] = (
         "highest"
@@ -248,11 +242,11 @@ class MarketerRisk(BesidePopulation):
     0.4
     """
 
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Dankar, El Emam, PAIS 2010"
-    threat: ClassVar[str] = "An intruder links all records to a register and profits by every correct link."
-    formula: ClassVar[str] = "(1/n) sum f/F; with no population J/n"
-    choose: ClassVar[str] = "The expected share of wrong links must be so large that linking does not pay: 0.05 to 0.1."
+    observes = float
+    source = "Dankar, El Emam, PAIS 2010"
+    threat = "An intruder links all records to a register and profits by every correct link."
+    formula = "(1/n) sum f/F; with no population J/n"
+    choose = "The expected share of wrong links must be so large that linking does not pay: 0.05 to 0.1."
 
     population: Annotated[
         bool,

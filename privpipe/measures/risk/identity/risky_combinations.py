@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -18,7 +18,7 @@ from typing_extensions import Doc
 from privpipe.blocks import DistinctBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, Stricter
-from privpipe.blocks.way import DISTINCT, Way
+from privpipe.blocks.way import DISTINCT
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.attribute_risk import set_name
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -62,17 +62,13 @@ class RiskyCells(Guarantee):
     (0.1667, 1)
     """
 
-    way: ClassVar[Way] = DISTINCT
-    threshold_field: ClassVar[str | None] = "at_most"
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
-    threat: ClassVar[str] = (
-        "An intruder who knows two or three things of a person finds that hardly anybody shares them."
-    )
-    formula: ClassVar[str] = (
-        "share of records in a combination of at most max_dim columns with at most `threshold` records"
-    )
-    choose: ClassVar[str] = "threshold 1 counts special uniques; max_dim 3 is what an acquaintance may know."
+    way = DISTINCT
+    threshold_field = "at_most"
+    observes = dict[str, Any]
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    threat = "An intruder who knows two or three things of a person finds that hardly anybody shares them."
+    formula = "share of records in a combination of at most max_dim columns with at most `threshold` records"
+    choose = "threshold 1 counts special uniques; max_dim 3 is what an acquaintance may know."
 
     columns: Annotated[
         tuple[str, ...] | None,
@@ -192,18 +188,16 @@ class SpecialUniques(Guarantee):
     ('fail', 0.5, 2.0)
     """
 
-    way: ClassVar[Way] = DISTINCT
-    threshold_field: ClassVar[str | None] = "at_most"
-    trusts_values: ClassVar[bool] = True
-    gives_record_figures: ClassVar[bool] = True
-    judges_matching: ClassVar[bool] = True
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Elliot, Manning, Ford, IJUFKS 10, 2002; Manning, Haglin, Keane, DMKD 16, 2008"
-    threat: ClassVar[str] = (
-        "A record stands out by two or three of its values, so whoever knows these finds it at once."
-    )
-    formula: ClassVar[str] = "score = sum of (m - s)! over the minimal sets of s columns on which the record is alone"
-    choose: ClassVar[str] = (
+    way = DISTINCT
+    threshold_field = "at_most"
+    trusts_values = True
+    gives_record_figures = True
+    judges_matching = True
+    observes = dict[str, Any]
+    source = "Elliot, Manning, Ford, IJUFKS 10, 2002; Manning, Haglin, Keane, DMKD 16, 2008"
+    threat = "A record stands out by two or three of its values, so whoever knows these finds it at once."
+    formula = "score = sum of (m - s)! over the minimal sets of s columns on which the record is alone"
+    choose = (
         "share near 0 for a public file; dis_max to look at the worst record. Fewer columns an intruder can know say "
         "more than all that exist."
     )

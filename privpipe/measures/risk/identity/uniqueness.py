@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from annotated_types import Ge, Le
 from typing_extensions import Doc
@@ -45,14 +45,12 @@ class FileUniqueness(BesidePopulation):
     0.5
     """
 
-    trusts_values: ClassVar[bool] = True
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Skinner, Elliot, JRSS B 64, 2002"
-    threat: ClassVar[str] = (
-        "An intruder finds the only record that fits a person, and nobody else in the population fits it."
-    )
-    formula: ClassVar[str] = "sum [F = 1, f = 1] / sum [f = 1]"
-    choose: ClassVar[str] = "0.1 or less; `if_no_uniques: pass` where the release is expected to hold no unique record."
+    trusts_values = True
+    observes = float
+    source = "Skinner, Elliot, JRSS B 64, 2002"
+    threat = "An intruder finds the only record that fits a person, and nobody else in the population fits it."
+    formula = "sum [F = 1, f = 1] / sum [f = 1]"
+    choose = "0.1 or less; `if_no_uniques: pass` where the release is expected to hold no unique record."
 
     if_no_uniques: Annotated[
         Literal["error", "pass"],
@@ -115,14 +113,14 @@ class HouseholdUniqueness(HouseholdRule):
     ('fail', 0.25)
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    trusts_values: ClassVar[bool] = True
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012, over households"
-    threat: ClassVar[str] = "An intruder who knows every member of a family finds the only family like it."
-    formula: ClassVar[str] = "households of a composition no other has / households <= at_most"
-    choose: ClassVar[str] = "0 is household 2-anonymity; report it wherever household_id is declared."
+    threshold_field = "at_most"
+    protects_nobody_at = 1
+    trusts_values = True
+    observes = float
+    source = "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012, over households"
+    threat = "An intruder who knows every member of a family finds the only family like it."
+    formula = "households of a composition no other has / households <= at_most"
+    choose = "0 is household 2-anonymity; report it wherever household_id is declared."
 
     at_most: Annotated[
         float | None,

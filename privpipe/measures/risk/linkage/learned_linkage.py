@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -310,13 +310,11 @@ class LearnedLinkage(FilePairMeasure):
     ('fail', 1.0, True)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Abril, Navarro-Arribas, Torra, Information Fusion 13, 2012, and 26, 2015"
-    threat: ClassVar[str] = (
-        "An intruder links by distance and has learned, on other pairs, which columns identify most."
-    )
-    formula: ClassVar[str] = "1 - min sum K / n over distances with d(a_i, b_j) - d(a_i, b_i) + M K_i >= 1e-6"
-    choose: ClassVar[str] = "Above what record_linkage is given: it is the worst case. weighted_mean proves soonest."
+    observes = dict[str, Any]
+    source = "Abril, Navarro-Arribas, Torra, Information Fusion 13, 2012, and 26, 2015"
+    threat = "An intruder links by distance and has learned, on other pairs, which columns identify most."
+    formula = "1 - min sum K / n over distances with d(a_i, b_j) - d(a_i, b_i) + M K_i >= 1e-6"
+    choose = "Above what record_linkage is given: it is the worst case. weighted_mean proves soonest."
 
     at_most: Annotated[
         float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")

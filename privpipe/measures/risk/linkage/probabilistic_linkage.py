@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -174,11 +174,11 @@ class ProbabilisticLinkage(FilePairMeasure):
     ('fail', 1.0)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Fellegi, Sunter, JASA 64, 1969; Jaro, JASA 84, 1989; Winkler, 1988"
-    threat: ClassVar[str] = "An intruder weights the columns on which a released record agrees with each known person."
-    formula: ClassVar[str] = "W = sum log2(m/u) or log2((1-m)/(1-u)); share of records whose heaviest pair is right"
-    choose: ClassVar[str] = "0.05 for public files; write tolerances by how exactly an intruder knows the numbers."
+    observes = dict[str, Any]
+    source = "Fellegi, Sunter, JASA 64, 1969; Jaro, JASA 84, 1989; Winkler, 1988"
+    threat = "An intruder weights the columns on which a released record agrees with each known person."
+    formula = "W = sum log2(m/u) or log2((1-m)/(1-u)); share of records whose heaviest pair is right"
+    choose = "0.05 for public files; write tolerances by how exactly an intruder knows the numbers."
 
     at_most: Annotated[
         float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")

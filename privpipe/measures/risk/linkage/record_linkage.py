@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -81,11 +81,11 @@ class RecordLinkage(FilePairMeasure):
     ('fail', 0.667)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Pagliuca, Seri, 1999; Domingo-Ferrer, Torra, 2001; Winkler, PSD 2004"
-    threat: ClassVar[str] = "An intruder who knows the original numbers of a person takes the nearest released record."
-    formula: ClassVar[str] = "(1/m) sum over attacked records of [partner among the nearest] / ties <= at_most"
-    choose: ClassVar[str] = "0.05 for public files; the share that chance alone would link is 1/n."
+    observes = dict[str, Any]
+    source = "Pagliuca, Seri, 1999; Domingo-Ferrer, Torra, 2001; Winkler, PSD 2004"
+    threat = "An intruder who knows the original numbers of a person takes the nearest released record."
+    formula = "(1/m) sum over attacked records of [partner among the nearest] / ties <= at_most"
+    choose = "0.05 for public files; the share that chance alone would link is 1/n."
 
     at_most: Annotated[
         float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")

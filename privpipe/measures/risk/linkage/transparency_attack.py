@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -68,11 +68,11 @@ class TransparencyAttack(FilePairMeasure):
     ('fail', 0.75, 1.0)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Winkler, 2002; Nin, Herranz, Torra, DKE 67 and DKE 64(1), 2008"
-    threat: ClassVar[str] = "An intruder knows the method and its parameters, as good practice has them published."
-    formula: ClassVar[str] = "candidates = intersection over columns of the records that fit; share re-identified"
-    choose: ClassVar[str] = "As record_linkage, 0.05; swapping by buckets or by distribution resists this attack."
+    observes = dict[str, Any]
+    source = "Winkler, 2002; Nin, Herranz, Torra, DKE 67 and DKE 64(1), 2008"
+    threat = "An intruder knows the method and its parameters, as good practice has them published."
+    formula = "candidates = intersection over columns of the records that fit; share re-identified"
+    choose = "As record_linkage, 0.05; swapping by buckets or by distribution resists this attack."
 
     at_most: Annotated[
         float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of re-identified records that is tolerated")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -49,12 +49,12 @@ class UnsortedMatching(PositionMeasure):
     ('fail', 1.0)
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002"
-    threat: ClassVar[str] = "An intruder joins two releases, or a release and its source, by the number of the row."
-    formula: ClassVar[str] = "|rho|, rho = sum of products of centred ranks / sum f (f^2 - 1) / 12, within classes"
-    choose: ClassVar[str] = "0.1; releases written by privpipe stand in keyed order, so this guards against a mistake."
+    threshold_field = "at_most"
+    observes = dict[str, Any]
+    source = "Sweeney, IJUFKS 10(5), 2002"
+    threat = "An intruder joins two releases, or a release and its source, by the number of the row."
+    formula = "|rho|, rho = sum of products of centred ranks / sum f (f^2 - 1) / 12, within classes"
+    choose = "0.1; releases written by privpipe stand in keyed order, so this guards against a mistake."
 
     at_most: Annotated[
         float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest correlation, of either sign, that is tolerated")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -11,7 +11,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.file_pair import TableFiles, TableMeasure
-from privpipe.blocks.guarantee import Direction, short
+from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.column_set import require_columns
@@ -72,19 +72,17 @@ class ClosestRecord(TableMeasure):
     ('fail', 0.0, 1.0)
     """
 
-    threshold_field: ClassVar[str | None] = "at_least"
-    direction: ClassVar[Direction] = "at_least"
-    observes: ClassVar[object] = dict[str, Any]
-    other_thresholds: ClassVar[tuple[str, ...]] = ("at_most",)
-    source: ClassVar[str] = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018; Platzer, Reutterer, 2021"
-    threat: ClassVar[str] = (
+    threshold_field = "at_least"
+    direction = "at_least"
+    observes = dict[str, Any]
+    other_thresholds = ("at_most",)
+    source = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018; Platzer, Reutterer, 2021"
+    threat = (
         "A synthetic release repeats records of its source. Distances miss leaks that attacks find (Yao et al., 2025): "
         "the gate is membership_attack."
     )
-    formula: ClassVar[str] = (
-        "q05(distance of released rows to the original) / q05(distance of others to it) >= at_least"
-    )
-    choose: ClassVar[str] = (
+    formula = "q05(distance of released rows to the original) / q05(distance of others to it) >= at_least"
+    choose = (
         "ratio: 0.8 to 1, released rows should come no nearer to the data than other people do; it does not see copies "
         "below its quantile. closer: a little above 0.5. copies: 0.01; for few copies replicated_uniques over all of "
         "the columns."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -78,12 +78,12 @@ class MembershipAttack(TableMeasure):
     ('fail', 1.0, 1.0)
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018; van Breugel et al., AISTATS 2023"
-    threat: ClassVar[str] = "An intruder learns from the release that a person is among the persons it was made from."
-    formula: ClassVar[str] = "max over d of share(members within d) - share(others within d), and its upper limit"
-    choose: ClassVar[str] = "0.1; the limit alone is 0.08 for 1,000 of each and 0.025 for 10,000."
+    threshold_field = "at_most"
+    observes = dict[str, Any]
+    source = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018; van Breugel et al., AISTATS 2023"
+    threat = "An intruder learns from the release that a person is among the persons it was made from."
+    formula = "max over d of share(members within d) - share(others within d), and its upper limit"
+    choose = "0.1; the limit alone is 0.08 for 1,000 of each and 0.025 for 10,000."
 
     at_most: Annotated[
         float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest advantage (its upper limit) that is tolerated")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -52,13 +52,13 @@ class ReplicatedUniques(JoinedClassMeasure):
     ('fail', 0.1, 0.2)
     """
 
-    compares_numbers: ClassVar[bool] = False
-    observes: ClassVar[object] = dict[str, Any]
-    protects_nobody_at: ClassVar[float | None] = 1
-    source: ClassVar[str] = "Raab, Nowok, Dibben, 2024"
-    threat: ClassVar[str] = "A release repeats records that only one person has, if only a few of them."
-    formula: ClassVar[str] = "keys of one record in the original and one row in the release / records <= at_most"
-    choose: ClassVar[str] = (
+    compares_numbers = False
+    observes = dict[str, Any]
+    protects_nobody_at = 1
+    source = "Raab, Nowok, Dibben, 2024"
+    threat = "A release repeats records that only one person has, if only a few of them."
+    formula = "keys of one record in the original and one row in the release / records <= at_most"
+    choose = (
         "0.02 on the quasi-identifiers, or 0 with all columns to forbid copies; with a holdout the excess over what "
         "other people of the population show."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.guarantee import Direction, short
+from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import FilePath, SensitiveColumn, Stricter
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory, ReleaseRows
 from privpipe.blocks.verdict import least
@@ -83,16 +83,14 @@ class ComplementaryRelease(HistoryMeasure):
     pass {'k': 3, 'releases': 2, 'below': 0}
     """
 
-    threshold_field: ClassVar[str | None] = "k"
-    direction: ClassVar[Direction] = "at_least"
-    protects_nobody_at: ClassVar[float | None] = 1
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002; Ganta, Kasiviswanathan, Smith, KDD 2008"
-    threat: ClassVar[str] = (
-        "An intruder combines this release with earlier ones: each alone is safe, together they split groups."
-    )
-    formula: ClassVar[str] = "min over persons of those with the same classes in all releases >= k"
-    choose: ClassVar[str] = "The k of the release itself; where recodings refine one another nothing is lost."
+    threshold_field = "k"
+    direction = "at_least"
+    protects_nobody_at = 1
+    observes = dict[str, Any]
+    source = "Sweeney, IJUFKS 10(5), 2002; Ganta, Kasiviswanathan, Smith, KDD 2008"
+    threat = "An intruder combines this release with earlier ones: each alone is safe, together they split groups."
+    formula = "min over persons of those with the same classes in all releases >= k"
+    choose = "The k of the release itself; where recodings refine one another nothing is lost."
 
     earlier: Annotated[
         tuple[str, ...], FilePath(), Stricter("equal"), Doc("earlier releases as published, instead of a ledger")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Gt
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.guarantee import Direction, short
+from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.release_history import HistoryMeasure, ReleaseHistory
 from privpipe.blocks.verdict import Comparison
@@ -74,14 +74,14 @@ class RepeatedNoise(HistoryMeasure):
     fail 0.05
     """
 
-    threshold_field: ClassVar[str | None] = "at_least"
-    direction: ClassVar[Direction] = "at_least"
-    forms_classes: ClassVar[bool] = False
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "weighing of independent measurements by their variances"
-    threat: ClassVar[str] = "An intruder averages what several releases say of one person, and which cancels the noise."
-    formula: ClassVar[str] = "min over persons of 1 / sum over releases with distinct stage keys of 1/ratio"
-    choose: ClassVar[str] = "The ratio that one release needs; a frozen plan lets the same noise stand in all of them."
+    threshold_field = "at_least"
+    direction = "at_least"
+    forms_classes = False
+    observes = dict[str, Any]
+    source = "weighing of independent measurements by their variances"
+    threat = "An intruder averages what several releases say of one person, and which cancels the noise."
+    formula = "min over persons of 1 / sum over releases with distinct stage keys of 1/ratio"
+    choose = "The ratio that one release needs; a frozen plan lets the same noise stand in all of them."
 
     columns: Annotated[
         tuple[str, ...], Columns(), Stricter("equal"), Doc("numeric columns, each masked by one add_noise stage")
