@@ -12,7 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.guarantee import Guarantee
-from privpipe.blocks.marks import Columns, FilePath, Stricter
+from privpipe.blocks.marks import Columns, FilePath, KeyColumns, Stricter
 from privpipe.blocks.primitives import PairBlock
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.blocks.way import FILES, JOINED_CLASSES, POSITIONS, RECODED_TABLES, WHOLE_TABLES
@@ -296,9 +296,7 @@ class FilePairMeasure(Guarantee):
 
     columns: Annotated[tuple[str, ...] | None, Columns()] = None
 
-    quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
-    ] = None
+    quasi_identifiers: Annotated[KeyColumns, Doc("the same as `columns`; give one of the two")] = None
 
     def compared_columns(self, roles: Roles) -> tuple[str, ...]:
         """Its `columns`, else all quasi-identifiers."""

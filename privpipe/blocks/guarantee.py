@@ -14,7 +14,7 @@ from privpipe.blocks.check_face import CheckFace
 from privpipe.blocks.class_block import Cells, ClassBlock, DistinctBlock, Tally, added
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
-from privpipe.blocks.marks import BaseDistribution, Columns, Household, SensitiveColumn, Stricter, Weight
+from privpipe.blocks.marks import BaseDistribution, Columns, Household, KeyColumns, SensitiveColumn, Stricter, Weight
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.verdict import Severity, Verdict
 from privpipe.blocks.way import CLASSES, COLUMNS, PAIRS, CountedOver, Over, Way
@@ -31,6 +31,7 @@ __all__ = [
     "Guarantee",
     "one_class",
     "prepared",
+    "require_columns",
     "short",
 ]
 
@@ -67,9 +68,7 @@ class Guarantee(CheckFace, Entry):
     """The type of its figure, as in ``dict[str, float]``; None in it: the figure can have no bound."""
 
     quasi_identifiers: Annotated[
-        tuple[str, ...] | None,
-        Stricter("names"),
-        Doc("columns that form the classes; left out: all of the policy, empty: one class"),
+        KeyColumns, Doc("columns that form the classes; left out: all of the policy, empty: one class")
     ] = None
     severity: Annotated[
         Severity, Stricter("fail"), Doc("`fail`: no release where it does not hold; `warn`: the verdict warns of it")
@@ -99,6 +98,29 @@ class Guarantee(CheckFace, Entry):
                     f"{self.name()}: {column!r} cannot be judged within classes that it forms itself; "
                     "take it out of quasi_identifiers"
                 )
+
+    def hold_columns(self, field: str = "columns", *, as_keys: bool = False) -> None:
+        """Keep the columns that a field names as a tuple; left out, they stay so.
+
+        Parameters
+        ----------
+        as_keys : bool
+            They are the quasi-identifiers too.
+
+        Raises
+        ------
+        UsageError
+            Not a list of distinct names, or an empty one; other quasi-identifiers.
+        """
+        owner, given = type(self).__name__, getattr(self, field)
+        if given is None:
+            return
+        names = require_columns(owner, given)
+        object.__setattr__(self, field, names)
+        if as_keys:
+            if self.quasi_identifiers not in (None, names):
+                raise UsageError(f"{owner}: quasi_identifiers and columns name different sets; give columns alone")
+            object.__setattr__(self, "quasi_identifiers", names)
 
     @property
     def binds(self) -> bool:
@@ -200,6 +222,30 @@ class Guarantee(CheckFace, Entry):
     def demanded(self) -> Any:
         """What `observed` is compared with."""
         return None if self.threshold_field is None else getattr(self, self.threshold_field)
+
+    @property
+    def sense(self) -> Direction:
+        """`direction`, also where an entry has a parameter of that name."""
+        return self.direction
+
+    @property
+    def asked(self) -> str:
+        """What is asked of the figure, as the end of a sentence; nothing where it is only reported."""
+        return f", asked {self.sense.replace('_', ' ')} {short(self.demanded())}" if self.is_gate() else ""
+
+    def meets(self, figure: float) -> bool:
+        """Whether a figure is what is asked; any is, where it is only reported."""
+        return not self.is_gate() or bool(MEETS[self.sense](figure, self.demanded()))
+
+    def judged(self, figure: float, observed: Any, reason: str, **counts: Any) -> Verdict:
+        """The verdict by one figure of what was observed; `counts` are further fields of a `Verdict`."""
+        return Verdict(
+            self, observed, "pass" if self.meets(figure) else "fail", self.demanded(), reason=reason, **counts
+        )
+
+    def not_judged(self, reason: str, observed: Any = None) -> Verdict:
+        """An error, never a pass; the reason is a sentence without its full stop."""
+        return Verdict(self, observed, "error", self.demanded(), reason=f"{reason}.")
 
     def needs_matching(self) -> str:
         """What of it has a meaning only where blanks match anything (`nulls: wildcard`), or nothing."""
@@ -418,3 +464,24 @@ class ColumnRule(Guarantee):
     def judge_columns(self, present: Sequence[str], roles: Roles) -> Verdict:
         """The verdict over a table with these columns."""
         raise TypeError(f"{type(self).__name__} judges no columns")
+
+
+def require_columns(owner: str, columns: object) -> tuple[str, ...]:
+    """The names as a tuple.
+
+    Raises
+    ------
+    UsageError
+        Not a list of distinct names, or an empty one.
+
+    Examples
+    --------
+    >>> require_columns("Distinction", ["age", "zip"])
+    ('age', 'zip')
+    """
+    names = tuple(columns) if isinstance(columns, list | tuple) else ()
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise UsageError(f"{owner}: columns must be a list of column names")
+    if len(set(names)) < len(names):
+        raise UsageError(f"{owner}: columns name one twice")
+    return names

@@ -53,7 +53,6 @@ class SizeModel(CountedOver, Guarantee):
         sizes, counts = size_histogram(observed)
         figure = self.figure_of(sizes, counts) if observed.records else None
         passed = self.met_by(sizes, counts, facts)
-        asked = f", asked {self.direction.replace('_', ' ')} {short(self.demanded())}" if self.is_gate() else ""
         seen = "no class to judge" if figure is None else f"observed {short(figure)}"
         note = "" if passed else self.unattainable(observed.records, facts)
         over = f"over {observed.classes:,} classes of {observed.records:,} {facts.unit}"
@@ -62,7 +61,7 @@ class SizeModel(CountedOver, Guarantee):
             figure,
             outcome="pass" if passed else "fail",
             threshold=self.demanded(),
-            reason="; ".join(part for part in (f"{seen}{asked}", over, note) if part) + ".",
+            reason="; ".join(part for part in (f"{seen}{self.asked}", over, note) if part) + ".",
         )
 
     def unattainable(self, records: int, facts: Facts) -> str:

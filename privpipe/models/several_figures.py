@@ -93,9 +93,9 @@ class SeveralFigures(ClassModel):
         note = ""
         if observed.failing_classes:
             note = self.unattainable(observed.records, facts) or self.needs_suppression(observed.records, facts)
-        return "; ".join(part for part in (self.asked(observed), fails, note) if part) + "."
+        return "; ".join(part for part in (self.seen_by_figure(observed), fails, note) if part) + "."
 
-    def asked(self, observed: Tally) -> str:
+    def seen_by_figure(self, observed: Tally) -> str:
         """Every figure in words, with what was asked."""
         if not observed.classes:
             return "no class to judge"

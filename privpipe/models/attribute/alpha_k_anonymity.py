@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le
+from annotated_types import Gt, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts
 from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import SensitiveColumn, Stricter
+from privpipe.blocks.marks import LeastNumber, SensitiveColumn, Stricter
 from privpipe.errors import UsageError
 from privpipe.models.attribute.value_order import canonical_texts, value_text
 from privpipe.models.several_figures import SeveralFigures
@@ -71,12 +71,7 @@ class AlphaKAnonymity(SeveralFigures):
         "the damaging values where the common one is harmless."
     )
 
-    k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("least number of records that share every quasi-identifier combination"),
-    ] = None
+    k: Annotated[LeastNumber, Doc("least number of records that share every quasi-identifier combination")] = None
     alpha: Annotated[
         float | None, Gt(0), Le(1), Stricter("smaller"), Doc("largest share of a sensitive value in a class")
     ] = None

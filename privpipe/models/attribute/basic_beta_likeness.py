@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts
-from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
+from privpipe.blocks.marks import BaseDistribution, OneSensitive, Stricter
 from privpipe.models.attribute.base_distribution import Base, as_base, largest_gains
 
 __all__ = ["BasicBetaLikeness"]
@@ -63,7 +63,7 @@ class BasicBetaLikeness(ClassModel):
         "enhanced_beta_likeness limits common values as well."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
     beta: Annotated[
         float | None,
         Gt(0),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
+from privpipe.blocks.marks import BaseDistribution, OneSensitive, Stricter
 from privpipe.models.attribute.base_distribution import Base, as_base
 
 __all__ = ["DeltaDisclosure"]
@@ -71,7 +71,7 @@ class DeltaDisclosure(ClassModel):
         "a class has a value; strict is seldom met by more than a few classes."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
     delta: Annotated[
         float | None,
         Gt(0),

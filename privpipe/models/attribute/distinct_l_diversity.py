@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-from annotated_types import Ge
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts
-from privpipe.blocks.marks import SensitiveColumn, Stricter
+from privpipe.blocks.marks import LeastNumber, OneSensitive
 
 __all__ = ["DistinctLDiversity"]
 
@@ -61,8 +60,8 @@ class DistinctLDiversity(ClassModel):
         "entropy_l_diversity or t_closeness where a frequent value is itself a disclosure."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
-    l: Annotated[int | None, Ge(1), Stricter("larger"), Doc("least number of distinct values in each class")] = None
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
+    l: Annotated[LeastNumber, Doc("least number of distinct values in each class")] = None
 
     def least_values(self) -> int:
         return self.l or 1

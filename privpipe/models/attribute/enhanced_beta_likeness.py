@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
+from privpipe.blocks.marks import BaseDistribution, OneSensitive, Stricter
 from privpipe.models.attribute.base_distribution import Base, as_base, largest_gains
 
 __all__ = ["EnhancedBetaLikeness"]
@@ -66,7 +66,7 @@ class EnhancedBetaLikeness(ClassModel):
         "coarser classes or suppression help."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
     beta: Annotated[
         float | None,
         Gt(0),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.marks import SensitiveColumn, Stricter
+from privpipe.blocks.marks import OneSensitive, Stricter
 from privpipe.tolerance import integer_at_least
 
 __all__ = ["EntropyLDiversity"]
@@ -74,7 +74,7 @@ class EntropyLDiversity(ClassModel):
         "Where one value is common everywhere, use recursive_cl_diversity or t_closeness."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
     l: Annotated[
         float | None,
         Ge(1),

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
-from annotated_types import Ge
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts
 from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import Columns, SensitiveColumn, Stricter
+from privpipe.blocks.marks import Columns, LeastNumber, SensitiveColumn, Stricter
 from privpipe.blocks.parameters import require_integer
 from privpipe.errors import UsageError
 from privpipe.models.several_figures import SeveralFigures
@@ -69,17 +68,9 @@ class PSensitiveKAnonymity(SeveralFigures):
         "entropy_l_diversity where one value is common."
     )
 
-    k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("least number of records that share every quasi-identifier combination"),
-    ] = None
+    k: Annotated[LeastNumber, Doc("least number of records that share every quasi-identifier combination")] = None
     p: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("least number of distinct values of each sensitive column in each class; at most k"),
+        LeastNumber, Doc("least number of distinct values of each sensitive column in each class; at most k")
     ] = None
     columns: Annotated[
         tuple[str, ...] | None, Columns(), SensitiveColumn(), Stricter("equal"), Doc("sensitive columns; left out: all")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.marks import SensitiveColumn, Stricter
+from privpipe.blocks.marks import OneSensitive, Stricter
 from privpipe.tolerance import below
 
 __all__ = ["RecursiveCLDiversity"]
@@ -67,7 +67,7 @@ class RecursiveCLDiversity(ClassModel):
         "where one value is common in the whole table."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
     l: Annotated[
         int,
         Ge(1),

@@ -9,12 +9,11 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Histogram
-from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
+from privpipe.blocks.marks import BaseDistribution, LargestShare, OneSensitive, Stricter
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.hierarchies.canonical import canonical_text
@@ -155,14 +154,8 @@ class TCloseness(ClassModel):
         "It bounds the average shift: a rare value may still gain much."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
-    t: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("largest distance of a class's values from those of the whole table, 0 to 1"),
-    ] = None
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
+    t: Annotated[LargestShare, Doc("largest distance of a class's values from those of the whole table, 0 to 1")] = None
     distance: Annotated[
         Distance,
         Stricter("equal"),

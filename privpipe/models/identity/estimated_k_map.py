@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Gt, Lt
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LeastNumber, PositiveNumber, Stricter
 from privpipe.errors import DataError, UsageError
 
 __all__ = ["EstimatedKMap"]
@@ -70,15 +70,8 @@ class EstimatedKMap(ClassModel):
         "be had, and k_anonymity where the attacker may know who is in the table."
     )
 
-    k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("people of the population that share a combination, in all likelihood"),
-    ] = None
-    population_size: Annotated[
-        int, Ge(1), Stricter("equal"), Doc("number of people in the population that the table is a sample of")
-    ]
+    k: Annotated[LeastNumber, Doc("people of the population that share a combination, in all likelihood")] = None
+    population_size: Annotated[PositiveNumber, Doc("number of people in the population that the table is a sample of")]
     significance: Annotated[
         float, Gt(0), Lt(1), Stricter("equal"), Doc("chance to take a class of k people for a larger one")
     ]

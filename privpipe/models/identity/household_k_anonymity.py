@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LeastNumber
 from privpipe.blocks.size_model import HouseholdRule
 
 __all__ = ["HouseholdKAnonymity"]
@@ -60,9 +59,7 @@ class HouseholdKAnonymity(HouseholdRule):
         "than persons, so generalize first. Without such a key k_anonymity over households comes first."
     )
 
-    k: Annotated[
-        int | None, Ge(1), Stricter("larger"), Doc("least number of households that share every composition")
-    ] = None
+    k: Annotated[LeastNumber, Doc("least number of households that share every composition")] = None
 
     def least_alike(self) -> int:
         return self.k or 0

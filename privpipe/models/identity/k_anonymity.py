@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
-from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LargestShare, LeastNumber
 from privpipe.tolerance import at_most
 
 __all__ = ["KAnonymity"]
@@ -62,17 +61,9 @@ class KAnonymity(ClassModel):
         "at most 1/k. It bounds identity alone: pair it with a model on each sensitive column."
     )
 
-    k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("least number of records that share every quasi-identifier combination"),
-    ] = None
+    k: Annotated[LeastNumber, Doc("least number of records that share every quasi-identifier combination")] = None
     alone_at_most: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
+        LargestShare,
         Doc("under `nulls: wildcard`, share of the records that may be complete and equal no other complete one"),
     ] = None
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-from annotated_types import Ge
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LeastNumber
 from privpipe.errors import UsageError
 
 __all__ = ["KMap"]
@@ -57,10 +56,7 @@ class KMap(ClassModel):
     )
 
     k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("least number of persons of the population that share a released quasi-identifier combination"),
+        LeastNumber, Doc("least number of persons of the population that share a released quasi-identifier combination")
     ] = None
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:

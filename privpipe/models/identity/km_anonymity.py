@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
-from privpipe.blocks.marks import Columns, Items, Stricter
+from privpipe.blocks.marks import Items, LeastNumber, OwnColumns, Stricter
 from privpipe.blocks.way import ITEMS
 from privpipe.errors import UsageError
 
@@ -84,17 +84,12 @@ class KmAnonymity(ClassModel):
     )
 
     k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("least number of records that share each combination of m quasi-identifiers or items"),
+        LeastNumber, Doc("least number of records that share each combination of m quasi-identifiers or items")
     ] = None
     m: Annotated[
         int, Ge(1), Stricter("larger"), Doc("how many quasi-identifiers, or items, an attacker knows of a person")
     ]
-    columns: Annotated[
-        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("the quasi-identifiers; left out: all")
-    ] = None
+    columns: Annotated[OwnColumns, Doc("the quasi-identifiers; left out: all")] = None
     items: Annotated[
         str | None,
         Items(),

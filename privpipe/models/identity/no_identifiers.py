@@ -10,7 +10,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.guarantee import ColumnRule
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import KeyColumns, OwnColumns
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
 
@@ -47,16 +47,9 @@ class NoIdentifiers(ColumnRule):
     formula = "number of columns with the role identifier or drop = 0"
     choose = "Built in: nothing to choose. Released identifiers go through `pseudonymise`."
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns that must not be there either, whatever their role"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("columns that must not be there either, whatever their role")] = None
 
-    quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Stricter("names"), Doc("not used: names of columns are looked at, no classes")
-    ] = None
+    quasi_identifiers: Annotated[KeyColumns, Doc("not used: names of columns are looked at, no classes")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, SizeModel, Tally, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LargestShare, PositiveNumber, Stricter
 from privpipe.blocks.size_model import size_histogram
 from privpipe.errors import DataError
 from privpipe.tolerance import at_most
@@ -73,12 +72,8 @@ class PopulationUniqueness(SizeModel):
         "no single estimator is right at every sampling fraction."
     )
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("highest share of the population that is unique in it")
-    ] = None
-    population_size: Annotated[
-        int, Ge(1), Stricter("equal"), Doc("number of people in the population that the table is a sample of")
-    ]
+    at_most: Annotated[LargestShare, Doc("highest share of the population that is unique in it")] = None
+    population_size: Annotated[PositiveNumber, Doc("number of people in the population that the table is a sample of")]
     estimator: Annotated[
         Estimator, Stricter("equal"), Doc("dankar (chooses by the sampling fraction), pitman, zayatz or snb")
     ] = "dankar"
@@ -122,7 +117,6 @@ class PopulationUniqueness(SizeModel):
             seen = f"no estimate: {self.estimator} has no answer for these class sizes"
         else:
             seen = f"observed {short(share)} by {self.estimator}"
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         uniques = observed.sums.get("1", 0)
         over = (
             f"{uniques:,} of {observed.records:,} {facts.unit} are unique in the table, "
@@ -133,7 +127,7 @@ class PopulationUniqueness(SizeModel):
             share,
             outcome="pass" if passed else "fail",
             threshold=self.demanded(),
-            reason=f"{seen}{asked}; {over}.",
+            reason=f"{seen}{self.asked}; {over}.",
         )
 
     @classmethod

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, Self
 
 import numpy as np
-from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LargestShare
 
 __all__ = ["SampleUniqueness"]
 
@@ -54,11 +53,7 @@ class SampleUniqueness(SizeModel):
     )
 
     at_most: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("highest share of records whose quasi-identifier combination no other record has"),
+        LargestShare, Doc("highest share of records whose quasi-identifier combination no other record has")
     ] = None
 
     def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:

@@ -9,7 +9,7 @@ from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import KeyColumns, Stricter
 from privpipe.blocks.size_model import KeptHouseholds
 
 __all__ = ["WholeHouseholds"]
@@ -51,9 +51,7 @@ class WholeHouseholds(KeptHouseholds):
     )
 
     at_most: Annotated[int, Ge(0), Stricter("smaller"), Doc("households that may be released in part")] = 0
-    quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Stricter("names"), Doc("not used: records are counted, no classes")
-    ] = None
+    quasi_identifiers: Annotated[KeyColumns, Doc("not used: records are counted, no classes")] = None
 
     def judge_kept(self, whole: int, part: int, missing: int) -> Verdict:
         released = whole + part

@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts
 from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LargestShare, Stricter
 from privpipe.errors import UsageError
 from privpipe.models.several_figures import SeveralFigures
 
@@ -69,13 +69,7 @@ class DeltaPresence(SeveralFigures):
     min: Annotated[
         float, Ge(0), Le(1), Stricter("larger"), Doc("least share of a population class that is in the table")
     ] = 0.0
-    max: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("greatest share of a population class that is in the table"),
-    ] = None
+    max: Annotated[LargestShare, Doc("greatest share of a population class that is in the table")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,7 +11,7 @@ from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Histogram, Tally, Verdict
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LeastNumber, Stricter
 from privpipe.blocks.parameters import check_parameters
 from privpipe.blocks.way import FACTS
 from privpipe.errors import DataError, UsageError
@@ -90,9 +90,7 @@ class IntegralPrivacy(Guarantee):
         "model of the table."
     )
 
-    k: Annotated[
-        int | None, Ge(1), Stricter("larger"), Doc("least number of minimal sets of changes that keep the statistic")
-    ] = None
+    k: Annotated[LeastNumber, Doc("least number of minimal sets of changes that keep the statistic")] = None
     query: Annotated[
         StatisticQuery,
         Stricter("equal"),
@@ -120,7 +118,7 @@ class IntegralPrivacy(Guarantee):
 
         values, counts = _numbers(self.query.column, facts.histograms[self.query.column])
         if not values:
-            return Verdict(self, None, "error", self.k, reason="the column has no value to compute a statistic of.")
+            return self.not_judged("the column has no value to compute a statistic of")
         found = minimal_generators(values, counts, self.query.statistic, self.query.digits, self.changes)
         passed = self.k is None or (found.total >= self.k and not found.common)
         asked = "" if self.k is None else f", asked at least {self.k:,}"

@@ -7,18 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
-from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, FilePath, Stricter
+from privpipe.blocks.marks import FilePath, LargestShare, OptionalNumber, OwnColumns, Stricter
 from privpipe.blocks.verdict import EXPLAIN, Comparison
 from privpipe.errors import UsageError
 from privpipe.measures.risk.algorithm.finer_labels import Finer, finer_labels, texts_of
-from privpipe.measures.risk.identity.column_set import require_columns
-from privpipe.tolerance import at_most
 
 __all__ = ["Downcoding"]
 
@@ -76,9 +73,7 @@ class Downcoding(FilePairMeasure):
     formula = "share of cells guessed correctly one level finer - share the prior expects"
     choose = "Experimental: 0.1 to 0.2. What helps: a search that is not minimal, or noise."
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest gain over the prior that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest gain over the prior that is tolerated")] = None
     prior: Annotated[
         str,
         FilePath(words=("released",)),
@@ -86,24 +81,17 @@ class Downcoding(FilePairMeasure):
         Doc("released (cells published finer) or the path of a table of raw values"),
     ] = "released"
     k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("equal"),
-        Doc("size below which the algorithm does not split; left out: that of the smallest class"),
+        OptionalNumber, Doc("size below which the algorithm does not split; left out: that of the smallest class")
     ] = None
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns whose labels are guessed finer; left out: all quasi-identifiers"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("columns whose labels are guessed finer; left out: all quasi-identifiers")] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "Downcoding"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
         if not isinstance(self.prior, str) or not self.prior:
             raise UsageError(f"{owner}: prior must be released, or the path of a table")
 
@@ -116,7 +104,7 @@ class Downcoding(FilePairMeasure):
         columns = [finer_labels(files, name, told[name]) for name in names]
         classes, first, sizes = _classes([column.label_of for column in columns])
         if len(sizes) > LARGEST:
-            return self._error(
+            return self.not_judged(
                 f"each class is compared with each, {LARGEST:,} at the most, and there are {len(sizes):,}"
             )
         k = int(sizes.min()) if self.k is None else self.k
@@ -139,7 +127,7 @@ class Downcoding(FilePairMeasure):
                 conditioned += _unsplit(len(held), k, float(share.max())) * len(held)
                 cells += len(held)
         if not cells:
-            return self._error("no cell is generalised by a declared hierarchy, so none can be guessed finer")
+            return self.not_judged("no cell is generalised by a declared hierarchy, so none can be guessed finer")
         recoded = sum(_recoded(column) for column in columns)
         what = "cells that were recoded lie under a label of a declared hierarchy"
         verdict = self._verdict(right / cells, expected / cells, conditioned / cells, cells)
@@ -147,22 +135,15 @@ class Downcoding(FilePairMeasure):
 
     def _verdict(self, right: float, expected: float, conditioned: float, cells: int) -> Verdict:
         gain = right - expected
-        passed = not self.is_gate() or bool(at_most(gain, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         observed = {"gain": gain, "right": right, "expected": expected, "conditioned": conditioned, "cells": cells}
-        return Verdict(
-            self,
+        return self.judged(
+            gain,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
                 f"at least {short(right)} of {cells:,} cells are guessed right one level finer, {short(gain)} more "
-                f"than the prior expects{asked} (experimental)."
+                f"than the prior expects{self.asked} (experimental)."
             ),
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -9,17 +9,16 @@ from itertools import product
 from typing import Annotated, Any, Self
 
 import numpy as np
-from annotated_types import Ge, Le
+from annotated_types import Ge
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, FilePair, FilePairMeasure, Histogram, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, SensitiveColumn, Stricter
+from privpipe.blocks.marks import LargestShare, OneSensitive, OwnColumns, Stricter
 from privpipe.kernels.classes.posterior import Table, class_tables, drawn_tables, ways
 from privpipe.measures.risk.algorithm.finer_labels import Finer, finer_labels, texts_of
 from privpipe.roles import Roles
-from privpipe.tolerance import at_most
 
 __all__ = ["MinimalityAttack", "unsplit_share"]
 
@@ -126,17 +125,13 @@ class MinimalityAttack(FilePairMeasure):
     formula = "max over persons and values of the share of consistent worlds <= at_most"
     choose = "1 / l of the l-diversity asked; what helps is a search that is not minimal."
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest certainty about a value that is tolerated")
-    ] = None
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
+    at_most: Annotated[LargestShare, Doc("largest certainty about a value that is tolerated")] = None
     worlds: Annotated[
         int, Ge(LEAST), Stricter("equal"), Doc("assignments looked at: all if there are no more, else so many drawn")
     ] = 20_000
 
-    columns: Annotated[
-        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("not used: the quasi-identifiers are attacked")
-    ] = None
+    columns: Annotated[OwnColumns, Doc("not used: the quasi-identifiers are attacked")] = None
 
     def columns_read(self, roles: Roles) -> tuple[str, ...]:
         return (*super().columns_read(roles), self.column)
@@ -167,15 +162,11 @@ class MinimalityAttack(FilePairMeasure):
 
     def _verdict(self, observed: dict[str, Any]) -> Verdict:
         figure = observed["certainty"]
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
-                f"at least one value is known with certainty {short(figure)}{asked}, over {observed['worlds']:,} "
+                f"at least one value is known with certainty {short(figure)}{self.asked}, over {observed['worlds']:,} "
                 f"consistent worlds; {short(observed['unsplit'])} of the records in classes that cannot be split for "
                 "their values (experimental)."
             ),

@@ -13,7 +13,6 @@ from privpipe.blocks import ClassBlock, Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Stricter
 from privpipe.measures.risk.attribute.class_inference import ClassInference
-from privpipe.tolerance import at_most
 
 __all__ = ["AttributeInference"]
 
@@ -84,15 +83,11 @@ class AttributeInference(ClassInference):
         baseline = max(observed.sums.values()) / observed.records
         figures = {"share": verdict.observed, "baseline": baseline, "gain": verdict.observed - baseline}
         compared = figures["gain" if self.gain else "share"]
-        passed = not self.is_gate() or bool(at_most(compared, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
-        return Verdict(
-            self,
+        return self.judged(
+            compared,
             figures,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
-                f"observed {'gain ' if self.gain else ''}{short(compared)}{asked}; at least "
+                f"observed {'gain ' if self.gain else ''}{short(compared)}{self.asked}; at least "
                 f"{observed.failing_records:,} of {observed.records:,} {facts.unit} are guessed "
                 f"right, {short(baseline)} without the classes."
             ),

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Annotated, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.class_block import added
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import SensitiveColumn, Stricter
+from privpipe.blocks.marks import LargestShare, OneSensitive, PositiveShare, Stricter
 from privpipe.errors import UsageError
-from privpipe.tolerance import at_least, at_most
+from privpipe.tolerance import at_least
 
 __all__ = ["BackgroundKnowledgeAttack", "ClassInference", "HomogeneityAttack", "certain"]
 
@@ -35,10 +35,8 @@ class ClassInference(Guarantee):
     threshold_field = "at_most"
     protects_nobody_at = 1
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records that is tolerated")
-    ] = None
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
+    at_most: Annotated[LargestShare, Doc("largest share of records that is tolerated")] = None
 
     def gained(self, block: ClassBlock) -> NDArray[np.int64]:
         """Records of each class that count, shape (n_classes,)."""
@@ -64,19 +62,15 @@ class ClassInference(Guarantee):
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         if not observed.records:
-            return Verdict(self, None, "error", self.demanded(), reason="no class to judge.")
+            return self.not_judged("no class to judge")
         figure = observed.failing_records / observed.records
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
-        return Verdict(
-            self,
+        return self.judged(
             figure,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
+            figure,
             failing_classes=observed.failing_classes,
             failing_records=observed.failing_records,
             failing_share=figure,
-            reason=f"observed {short(figure)}{asked}; {self.said(observed, facts.unit)}.",
+            reason=f"observed {short(figure)}{self.asked}; {self.said(observed, facts.unit)}.",
         )
 
     def said(self, observed: Tally, unit: str) -> str:
@@ -125,9 +119,7 @@ class HomogeneityAttack(ClassInference):
     formula = "share of records in classes with max_v c_v / f >= certainty"
     choose = "0 with certainty 1 is the least to ask; certainty 0.8 also counts near-certain classes."
 
-    certainty: Annotated[
-        float, Gt(0), Le(1), Stricter("equal"), Doc("share of the commonest value from which a class gives it away")
-    ] = 1.0
+    certainty: Annotated[PositiveShare, Doc("share of the commonest value from which a class gives it away")] = 1.0
 
     def gained(self, block: ClassBlock) -> NDArray[np.int64]:
         from privpipe.kernels.classes.counts import largest_by_class
@@ -194,9 +186,7 @@ class BackgroundKnowledgeAttack(ClassInference):
     insiders: Annotated[
         int | None, Ge(0), Stricter("equal"), Doc("r: members of the class who know themselves and each other")
     ] = None
-    certainty: Annotated[
-        float, Gt(0), Le(1), Stricter("equal"), Doc("posterior from which a value counts as learnt")
-    ] = 1.0
+    certainty: Annotated[PositiveShare, Doc("posterior from which a value counts as learnt")] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

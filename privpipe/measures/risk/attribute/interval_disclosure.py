@@ -14,13 +14,11 @@ from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import LargestShare, OwnColumns, Stricter
 from privpipe.blocks.verdict import Comparison, least
 from privpipe.errors import DataError
 from privpipe.kernels.linkage.interval_disclosure import Estimator
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.roles import Roles
-from privpipe.tolerance import at_most
 
 __all__ = ["Disclosed", "IntervalDisclosure", "RankIntervalDisclosure", "RobustIntervalRisk", "SdIntervalDisclosure"]
 
@@ -39,19 +37,13 @@ class IntervalDisclosure(FilePairMeasure):
         Stricter("equal"),
         Doc("each: the largest share of a column; all: in every column at once; any: in at least one"),
     ] = "each"
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of records that is tolerated")] = None
 
-    columns: Annotated[
-        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("number columns; left out: all quasi-identifiers")
-    ] = None
+    columns: Annotated[OwnColumns, Doc("number columns; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        owner = type(self).__name__
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
 
     def disclosed(
         self, files: FilePair, column: str, original: NDArray[np.float64], released: NDArray[np.float64]
@@ -70,18 +62,14 @@ class IntervalDisclosure(FilePairMeasure):
         figures = [share for share in shares.values() if share is not None]
         figure = together[self.joint] if self.joint != "each" else max(figures, default=None)
         if figure is None or (self.joint == "each" and len(figures) < len(shares)):
-            return Verdict(self, None, "error", self.demanded(), reason="no record has a value on both sides.")
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
+            return self.not_judged("no record has a value on both sides")
         missing = len(files) - int(known.sum())
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             {"share": figure, "columns": shares, **together},
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
-                f"at least {short(figure)} of the records are disclosed ({self.joint}){asked}; over {len(files):,} "
-                f"records, {missing:,} of them without a value in some column."
+                f"at least {short(figure)} of the records are disclosed ({self.joint}){self.asked}; over "
+                f"{len(files):,} records, {missing:,} of them without a value in some column."
             ),
             compared=self.compared(files, {column: each[1] for column, each in found.items()}),
         )
@@ -290,9 +278,7 @@ class RobustIntervalRisk(FilePairMeasure):
     formula = "share with any |x - y| < k R_i, R_i = 0.05 sqrt(x_i' C+ x_i)"
     choose = "Experimental: report it, or gate loosely beside record_linkage."
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of records that is tolerated")] = None
     k: Annotated[float, Gt(0), Stricter("equal"), Doc("half the width of an interval, in R of the record")] = 0.01
     k2: Annotated[
         float, Gt(0), Stricter("equal"), Doc("how near another released record hides one, in standard deviations")
@@ -304,15 +290,11 @@ class RobustIntervalRisk(FilePairMeasure):
     ] = "inside"
     estimator: Annotated[Estimator, Stricter("equal"), Doc("mcd (needs scikit-learn) or classical")] = "mcd"
 
-    columns: Annotated[
-        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("number columns; left out: all quasi-identifiers")
-    ] = None
+    columns: Annotated[OwnColumns, Doc("number columns; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        owner = "RobustIntervalRisk"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
 
     def packages(self) -> dict[str, str]:
         return {"sklearn": "utility"} if self.estimator == "mcd" else {}
@@ -324,11 +306,13 @@ class RobustIntervalRisk(FilePairMeasure):
         told = [column for column in range(before.shape[1]) if first[:, column].any() and second[:, column].any()]
         n = int(whole.sum())
         if n < 2 or not told:
-            return self._error("no two records, or no column that tells them apart")
+            return self.not_judged("no two records, or no column that tells them apart")
         first, second = first[:, told], second[:, told]
         radius = self._radius(files, first)
         if radius is None:
-            return self._error("more than half of the records are alike and have no scatter; use estimator: classical")
+            return self.not_judged(
+                "more than half of the records are alike and have no scatter; use estimator: classical"
+            )
         inside = np.asarray((np.abs(first - second) < self.k * radius[:, None]).any(axis=1), dtype=np.bool_)
         isolated = inside & (_nearest_other(second) > self.k2)
         observed: dict[str, float | int | str] = {
@@ -367,23 +351,16 @@ class RobustIntervalRisk(FilePairMeasure):
 
     def _verdict(self, observed: dict[str, float | int | str], n: int) -> Verdict:
         share = float(observed["share"])
-        passed = not self.is_gate() or bool(at_most(share, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         gone = int(observed["left_out"])
         left = f"; {gone:,} records with missing values left out" if gone else ""
-        return Verdict(
-            self,
+        return self.judged(
+            share,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
-                f"estimated {short(share)} of {n:,} records lie {self.figure}{asked}, by intervals of the "
+                f"estimated {short(share)} of {n:,} records lie {self.figure}{self.asked}, by intervals of the "
                 f"{self.estimator} scatter (experimental){left}."
             ),
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -10,17 +10,15 @@ from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, Verdict
 from privpipe.blocks.file_pair import TableFiles, TableMeasure
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, PositiveShare, Stricter
 from privpipe.kernels.linkage.attack_figures import Figure
 from privpipe.measures.risk.linkage.linkable_files import coded_texts
-from privpipe.tolerance import at_most
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,15 +180,13 @@ class ControlledAttack(TableMeasure):
     observes = dict[str, Any]
     protects_nobody_at = 1
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest figure (its upper limit) that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest figure (its upper limit) that is tolerated")] = None
     figure: Annotated[
         Figure | None,
         Stricter("equal"),
         Doc("excess over the holdout, gain over guessing, or success; left out: excess with a holdout, else success"),
     ] = None
-    confidence: Annotated[float, Gt(0), Lt(1), Stricter("larger"), Doc("of the limits that are compared")] = 0.95
+    confidence: Annotated[Confidence, Doc("of the limits that are compared")] = 0.95
 
     @property
     def compared(self) -> Figure:
@@ -231,25 +227,15 @@ class ControlledAttack(TableMeasure):
         }
         if limit is None:
             broken = broken or "the attack succeeds on every record of the holdout: nothing is left to exceed"
-        if broken:
-            return Verdict(self, observed, "error", self.demanded(), reason=f"{broken}.")
-        passed = not self.is_gate() or bool(at_most(limit, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
-        return Verdict(
-            self,
+        if broken or limit is None:
+            return self.not_judged(broken, observed)
+        return self.judged(
+            limit,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
-                f"{figure} of at least {short(estimate)}, upper {self.confidence:g} limit {short(limit)}{asked}: this "
-                f"attack {did}; " + "; ".join((_beside(found), *notes)) + "."
+                f"{figure} of at least {short(estimate)}, upper {self.confidence:g} limit {short(limit)}{self.asked}: "
+                f"this attack {did}; " + "; ".join((_beside(found), *notes)) + "."
             ),
-        )
-
-    def not_judged(self, reason: str, observed: Mapping[str, Any] | None = None) -> Verdict:
-        """An error, never a pass."""
-        return Verdict(
-            self, None if observed is None else dict(observed), "error", self.demanded(), reason=f"{reason}."
         )
 
 
@@ -294,17 +280,13 @@ class Targets:
 class RecordAttack(ControlledAttack):
     """An attack on records one by one: on all of them, a keyed sample, or those that are farthest from others."""
 
-    sample: Annotated[
-        int | None, Ge(1), Stricter("equal"), Doc("originals attacked, and as many others at the most; null: all")
-    ] = 10_000
+    sample: Annotated[OptionalNumber, Doc("originals attacked, and as many others at the most; null: all")] = 10_000
     targets: Annotated[
         Literal["all", "outliers"],
         Stricter("equal"),
         Doc("all records, or outliers: those whose nearest other original is farthest"),
     ] = "all"
-    outlier_share: Annotated[
-        float, Gt(0), Le(1), Stricter("equal"), Doc("share of the records that are attacked as outliers")
-    ] = 0.05
+    outlier_share: Annotated[PositiveShare, Doc("share of the records that are attacked as outliers")] = 0.05
 
     def chosen(self, files: TableFiles, pair: FilePair, columns: Sequence[str]) -> Targets:
         """The records that the attack on these columns takes, by the same rule from originals and others."""

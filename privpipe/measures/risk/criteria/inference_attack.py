@@ -12,12 +12,11 @@ from typing_extensions import Doc
 from privpipe.blocks import Verdict
 from privpipe.blocks.file_pair import TableFiles
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import ColumnName, Columns, Stricter
+from privpipe.blocks.marks import ColumnName, OwnColumns, Stricter
 from privpipe.blocks.verdict import Comparison
 from privpipe.errors import UsageError
 from privpipe.measures.risk.criteria.controlled_attack import RecordAttack, column_pair
 from privpipe.measures.risk.criteria.secret_guesses import Guessing, ModelKind, Tolerance, guessing
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.roles import Roles
 from privpipe.tolerance import below
 
@@ -85,12 +84,9 @@ class InferenceAttack(RecordAttack):
     choose = "0.1 for the excess over a holdout, as a starting point; the tolerance of a number decides the result."
 
     column: Annotated[str, ColumnName(), Stricter("equal"), Doc("the secret that is guessed")]
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("what is known of a person; left out: all quasi-identifiers but the secret"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("what is known of a person; left out: all quasi-identifiers but the secret")] = (
+        None
+    )
     guess: Annotated[
         Literal["nearest", "model", "both"], Stricter("equal"), Doc("by the nearest rows, by a model, or by both")
     ] = "nearest"
@@ -107,10 +103,9 @@ class InferenceAttack(RecordAttack):
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "InferenceAttack"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
-            if self.column in self.columns:
-                raise UsageError(f"{owner}: the secret {self.column!r} is among the columns that are known")
+        self.hold_columns()
+        if self.column in (self.columns or ()):
+            raise UsageError(f"{owner}: the secret {self.column!r} is among the columns that are known")
         if self.tolerance is not None and (
             not isinstance(self.tolerance, Mapping) or len(self.tolerance) != 1 or set(self.tolerance) - set(Tolerance)
         ):

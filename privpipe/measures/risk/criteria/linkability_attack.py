@@ -12,10 +12,10 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.file_pair import TableFiles
+from privpipe.blocks.guarantee import require_columns
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import UsageError
 from privpipe.measures.risk.criteria.controlled_attack import RecordAttack, column_pair, scaled
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import below
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from typing_extensions import Doc
 from privpipe.blocks import Verdict
 from privpipe.blocks.file_pair import TableFiles
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import OwnColumns, Stricter
 from privpipe.errors import UsageError
 from privpipe.measures.risk.criteria.controlled_attack import ControlledAttack, column_pair, keyed_rows
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most
 
@@ -86,10 +85,7 @@ class SinglingOutAttack(ControlledAttack):
     )
 
     columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns of predicates; left out: all released ones that are no identifiers"),
+        OwnColumns, Doc("columns of predicates; left out: all released ones that are no identifiers")
     ] = None
     mode: Annotated[
         Literal["multivariate", "univariate"],
@@ -112,11 +108,9 @@ class SinglingOutAttack(ControlledAttack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        owner = "SinglingOutAttack"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
-            if self.mode == "multivariate" and self.size > len(self.columns):
-                raise UsageError(f"{owner}: size {self.size} is more than the {len(self.columns)} columns")
+        self.hold_columns()
+        if self.columns is not None and self.mode == "multivariate" and self.size > len(self.columns):
+            raise UsageError(f"SinglingOutAttack: size {self.size} is more than the {len(self.columns)} columns")
 
     def compared_columns(self, roles: Roles) -> tuple[str, ...]:
         return self.columns or tuple(name for name in roles.columns if name not in roles.unreleased)

@@ -9,15 +9,14 @@ from itertools import combinations
 from typing import Annotated, Any, Self
 
 import numpy as np
-from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import KeyColumns, LargestShare, OwnColumns, PositiveNumber
 from privpipe.blocks.way import DISTINCT
 from privpipe.errors import UsageError
-from privpipe.measures.risk.identity.column_set import ColumnSetMeasure, require_columns
+from privpipe.measures.risk.identity.column_set import ColumnSetMeasure
 
 __all__ = ["AttributeRisk", "Distinction", "Separation", "distinction", "separation", "set_name"]
 
@@ -70,9 +69,7 @@ class Distinction(ColumnSetMeasure):
         "on average, while single ones may still be unique: pair it with k_anonymity."
     )
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of distinct combinations among the records")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of distinct combinations among the records")] = None
 
     def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         return distinction(sizes, counts)
@@ -136,13 +133,7 @@ class Separation(ColumnSetMeasure):
         "0.9 keeps it from becoming identifying unnoticed."
     )
 
-    at_most: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("largest share of record pairs that the columns tell apart"),
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of record pairs that the columns tell apart")] = None
 
     def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         return separation(sizes, counts)
@@ -203,29 +194,15 @@ class AttributeRisk(Guarantee):
         "set near 1 distinction, is a quasi-identifier if an intruder can know it."
     )
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns to combine, of any role; left out: all quasi-identifiers"),
-    ] = None
-    max_dim: Annotated[int, Ge(1), Stricter("equal"), Doc("columns in the largest sets")] = 3
-    max_sets: Annotated[
-        int, Ge(1), Stricter("equal"), Doc("sets at most; sizes are taken whole as long as they fit")
-    ] = 2000
+    columns: Annotated[OwnColumns, Doc("columns to combine, of any role; left out: all quasi-identifiers")] = None
+    max_dim: Annotated[PositiveNumber, Doc("columns in the largest sets")] = 3
+    max_sets: Annotated[PositiveNumber, Doc("sets at most; sizes are taken whole as long as they fit")] = 2000
 
-    quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
-    ] = None
+    quasi_identifiers: Annotated[KeyColumns, Doc("the same as `columns`; give one of the two")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.columns is not None:
-            columns = require_columns("AttributeRisk", self.columns)
-            if self.quasi_identifiers not in (None, columns):
-                raise UsageError("AttributeRisk: quasi_identifiers and columns name different sets; give columns alone")
-            object.__setattr__(self, "columns", columns)
-            object.__setattr__(self, "quasi_identifiers", columns)
+        self.hold_columns(as_keys=True)
 
     def is_gate(self) -> bool:
         return False

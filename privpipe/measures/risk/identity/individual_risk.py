@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, DistinctBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Household, Stricter, Weight
+from privpipe.blocks.marks import Household, LargestShare, PositiveShare, Stricter, Weight
 from privpipe.blocks.way import WEIGHTS
 from privpipe.errors import DataError, UsageError
 from privpipe.tolerance import at_least, at_most, below
@@ -255,13 +255,11 @@ class IndividualRisk(Guarantee):
     weight: Annotated[
         str, Weight(), Stricter("equal"), Doc("column of sampling weights: how many people a record stands for")
     ]
-    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest risk")] = None
+    at_most: Annotated[LargestShare, Doc("largest risk")] = None
     figure: Annotated[
         Figure, Stricter("equal"), Doc("mean, max, or share_above (share of records whose risk exceeds `threshold`)")
     ] = "mean"
-    threshold: Annotated[
-        float, Gt(0), Le(1), Stricter("equal"), Doc("risk above which a record counts in share_above")
-    ] = 0.05
+    threshold: Annotated[PositiveShare, Doc("risk above which a record counts in share_above")] = 0.05
     household: Annotated[
         str | None,
         Household(),
@@ -374,8 +372,6 @@ class IndividualRisk(Guarantee):
 
     def _verdict(self, figures: dict[str, Any], spread: Spread, observed: Tally) -> Verdict:
         figure = figures[self.figure]
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         what = {
             "mean": "mean risk",
             "max": "largest risk",
@@ -383,16 +379,14 @@ class IndividualRisk(Guarantee):
         }[self.figure]
         whose = "" if self.household is None else " of households"
         counts = self.figure == "share_above" and self.is_gate()
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             figures,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             failing_records=spread.above if counts else None,
             failing_share=figure if counts else None,
             reason=(
-                f"estimated {what}{whose} {short(figure)}{asked}; {spread.expected:,.6g} right matches expected over "
-                f"{observed.records:,} records of {observed.classes:,} classes."
+                f"estimated {what}{whose} {short(figure)}{self.asked}; {spread.expected:,.6g} right matches expected "
+                f"over {observed.records:,} records of {observed.classes:,} classes."
             ),
         )
 

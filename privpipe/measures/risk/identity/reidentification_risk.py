@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, SizeModel, Tally, Verdict
 from privpipe.blocks.class_block import added
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LargestShare, PositiveShare, Stricter
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_most
 
@@ -63,15 +63,11 @@ class BesidePopulation(Guarantee):
         figure = self.figure_of(_pairs(observed.sums)) if observed.records else math.nan
         if math.isnan(figure):
             return Verdict(self, None, "error", self.demanded(), reason=self.undefined())
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         over = f"over {observed.classes:,} classes of {observed.records:,} records"
-        return Verdict(
-            self,
+        return self.judged(
             figure,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
-            reason=f"observed {short(figure)}{asked}; {over}.",
+            figure,
+            reason=f"observed {short(figure)}{self.asked}; {over}.",
         )
 
     def undefined(self) -> str:
@@ -125,13 +121,11 @@ class ProsecutorRisk(SizeModel):
     formula = "highest 1/min f; average J/n; at_risk: share of records with 1/f > threshold"
     choose = "highest 0.2 or less (classes of five), 0.05 to 0.1 for public files; at_risk near 0."
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest risk that is tolerated")] = None
+    at_most: Annotated[LargestShare, Doc("largest risk that is tolerated")] = None
     figure: Annotated[Figure, Stricter("equal"), Doc("which figure is compared: highest, average or at_risk")] = (
         "highest"
     )
-    threshold: Annotated[
-        float, Gt(0), Le(1), Stricter("equal"), Doc("risk of a record above which it counts as at risk")
-    ] = 0.2
+    threshold: Annotated[PositiveShare, Doc("risk of a record above which it counts as at risk")] = 0.2
 
     def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
         if self.figure == "highest":
@@ -193,11 +187,9 @@ class JournalistRisk(BesidePopulation):
     figure: Annotated[Figure, Stricter("equal"), Doc("which figure is compared: highest, average or at_risk")] = (
         "highest"
     )
-    threshold: Annotated[
-        float, Gt(0), Le(1), Stricter("equal"), Doc("risk of a record above which it counts as at risk")
-    ] = 0.2
+    threshold: Annotated[PositiveShare, Doc("risk of a record above which it counts as at risk")] = 0.2
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest risk that is tolerated")] = None
+    at_most: Annotated[LargestShare, Doc("largest risk that is tolerated")] = None
 
     def figure_of(self, pairs: Pairs) -> float:
         released, population, classes = pairs
@@ -254,9 +246,7 @@ class MarketerRisk(BesidePopulation):
         Doc("true: link to the policy's population; false: to a register of the table's own persons"),
     ] = False
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of right links that is tolerated")] = None
 
     @property
     def needs_population(self) -> bool:  # type: ignore[override]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
-from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Tally, Verdict
-from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LargestShare, Stricter
 from privpipe.blocks.size_model import HouseholdRule
 from privpipe.measures.risk.identity.reidentification_risk import BesidePopulation, Pairs
 from privpipe.tolerance import at_most
@@ -58,13 +56,7 @@ class FileUniqueness(BesidePopulation):
         Doc("the outcome where nothing is unique in the release: error or pass"),
     ] = "error"
 
-    at_most: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("largest share of sample uniques that are unique in the population"),
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of sample uniques that are unique in the population")] = None
 
     def figure_of(self, pairs: Pairs) -> float:
         released, population, classes = pairs
@@ -122,25 +114,18 @@ class HouseholdUniqueness(HouseholdRule):
     formula = "households of a composition no other has / households <= at_most"
     choose = "0 is household 2-anonymity; report it wherever household_id is declared."
 
-    at_most: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("highest share of households with a composition of their own"),
-    ] = None
+    at_most: Annotated[LargestShare, Doc("highest share of households with a composition of their own")] = None
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         alone = observed.sums.get("1", 0)
         share = alone / observed.records if observed.records else None
         passed = share is None or self.at_most is None or at_most(share, self.at_most)
-        asked = "" if self.at_most is None else f", asked at most {short(self.at_most)}"
         return Verdict(
             self,
             share,
             outcome="pass" if passed else "fail",
             threshold=self.demanded(),
-            reason=f"{alone:,} of {observed.records:,} households have a composition of their own{asked}.",
+            reason=f"{alone:,} of {observed.records:,} households have a composition of their own{self.asked}.",
         )
 
     @classmethod

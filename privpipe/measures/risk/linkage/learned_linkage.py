@@ -11,20 +11,18 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Gt
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, Stricter
 from privpipe.errors import UsageError
 from privpipe.kernels.integer_programs import Limits, broken
 from privpipe.kernels.integer_programs import solve as solve_problem
 from privpipe.kernels.linkage.learned_distances import EPSILON, Rivals, subset_sums
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.linkage.linkable_files import linkable
-from privpipe.tolerance import at_most
 
 __all__ = ["Learned", "LearnedLinkage", "worst_case"]
 
@@ -316,9 +314,7 @@ class LearnedLinkage(FilePairMeasure):
     formula = "1 - min sum K / n over distances with d(a_i, b_j) - d(a_i, b_i) + M K_i >= 1e-6"
     choose = "Above what record_linkage is given: it is the worst case. weighted_mean proves soonest."
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of right links that is tolerated")] = None
     distance: Annotated[
         Literal["weighted_mean", "owa", "bilinear", "choquet"],
         Stricter("equal"),
@@ -335,24 +331,16 @@ class LearnedLinkage(FilePairMeasure):
         Doc("of bilinear: none, nonnegative (on the data) or semidefinite"),
     ] = "none"
     submodular: Annotated[bool, Stricter("equal"), Doc("whether the measure of choquet must be submodular")] = False
-    sample: Annotated[int | None, Ge(1), Stricter("equal"), Doc("attacked records; null: all of them")] = 400
-    confidence: Annotated[
-        float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that a sample is compared by")
-    ] = 0.95
+    sample: Annotated[OptionalNumber, Doc("attacked records; null: all of them")] = 400
+    confidence: Annotated[Confidence, Doc("of the upper limit that a sample is compared by")] = 0.95
     time_limit_s: Annotated[float, Gt(0), Stricter("equal"), Doc("seconds for the integer programs")] = 60.0
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("number columns the intruder knows; left out: all quasi-identifiers"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("number columns the intruder knows; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "LearnedLinkage"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
         if self.form != "none" and self.distance != "bilinear":
             raise UsageError(f"{owner}: form is of the bilinear distance; leave it out for {self.distance}")
         if self.submodular and self.distance != "choquet":
@@ -364,10 +352,10 @@ class LearnedLinkage(FilePairMeasure):
     def judge_files(self, files: FilePair) -> Verdict:
         found = linkable(files, files.original.schema.names, "euclidean", "own")
         if found is None or not len(files):
-            return self._error("no column tells records apart")
+            return self.not_judged("no column tells records apart")
         sample, dimensions = files.sample(self.sample), found.original.numbers.shape[1]
         if dimensions > MOST_COLUMNS[self.distance]:
-            return self._error(
+            return self.not_judged(
                 f"{self.distance} is learned over at most {MOST_COLUMNS[self.distance]} columns, and there are "
                 f"{dimensions} (a column with missing values counts twice)"
             )
@@ -407,17 +395,13 @@ class LearnedLinkage(FilePairMeasure):
             "constraints": rivals.distance.constraints(attacked),
             **({"rows": found.rows} if exact else {}),
         }
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=self._reason(files, attacked, figure, found),
         )
 
     def _reason(self, files: FilePair, attacked: int, figure: float, found: Learned) -> str:
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         least = short(found.linked / attacked)
         over = f"{attacked:,} of {len(files):,} released records attacked"
         limit = f"; upper {self.confidence:g} limit {short(figure)}" if attacked < len(files) else ""
@@ -428,10 +412,7 @@ class LearnedLinkage(FilePairMeasure):
         else:
             how = f"and the time ended with {short(found.bound / attacked)} as the proved bound, which is compared"
         best = f"at least {least} of the records are linked by the best {self.distance} distance"
-        return f"{best}, {how}{limit}{asked}; {over}."
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
+        return f"{best}, {how}{limit}{self.asked}; {over}."
 
     @classmethod
     def examples(cls) -> list[Self]:

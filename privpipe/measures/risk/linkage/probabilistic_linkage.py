@@ -9,19 +9,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, Stricter
 from privpipe.blocks.parameters import require_number
 from privpipe.errors import DataError, UsageError, did_you_mean
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.linkage.linkable_files import block_of, coded_texts, partners_in_block
 from privpipe.roles import Roles
-from privpipe.tolerance import at_most, floor_share
+from privpipe.tolerance import floor_share
 
 if TYPE_CHECKING:
     from privpipe.kernels.linkage.fellegi_sunter import Agreement, CodeColumn, Mixture, NumberColumn
@@ -180,9 +179,7 @@ class ProbabilisticLinkage(FilePairMeasure):
     formula = "W = sum log2(m/u) or log2((1-m)/(1-u)); share of records whose heaviest pair is right"
     choose = "0.05 for public files; write tolerances by how exactly an intruder knows the numbers."
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of right links that is tolerated")] = None
     agreement: Annotated[
         Mapping[str, str | dict[str, float | tuple[float, ...]]],
         Stricter("equal"),
@@ -195,10 +192,8 @@ class ProbabilisticLinkage(FilePairMeasure):
         float, Ge(0), Le(1), Stricter("equal"), Doc("tolerated share of matched pairs that are not linked")
     ] = 0.01
     block_by: Annotated[tuple[str, ...], Stricter("equal"), Doc("columns that must agree; only loses links")] = ()
-    sample: Annotated[int | None, Ge(1), Stricter("equal"), Doc("attacked records; null: all of them")] = 10_000
-    confidence: Annotated[
-        float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that a sample is compared by")
-    ] = 0.95
+    sample: Annotated[OptionalNumber, Doc("attacked records; null: all of them")] = 10_000
+    confidence: Annotated[Confidence, Doc("of the upper limit that a sample is compared by")] = 0.95
     parameters: Annotated[
         Literal["estimated", "known"],
         Stricter("equal"),
@@ -208,21 +203,15 @@ class ProbabilisticLinkage(FilePairMeasure):
         bool, Stricter("equal"), Doc("judge even if the estimate did not converge in 1000 steps")
     ] = False
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns the intruder knows; left out: all quasi-identifiers"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("columns the intruder knows; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "ProbabilisticLinkage"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
         object.__setattr__(self, "agreement", checked_rules(owner, self.agreement, self.columns))
         if self.block_by:
-            object.__setattr__(self, "block_by", require_columns(owner, self.block_by))
+            self.hold_columns("block_by")
         word = _Parameters(self.parameters)
         word.entry = self
         object.__setattr__(self, "parameters", word)
@@ -235,7 +224,7 @@ class ProbabilisticLinkage(FilePairMeasure):
 
         compared = [name for name in files.original.schema.names if name in (self.columns or ()) or self._asks(name)]
         if not compared or not len(files):
-            return self._error("no column to compare records by" if len(files) else "no record to attack")
+            return self.not_judged("no column to compare records by" if len(files) else "no record to attack")
         unknown = sorted(set(self.agreement) - set(compared))
         if unknown:
             raise UsageError(f"probabilistic_linkage: agreement of {unknown[0]!r}, which is not among the columns")
@@ -243,14 +232,18 @@ class ProbabilisticLinkage(FilePairMeasure):
         parts, true = self._parts(files, sample)
         counts = sum((agreement.counts(*part) for part in parts), np.zeros(agreement.patterns, dtype=np.int64))
         if not len(true):
-            return self._error("no true pair is left to compare: the blocks separate every record from its original")
+            return self.not_judged(
+                "no true pair is left to compare: the blocks separate every record from its original"
+            )
         levels, patterns = agreement.levels(), agreement.of_partners(true)
         known = known_mixture(patterns, counts, levels)
         mixture = known
         if self.parameters == "estimated":
             mixture = expectation_maximisation(counts, levels, len(sample) / int(counts.sum()))
         if not (mixture.converged or self.accept_unconverged):
-            return self._error(f"the estimate did not converge in {mixture.steps:,} steps (accept_unconverged: true)")
+            return self.not_judged(
+                f"the estimate did not converge in {mixture.steps:,} steps (accept_unconverged: true)"
+            )
         figures = {
             name: self._links(agreement, parts, patterns, each, counts)
             for name, each in (("own", mixture), ("known", known))
@@ -316,23 +309,16 @@ class ProbabilisticLinkage(FilePairMeasure):
             "matched_pairs": mixture.share,
             "steps": mixture.steps,
         }
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         limit = f", upper {self.confidence:g} limit from {attacked:,} sampled records" if sampled else ""
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
                 f"at least {short(figure)} of the released records are linked rightly by {self.parameters} weights of "
-                f"agreement{limit}{asked}; {short(known / attacked)} by somebody who knew the true pairs"
+                f"agreement{limit}{self.asked}; {short(known / attacked)} by somebody who knew the true pairs"
                 + ("; blocked, which only loses links." if self.block_by else ".")
             ),
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:

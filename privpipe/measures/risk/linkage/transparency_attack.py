@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Gt, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, PositiveNumber, Stricter
 from privpipe.errors import DataError, UsageError
-from privpipe.measures.risk.identity.column_set import require_columns
-from privpipe.tolerance import at_most, floor_share
+from privpipe.tolerance import floor_share
 
 if TYPE_CHECKING:
     from privpipe.kernels.linkage.transparency import Constraint, Left
@@ -74,9 +73,7 @@ class TransparencyAttack(FilePairMeasure):
     formula = "candidates = intersection over columns of the records that fit; share re-identified"
     choose = "As record_linkage, 0.05; swapping by buckets or by distribution resists this attack."
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of re-identified records that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of re-identified records that is tolerated")] = None
     method: Annotated[
         Method | None, Stricter("equal"), Doc("rank_swap or microaggregation; left out: that of the release's own plan")
     ] = None
@@ -86,28 +83,19 @@ class TransparencyAttack(FilePairMeasure):
         Doc("window of rank swapping as a fraction, or from_plan"),
     ] = "from_plan"
     nearest: Annotated[
-        int,
-        Ge(1),
-        Stricter("equal"),
-        Doc("groups that are looked at where several columns were microaggregated together"),
+        PositiveNumber, Doc("groups that are looked at where several columns were microaggregated together")
     ] = 2
-    sample: Annotated[int | None, Ge(1), Stricter("equal"), Doc("attacked records; null: all of them")] = 10_000
-    confidence: Annotated[
-        float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that a sample is compared by")
-    ] = 0.95
+    sample: Annotated[OptionalNumber, Doc("attacked records; null: all of them")] = 10_000
+    confidence: Annotated[Confidence, Doc("of the upper limit that a sample is compared by")] = 0.95
 
     columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("masked number columns whose original values are known; left out: all quasi-identifiers"),
+        OwnColumns, Doc("masked number columns whose original values are known; left out: all quasi-identifiers")
     ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "TransparencyAttack"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
         if self.p != "from_plan" and self.method == "microaggregation":
             raise UsageError(f"{owner}: p is of rank swapping; leave it out for microaggregation")
 
@@ -115,12 +103,12 @@ class TransparencyAttack(FilePairMeasure):
         planned: list[Method] = [name for name, stages in STAGES.items() if files.stages_named(*stages)]
         method = self.method or next(iter(planned), None)
         if method is None:
-            return self._error("the plan has no stage of rank_swap or microaggregate; say `method:`")
+            return self.not_judged("the plan has no stage of rank_swap or microaggregate; say `method:`")
         numbers = {name: self._numbers(files, name) for name in files.original.schema.names}
         attacked = files.sample(self.sample)
         found = self._constraints(files, method, numbers, attacked)
         if isinstance(found, str):
-            return self._error(found)
+            return self.not_judged(found)
         return self._verdict(files, method, self._attack(numbers, found, attacked), attacked)
 
     def _numbers(self, files: FilePair, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -203,23 +191,16 @@ class TransparencyAttack(FilePairMeasure):
             "inside": float(left.inside.mean()),
             "method": method,
         }
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         limit = f" (upper {self.confidence:g} limit from {len(attacked):,} sampled records)" if sampled else ""
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
                 f"at least {short(figure)} of the records are re-identified by somebody who knows of the {method}"
-                f"{limit}{asked}; {short(observed['candidates'])} candidates on average, the true one among them for "
-                f"{short(observed['inside'])} of the records."
+                f"{limit}{self.asked}; {short(observed['candidates'])} candidates on average, the true one among them "
+                f"for {short(observed['inside'])} of the records."
             ),
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
-from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Verdict
 from privpipe.blocks.file_pair import JoinedClassMeasure, JoinedTables
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, FilePath, Stricter
+from privpipe.blocks.marks import FilePath, LargestShare, OwnColumns, Stricter
 from privpipe.kernels.classes.joins import ReplicateCounts, replicate_counts, thinned_uniques
-from privpipe.measures.risk.identity.column_set import require_columns
-from privpipe.tolerance import at_most
 
 __all__ = ["ReplicatedUniques"]
 
@@ -63,13 +60,10 @@ class ReplicatedUniques(JoinedClassMeasure):
         "other people of the population show."
     )
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share that is tolerated")] = None
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns compared; left out: all quasi-identifiers; all columns: no copies"),
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share that is tolerated")] = None
+    columns: Annotated[OwnColumns, Doc("columns compared; left out: all quasi-identifiers; all columns: no copies")] = (
+        None
+    )
     holdout: Annotated[
         str | None,
         FilePath(),
@@ -79,8 +73,7 @@ class ReplicatedUniques(JoinedClassMeasure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns("ReplicatedUniques", self.columns))
+        self.hold_columns()
 
     def table_beside(self) -> str | None:
         return self.holdout
@@ -94,12 +87,12 @@ class ReplicatedUniques(JoinedClassMeasure):
         found: ReplicateCounts = tables.counts
         n, h = tables.records, min(tables.holdout_records, tables.records)
         if found.classes < 2:
-            return self._error("no column tells rows apart")
+            return self.not_judged("no column tells rows apart")
         control: ReplicateCounts | None = tables.holdout
         hits = 0.0 if control is None else thinned_uniques(control.once, tables.holdout_records, h)
         figures = attack_figures(found.both, n, control_hits=hits, controls=h, everyone=True)
         if control is not None and figures.excess is None:
-            return self._error("every record of the holdout is replicated, so that nothing is left to exceed")
+            return self.not_judged("every record of the holdout is replicated, so that nothing is left to exceed")
         observed = {
             "replicated": found.both / n,
             "records": n,
@@ -110,12 +103,9 @@ class ReplicatedUniques(JoinedClassMeasure):
             **({} if control is None else self._beside(figures, tables)),
         }
         compared = found.both / n if control is None else float(figures.excess_upper or 0.0)
-        passed = not self.is_gate() or bool(at_most(compared, self.at_most))  # type: ignore[arg-type]
-        return Verdict(
-            self,
+        return self.judged(
+            compared,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=self._reason(found, tables, observed),
         )
 
@@ -128,20 +118,16 @@ class ReplicatedUniques(JoinedClassMeasure):
         }
 
     def _reason(self, found: ReplicateCounts, tables: JoinedTables, observed: dict[str, Any]) -> str:
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         told = f"{found.both:,} of {tables.records:,} original records are unique and repeated by one released row"
         if tables.holdout is None:
-            return f"{told}: a share of {short(observed['replicated'])}{asked}."
+            return f"{told}: a share of {short(observed['replicated'])}{self.asked}."
         less = tables.holdout_records < tables.records
         note = "; a smaller holdout has more uniques and under-states the excess: give a larger one" if less else ""
         return (
             f"{told}, a share of {short(observed['replicated'])} beside {short(observed['control'])} of "
             f"{tables.holdout_records:,} others: an excess of {short(observed['excess'])}, upper 0.95 limit "
-            f"{short(observed['upper'])}{asked}{note}."
+            f"{short(observed['upper'])}{self.asked}{note}."
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:

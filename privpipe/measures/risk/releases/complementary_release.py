@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import FilePath, SensitiveColumn, Stricter
+from privpipe.blocks.marks import FilePath, LeastNumber, SensitiveColumn, Stricter
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory, ReleaseRows
 from privpipe.blocks.verdict import least
 from privpipe.errors import UsageError
@@ -95,9 +95,7 @@ class ComplementaryRelease(HistoryMeasure):
     earlier: Annotated[
         tuple[str, ...], FilePath(), Stricter("equal"), Doc("earlier releases as published, instead of a ledger")
     ] = ()
-    k: Annotated[
-        int | None, Ge(1), Stricter("larger"), Doc("least group of persons that all releases together leave unsplit")
-    ] = None
+    k: Annotated[LeastNumber, Doc("least group of persons that all releases together leave unsplit")] = None
     presence: Annotated[
         Literal["known", "unknown"],
         Stricter("equal"),
@@ -144,7 +142,7 @@ class ComplementaryRelease(HistoryMeasure):
 
         releases = (*history.earlier, history.current)
         if not len(history.current):
-            return self._error("no record to judge")
+            return self.not_judged("no record to judge")
         codes, weights, numbers = signatures(
             [rows.units for rows in releases],
             [rows.classes for rows in releases],
@@ -233,7 +231,7 @@ class ComplementaryRelease(HistoryMeasure):
 
         found = [joined(tables, at) for at in range(len(tables.earlier))]
         if any(each is None for each in found):
-            return self._error("the tables have too many classes to compare each with each; use a ledger")
+            return self.not_judged("the tables have too many classes to compare each with each; use a ledger")
         return self._joined_verdict([each for each in found if each is not None])
 
     def _joined_verdict(self, pairs: list[Joined]) -> Verdict:
@@ -265,9 +263,6 @@ class ComplementaryRelease(HistoryMeasure):
             ),
             compared=least(part for each in pairs for part in each.compared),
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:

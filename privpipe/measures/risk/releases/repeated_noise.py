@@ -117,14 +117,14 @@ class RepeatedNoise(HistoryMeasure):
 
         now = history.current.noise
         if now is None:
-            return self._error("the draws of the run are not known; it is judged inside a release")
+            return self.not_judged("the draws of the run are not known; it is judged inside a release")
         lacking = [column for column in self.columns if column not in {name for name, _ in now.stages}]
         if lacking:
-            return self._error(f"no add_noise stage masked {', '.join(map(repr, lacking))}")
+            return self.not_judged(f"no add_noise stage masked {', '.join(map(repr, lacking))}")
         unknown = sum(rows.noise is None for rows in history.earlier)
         found = [looks_at(column, history.current, history.earlier) for column in self.columns]
         if not any(len(looks.units) for looks in found):
-            return self._error("no released value to judge")
+            return self.not_judged("no released value to judge")
         return self._verdict(dict(zip(self.columns, found, strict=True)), unknown, 1 + len(history.earlier))
 
     def _verdict(self, found: Mapping[str, NoiseObservations], unknown: int, releases: int) -> Verdict:
@@ -163,9 +163,6 @@ class RepeatedNoise(HistoryMeasure):
         from privpipe.kernels.noise.averaging import left_ratios
 
         return left_ratios(looks.units, looks.stages, looks.draws, looks.values, looks.ratios, moving=moving)
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:
