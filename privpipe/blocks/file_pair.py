@@ -13,7 +13,7 @@ from typing_extensions import Doc
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.marks import Columns, FilePath, KeyColumns, Stricter
-from privpipe.blocks.primitives import PairBlock
+from privpipe.blocks.primitives import PairBlock, RowBlock, one_batch
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.blocks.way import FILES, JOINED_CLASSES, POSITIONS, RECODED_TABLES, WHOLE_TABLES
 from privpipe.errors import DataError
@@ -100,6 +100,26 @@ class TableFiles:
     reference: pa.Table | None = field(default=None, repr=False)
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
     order: Stream | None = field(default=None, repr=False)
+
+    def unpaired(self, original: pa.Table | None = None, released: pa.Table | None = None) -> FilePair:
+        """Two tables, or others in their place; row i of one has nothing to do with row i of the other."""
+        first = self.original if original is None else original
+        second = self.released if released is None else released
+        return FilePair(
+            original=one_batch(first),
+            released=one_batch(second),
+            ids=np.zeros((0, 2), dtype=np.int64),
+            records=first.num_rows,
+            released_records=second.num_rows,
+            hierarchies=self.hierarchies,
+        )
+
+    def with_others(self, *others: pa.Table | None) -> FilePair:
+        """The original with other tables of its columns behind it on one side, the release on the other."""
+        import pyarrow as pa
+
+        schema, known = self.original.schema, [each for each in others if each is not None]
+        return self.unpaired(pa.concat_tables([self.original, *(each.cast(schema) for each in known)]))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -241,8 +261,6 @@ class FilePair:
         """A column of one side as float64, NaN where there is no value (dates: days); None where it is not a number."""
         import pyarrow as pa
 
-        from privpipe.blocks.primitives import RowBlock
-
         batch = self.original if side == "original" else self.released
         kind = batch.schema.field(column).type
         measurable = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -345,21 +363,12 @@ class GatheredPairs:
         """Original, released and ids, in the order of the ids."""
         import pyarrow as pa
 
-        from privpipe.blocks.primitives import RowBlock
-
         first = pa.Table.from_batches([original for original, _ in blocks]).combine_chunks()
         second = pa.Table.from_batches([released for _, released in blocks]).combine_chunks()
-        rows = RowBlock(_one(first))
+        rows = RowBlock(one_batch(first))
         ids = rows.record_ids
         order = np.lexsort((ids[:, 1], ids[:, 0]))
-        return rows.take(order).batch, RowBlock(_one(second)).take(order).batch, ids[order]
-
-
-def _one(table: pa.Table) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    batches = table.to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+        return rows.take(order).batch, RowBlock(one_batch(second)).take(order).batch, ids[order]
 
 
 @dataclass(frozen=True, kw_only=True)

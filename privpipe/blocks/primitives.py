@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
     from privpipe.draws import Seed, Stream
 
-__all__ = ["ID_COLUMNS", "PairBlock", "Primitives", "RankExchange", "Reduction", "RowBlock", "Table", "unsigned_zeros"]
+__all__ = [
+    "ID_COLUMNS",
+    "PairBlock",
+    "Primitives",
+    "RankExchange",
+    "Reduction",
+    "RowBlock",
+    "Table",
+    "one_batch",
+    "unsigned_zeros",
+]
 
 
 ID_COLUMNS = ("__privpipe_id_hi", "__privpipe_id_lo")
@@ -120,6 +130,14 @@ def _as_floats(column: pa.Array) -> NDArray[np.float64]:
     if not pa.types.is_float64(column.type):
         column = column.cast(pa.float64(), safe=False)
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """A table as one batch."""
+    import pyarrow as pa
+
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 @dataclass(frozen=True)

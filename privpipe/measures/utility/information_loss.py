@@ -206,11 +206,11 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         return self._verdict(float(found.observed), {"loss": found.observed}, (told,) if told else ())
 
     def _judge_whole(self, files: TableFiles) -> Verdict:
-        from privpipe.measures.utility.whole_losses import by_groups, chance_level, tested_elsewhere, unpaired
+        from privpipe.measures.utility.whole_losses import by_groups, chance_level, tested_elsewhere
 
         n, shown = files.original.num_rows, files.released.num_rows
-        whole = unpaired(files)
-        others = None if files.holdout is None else unpaired(files, files.holdout.cast(files.original.schema))
+        whole = files.unpaired()
+        others = None if files.holdout is None else files.unpaired(files.holdout.cast(files.original.schema))
         infinite = [name for each in (whole, others) if each is not None for name in infinite_columns(each)]
         if infinite or not (n and shown):
             why = f"infinite values in column {infinite[0]!r}" if infinite else "there are no records to compare"

@@ -18,7 +18,7 @@ from privpipe.blocks.file_pair import TableFiles, TableMeasure
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, PositiveShare, Stricter
 from privpipe.kernels.linkage.attack_figures import Figure
-from privpipe.measures.risk.linkage.linkable_files import coded_texts
+from privpipe.measures.risk.linkage.linkable_files import gower_files, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,10 +33,8 @@ __all__ = [
     "RecordAttack",
     "ScaledTables",
     "Targets",
-    "column_pair",
     "keyed_order",
     "keyed_rows",
-    "plain",
     "scaled",
 ]
 
@@ -58,22 +56,6 @@ class ScaledTables:
     tells: bool
 
 
-def column_pair(files: TableFiles) -> FilePair:
-    """The original with the holdout behind it on one side, the release on the other; no records are paired."""
-    import pyarrow as pa
-
-    holdout = files.original.slice(0, 0) if files.holdout is None else files.holdout.cast(files.original.schema)
-    known = pa.concat_tables([files.original, holdout]).combine_chunks()
-    return FilePair(
-        original=_batch(known),
-        released=_batch(files.released.combine_chunks()),
-        ids=np.zeros((0, 2), dtype=np.int64),
-        records=known.num_rows,
-        released_records=files.released.num_rows,
-        hierarchies=files.hierarchies,
-    )
-
-
 def scaled(files: TableFiles, pair: FilePair, columns: Sequence[str], owner: str) -> ScaledTables:
     """The tables by some columns: numbers over their range in original and release, texts as codes.
 
@@ -84,42 +66,12 @@ def scaled(files: TableFiles, pair: FilePair, columns: Sequence[str], owner: str
     DataError
         An infinite number, which has no distance.
     """
-    from privpipe.kernels.linkage.distance import LinkedFile
-
-    n, rows = files.original.num_rows, pair.released.num_rows
-    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
-    texts: list[Any] = []
-    for name in columns:
-        found = pair.finite_numbers(name, owner)
-        if found is None:
-            texts.append(coded_texts(pair, name))
-            continue
-        both = np.concatenate([found[0][:n], found[1]])
-        own = both[~np.isnan(both)]
-        span = float(own.max() - own.min()) if len(own) else 0.0
-        if span > 0:
-            for to, values in zip(sides, found, strict=True):
-                # From the least value on: of values far from 0 a quotient has no digits left for what ties them.
-                to.append((values - own.min()) / span)
-    tables = tuple(table for _, _, table in texts)
-    x, y = (
-        np.column_stack(side) if side else np.zeros((m, 0)) for side, m in zip(sides, (len(pair), rows), strict=True)
-    )
-    codes = _columns([own for own, _, _ in texts], len(pair))
-    labels = _columns([shown for _, shown, _ in texts], rows)
-    return ScaledTables(
-        LinkedFile(x[:n], codes[:n], tables),
-        LinkedFile(y, labels),
-        LinkedFile(x[n:], codes[n:], tables),
-        tells=_tells(y, codes[:n], labels, tables),
-    )
-
-
-def plain(file: LinkedFile) -> LinkedFile:
-    """Originals as they are compared with originals: no value covers another."""
-    from privpipe.kernels.linkage.distance import LinkedFile
-
-    return LinkedFile(file.numbers, file.codes, (None,) * file.codes.shape[1])
+    n = files.original.num_rows
+    found = {name: pair.finite_numbers(name, owner) for name in columns}
+    known, released = gower_files(pair, found, of=n)
+    original, holdout = known.take(np.arange(n)), known.take(np.arange(n, len(pair)))
+    tells = _tells(released.numbers, original.codes, released.codes, known.mismatch)
+    return ScaledTables(original, plain(released), holdout, tells)
 
 
 def keyed_rows(table: pa.Table, order: Stream | None, owner: str) -> tuple[NDArray[np.int64], Stream]:
@@ -159,17 +111,6 @@ def _tells(numbers: Numbers, own: Places, labels: Places, tables: tuple[NDArray[
 
 def _differ(column: Numbers) -> bool:
     return bool((column != column[0]).any()) if not np.isnan(column[0]) else not np.isnan(column).all()
-
-
-def _columns(codes: list[Places], rows: int) -> Places:
-    return np.column_stack(codes) if codes else np.zeros((rows, 0), dtype=np.int64)
-
-
-def _batch(table: pa.Table) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    batches = table.to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -15,7 +15,7 @@ from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import ColumnName, OwnColumns, Stricter
 from privpipe.blocks.verdict import Comparison
 from privpipe.errors import UsageError
-from privpipe.measures.risk.criteria.controlled_attack import RecordAttack, column_pair
+from privpipe.measures.risk.criteria.controlled_attack import RecordAttack
 from privpipe.measures.risk.criteria.secret_guesses import Guessing, ModelKind, Tolerance, guessing
 from privpipe.roles import Roles
 from privpipe.tolerance import below
@@ -125,7 +125,7 @@ class InferenceAttack(RecordAttack):
         if reason:
             return self.not_judged(reason)
         known = self.columns_of(files)
-        pair = column_pair(files)
+        pair = files.with_others(files.holdout)
         found = guessing(files, pair, known, self.column, self.tolerance, self.name())
         if isinstance(found, str):
             return self.not_judged(found)

@@ -15,7 +15,7 @@ from privpipe.blocks.file_pair import TableFiles
 from privpipe.blocks.guarantee import require_columns
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import UsageError
-from privpipe.measures.risk.criteria.controlled_attack import RecordAttack, column_pair, scaled
+from privpipe.measures.risk.criteria.controlled_attack import RecordAttack, scaled
 from privpipe.tolerance import below
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class LinkabilityAttack(RecordAttack):
         reason = self.unjudgeable(files)
         if reason:
             return self.not_judged(reason)
-        pair = column_pair(files)
+        pair = files.with_others(files.holdout)
         sides = [scaled(files, pair, names, self.name()) for names in self.known]
         for side, names in zip(sides, self.known, strict=True):
             if not side.tells:

@@ -15,7 +15,7 @@ from privpipe.blocks.file_pair import TableFiles
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import OwnColumns, Stricter
 from privpipe.errors import UsageError
-from privpipe.measures.risk.criteria.controlled_attack import ControlledAttack, column_pair, keyed_rows
+from privpipe.measures.risk.criteria.controlled_attack import ControlledAttack, keyed_rows
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most
 
@@ -124,7 +124,7 @@ class SinglingOutAttack(ControlledAttack):
         names = files.original.schema.names
         if self.mode == "multivariate" and self.size > len(names):
             return self.not_judged(f"predicates of {self.size} columns need as many, and there are {len(names)}")
-        found = coded(column_pair(files), files.original.num_rows, names, self.name())
+        found = coded(files.with_others(files.holdout), files.original.num_rows, names, self.name())
         predicates = self._predicates(files, found)
         if predicates is None:
             from privpipe.measures.risk.criteria.predicates import MOST_PREDICATES

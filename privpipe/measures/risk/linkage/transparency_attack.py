@@ -15,6 +15,7 @@ from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, PositiveNumber, Stricter
 from privpipe.errors import DataError, UsageError
+from privpipe.measures.risk.linkage.linkable_files import moments
 from privpipe.tolerance import floor_share
 
 if TYPE_CHECKING:
@@ -218,12 +219,8 @@ def _planned_groups(files: FilePair, numbers: Numbers) -> list[list[str]]:
 
 def _by_own(values: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
     """Standardised by a column's own mean and deviation; missing values at the mean. A constant one is 0."""
-    known = scale[~np.isnan(scale)]
-    # Of equal values, too, rounding may leave a deviation: it would make a scale of nothing.
-    sd = 0.0 if len(known) < 2 or known.min() == known.max() else float(np.std(known, ddof=1))
-    if not sd > 0:
-        return np.zeros(len(values))
-    return np.nan_to_num((values - float(np.mean(known))) / sd, nan=0.0)
+    mean, sd = moments(scale)
+    return np.nan_to_num((values - mean) / sd, nan=0.0) if sd > 0 else np.zeros(len(values))
 
 
 def _standardised(columns: list[tuple[NDArray[np.float64], NDArray[np.float64]]], side: int) -> NDArray[np.float64]:

@@ -14,12 +14,12 @@ from privpipe.blocks.file_pair import TableFiles, TableMeasure
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, Stricter
 from privpipe.errors import UsageError
+from privpipe.measures.risk.linkage.linkable_files import plain
 from privpipe.measures.risk.membership.record_distances import (
     DistanceFigures,
     closest,
     compared,
     distance_figures,
-    plain,
 )
 
 __all__ = ["ClosestRecord"]

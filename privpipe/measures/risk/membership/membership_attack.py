@@ -23,7 +23,8 @@ from privpipe.blocks.marks import (
     Stricter,
 )
 from privpipe.errors import UsageError
-from privpipe.measures.risk.membership.record_distances import Compared, closest, compared, plain, within
+from privpipe.measures.risk.linkage.linkable_files import plain
+from privpipe.measures.risk.membership.record_distances import Compared, closest, compared, within
 
 if TYPE_CHECKING:
     from privpipe.kernels.linkage.distance import LinkedFile
