@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.file_pair import JoinedClassMeasure, JoinedTables
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import ColumnName, LargestShare, OwnColumns, Stricter
@@ -94,7 +93,7 @@ class CorrectAttribution(JoinedClassMeasure):
     def secret(self) -> str | None:
         return self.column
 
-    def reduction(self, secrets: NDArray[np.int64]) -> Attributing:
+    def reduction(self, secrets: Ints) -> Attributing:
         commonest = int(secrets.argmax()) if self.exclude_majority and len(secrets) else None
         return Attributing(len(secrets), commonest)
 

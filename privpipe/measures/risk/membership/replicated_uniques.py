@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.file_pair import JoinedClassMeasure, JoinedTables
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import FilePath, LargestShare, OwnColumns, Stricter
@@ -78,7 +77,7 @@ class ReplicatedUniques(JoinedClassMeasure):
     def table_beside(self) -> str | None:
         return self.holdout
 
-    def reduction(self, secrets: NDArray[np.int64]) -> Replicating:
+    def reduction(self, secrets: Ints) -> Replicating:
         return Replicating()
 
     def judge_joined(self, tables: JoinedTables) -> Verdict:
