@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.guarantee import Guarantee
-from privpipe.blocks.marks import Columns, FilePath, Stricter
-from privpipe.blocks.primitives import PairBlock
+from privpipe.blocks.marks import Columns, FilePath, KeyColumns, Stricter
+from privpipe.blocks.primitives import PairBlock, RowBlock, one_batch
 from privpipe.blocks.verdict import Comparison, Verdict
-from privpipe.blocks.way import FILES, JOINED_CLASSES, POSITIONS, RECODED_TABLES, WHOLE_TABLES, Way
+from privpipe.blocks.way import FILES, JOINED_CLASSES, POSITIONS, RECODED_TABLES, WHOLE_TABLES
 from privpipe.errors import DataError
 from privpipe.roles import Roles
 
@@ -70,7 +71,7 @@ class RowPositions:
 class PositionMeasure(Guarantee):
     """A measure of what the order of released rows discloses. Subclasses give `judge_positions`."""
 
-    way: ClassVar[Way] = POSITIONS
+    way = POSITIONS
 
     def judge_positions(self, positions: RowPositions | str) -> Verdict:
         """The verdict; a text says why there are no positions."""
@@ -101,12 +102,32 @@ class TableFiles:
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
     order: Stream | None = field(default=None, repr=False)
 
+    def unpaired(self, original: pa.Table | None = None, released: pa.Table | None = None) -> FilePair:
+        """Two tables, or others in their place; row i of one has nothing to do with row i of the other."""
+        first = self.original if original is None else original
+        second = self.released if released is None else released
+        return FilePair(
+            original=one_batch(first),
+            released=one_batch(second),
+            ids=np.zeros((0, 2), dtype=np.int64),
+            records=first.num_rows,
+            released_records=second.num_rows,
+            hierarchies=self.hierarchies,
+        )
+
+    def with_others(self, *others: pa.Table | None) -> FilePair:
+        """The original with other tables of its columns behind it on one side, the release on the other."""
+        import pyarrow as pa
+
+        schema, known = self.original.schema, [each for each in others if each is not None]
+        return self.unpaired(pa.concat_tables([self.original, *(each.cast(schema) for each in known)]))
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TableMeasure(Guarantee):
     """A measure of whole tables that pairs no records, hence also of synthetic ones. Subclasses give `judge_tables`."""
 
-    way: ClassVar[Way] = WHOLE_TABLES
+    way = WHOLE_TABLES
 
     holdout: Annotated[
         str | None,
@@ -172,8 +193,8 @@ class DistinctPair:
 class DistinctPairMeasure(Guarantee):
     """A measure of the distinct combinations of the release, and of the original where there is one."""
 
-    way: ClassVar[Way] = RECODED_TABLES
-    threshold_field: ClassVar[str | None] = "at_most"
+    way = RECODED_TABLES
+    threshold_field = "at_most"
 
     def columns_read(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         """Columns whose combinations it looks at, the quasi-identifiers first."""
@@ -223,7 +244,7 @@ class FilePair:
 
     original: pa.RecordBatch = field(repr=False)
     released: pa.RecordBatch = field(repr=False)
-    ids: NDArray[np.int64] = field(repr=False)
+    ids: Ints = field(repr=False)
     records: int
     released_records: int
     original_facts: Facts = field(default_factory=Facts, repr=False)
@@ -237,11 +258,9 @@ class FilePair:
     def __len__(self) -> int:
         return int(self.original.num_rows)
 
-    def numbers(self, side: Side, column: str) -> NDArray[np.float64] | None:
+    def numbers(self, side: Side, column: str) -> Floats | None:
         """A column of one side as float64, NaN where there is no value (dates: days); None where it is not a number."""
         import pyarrow as pa
-
-        from privpipe.blocks.primitives import RowBlock
 
         batch = self.original if side == "original" else self.released
         kind = batch.schema.field(column).type
@@ -250,7 +269,7 @@ class FilePair:
             return None
         return RowBlock(batch)[column]
 
-    def finite_numbers(self, column: str, owner: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    def finite_numbers(self, column: str, owner: str) -> tuple[Floats, Floats] | None:
         """A column of both sides as numbers that have distances; None where it is not a number in one of them.
 
         Raises
@@ -272,7 +291,7 @@ class FilePair:
         """The plan's stages of these names, in order."""
         return [stage for stage in self.stages if stage["name"] in names]
 
-    def sample(self, size: int | None) -> NDArray[np.int64]:
+    def sample(self, size: int | None) -> Ints:
         """Places of the records to attack: the `size` of smallest keyed order, in that order; None: all of them.
 
         Fixed by the seed, not by partitions or positions.
@@ -280,7 +299,7 @@ class FilePair:
         if size is None or size >= len(self) or self.order is None:
             return np.arange(len(self), dtype=np.int64)
         words = self.order.order(self.ids)
-        order: NDArray[np.int64] = np.lexsort((self.ids[:, 1], self.ids[:, 0], words))[:size].astype(np.int64)
+        order: Ints = np.lexsort((self.ids[:, 1], self.ids[:, 0], words))[:size].astype(np.int64)
         return order
 
 
@@ -291,14 +310,12 @@ class FilePairMeasure(Guarantee):
     Subclasses give `judge_files`. With neither alignment nor original the outcome is an error, never a pass.
     """
 
-    way: ClassVar[Way] = FILES
-    threshold_field: ClassVar[str | None] = "at_most"
+    way = FILES
+    threshold_field = "at_most"
 
     columns: Annotated[tuple[str, ...] | None, Columns()] = None
 
-    quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
-    ] = None
+    quasi_identifiers: Annotated[KeyColumns, Doc("the same as `columns`; give one of the two")] = None
 
     def compared_columns(self, roles: Roles) -> tuple[str, ...]:
         """Its `columns`, else all quasi-identifiers."""
@@ -343,25 +360,16 @@ class GatheredPairs:
         raise TypeError("gathered pairs are judged by the measures that asked for them")
 
     @staticmethod
-    def joined(blocks: list[tuple[Any, Any]]) -> tuple[pa.RecordBatch, pa.RecordBatch, NDArray[np.int64]]:
+    def joined(blocks: list[tuple[Any, Any]]) -> tuple[pa.RecordBatch, pa.RecordBatch, Ints]:
         """Original, released and ids, in the order of the ids."""
         import pyarrow as pa
 
-        from privpipe.blocks.primitives import RowBlock
-
         first = pa.Table.from_batches([original for original, _ in blocks]).combine_chunks()
         second = pa.Table.from_batches([released for _, released in blocks]).combine_chunks()
-        rows = RowBlock(_one(first))
+        rows = RowBlock(one_batch(first))
         ids = rows.record_ids
         order = np.lexsort((ids[:, 1], ids[:, 0]))
-        return rows.take(order).batch, RowBlock(_one(second)).take(order).batch, ids[order]
-
-
-def _one(table: pa.Table) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    batches = table.to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+        return rows.take(order).batch, RowBlock(one_batch(second)).take(order).batch, ids[order]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,7 +394,7 @@ class JoinedTables:
     counts: Any = field(repr=False)
     records: int
     released: int
-    secrets: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
+    secrets: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
     holdout: Any = field(default=None, repr=False)
     holdout_records: int = 0
     compared: tuple[Comparison, ...] = ()
@@ -400,8 +408,8 @@ class JoinedClassMeasure(Guarantee):
     cells of one column that distinguish the sides and the secret, and `judge_joined`.
     """
 
-    way: ClassVar[Way] = JOINED_CLASSES
-    threshold_field: ClassVar[str | None] = "at_most"
+    way = JOINED_CLASSES
+    threshold_field = "at_most"
 
     compares_numbers: ClassVar[bool] = True
     """Whether numbers that are not in the original leave a row unjudged; False: they show that it is not a copy."""
@@ -420,7 +428,7 @@ class JoinedClassMeasure(Guarantee):
         """Path of a holdout that is joined with the release as the original is."""
         return None
 
-    def reduction(self, secrets: NDArray[np.int64]) -> Reduction[ClassBlock, Any]:
+    def reduction(self, secrets: Ints) -> Reduction[ClassBlock, Any]:
         """What counts a block: code s * values + v for the secret v in the original (s = 0) or the release (s = 1)."""
         raise TypeError(f"{type(self).__name__} joins no classes")
 

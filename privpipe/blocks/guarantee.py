@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.check_face import CheckFace
 from privpipe.blocks.class_block import Cells, ClassBlock, DistinctBlock, Tally, added
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
-from privpipe.blocks.marks import BaseDistribution, Columns, Household, SensitiveColumn, Stricter, Weight
+from privpipe.blocks.marks import BaseDistribution, Columns, Household, KeyColumns, SensitiveColumn, Stricter, Weight
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.verdict import Severity, Verdict
 from privpipe.blocks.way import CLASSES, COLUMNS, PAIRS, CountedOver, Over, Way
@@ -31,6 +32,7 @@ __all__ = [
     "Guarantee",
     "one_class",
     "prepared",
+    "require_columns",
     "short",
 ]
 
@@ -67,9 +69,7 @@ class Guarantee(CheckFace, Entry):
     """The type of its figure, as in ``dict[str, float]``; None in it: the figure can have no bound."""
 
     quasi_identifiers: Annotated[
-        tuple[str, ...] | None,
-        Stricter("names"),
-        Doc("columns that form the classes; left out: all of the policy, empty: one class"),
+        KeyColumns, Doc("columns that form the classes; left out: all of the policy, empty: one class")
     ] = None
     severity: Annotated[
         Severity, Stricter("fail"), Doc("`fail`: no release where it does not hold; `warn`: the verdict warns of it")
@@ -99,6 +99,29 @@ class Guarantee(CheckFace, Entry):
                     f"{self.name()}: {column!r} cannot be judged within classes that it forms itself; "
                     "take it out of quasi_identifiers"
                 )
+
+    def hold_columns(self, field: str = "columns", *, as_keys: bool = False) -> None:
+        """Keep the columns that a field names as a tuple; left out, they stay so.
+
+        Parameters
+        ----------
+        as_keys : bool
+            They are the quasi-identifiers too.
+
+        Raises
+        ------
+        UsageError
+            Not a list of distinct names, or an empty one; other quasi-identifiers.
+        """
+        owner, given = type(self).__name__, getattr(self, field)
+        if given is None:
+            return
+        names = require_columns(owner, given)
+        object.__setattr__(self, field, names)
+        if as_keys:
+            if self.quasi_identifiers not in (None, names):
+                raise UsageError(f"{owner}: quasi_identifiers and columns name different sets; give columns alone")
+            object.__setattr__(self, "quasi_identifiers", names)
 
     @property
     def binds(self) -> bool:
@@ -139,9 +162,7 @@ class Guarantee(CheckFace, Entry):
         columns = (self.weight_column(), self.household_column())
         return tuple(column for column in columns if column is not None)
 
-    def record_figures(
-        self, records: DistinctBlock, households: NDArray[np.int64] | None, matching: bool
-    ) -> Mapping[str, NDArray[np.float64]]:
+    def record_figures(self, records: DistinctBlock, households: Ints | None, matching: bool) -> Mapping[str, Floats]:
         """Figures of single records by name, shape (n,), where it `gives_record_figures`; a row of the block a record.
 
         `households` numbers those of the records, -1 for none; under `matching` blanks match anything.
@@ -206,6 +227,30 @@ class Guarantee(CheckFace, Entry):
         """What `observed` is compared with."""
         return None if self.threshold_field is None else getattr(self, self.threshold_field)
 
+    @property
+    def sense(self) -> Direction:
+        """`direction`, also where an entry has a parameter of that name."""
+        return self.direction
+
+    @property
+    def asked(self) -> str:
+        """What is asked of the figure, as the end of a sentence; nothing where it is only reported."""
+        return f", asked {self.sense.replace('_', ' ')} {short(self.demanded())}" if self.is_gate() else ""
+
+    def meets(self, figure: float) -> bool:
+        """Whether a figure is what is asked; any is, where it is only reported."""
+        return not self.is_gate() or bool(MEETS[self.sense](figure, self.demanded()))
+
+    def judged(self, figure: float, observed: Any, reason: str, **counts: Any) -> Verdict:
+        """The verdict by one figure of what was observed; `counts` are further fields of a `Verdict`."""
+        return Verdict(
+            self, observed, "pass" if self.meets(figure) else "fail", self.demanded(), reason=reason, **counts
+        )
+
+    def not_judged(self, reason: str, observed: Any = None) -> Verdict:
+        """An error, never a pass; the reason is a sentence without its full stop."""
+        return Verdict(self, observed, "error", self.demanded(), reason=f"{reason}.")
+
     def needs_matching(self) -> str:
         """What of it has a meaning only where blanks match anything (`nulls: wildcard`), or nothing."""
         return ""
@@ -251,7 +296,7 @@ class ClassModel(CountedOver, Guarantee):
     `least_values` values, whatever they are).
     """
 
-    direction: ClassVar[Direction] = "at_least"
+    direction = "at_least"
     hereditary: ClassVar[bool] = False
     convex: ClassVar[bool] = False
     decided_by_minima: ClassVar[bool] = False
@@ -273,7 +318,7 @@ class ClassModel(CountedOver, Guarantee):
         """One figure per class, shape (n_classes,); integers stay integers, infinite is "no number"."""
         raise TypeError(f"{type(self).__name__} scores no classes")
 
-    def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
+    def passing(self, block: ClassBlock, facts: Facts) -> Bools:
         """Which classes meet the rule, shape (n_classes,); all of them where no threshold is given."""
         if not self.is_gate():
             return np.ones(len(block), dtype=np.bool_)
@@ -413,7 +458,7 @@ def short(figure: Any) -> str:
 class ColumnRule(Guarantee):
     """Judges a table before any cell is looked at. Subclasses give `judge_columns`."""
 
-    way: ClassVar[Way] = COLUMNS
+    way = COLUMNS
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -423,3 +468,24 @@ class ColumnRule(Guarantee):
     def judge_columns(self, present: Sequence[str], roles: Roles) -> Verdict:
         """The verdict over a table with these columns."""
         raise TypeError(f"{type(self).__name__} judges no columns")
+
+
+def require_columns(owner: str, columns: object) -> tuple[str, ...]:
+    """The names as a tuple.
+
+    Raises
+    ------
+    UsageError
+        Not a list of distinct names, or an empty one.
+
+    Examples
+    --------
+    >>> require_columns("Distinction", ["age", "zip"])
+    ('age', 'zip')
+    """
+    names = tuple(columns) if isinstance(columns, list | tuple) else ()
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise UsageError(f"{owner}: columns must be a list of column names")
+    if len(set(names)) < len(names):
+        raise UsageError(f"{owner}: columns name one twice")
+    return names

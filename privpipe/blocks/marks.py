@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt, Le, Lt
 
 __all__ = [
     "BaseDistribution",
     "ColumnName",
     "ColumnNames",
     "Columns",
+    "Confidence",
     "FilePath",
     "Household",
     "Items",
+    "KeyColumns",
+    "LargestShare",
+    "LeastNumber",
     "Levels",
     "Mark",
+    "OneSensitive",
+    "OptionalNumber",
+    "OwnColumns",
+    "PositiveNumber",
+    "PositiveShare",
     "SensitiveColumn",
     "Stricter",
     "Weight",
@@ -77,3 +88,18 @@ class Stricter(Mark):
     """
 
     direction: Literal["larger", "smaller", "names", "fail", "equal"]
+
+
+LargestShare = Annotated[float | None, Ge(0), Le(1), Stricter("smaller")]
+"""A threshold on a share; left out, the share is reported."""
+LeastNumber = Annotated[int | None, Ge(1), Stricter("larger")]
+"""A threshold such as k; left out, the number is reported."""
+OneSensitive = Annotated[str, SensitiveColumn(), Stricter("equal")]
+OwnColumns = Annotated[tuple[str, ...] | None, Columns(), Stricter("equal")]
+"""The columns that an entry compares records by; left out: all quasi-identifiers."""
+KeyColumns = Annotated[tuple[str, ...] | None, Stricter("names")]
+OptionalNumber = Annotated[int | None, Ge(1), Stricter("equal")]
+"""Of a sample, None takes all records; else what None means is up to the entry."""
+Confidence = Annotated[float, Gt(0), Lt(1), Stricter("larger")]
+PositiveShare = Annotated[float, Gt(0), Le(1), Stricter("equal")]
+PositiveNumber = Annotated[int, Ge(1), Stricter("equal")]

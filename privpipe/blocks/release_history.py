@@ -13,7 +13,7 @@ from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.marks import FilePath, Stricter
 from privpipe.blocks.parameters import require_choice
 from privpipe.blocks.verdict import Verdict
-from privpipe.blocks.way import HISTORY, Way
+from privpipe.blocks.way import HISTORY
 from privpipe.draws.seed import require_key_place
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
@@ -155,7 +155,7 @@ class HistoryMeasure(Guarantee):
     `forms_classes` reports over which columns, and of which values, the ledger remembers them.
     """
 
-    way: ClassVar[Way] = HISTORY
+    way = HISTORY
     forms_classes: ClassVar[bool] = True
 
     ledger: Annotated[

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.class_block import ClassBlock, Tally, added
 from privpipe.blocks.facts import Facts
-from privpipe.blocks.guarantee import MEETS, Direction, Guarantee, short
+from privpipe.blocks.guarantee import MEETS, Guarantee, short
 from privpipe.blocks.verdict import Verdict
-from privpipe.blocks.way import HOUSEHOLDS, KEPT_HOUSEHOLDS, CountedOver, Over, Way
+from privpipe.blocks.way import HOUSEHOLDS, KEPT_HOUSEHOLDS, CountedOver, Over
 
 __all__ = ["HouseholdRule", "KeptHouseholds", "SizeModel", "histogram_sums", "matching_sums", "size_histogram"]
 
@@ -25,7 +26,7 @@ class SizeModel(CountedOver, Guarantee):
     that the shortest prefix to suppress can be bisected.
     """
 
-    direction: ClassVar[Direction] = "at_most"
+    direction = "at_most"
     prefix_monotone: ClassVar[bool] = True
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
@@ -39,11 +40,11 @@ class SizeModel(CountedOver, Guarantee):
             sums=added(left.sums, right.sums),
         )
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         """What is compared with the threshold, of so many (`counts`) classes of each of these `sizes`."""
         raise TypeError(f"{type(self).__name__} judges no size histogram")
 
-    def met_by(self, sizes: NDArray[np.int64], counts: NDArray[np.int64], facts: Facts) -> bool:
+    def met_by(self, sizes: Ints, counts: Ints, facts: Facts) -> bool:
         """Whether a table with so many (`counts`) classes of each of these `sizes` meets the rule."""
         if not self.is_gate() or not counts.sum():
             return True
@@ -53,7 +54,6 @@ class SizeModel(CountedOver, Guarantee):
         sizes, counts = size_histogram(observed)
         figure = self.figure_of(sizes, counts) if observed.records else None
         passed = self.met_by(sizes, counts, facts)
-        asked = f", asked {self.direction.replace('_', ' ')} {short(self.demanded())}" if self.is_gate() else ""
         seen = "no class to judge" if figure is None else f"observed {short(figure)}"
         note = "" if passed else self.unattainable(observed.records, facts)
         over = f"over {observed.classes:,} classes of {observed.records:,} {facts.unit}"
@@ -62,7 +62,7 @@ class SizeModel(CountedOver, Guarantee):
             figure,
             outcome="pass" if passed else "fail",
             threshold=self.demanded(),
-            reason="; ".join(part for part in (f"{seen}{asked}", over, note) if part) + ".",
+            reason="; ".join(part for part in (f"{seen}{self.asked}", over, note) if part) + ".",
         )
 
     def unattainable(self, records: int, facts: Facts) -> str:
@@ -72,7 +72,7 @@ class SizeModel(CountedOver, Guarantee):
         return f"cannot be met by this table: it has {records:,} {facts.unit}"
 
 
-def histogram_sums(sizes: NDArray[np.int64]) -> dict[str, int]:
+def histogram_sums(sizes: Ints) -> dict[str, int]:
     """How many classes have each size, with text keys, so that it survives JSON.
 
     Examples
@@ -89,7 +89,7 @@ def histogram_sums(sizes: NDArray[np.int64]) -> dict[str, int]:
     return {str(size): count for size, count in zip(seen.tolist(), counts.tolist(), strict=True)}
 
 
-def matching_sums(matching: NDArray[np.int64], records: NDArray[np.int64]) -> dict[str, int]:
+def matching_sums(matching: Ints, records: Ints) -> dict[str, int]:
     """How many records are matched by so many, under keys that differ from those of a histogram of classes.
 
     Examples
@@ -102,7 +102,7 @@ def matching_sums(matching: NDArray[np.int64], records: NDArray[np.int64]) -> di
     return {f"~{size}": count for size, count in zip(seen.tolist(), counts.tolist(), strict=True)}
 
 
-def size_histogram(tally: Tally) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def size_histogram(tally: Tally) -> tuple[Ints, NDArray[Any]]:
     """Sizes, ascending, and the number of classes of each, of a `SizeModel`'s tally.
 
     Under wildcard matching a record matched by w counts as a w-th of a class, which is what every figure of sizes
@@ -124,7 +124,7 @@ class HouseholdRule(Guarantee):
     composition.
     """
 
-    way: ClassVar[Way] = HOUSEHOLDS
+    way = HOUSEHOLDS
 
     def counts_over(self) -> Over | None:
         return "households"
@@ -148,7 +148,7 @@ class HouseholdRule(Guarantee):
 class KeptHouseholds(Guarantee):
     """Judges numbers of households; subclasses give `judge_kept`."""
 
-    way: ClassVar[Way] = KEPT_HOUSEHOLDS
+    way = KEPT_HOUSEHOLDS
 
     def reads_households(self) -> bool:
         return True

@@ -5,22 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
-from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
 from privpipe.blocks.file_pair import DistinctPair, DistinctPairMeasure, TableFiles, TableMeasure
-from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import ColumnName, Columns, Stricter
+from privpipe.blocks.guarantee import require_columns, short
+from privpipe.blocks.marks import ColumnName, OptionalNumber, OwnColumns, Stricter
 from privpipe.blocks.parameters import require_choice
 from privpipe.blocks.way import FILES, RECODED_TABLES, WHOLE_TABLES, Way
 from privpipe.errors import UsageError
 from privpipe.measures.utility.loss_columns import columns_entered, infinite_columns, numbers_compared
 from privpipe.measures.utility.loss_functions import NAMES, REGISTERED
 from privpipe.roles import Roles
-from privpipe.tolerance import at_most
 
 __all__ = ["InformationLoss"]
 
@@ -96,13 +94,11 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
     ('fail', 0.471)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = (
-        "Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Karr et al., 2006; De Waal, Willenborg, 1999"
-    )
-    threat: ClassVar[str] = "A release is safe and of no use; this is no privacy figure."
-    formula: ClassVar[str] = "divergence(f(original), f(released)) <= at_most, il1s: mean |x - y| / (sqrt(2) sd)"
-    choose: ClassVar[str] = (
+    observes = dict[str, Any]
+    source = "Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Karr et al., 2006; De Waal, Willenborg, 1999"
+    threat = "A release is safe and of no use; this is no privacy figure."
+    formula = "divergence(f(original), f(released)) <= at_most, il1s: mean |x - y| / (sqrt(2) sd)"
+    choose = (
         "il1s below 0.1 keeps most analyses; propensity is near 0 at best and 0.25 where the files are "
         "distinguishable; name the regression or the classifier that the users of the table will fit."
     )
@@ -124,11 +120,9 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         Stricter("equal"),
         Doc("column of at most 20 values: the largest loss within its groups of 50 records or more"),
     ] = None
-    k: Annotated[int | None, Ge(1), Stricter("equal"), Doc("of c_avg: the size of class that was asked for")] = None
+    k: Annotated[OptionalNumber, Doc("of c_avg: the size of class that was asked for")] = None
 
-    columns: Annotated[
-        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("columns compared; left out: all quasi-identifiers")
-    ] = None
+    columns: Annotated[OwnColumns, Doc("columns compared; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -167,8 +161,6 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
             raise UsageError(f"{owner}: by: {self.by!r} is the target")
 
     def _take_columns(self) -> None:
-        from privpipe.measures.risk.identity.column_set import require_columns
-
         names = require_columns("InformationLoss", self.columns)
         if self.quasi_identifiers not in (None, names):
             raise UsageError("InformationLoss: quasi_identifiers and columns name different sets; give columns alone")
@@ -214,15 +206,15 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         return self._verdict(float(found.observed), {"loss": found.observed}, (told,) if told else ())
 
     def _judge_whole(self, files: TableFiles) -> Verdict:
-        from privpipe.measures.utility.whole_losses import by_groups, chance_level, tested_elsewhere, unpaired
+        from privpipe.measures.utility.whole_losses import by_groups, chance_level, tested_elsewhere
 
         n, shown = files.original.num_rows, files.released.num_rows
-        whole = unpaired(files)
-        others = None if files.holdout is None else unpaired(files, files.holdout.cast(files.original.schema))
+        whole = files.unpaired()
+        others = None if files.holdout is None else files.unpaired(files.holdout.cast(files.original.schema))
         infinite = [name for each in (whole, others) if each is not None for name in infinite_columns(each)]
         if infinite or not (n and shown):
             why = f"infinite values in column {infinite[0]!r}" if infinite else "there are no records to compare"
-            return Verdict(self, None, "error", self.demanded(), reason=f"{why}.")
+            return self.not_judged(f"{why}")
         chance: float | None = None
         if self.measure == "classifier":
             kind: Any = self.model or "logistic"
@@ -243,7 +235,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         infinite = infinite_columns(files)
         if infinite or not len(files):
             why = f"infinite values in column {infinite[0]!r}" if infinite else "no record is in both tables"
-            return Verdict(self, None, "error", self.demanded(), reason=f"{why}.")
+            return self.not_judged(f"{why}")
         gone = files.records - len(files)
         told = f"over {len(files):,} records that are in both tables, {gone:,} of {files.records:,} not released"
         beside = {"suppressed_share": gone / files.records if files.records else 0.0}
@@ -261,7 +253,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
     def _judged(self, found: Any, beside: Mapping[str, Any], told: str, records: int) -> Verdict:
         if found.loss is None or found.loss != found.loss:
             why = found.why or "the figure is undefined"
-            return Verdict(self, None, "error", self.demanded(), reason=f"{why}.")
+            return self.not_judged(f"{why}")
         observed = {
             "loss": found.loss,
             **({"columns": dict(found.columns)} if found.columns else {}),
@@ -294,15 +286,11 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
     def _verdict(
         self, loss: float, observed: Mapping[str, Any], notes: tuple[str, ...], *, hidden: bool = False
     ) -> Verdict:
-        passed = not self.is_gate() or bool(at_most(loss, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         seen = f"not shown of fewer than {SMALLEST_SHOWN} records" if hidden else f"of {short(loss)}"
-        return Verdict(
-            self,
+        return self.judged(
+            loss,
             None if hidden else observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
-            reason="; ".join((f"a loss {seen} by {self.measure}{asked}", *notes)) + ".",
+            reason="; ".join((f"a loss {seen} by {self.measure}{self.asked}", *notes)) + ".",
         )
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -12,7 +12,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks.file_pair import DistinctPair, DistinctPairMeasure
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import OptionalNumber, Stricter
 from privpipe.blocks.quality_spec import (
     DEFAULT_AGGREGATES,
     Aggregate,
@@ -92,11 +92,11 @@ class Quality(DistinctPairMeasure):
     Quality(name='c_avg', k=5, at_most=3.0)
     """
 
-    observes: ClassVar[object] = float | dict[str, float]
-    source: ClassVar[str] = "Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006"
-    threat: ClassVar[str] = "A release is so coarse that it is of no use; this is no privacy figure."
-    formula: ClassVar[str] = "the loss that the stage generalize minimises, over the release as it is, <= at_most"
-    choose: ClassVar[str] = (
+    observes = float | dict[str, float]
+    source = "Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006"
+    threat = "A release is so coarse that it is of no use; this is no privacy figure."
+    formula = "the loss that the stage generalize minimises, over the release as it is, <= at_most"
+    choose = (
         "loss runs from 0 (raw) to 1 (nothing left); below 0.3 most analyses of single columns survive. gcp compares "
         "releases made by different methods."
     )
@@ -140,7 +140,7 @@ class Quality(DistinctPairMeasure):
         dict[str, list[float]] | None, Stricter("equal"), Doc("of static: the figure of each level of each column")
     ] = None
     response: Annotated[str | None, Stricter("equal"), Doc("of classification: the column that is predicted")] = None
-    k: Annotated[int | None, Ge(1), Stricter("equal"), Doc("of c_avg: the size of class that was asked for")] = None
+    k: Annotated[OptionalNumber, Doc("of c_avg: the size of class that was asked for")] = None
     at_most: Annotated[float | None, Ge(0), Stricter("smaller"), Doc("largest figure that passes")] = None
 
     def __post_init__(self) -> None:
@@ -176,7 +176,7 @@ class Quality(DistinctPairMeasure):
         except NotRecoded as error:
             if str(self.name) in BY_CLASSES:
                 return self._of_sizes(pair)  # classes need no levels
-            return Verdict(self, None, "error", self.demanded(), reason=f"{error}.")
+            return self.not_judged(f"{error}")
 
     def _of_sizes(self, pair: DistinctPair) -> Verdict:
         names = [COUNT if name == "__count" else name for name in pair.released.column_names]
@@ -255,14 +255,13 @@ class Quality(DistinctPairMeasure):
     def _verdict(self, figure: Any, *notes: str) -> Verdict:
         infinite = isinstance(figure, float) and not np.isfinite(figure)
         passed = not self.is_gate() or (not infinite and bool(at_most(figure, self.at_most)))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         seen = "a figure a column" if isinstance(figure, Mapping) else short(figure)
         return Verdict(
             self,
             None if infinite else figure,
             outcome="pass" if passed else "fail",
             threshold=self.demanded(),
-            reason="; ".join((f"observed {seen}{asked}", *notes)) + ".",
+            reason="; ".join((f"observed {seen}{self.asked}", *notes)) + ".",
         )
 
     @classmethod

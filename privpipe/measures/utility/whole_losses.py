@@ -7,36 +7,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
+from privpipe.blocks.arrays import Bools, Floats
 from privpipe.blocks.file_pair import TableFiles
 from privpipe.measures.utility.loss_columns import MOST_LEVELS, coded, labelled_column
 from privpipe.measures.utility.loss_figures import LossFigure
 from privpipe.measures.utility.loss_models import ModelKind, filled, predicted, scale_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
-__all__ = ["by_groups", "chance_level", "tested_elsewhere", "unpaired"]
+__all__ = ["by_groups", "chance_level", "tested_elsewhere"]
 
-Numbers = NDArray[np.float64]
 Figure = Callable[[FilePair], LossFigure]
 LEAST_GROUP = 50
-
-
-def unpaired(files: TableFiles, original: pa.Table | None = None, released: pa.Table | None = None) -> FilePair:
-    """Two whole tables as losses read them; row i of one has nothing to do with row i of the other."""
-    first = files.original if original is None else original
-    second = files.released if released is None else released
-    return FilePair(
-        original=_batch(first),
-        released=_batch(second),
-        ids=np.zeros((0, 2), dtype=np.int64),
-        records=first.num_rows,
-        released_records=second.num_rows,
-        hierarchies=files.hierarchies,
-    )
 
 
 def chance_level(files: TableFiles, by: str | None, figure: Figure) -> float | None:
@@ -46,7 +31,7 @@ def chance_level(files: TableFiles, by: str | None, figure: Figure) -> float | N
     size = min(files.original.num_rows, files.holdout.num_rows)
     others = files.holdout.cast(files.original.schema).slice(0, size)
     apart = replace(files, original=files.original.slice(0, size), released=others)
-    found = figure(unpaired(apart)) if by is None else by_groups(apart, by, figure)
+    found = figure(apart.unpaired()) if by is None else by_groups(apart, by, figure)
     return None if found.loss is None or found.loss != found.loss else found.loss
 
 
@@ -55,7 +40,7 @@ def by_groups(files: TableFiles, column: str, figure: Figure) -> LossFigure:
 
     Undefined where a group has no released row, or no figure: what was ruined is not to be passed over.
     """
-    whole = unpaired(files)
+    whole = files.unpaired()
     levels, (before, after) = coded(whole, column)
     if len(np.unique(before)) > MOST_LEVELS:
         return LossFigure(None, why=f"by needs at most {MOST_LEVELS} values and {column!r} has more")
@@ -70,7 +55,7 @@ def by_groups(files: TableFiles, column: str, figure: Figure) -> LossFigure:
             table.filter(_mask(codes == code)).select(rest)
             for table, codes in ((files.original, before), (files.released, after))
         ]
-        each = figure(unpaired(files, *sides))
+        each = figure(files.unpaired(*sides))
         if each.loss is None or each.loss != each.loss:
             return LossFigure(None, why=f"undefined within a group of {column!r}: {each.why or 'no figure'}")
         found.append(each.loss)
@@ -85,7 +70,7 @@ def tested_elsewhere(files: TableFiles, names: Sequence[str], target: str, model
     if files.holdout is None or not files.holdout.num_rows:
         return LossFigure(None, why="a classifier of whole tables is tested on a holdout, which has no records")
     others = files.holdout.cast(files.original.schema)
-    beside, known = unpaired(files, others), unpaired(files, others, files.original)
+    beside, known = files.unpaired(others), files.unpaired(others, files.original)
     texts = [coded(each, target) for each in (beside, known)]
     levels = sorted({*texts[0][0], *texts[1][0]}, key=lambda text: (text is None, text or ""))
     if len(levels) > MOST_LEVELS:
@@ -110,9 +95,9 @@ def tested_elsewhere(files: TableFiles, names: Sequence[str], target: str, model
     return LossFigure(right[0] - right[1], {}, accuracies, notes)
 
 
-def _designs(pair: FilePair, names: Sequence[str]) -> tuple[Numbers, Numbers, list[str]]:
+def _designs(pair: FilePair, names: Sequence[str]) -> tuple[Floats, Floats, list[str]]:
     """Records to predict and rows to learn from, on the scale of these; values under the labels that cover them."""
-    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
+    sides: tuple[list[Floats], list[Floats]] = ([], [])
     left_out = []
     for name in names:
         asked, learnt = pair.numbers("original", name), pair.numbers("released", name)
@@ -136,14 +121,7 @@ def _designs(pair: FilePair, names: Sequence[str]) -> tuple[Numbers, Numbers, li
     return asked_design, design, left_out
 
 
-def _mask(chosen: NDArray[np.bool_]) -> Any:
+def _mask(chosen: Bools) -> Any:
     import pyarrow as pa
 
     return pa.array(chosen)
-
-
-def _batch(table: pa.Table) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

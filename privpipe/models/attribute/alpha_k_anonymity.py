@@ -6,16 +6,17 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le
+from annotated_types import Gt, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts
+from privpipe.blocks.arrays import Floats
 from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import SensitiveColumn, Stricter
+from privpipe.blocks.marks import LeastNumber, SensitiveColumn, Stricter
 from privpipe.errors import UsageError
 from privpipe.models.attribute.value_order import canonical_texts, value_text
 from privpipe.models.several_figures import SeveralFigures
@@ -58,25 +59,20 @@ class AlphaKAnonymity(SeveralFigures):
     ({'k': 2, 'alpha': 0.75}, 4)
     """
 
-    threshold_field: ClassVar[str | None] = "alpha"
-    convex: ClassVar[bool] = True
-    observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = "Wong, Li, Fu, Wang, (alpha, k)-anonymity: an enhanced k-anonymity model, KDD 2006"
-    threat: ClassVar[str] = (
+    threshold_field = "alpha"
+    convex = True
+    observes = dict[str, float]
+    source = "Wong, Li, Fu, Wang, (alpha, k)-anonymity: an enhanced k-anonymity model, KDD 2006"
+    threat = (
         "An intruder who finds a person's class guesses the sensitive value with a good chance, because many share it."
     )
-    formula: ClassVar[str] = "n_c >= k, and q <= alpha for each (listed) value of each class"
-    choose: ClassVar[str] = (
+    formula = "n_c >= k, and q <= alpha for each (listed) value of each class"
+    choose = (
         "k as for k_anonymity; alpha 0.5 to 0.8, above the share of the most frequent value in the whole table. List "
         "the damaging values where the common one is harmless."
     )
 
-    k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("least number of records that share every quasi-identifier combination"),
-    ] = None
+    k: Annotated[LeastNumber, Doc("least number of records that share every quasi-identifier combination")] = None
     alpha: Annotated[
         float | None, Gt(0), Le(1), Stricter("smaller"), Doc("largest share of a sensitive value in a class")
     ] = None
@@ -135,7 +131,7 @@ class AlphaKAnonymity(SeveralFigures):
         shares = [self._top_share(block, column, facts) for column in columns]
         return {"k": block.sizes, "alpha": shares[0] if len(shares) == 1 else np.maximum.reduce(shares)}
 
-    def _top_share(self, block: ClassBlock, column: str, facts: Facts) -> NDArray[np.float64]:
+    def _top_share(self, block: ClassBlock, column: str, facts: Facts) -> Floats:
         from privpipe.kernels.classes.counts import top_share_by_class
 
         cells = block.cells[column]

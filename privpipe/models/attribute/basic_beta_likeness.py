@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 from annotated_types import Gt
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts
-from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
+from privpipe.blocks.marks import BaseDistribution, OneSensitive, Stricter
 from privpipe.models.attribute.base_distribution import Base, as_base, largest_gains
 
 __all__ = ["BasicBetaLikeness"]
@@ -51,22 +50,20 @@ class BasicBetaLikeness(ClassModel):
     ('pass', 1.0)
     """
 
-    threshold_field: ClassVar[str | None] = "beta"
-    direction: ClassVar[Direction] = "at_most"
-    convex: ClassVar[bool] = True
-    needs_base: ClassVar[bool] = True
-    observes: ClassVar[object] = float | None
-    source: ClassVar[str] = "Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012"
-    threat: ClassVar[str] = (
-        "An intruder who finds a person's class finds a rare value many times more likely than in the whole table."
-    )
-    formula: ClassVar[str] = "(q - p)/p <= beta for each value of each class"
-    choose: ClassVar[str] = (
+    threshold_field = "beta"
+    direction = "at_most"
+    convex = True
+    needs_base = True
+    observes = float | None
+    source = "Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012"
+    threat = "An intruder who finds a person's class finds a rare value many times more likely than in the whole table."
+    formula = "(q - p)/p <= beta for each value of each class"
+    choose = (
         "1 lets a share double, 2 to 4 is usual. It guards rare values, which t_closeness does not; "
         "enhanced_beta_likeness limits common values as well."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
     beta: Annotated[
         float | None,
         Gt(0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Gt
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
+from privpipe.blocks.arrays import Floats
+from privpipe.blocks.marks import BaseDistribution, OneSensitive, Stricter
 from privpipe.models.attribute.base_distribution import Base, as_base
 
 __all__ = ["DeltaDisclosure"]
@@ -58,21 +58,21 @@ class DeltaDisclosure(ClassModel):
     ('fail', 1.0)
     """
 
-    threshold_field: ClassVar[str | None] = "delta"
-    direction: ClassVar[Direction] = "below"
-    needs_base: ClassVar[bool] = True
-    observes: ClassVar[object] = float | None
-    source: ClassVar[str] = "Brickell and Shmatikov, The cost of privacy, KDD 2008"
-    threat: ClassVar[str] = (
+    threshold_field = "delta"
+    direction = "below"
+    needs_base = True
+    observes = float | None
+    source = "Brickell and Shmatikov, The cost of privacy, KDD 2008"
+    threat = (
         "An intruder who finds a person's class finds a sensitive value many times more, or less, likely than before."
     )
-    formula: ClassVar[str] = "abs(log2(q/p)) < delta for each value of each class; strict: of the whole table"
-    choose: ClassVar[str] = (
+    formula = "abs(log2(q/p)) < delta for each value of each class; strict: of the whole table"
+    choose = (
         "1 lets a share double or halve, 2 quadruple; 1 to 2 is usual. present_only still shows that no member of "
         "a class has a value; strict is seldom met by more than a few classes."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
     delta: Annotated[
         float | None,
         Gt(0),
@@ -109,7 +109,7 @@ class DeltaDisclosure(ClassModel):
             return "infinite: a class lacks a value of the base"
         return super().seen(observed)
 
-    def _ratio(self, cells: Cells, block: ClassBlock, facts: Facts) -> NDArray[np.float64]:
+    def _ratio(self, cells: Cells, block: ClassBlock, facts: Facts) -> Floats:
         from privpipe.kernels.classes.information import log2_ratio_by_class
 
         p = facts.base(self.column)

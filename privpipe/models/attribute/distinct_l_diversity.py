@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
-from annotated_types import Ge
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts
-from privpipe.blocks.marks import SensitiveColumn, Stricter
+from privpipe.blocks.marks import LeastNumber, OneSensitive
 
 __all__ = ["DistinctLDiversity"]
 
@@ -47,24 +46,22 @@ class DistinctLDiversity(ClassModel):
     'observed 1, asked at least 2; 1 of 2 classes, 4 of 7 records fail.'
     """
 
-    threshold_field: ClassVar[str | None] = "l"
-    protects_nobody_at: ClassVar[float | None] = 1
-    hereditary: ClassVar[bool] = True
-    convex: ClassVar[bool] = True
-    decided_by_minima: ClassVar[bool] = True
-    observes: ClassVar[object] = int
-    source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007"
-    threat: ClassVar[str] = (
-        "An intruder who finds a person's class learns the sensitive value, because all records there share it."
-    )
-    formula: ClassVar[str] = "min over classes of the number of distinct values >= l"
-    choose: ClassVar[str] = (
+    threshold_field = "l"
+    protects_nobody_at = 1
+    hereditary = True
+    convex = True
+    decided_by_minima = True
+    observes = int
+    source = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007"
+    threat = "An intruder who finds a person's class learns the sensitive value, because all records there share it."
+    formula = "min over classes of the number of distinct values >= l"
+    choose = (
         "l = 2 rules out certainty, 3 to 5 is usual. It ignores how often a value occurs: prefer "
         "entropy_l_diversity or t_closeness where a frequent value is itself a disclosure."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
-    l: Annotated[int | None, Ge(1), Stricter("larger"), Doc("least number of distinct values in each class")] = None
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
+    l: Annotated[LeastNumber, Doc("least number of distinct values in each class")] = None
 
     def least_values(self) -> int:
         return self.l or 1

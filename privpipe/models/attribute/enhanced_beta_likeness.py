@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Gt
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
+from privpipe.blocks.marks import BaseDistribution, OneSensitive, Stricter
 from privpipe.models.attribute.base_distribution import Base, as_base, largest_gains
 
 __all__ = ["EnhancedBetaLikeness"]
@@ -52,22 +51,22 @@ class EnhancedBetaLikeness(ClassModel):
     ('fail', None)
     """
 
-    threshold_field: ClassVar[str | None] = "beta"
-    direction: ClassVar[Direction] = "at_most"
-    convex: ClassVar[bool] = True
-    needs_base: ClassVar[bool] = True
-    observes: ClassVar[object] = float | None
-    source: ClassVar[str] = "Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012"
-    threat: ClassVar[str] = (
+    threshold_field = "beta"
+    direction = "at_most"
+    convex = True
+    needs_base = True
+    observes = float | None
+    source = "Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012"
+    threat = (
         "An intruder who finds a person's class finds a sensitive value, rare or common, far more likely than before."
     )
-    formula: ClassVar[str] = "(q - p)/p <= min(beta, -ln p) for each value of each class"
-    choose: ClassVar[str] = (
+    formula = "(q - p)/p <= min(beta, -ln p) for each value of each class"
+    choose = (
         "As for basic_beta_likeness, 1 to 4. The cap -ln p does not depend on beta: where it is what fails, only "
         "coarser classes or suppression help."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
     beta: Annotated[
         float | None,
         Gt(0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.marks import SensitiveColumn, Stricter
+from privpipe.blocks.arrays import Bools, Floats
+from privpipe.blocks.marks import OneSensitive, Stricter
 from privpipe.tolerance import integer_at_least
 
 __all__ = ["EntropyLDiversity"]
@@ -57,24 +58,24 @@ class EntropyLDiversity(ClassModel):
     ('pass', 3.0)
     """
 
-    threshold_field: ClassVar[str | None] = "l"
-    protects_nobody_at: ClassVar[float | None] = 1
-    convex: ClassVar[bool] = True
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = (
+    threshold_field = "l"
+    protects_nobody_at = 1
+    convex = True
+    observes = float
+    source = (
         "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007; Grassberger, "
         "Entropy estimates from insufficient samplings, arXiv physics/0307138, 2003"
     )
-    threat: ClassVar[str] = (
+    threat = (
         "An intruder who finds a person's class guesses the sensitive value, because one value is far more frequent."
     )
-    formula: ClassVar[str] = "exp(-sum of q ln q over the values of a class) >= l, and at least ceil(l) values"
-    choose: ClassVar[str] = (
+    formula = "exp(-sum of q ln q over the values of a class) >= l, and at least ceil(l) values"
+    choose = (
         "At most exp(entropy) of the whole column, which a failing verdict reports; 2 to 4 is usual. "
         "Where one value is common everywhere, use recursive_cl_diversity or t_closeness."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
     l: Annotated[
         float | None,
         Ge(1),
@@ -96,7 +97,7 @@ class EntropyLDiversity(ClassModel):
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         return block.value_sets(self.column).once(f"exp {self.estimator}", self._exp_entropy)
 
-    def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
+    def passing(self, block: ClassBlock, facts: Facts) -> Bools:
         return super().passing(block, facts) & self._enough_values(block)
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
@@ -120,11 +121,11 @@ class EntropyLDiversity(ClassModel):
         note = f" over classes with enough values ({few:,} have fewer than {self.least_values():,})" if few else ""
         return super().seen(observed) + note
 
-    def _enough_values(self, block: ClassBlock) -> NDArray[np.bool_]:
-        enough: NDArray[np.bool_] = np.diff(block.value_sets(self.column).offsets) >= self.least_values()
+    def _enough_values(self, block: ClassBlock) -> Bools:
+        enough: Bools = np.diff(block.value_sets(self.column).offsets) >= self.least_values()
         return enough
 
-    def _exp_entropy(self, cells: Cells) -> NDArray[np.float64]:
+    def _exp_entropy(self, cells: Cells) -> Floats:
         from privpipe.kernels.classes.information import entropy_by_class, grassberger_by_class
 
         entropy = entropy_by_class if self.estimator == "shannon" else grassberger_by_class

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
-from annotated_types import Ge
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts
 from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import Columns, SensitiveColumn, Stricter
+from privpipe.blocks.marks import Columns, LeastNumber, SensitiveColumn, Stricter
 from privpipe.blocks.parameters import require_integer
 from privpipe.errors import UsageError
 from privpipe.models.several_figures import SeveralFigures
@@ -54,32 +53,24 @@ class PSensitiveKAnonymity(SeveralFigures):
     ({'k': 3, 'p': 1}, 4)
     """
 
-    threshold_field: ClassVar[str | None] = "k"
-    protects_nobody_at: ClassVar[float | None] = 1
-    hereditary: ClassVar[bool] = True
-    convex: ClassVar[bool] = True
-    observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = "Truta and Vinay, Privacy protection: p-sensitive k-anonymity property, ICDE Workshops 2006"
-    threat: ClassVar[str] = (
+    threshold_field = "k"
+    protects_nobody_at = 1
+    hereditary = True
+    convex = True
+    observes = dict[str, float]
+    source = "Truta and Vinay, Privacy protection: p-sensitive k-anonymity property, ICDE Workshops 2006"
+    threat = (
         "An intruder who finds a person's class finds the record in it, or the sensitive value that all records share."
     )
-    formula: ClassVar[str] = "n_c >= k, and at least p distinct values of each sensitive column, in each class"
-    choose: ClassVar[str] = (
+    formula = "n_c >= k, and at least p distinct values of each sensitive column, in each class"
+    choose = (
         "k as for k_anonymity, p = 2 or 3. It ignores how often a value occurs: add t_closeness or "
         "entropy_l_diversity where one value is common."
     )
 
-    k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("least number of records that share every quasi-identifier combination"),
-    ] = None
+    k: Annotated[LeastNumber, Doc("least number of records that share every quasi-identifier combination")] = None
     p: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("least number of distinct values of each sensitive column in each class; at most k"),
+        LeastNumber, Doc("least number of distinct values of each sensitive column in each class; at most k")
     ] = None
     columns: Annotated[
         tuple[str, ...] | None, Columns(), SensitiveColumn(), Stricter("equal"), Doc("sensitive columns; left out: all")

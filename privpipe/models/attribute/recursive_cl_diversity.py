@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Gt
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import SensitiveColumn, Stricter
+from privpipe.blocks.arrays import Bools, Ints
+from privpipe.blocks.marks import OneSensitive, Stricter
 from privpipe.tolerance import below
 
 __all__ = ["RecursiveCLDiversity"]
@@ -56,21 +56,19 @@ class RecursiveCLDiversity(ClassModel):
     pass 6.0
     """
 
-    threshold_field: ClassVar[str | None] = "c"
-    direction: ClassVar[Direction] = "below"
-    convex: ClassVar[bool] = True
-    observes: ClassVar[object] = float | None
-    source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007"
-    threat: ClassVar[str] = (
-        "An intruder who can rule out l - 2 values for a person guesses the rest, because one value dominates."
-    )
-    formula: ClassVar[str] = "r_1 < c (r_l + ... + r_m) in each class, counts r in descending order"
-    choose: ClassVar[str] = (
+    threshold_field = "c"
+    direction = "below"
+    convex = True
+    observes = float | None
+    source = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007"
+    threat = "An intruder who can rule out l - 2 values for a person guesses the rest, because one value dominates."
+    formula = "r_1 < c (r_l + ... + r_m) in each class, counts r in descending order"
+    choose = (
         "l = 3 with c = 3 to 4 is usual; a larger c or a smaller l is laxer. Milder than entropy_l_diversity "
         "where one value is common in the whole table."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
     l: Annotated[
         int,
         Ge(1),
@@ -92,7 +90,7 @@ class RecursiveCLDiversity(ClassModel):
 
         return ratio_of_tails(*self._tails(block))
 
-    def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
+    def passing(self, block: ClassBlock, facts: Facts) -> Bools:
         largest, tail = self._tails(block)
         if self.c is None:
             return np.ones(len(block), dtype=np.bool_)
@@ -103,10 +101,10 @@ class RecursiveCLDiversity(ClassModel):
             return f"no c meets it: a class has fewer than {self.l:,} values"
         return super().seen(observed)
 
-    def _tails(self, block: ClassBlock) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _tails(self, block: ClassBlock) -> tuple[Ints, Ints]:
         return block.value_sets(self.column).once(f"tail {self.l}", self._count_tails)
 
-    def _count_tails(self, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _count_tails(self, cells: Cells) -> tuple[Ints, Ints]:
         from privpipe.kernels.classes.counts import recursive_tail_by_class
 
         # The kernel keeps l - 1 counts at hand; more than a class can hold would only cost memory.

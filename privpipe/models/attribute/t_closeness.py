@@ -6,16 +6,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Histogram
-from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import BaseDistribution, SensitiveColumn, Stricter
+from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.marks import BaseDistribution, LargestShare, OneSensitive, Stricter
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.hierarchies.canonical import canonical_text
@@ -38,8 +37,8 @@ class ValueTree:
         Node of each place at each level, leaves first.
     """
 
-    rank: NDArray[np.int64] = field(repr=False)
-    nodes: NDArray[np.int64] = field(repr=False)
+    rank: Ints = field(repr=False)
+    nodes: Ints = field(repr=False)
 
     @classmethod
     def of(cls, spec: HierarchySpec, histogram: Histogram, column: str) -> ValueTree:
@@ -142,30 +141,22 @@ class TCloseness(ClassModel):
     (0.5, 1)
     """
 
-    threshold_field: ClassVar[str | None] = "t"
-    direction: ClassVar[Direction] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    convex: ClassVar[bool] = True
-    needs_base: ClassVar[bool] = True
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Li, Li, Venkatasubramanian, t-Closeness, ICDE 2007; IEEE TKDE 22(7), 2010"
-    threat: ClassVar[str] = (
-        "An intruder who finds a person's class learns more about the sensitive value than the whole table shows."
-    )
-    formula: ClassVar[str] = "EMD(q, p) <= t in each class; q its shares, p those of the whole table"
-    choose: ClassVar[str] = (
+    threshold_field = "t"
+    direction = "at_most"
+    protects_nobody_at = 1
+    convex = True
+    needs_base = True
+    observes = float
+    source = "Li, Li, Venkatasubramanian, t-Closeness, ICDE 2007; IEEE TKDE 22(7), 2010"
+    threat = "An intruder who finds a person's class learns more about the sensitive value than the whole table shows."
+    formula = "EMD(q, p) <= t in each class; q its shares, p those of the whole table"
+    choose = (
         "0.2 to 0.3 with equal distance, 0.1 to 0.2 with ordered or hierarchical; ordered for numbers and dates. "
         "It bounds the average shift: a rare value may still gain much."
     )
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
-    t: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("largest distance of a class's values from those of the whole table, 0 to 1"),
-    ] = None
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
+    t: Annotated[LargestShare, Doc("largest distance of a class's values from those of the whole table, 0 to 1")] = None
     distance: Annotated[
         Distance,
         Stricter("equal"),
@@ -221,12 +212,12 @@ class TCloseness(ClassModel):
             return cells.once(f"emd {key}", lambda them: self._hierarchical(them, facts, key))
         return cells.once(f"emd ordered {self.order!r}", lambda them: self._ordered(them, facts))
 
-    def _equal(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
+    def _equal(self, cells: Cells, facts: Facts) -> Floats:
         from privpipe.kernels.classes.distance import emd_equal_by_class
 
         return emd_equal_by_class(cells.offsets, cells.codes, cells.counts, facts.histograms[self.column].shares)
 
-    def _ordered(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
+    def _ordered(self, cells: Cells, facts: Facts) -> Floats:
         from privpipe.kernels.classes.distance import emd_ordered_by_class
 
         p = facts.histograms[self.column].shares
@@ -238,7 +229,7 @@ class TCloseness(ClassModel):
         codes, counts = in_rank_order(cells, rank)
         return emd_ordered_by_class(cells.offsets, codes, counts, by_rank)
 
-    def _hierarchical(self, cells: Cells, facts: Facts, key: str) -> NDArray[np.float64]:
+    def _hierarchical(self, cells: Cells, facts: Facts, key: str) -> Floats:
         from privpipe.kernels.classes.distance import emd_hierarchical_by_class
 
         if key not in facts.extra:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -45,12 +45,12 @@ class JournalistProfitability(ProsecutorProfitability):
     ('fail', 75, 1)
     """
 
-    needs_population: ClassVar[bool] = True
-    threat: ClassVar[str] = (
+    needs_population = True
+    threat = (
         "An intruder who does not know who is in the table links records to a public register where the gain "
         "exceeds the cost."
     )
-    formula: ClassVar[str] = "benefit (1 - IL) - (loss / F_c if gain / F_c > cost) > 0; no_attack: F_c > gain / cost"
+    formula = "benefit (1 - IL) - (loss / F_c if gain / F_c > cost) > 0; no_attack: F_c > gain / cost"
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
         return super().measure(block.take(block.sizes > 0), facts)

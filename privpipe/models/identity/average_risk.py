@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
-import numpy as np
 from annotated_types import Gt, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.marks import Stricter
 
 __all__ = ["AverageRisk"]
@@ -42,16 +41,14 @@ class AverageRisk(SizeModel):
     ('pass', 0.02)
     """
 
-    judges_matching: ClassVar[bool] = True
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013"
-    threat: ClassVar[str] = (
-        "A marketer matches as many records as possible to people and accepts that some matches are wrong."
-    )
-    formula: ClassVar[str] = "C / n <= at_most: the mean of 1/n_c over records"
-    choose: ClassVar[str] = (
+    judges_matching = True
+    threshold_field = "at_most"
+    protects_nobody_at = 1
+    observes = float
+    source = "El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013"
+    threat = "A marketer matches as many records as possible to people and accepts that some matches are wrong."
+    formula = "C / n <= at_most: the mean of 1/n_c over records"
+    choose = (
         "0.05 to 0.1 is usual for health data. An average hides single records at high risk: pair it with k_anonymity."
     )
 
@@ -63,7 +60,7 @@ class AverageRisk(SizeModel):
         Doc("highest mean probability, over records, that a record is matched to its person"),
     ] = None
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         return float(counts.sum() / (sizes @ counts))
 
     @classmethod

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Gt, Lt
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LeastNumber, PositiveNumber, Stricter
 from privpipe.errors import DataError, UsageError
 
 __all__ = ["EstimatedKMap"]
@@ -54,31 +55,24 @@ class EstimatedKMap(ClassModel):
     (5, 6, 'fail')
     """
 
-    threshold_field: ClassVar[str | None] = "k"
-    protects_nobody_at: ClassVar[float | None] = 1
-    hereditary: ClassVar[bool] = True
-    convex: ClassVar[bool] = True
-    needs_records: ClassVar[bool] = True
-    observes: ClassVar[object] = int
-    source: ClassVar[str] = "El Emam and Dankar, Protecting privacy using k-anonymity, JAMIA 15(5), 2008"
-    threat: ClassVar[str] = (
+    threshold_field = "k"
+    protects_nobody_at = 1
+    hereditary = True
+    convex = True
+    needs_records = True
+    observes = int
+    source = "El Emam and Dankar, Protecting privacy using k-anonymity, JAMIA 15(5), 2008"
+    threat = (
         "An intruder who does not know who is in the table looks in the population for the one person a record fits."
     )
-    formula: ClassVar[str] = "n_c >= k' in each class; k' from k n/N by the tail of a Poisson distribution"
-    choose: ClassVar[str] = (
+    formula = "n_c >= k' in each class; k' from k n/N by the tail of a Poisson distribution"
+    choose = (
         "k as for k_anonymity, 5 to 20; significance 0.05 or 0.01. Use k_map instead where a population table can "
         "be had, and k_anonymity where the attacker may know who is in the table."
     )
 
-    k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("people of the population that share a combination, in all likelihood"),
-    ] = None
-    population_size: Annotated[
-        int, Ge(1), Stricter("equal"), Doc("number of people in the population that the table is a sample of")
-    ]
+    k: Annotated[LeastNumber, Doc("people of the population that share a combination, in all likelihood")] = None
+    population_size: Annotated[PositiveNumber, Doc("number of people in the population that the table is a sample of")]
     significance: Annotated[
         float, Gt(0), Lt(1), Stricter("equal"), Doc("chance to take a class of k people for a larger one")
     ]
@@ -109,7 +103,7 @@ class EstimatedKMap(ClassModel):
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         return block.sizes
 
-    def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
+    def passing(self, block: ClassBlock, facts: Facts) -> Bools:
         if self.k is None or not len(block):
             return np.ones(len(block), dtype=np.bool_)
         return np.asarray(block.sizes >= self.derived(facts.records), dtype=np.bool_)

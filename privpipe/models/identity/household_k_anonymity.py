@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
-from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LeastNumber
 from privpipe.blocks.size_model import HouseholdRule
 
 __all__ = ["HouseholdKAnonymity"]
@@ -49,20 +48,18 @@ class HouseholdKAnonymity(HouseholdRule):
     ('fail', 2, 2)
     """
 
-    threshold_field: ClassVar[str | None] = "k"
-    protects_nobody_at: ClassVar[float | None] = 1
-    observes: ClassVar[object] = int
-    source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001, with a household in place of a record"
-    threat: ClassVar[str] = "An intruder who knows every member of a family finds the only family like it."
-    formula: ClassVar[str] = "min over compositions of the number of households that have it >= k"
-    choose: ClassVar[str] = (
+    threshold_field = "k"
+    protects_nobody_at = 1
+    observes = int
+    source = "Samarati, IEEE TKDE 13(6), 2001, with a household in place of a record"
+    threat = "An intruder who knows every member of a family finds the only family like it."
+    formula = "min over compositions of the number of households that have it >= k"
+    choose = (
         "k = 2 or 3 where a release tells which rows live together (a household pseudonym); families differ much more "
         "than persons, so generalize first. Without such a key k_anonymity over households comes first."
     )
 
-    k: Annotated[
-        int | None, Ge(1), Stricter("larger"), Doc("least number of households that share every composition")
-    ] = None
+    k: Annotated[LeastNumber, Doc("least number of households that share every composition")] = None
 
     def least_alike(self) -> int:
         return self.k or 0

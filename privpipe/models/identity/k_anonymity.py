@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
-from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LargestShare, LeastNumber
 from privpipe.tolerance import at_most
 
 __all__ = ["KAnonymity"]
@@ -45,34 +44,26 @@ class KAnonymity(ClassModel):
     ('fail', 2, 2)
     """
 
-    threshold_field: ClassVar[str | None] = "k"
-    protects_nobody_at: ClassVar[float | None] = 1
-    hereditary: ClassVar[bool] = True
-    convex: ClassVar[bool] = True
-    decided_by_minima: ClassVar[bool] = True
-    judges_matching: ClassVar[bool] = True
-    observes: ClassVar[object] = int
-    source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Sweeney, IJUFKS 10(5), 2002"
-    threat: ClassVar[str] = (
+    threshold_field = "k"
+    protects_nobody_at = 1
+    hereditary = True
+    convex = True
+    decided_by_minima = True
+    judges_matching = True
+    observes = int
+    source = "Samarati, IEEE TKDE 13(6), 2001; Sweeney, IJUFKS 10(5), 2002"
+    threat = (
         "An intruder who knows a person's quasi-identifiers, and that the person is in the table, finds the record."
     )
-    formula: ClassVar[str] = "min over classes of n_c >= k"
-    choose: ClassVar[str] = (
+    formula = "min over classes of n_c >= k"
+    choose = (
         "k = 5 for data shared under a contract, 10 to 20 for public files; the chance of a correct match is "
         "at most 1/k. It bounds identity alone: pair it with a model on each sensitive column."
     )
 
-    k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("least number of records that share every quasi-identifier combination"),
-    ] = None
+    k: Annotated[LeastNumber, Doc("least number of records that share every quasi-identifier combination")] = None
     alone_at_most: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
+        LargestShare,
         Doc("under `nulls: wildcard`, share of the records that may be complete and equal no other complete one"),
     ] = None
 

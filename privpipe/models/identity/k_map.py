@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
-from annotated_types import Ge
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LeastNumber
 from privpipe.errors import UsageError
 
 __all__ = ["KMap"]
@@ -42,27 +41,22 @@ class KMap(ClassModel):
     ('fail', 4, 2)
     """
 
-    threshold_field: ClassVar[str | None] = "k"
-    protects_nobody_at: ClassVar[float | None] = 1
-    hereditary: ClassVar[bool] = True
-    convex: ClassVar[bool] = True
-    needs_population: ClassVar[bool] = True
-    observes: ClassVar[object] = int
-    source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002; El Emam and Dankar, JAMIA 15(5), 2008"
-    threat: ClassVar[str] = (
-        "A journalist, who does not know who is in the table, links a record to a person of a public register."
-    )
-    formula: ClassVar[str] = "min over classes with a released record of F_c >= k, F_c counted in the population"
-    choose: ClassVar[str] = (
+    threshold_field = "k"
+    protects_nobody_at = 1
+    hereditary = True
+    convex = True
+    needs_population = True
+    observes = int
+    source = "Sweeney, IJUFKS 10(5), 2002; El Emam and Dankar, JAMIA 15(5), 2008"
+    threat = "A journalist, who does not know who is in the table, links a record to a person of a public register."
+    formula = "min over classes with a released record of F_c >= k, F_c counted in the population"
+    choose = (
         "k as for k_anonymity: 5 under a contract, 10 to 20 for public files. It does not guard against an "
         "intruder who knows that a person is in the table: k_anonymity does, and implies k-map."
     )
 
     k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("least number of persons of the population that share a released quasi-identifier combination"),
+        LeastNumber, Doc("least number of persons of the population that share a released quasi-identifier combination")
     ] = None
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:

@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 from annotated_types import Ge
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
-from privpipe.blocks.marks import Columns, Items, Stricter
+from privpipe.blocks.marks import Items, LeastNumber, OwnColumns, Stricter
 from privpipe.blocks.way import ITEMS
 from privpipe.errors import UsageError
 
@@ -67,38 +67,29 @@ class KmAnonymity(ClassModel):
     'items'
     """
 
-    threshold_field: ClassVar[str | None] = "k"
-    protects_nobody_at: ClassVar[float | None] = 1
-    hereditary: ClassVar[bool] = True
-    convex: ClassVar[bool] = True
-    observes: ClassVar[object] = int
-    source: ClassVar[str] = (
-        "Terrovitis, Mamoulis, Kalnis, Privacy-preserving anonymization of set-valued data, PVLDB 1(1), 2008"
-    )
-    threat: ClassVar[str] = (
-        "An intruder who knows a few of a person's quasi-identifiers, not all of them, finds the record."
-    )
-    formula: ClassVar[str] = (
+    threshold_field = "k"
+    protects_nobody_at = 1
+    hereditary = True
+    convex = True
+    observes = int
+    source = "Terrovitis, Mamoulis, Kalnis, Privacy-preserving anonymization of set-valued data, PVLDB 1(1), 2008"
+    threat = "An intruder who knows a few of a person's quasi-identifiers, not all of them, finds the record."
+    formula = (
         "min over all sets of m quasi-identifiers, and classes over each, of n_c >= k; of items: min over sets of up "
         "to m items in a record of the records that hold them"
     )
-    choose: ClassVar[str] = (
+    choose = (
         "m = 2 or 3: what a neighbour or a colleague knows. Milder than k_anonymity, for tables of many "
         "quasi-identifiers that nobody knows together."
     )
 
     k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("larger"),
-        Doc("least number of records that share each combination of m quasi-identifiers or items"),
+        LeastNumber, Doc("least number of records that share each combination of m quasi-identifiers or items")
     ] = None
     m: Annotated[
         int, Ge(1), Stricter("larger"), Doc("how many quasi-identifiers, or items, an attacker knows of a person")
     ]
-    columns: Annotated[
-        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("the quasi-identifiers; left out: all")
-    ] = None
+    columns: Annotated[OwnColumns, Doc("the quasi-identifiers; left out: all")] = None
     items: Annotated[
         str | None,
         Items(),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.guarantee import ColumnRule
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import KeyColumns, OwnColumns
 from privpipe.errors import UsageError
 from privpipe.roles import Roles
 
@@ -42,21 +42,14 @@ class NoIdentifiers(ColumnRule):
     ('fail', 1, "1 column is an identifier: 'name'; take it out, or pseudonymise it.")
     """
 
-    source: ClassVar[str] = "45 CFR 164.514(b)(2), where direct identifiers are removed before anything else is asked"
-    threat: ClassVar[str] = "An intruder reads the name, or any other direct identifier, off the row."
-    formula: ClassVar[str] = "number of columns with the role identifier or drop = 0"
-    choose: ClassVar[str] = "Built in: nothing to choose. Released identifiers go through `pseudonymise`."
+    source = "45 CFR 164.514(b)(2), where direct identifiers are removed before anything else is asked"
+    threat = "An intruder reads the name, or any other direct identifier, off the row."
+    formula = "number of columns with the role identifier or drop = 0"
+    choose = "Built in: nothing to choose. Released identifiers go through `pseudonymise`."
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns that must not be there either, whatever their role"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("columns that must not be there either, whatever their role")] = None
 
-    quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Stricter("names"), Doc("not used: names of columns are looked at, no classes")
-    ] = None
+    quasi_identifiers: Annotated[KeyColumns, Doc("not used: names of columns are looked at, no classes")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
-import numpy as np
-from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, SizeModel, Tally, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LargestShare, PositiveNumber, Stricter
 from privpipe.blocks.size_model import size_histogram
 from privpipe.errors import DataError
 from privpipe.tolerance import at_most
@@ -54,36 +52,32 @@ class PopulationUniqueness(SizeModel):
     ('fail', 0.0529)
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    trusts_values: ClassVar[bool] = True
-    prefix_monotone: ClassVar[bool] = False
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = (
+    threshold_field = "at_most"
+    protects_nobody_at = 1
+    trusts_values = True
+    prefix_monotone = False
+    observes = float
+    source = (
         "Dankar, El Emam, Neisa, Roffey, Estimating the re-identification risk of clinical data sets, BMC "
         "Med. Inform. Decis. Mak. 12:66, 2012; Hoshino, J. Off. Stat. 17(4), 2001; Zayatz, US Census Bureau, "
         "1991; Chen and Keller-McNulty, J. Off. Stat. 14(1), 1998"
     )
-    threat: ClassVar[str] = (
+    threat = (
         "An intruder matches records with the whole population, and is certainly right where a person is unique in it."
     )
-    formula: ClassVar[str] = "U / N <= at_most, U estimated from the number of classes of each size"
-    choose: ClassVar[str] = (
+    formula = "U / N <= at_most, U estimated from the number of classes of each size"
+    choose = (
         "0.0001 to 0.01. It is an estimate: pair it with k_anonymity or average_risk. dankar is the default because "
         "no single estimator is right at every sampling fraction."
     )
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("highest share of the population that is unique in it")
-    ] = None
-    population_size: Annotated[
-        int, Ge(1), Stricter("equal"), Doc("number of people in the population that the table is a sample of")
-    ]
+    at_most: Annotated[LargestShare, Doc("highest share of the population that is unique in it")] = None
+    population_size: Annotated[PositiveNumber, Doc("number of people in the population that the table is a sample of")]
     estimator: Annotated[
         Estimator, Stricter("equal"), Doc("dankar (chooses by the sampling fraction), pitman, zayatz or snb")
     ] = "dankar"
 
-    def share(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float | None:
+    def share(self, sizes: Ints, counts: Ints) -> float | None:
         """U/N of so many (`counts`) classes of each of these `sizes`; None where no estimate is available.
 
         Raises
@@ -103,11 +97,11 @@ class PopulationUniqueness(SizeModel):
         uniques = population_uniques(sizes[held], counts[held], self.population_size, self.estimator)
         return None if uniques is None else uniques / self.population_size
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         share = self.share(sizes, counts)
         return float("inf") if share is None else share
 
-    def met_by(self, sizes: NDArray[np.int64], counts: NDArray[np.int64], facts: Facts) -> bool:
+    def met_by(self, sizes: Ints, counts: Ints, facts: Facts) -> bool:
         if self.at_most is None or not counts.sum():
             return True
         return bool(at_most(self.figure_of(sizes, counts), self.at_most))
@@ -122,7 +116,6 @@ class PopulationUniqueness(SizeModel):
             seen = f"no estimate: {self.estimator} has no answer for these class sizes"
         else:
             seen = f"observed {short(share)} by {self.estimator}"
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         uniques = observed.sums.get("1", 0)
         over = (
             f"{uniques:,} of {observed.records:,} {facts.unit} are unique in the table, "
@@ -133,7 +126,7 @@ class PopulationUniqueness(SizeModel):
             share,
             outcome="pass" if passed else "fail",
             threshold=self.demanded(),
-            reason=f"{seen}{asked}; {over}.",
+            reason=f"{seen}{self.asked}; {over}.",
         )
 
     @classmethod

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
-import numpy as np
-from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.arrays import Ints
+from privpipe.blocks.marks import LargestShare
 
 __all__ = ["SampleUniqueness"]
 
@@ -37,33 +35,27 @@ class SampleUniqueness(SizeModel):
     ('fail', 0.25)
     """
 
-    judges_matching: ClassVar[bool] = True
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    trusts_values: ClassVar[bool] = True
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = (
+    judges_matching = True
+    threshold_field = "at_most"
+    protects_nobody_at = 1
+    trusts_values = True
+    observes = float
+    source = (
         "Dankar, El Emam, Neisa, Roffey, Estimating the re-identification risk of clinical data sets, BMC "
         "Med. Inform. Decis. Mak. 12:66, 2012"
     )
-    threat: ClassVar[str] = (
-        "An intruder who knows that a person is in the table finds the record, because no other record equals it."
-    )
-    formula: ClassVar[str] = "c_1 / n <= at_most, c_1 the number of classes of one record"
-    choose: ClassVar[str] = (
+    threat = "An intruder who knows that a person is in the table finds the record, because no other record equals it."
+    formula = "c_1 / n <= at_most, c_1 the number of classes of one record"
+    choose = (
         "0 is 2-anonymity; a small share, such as 0.01, tolerates few uniques where a sample is small against its "
         "population. It says nothing of classes of two."
     )
 
     at_most: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("highest share of records whose quasi-identifier combination no other record has"),
+        LargestShare, Doc("highest share of records whose quasi-identifier combination no other record has")
     ] = None
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         return float(counts[sizes == 1].sum() / (sizes @ counts))
 
     @classmethod

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
-import numpy as np
 from annotated_types import Ge, Gt, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, SizeModel, Tally, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.size_model import size_histogram
@@ -51,18 +50,16 @@ class StrictAverageRisk(SizeModel):
     ('pass', {'average': 0.02, 'highest': 1.0, 'records_at_risk': 0.01})
     """
 
-    judges_matching: ClassVar[bool] = True
-    threshold_field: ClassVar[str | None] = "at_most"
-    observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = (
+    judges_matching = True
+    threshold_field = "at_most"
+    observes = dict[str, float]
+    source = (
         "El Emam, Guide to the De-Identification of Personal Health Information, CRC Press, 2013; El Emam and"
         " Malin in Institute of Medicine, Sharing Clinical Trial Data, 2015"
     )
-    threat: ClassVar[str] = (
-        "A marketer matches as many records as possible, and a prosecutor looks for one person in a small class."
-    )
-    formula: ClassVar[str] = "C / n <= at_most, and the share of records in classes below z(highest) <= records_at_risk"
-    choose: ClassVar[str] = (
+    threat = "A marketer matches as many records as possible, and a prosecutor looks for one person in a small class."
+    formula = "C / n <= at_most, and the share of records in classes below z(highest) <= records_at_risk"
+    choose = (
         "at_most 0.05 to 0.1 with highest 0.2 and records_at_risk 0 to 0.05 is usual for health data; highest 0.2 "
         "means classes of five."
     )
@@ -97,7 +94,7 @@ class StrictAverageRisk(SizeModel):
         whole = math.floor(round(1 / self.highest, 9))
         return whole + 1 if 1 / whole - self.highest >= 0.01 * self.highest else whole
 
-    def figures(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> dict[str, float]:
+    def figures(self, sizes: Ints, counts: Ints) -> dict[str, float]:
         """The three figures of so many (`counts`) classes of each of these `sizes`."""
         records = float(sizes @ counts)
         small = sizes < self.least_class()
@@ -107,10 +104,10 @@ class StrictAverageRisk(SizeModel):
             "records_at_risk": float(sizes[small] @ counts[small]) / records,
         }
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         return self.figures(sizes, counts)["average"]
 
-    def met_by(self, sizes: NDArray[np.int64], counts: NDArray[np.int64], facts: Facts) -> bool:
+    def met_by(self, sizes: Ints, counts: Ints, facts: Facts) -> bool:
         if self.at_most is None or not counts.sum():
             return True
         found = self.figures(sizes, counts)

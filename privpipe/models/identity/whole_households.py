@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import KeyColumns, Stricter
 from privpipe.blocks.size_model import KeptHouseholds
 
 __all__ = ["WholeHouseholds"]
@@ -40,22 +40,18 @@ class WholeHouseholds(KeptHouseholds):
     ('fail', 2)
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    observes: ClassVar[object] = int
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012 (hierarchical files)"
-    threat: ClassVar[str] = (
-        "An intruder who knows a family sees who of it is missing, and that the missing one is rare."
-    )
-    formula: ClassVar[str] = "number of households with 0 < released records < original records <= at_most"
-    choose: ClassVar[str] = (
+    threshold_field = "at_most"
+    observes = int
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012 (hierarchical files)"
+    threat = "An intruder who knows a family sees who of it is missing, and that the missing one is rare."
+    formula = "number of households with 0 < released records < original records <= at_most"
+    choose = (
         "Wherever a policy suppresses or samples records of households: `suppress_records: {whole: households}` and "
         "`sample: {same_within: household_id}` meet it."
     )
 
     at_most: Annotated[int, Ge(0), Stricter("smaller"), Doc("households that may be released in part")] = 0
-    quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Stricter("names"), Doc("not used: records are counted, no classes")
-    ] = None
+    quasi_identifiers: Annotated[KeyColumns, Doc("not used: records are counted, no classes")] = None
 
     def judge_kept(self, whole: int, part: int, missing: int) -> Verdict:
         released = whole + part

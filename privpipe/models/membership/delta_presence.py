@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts
 from privpipe.blocks.guarantee import Direction
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LargestShare, Stricter
 from privpipe.errors import UsageError
 from privpipe.models.several_figures import SeveralFigures
 
@@ -51,17 +51,17 @@ class DeltaPresence(SeveralFigures):
     ('fail', {'min': 0.0, 'max': 0.5}, 2)
     """
 
-    threshold_field: ClassVar[str | None] = "max"
-    convex: ClassVar[bool] = True
-    needs_population: ClassVar[bool] = True
-    observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = "Nergiz, Atzori, Clifton, Hiding the presence of individuals, SIGMOD 2007"
-    threat: ClassVar[str] = (
+    threshold_field = "max"
+    convex = True
+    needs_population = True
+    observes = dict[str, float]
+    source = "Nergiz, Atzori, Clifton, Hiding the presence of individuals, SIGMOD 2007"
+    threat = (
         "An intruder who knows a person's quasi-identifiers infers whether the person is in the table: to be in a "
         "table of patients is a secret by itself."
     )
-    formula: ClassVar[str] = "min <= f_c / F_c <= max for every class of the population"
-    choose: ClassVar[str] = (
+    formula = "min <= f_c / F_c <= max for every class of the population"
+    choose = (
         "max is the highest certainty that a person is in the table: 0.5 or less. min above 0 also bounds the "
         "certainty that a person is not; few tables can meet it."
     )
@@ -69,13 +69,7 @@ class DeltaPresence(SeveralFigures):
     min: Annotated[
         float, Ge(0), Le(1), Stricter("larger"), Doc("least share of a population class that is in the table")
     ] = 0.0
-    max: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("greatest share of a population class that is in the table"),
-    ] = None
+    max: Annotated[LargestShare, Doc("greatest share of a population class that is in the table")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 from annotated_types import Gt, Lt
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
 from privpipe.blocks.marks import Stricter
-from privpipe.blocks.way import PROCESS, Way
+from privpipe.blocks.way import PROCESS
 from privpipe.tolerance import at_most
 
 __all__ = ["DifferentialPrivacy"]
@@ -64,20 +64,20 @@ class DifferentialPrivacy(Guarantee):
     'fail'
     """
 
-    way: ClassVar[Way] = PROCESS
-    forbids_counts: ClassVar[bool] = True
-    source: ClassVar[str] = (
+    way = PROCESS
+    forbids_counts = True
+    source = (
         "Bild, Kuhn, Prasser, SafePub, PoPETs 2018(1); Li, Qardaji, Su, On sampling, anonymization, and "
         "differential privacy, ASIACCS 2012"
     )
-    threat: ClassVar[str] = (
+    threat = (
         "An intruder who knows everything but one person's record learns from the release whether the person is in it."
     )
-    formula: ClassVar[str] = (
+    formula = (
         "P(release in A | with the record) <= exp(epsilon) P(release in A | without) + delta, by sampling at rate "
         "1 - exp(-epsilon) and suppressing classes below k(epsilon, delta)"
     )
-    choose: ClassVar[str] = (
+    choose = (
         "epsilon 0.1 to 2, delta at most 1/n, such as 1e-6. Take the stage safepub with levels chosen by judgement, "
         "not by looking at the data; epsilons and deltas of several releases add up."
     )

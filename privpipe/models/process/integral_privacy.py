@@ -11,9 +11,9 @@ from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Histogram, Tally, Verdict
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LeastNumber, Stricter
 from privpipe.blocks.parameters import check_parameters
-from privpipe.blocks.way import FACTS, Way
+from privpipe.blocks.way import FACTS
 from privpipe.errors import DataError, UsageError
 
 __all__ = ["IntegralPrivacy", "StatisticQuery"]
@@ -76,27 +76,21 @@ class IntegralPrivacy(Guarantee):
     ('pass', 2)
     """
 
-    way: ClassVar[Way] = FACTS
-    threshold_field: ClassVar[str | None] = "k"
-    protects_nobody_at: ClassVar[float | None] = 1
-    observes: ClassVar[object] = int
-    source: ClassVar[str] = (
-        "Torra and Navarro-Arribas, Integral privacy, CANS 2016; Torra, Navarro-Arribas, Galvan, PSD 2020"
-    )
-    threat: ClassVar[str] = (
+    way = FACTS
+    threshold_field = "k"
+    protects_nobody_at = 1
+    observes = int
+    source = "Torra and Navarro-Arribas, Integral privacy, CANS 2016; Torra, Navarro-Arribas, Galvan, PSD 2020"
+    threat = (
         "An intruder who knows all records but a few learns from a published figure which one was added or deleted."
     )
-    formula: ClassVar[str] = (
-        "at least k minimal sets of changes keep the rounded statistic, and no change is in all of them"
-    )
-    choose: ClassVar[str] = (
+    formula = "at least k minimal sets of changes keep the rounded statistic, and no change is in all of them"
+    choose = (
         "k of 3 or more. Publish fewer digits where it fails. It judges one statistic, not the table: pair it with a "
         "model of the table."
     )
 
-    k: Annotated[
-        int | None, Ge(1), Stricter("larger"), Doc("least number of minimal sets of changes that keep the statistic")
-    ] = None
+    k: Annotated[LeastNumber, Doc("least number of minimal sets of changes that keep the statistic")] = None
     query: Annotated[
         StatisticQuery,
         Stricter("equal"),
@@ -124,7 +118,7 @@ class IntegralPrivacy(Guarantee):
 
         values, counts = _numbers(self.query.column, facts.histograms[self.query.column])
         if not values:
-            return Verdict(self, None, "error", self.k, reason="the column has no value to compute a statistic of.")
+            return self.not_judged("the column has no value to compute a statistic of")
         found = minimal_generators(values, counts, self.query.statistic, self.query.digits, self.changes)
         passed = self.k is None or (found.total >= self.k and not found.common)
         asked = "" if self.k is None else f", asked at least {self.k:,}"

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Gt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks.arrays import Floats
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError
 from privpipe.roles import column_type_of
-from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
+from privpipe.transforms.base import RowTransformer, StageContext, StagePlan, checked_columns
 from privpipe.transforms.numeric_columns import refuse_nulls, require_numeric, unit_range, whole_numbers
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ class Round(RowTransformer):
     'nearest'
     """
 
-    taxon: ClassVar[Kind] = "perturbative"
-    needs_draws: ClassVar[bool] = True
-    preserves: ClassVar[str] = "each value to within the base; the mean in expectation, at random"
-    reveals: ClassVar[str] = "the interval of a base's width around each value"
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    taxon = "perturbative"
+    needs_draws = True
+    preserves = "each value to within the base; the mean in expectation, at random"
+    reveals = "the interval of a base's width around each value"
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("numeric or date columns")]
     base: Annotated[float, Gt(0), Doc("released values are its multiples; above 0")]
@@ -151,9 +151,7 @@ class Round(RowTransformer):
         return [cls(columns=("income",), base=10), cls(columns=("income",), base=0.5, mode="random")]
 
 
-def rounded_floats(
-    x: NDArray[np.float64], base: float, mode: str, uniforms: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def rounded_floats(x: Floats, base: float, mode: str, uniforms: Floats) -> Floats:
     """Multiples of a base for floats; NaN stays.
 
     Parameters
@@ -185,7 +183,7 @@ def rounded_floats(
         return np.asarray(np.where(np.abs(quotient) < MOST_MULTIPLES, multiple * whole / parts + 0.0, x + 0.0))
 
 
-def _in_units(array: pa.Array, base: int, mode: str, uniforms: NDArray[np.float64], column: str) -> Any:
+def _in_units(array: pa.Array, base: int, mode: str, uniforms: Floats, column: str) -> Any:
     from privpipe.kernels.columns.cell_words import scaled_numbers
 
     values, gaps, _ = scaled_numbers(array, column)

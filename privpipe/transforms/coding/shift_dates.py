@@ -6,19 +6,19 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.marks import Columns
 from privpipe.draws.seed import key_id, read_key, require_key_place
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.numeric_columns import refuse_nulls, require_numeric, unit_range, whole_numbers
 
 if TYPE_CHECKING:
@@ -58,12 +58,10 @@ class ShiftDates(Transformer):
     30
     """
 
-    taxon: ClassVar[Kind] = "perturbative"
-    preserves: ClassVar[str] = "intervals between, and order of, the dates of a person; the time of day"
-    reveals: ClassVar[str] = (
-        "each date to within 2 * days; whoever knows one date of a person knows all of them, in every release"
-    )
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    taxon = "perturbative"
+    preserves = "intervals between, and order of, the dates of a person; the time of day"
+    reveals = "each date to within 2 * days; whoever knows one date of a person knows all of them, in every release"
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("dates and timestamps, moved together")]
     days: Annotated[int, Ge(1), Le(36525), Doc("most days that a person's dates move, either way")]
@@ -155,7 +153,7 @@ class Shifted:
             rows = rows.replace(column, whole_numbers(moved, missing, array.type))
         return rows
 
-    def _days(self, rows: RowBlock) -> NDArray[np.int64]:
+    def _days(self, rows: RowBlock) -> Ints:
         from privpipe.draws import Seed, Stream
         from privpipe.hierarchies import canonical_text
         from privpipe.kernels.ids.record_ids import declared_id

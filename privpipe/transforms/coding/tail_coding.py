@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
-from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns
+from privpipe.transforms.base import RowTransformer, StageContext, StagePlan, checked_columns
 from privpipe.transforms.coding.distance_coding import DistanceCode
 from privpipe.transforms.coding.tail_thresholds import (
     BeyondSums,
@@ -43,9 +43,9 @@ __all__ = ["BottomCode", "TailCode", "TopCode"]
 class TailCode(RowTransformer):
     """Base of `TopCode` and `BottomCode`; `upper` says which end."""
 
-    taxon: ClassVar[Kind] = "non-perturbative"
+    taxon = "non-perturbative"
     upper: ClassVar[bool] = True
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("numeric or date columns")]
     # An integer is exact beyond 2^53 too.
@@ -282,7 +282,7 @@ class TailCode(RowTransformer):
         return scalar_of(tail["threshold"], found)
 
 
-def _where(mask: NDArray[np.bool_], scalar: Any, array: Any) -> Any:
+def _where(mask: Bools, scalar: Any, array: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -341,11 +341,9 @@ class TopCode(TailCode):
     'threshold'
     """
 
-    upper: ClassVar[bool] = True
-    preserves: ClassVar[str] = "every value up to the threshold; with mean, the sum of the column"
-    reveals: ClassVar[str] = (
-        "that a value lies beyond the threshold; of a distance, also in which direction from the centre"
-    )
+    upper = True
+    preserves = "every value up to the threshold; with mean, the sum of the column"
+    reveals = "that a value lies beyond the threshold; of a distance, also in which direction from the centre"
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -409,11 +407,9 @@ class BottomCode(TailCode):
     'threshold'
     """
 
-    upper: ClassVar[bool] = False
-    preserves: ClassVar[str] = "every value up to the threshold; with mean, the sum of the column"
-    reveals: ClassVar[str] = (
-        "that a value lies beyond the threshold; of a distance, also in which direction from the centre"
-    )
+    upper = False
+    preserves = "every value up to the threshold; with mean, the sum of the column"
+    reveals = "that a value lies beyond the threshold; of a distance, also in which direction from the centre"
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -8,7 +8,7 @@ import hmac
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from annotated_types import Ge, Le
 from typing_extensions import Doc
@@ -18,7 +18,7 @@ from privpipe.blocks.marks import Columns
 from privpipe.draws.seed import key_id, read_key, require_key_place
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.roles import ColumnType, column_type_of
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,10 +41,10 @@ class DropIdentifiers(Transformer):
     ('drop_identifiers', {})
     """
 
-    taxon: ClassVar[Kind] = "non-perturbative"
-    columns_rule: ClassVar[Any] = "none"
-    preserves: ClassVar[str] = "every other column"
-    reveals: ClassVar[str] = "nothing"
+    taxon = "non-perturbative"
+    columns_rule = "none"
+    preserves = "every other column"
+    reveals = "nothing"
 
     @property
     def keeps_places(self) -> bool:
@@ -113,10 +113,10 @@ class Pseudonymise(Transformer):
     26
     """
 
-    taxon: ClassVar[Kind] = "identifiers"
-    preserves: ClassVar[str] = "equality of values; the number of distinct values and of nulls"
-    reveals: ClassVar[str] = "which records, also of other releases with this key and domain, are of one person"
-    source: ClassVar[str] = "RFC 2104"
+    taxon = "identifiers"
+    preserves = "equality of values; the number of distinct values and of nulls"
+    reveals = "which records, also of other releases with this key and domain, are of one person"
+    source = "RFC 2104"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("identifier columns to be replaced")]
     key: Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -12,44 +12,42 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Primitives, RowBlock
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import canonical_text
 from privpipe.roles import column_type_of
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, checked_columns
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.mondrian.cut_columns import CutColumn, by_value, require_one_node_a_label, value_codes
 from privpipe.transforms.mondrian.cut_tree import CutTree
 from privpipe.transforms.recoding.encoded_table import rows_by_person, sorted_values
 from privpipe.transforms.recoding.generalize_stage import GeneralizeStage, generalized_columns
-from privpipe.transforms.recoding.labelling import earlier, texts_of
+from privpipe.transforms.recoding.labelling import RecodingStage, earlier, texts_of
 from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
 from privpipe.transforms.suppression.combinations import person_numbers
 from privpipe.transforms.suppression.record_suppression import sensitive_codes, suppress_failing, text_ranks
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from privpipe.draws import Draws
 
 __all__ = ["KeyPlaces", "LocalRecodingStage", "Recoded", "as_generalize"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LocalRecodingStage(Transformer):
+class LocalRecodingStage(RecodingStage):
     """What `LocalRecoding` does to rows once its plan is known."""
 
-    taxon: ClassVar[Kind] = "non-perturbative"
-    columns_rule: ClassVar[Any] = "optional"
-    searches: ClassVar[bool] = True
-    draws_apart: ClassVar[str] = (
+    columns_rule = "optional"
+    searches = True
+    draws_apart = (
         "chooses labels for single classes, and members of one value may be in several: generalize labels them alike"
     )
-    suppresses: ClassVar[bool] = True
-    serves: ClassVar[tuple[str, ...]] = ("persons", "wildcard")
-    preserves: ClassVar[str] = "truth: every label covers the value it stands for"
-    reveals: ClassVar[str] = "that coarsely labelled records did not fit into an earlier round (minimality)"
-    source: ClassVar[str] = "Xu et al., KDD 2006"
+    suppresses = True
+    serves = ("persons", "wildcard")
+    preserves = "truth: every label covers the value it stands for"
+    reveals = "that coarsely labelled records did not fit into an earlier round (minimality)"
+    source = "Xu et al., KDD 2006"
 
     columns: Annotated[
         tuple[str, ...] | None, Columns(), Doc("columns to generalize; default: the quasi-identifiers with a hierarchy")
@@ -92,19 +90,8 @@ class LocalRecodingStage(Transformer):
         left_out = {"rest"} if self.rest == "suppress" else set()
         return {name: value for name, value in super().parameters().items() if name not in left_out}
 
-    def masked_columns(self) -> tuple[str, ...]:
-        return ()
-
-    def plan_of_nothing(self, context: StageContext) -> StagePlan:
-        recoded = generalized_columns(as_generalize(self), context)
-        return replace(super().plan_of_nothing(context), detail={"recoded": recoded})
-
-    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
-        import pyarrow as pa
-
-        for column in plan.detail["recoded"]:
-            schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
-        return schema
+    def recoded_at_all(self, context: StageContext) -> tuple[str, ...]:
+        return generalized_columns(as_generalize(self), context)
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         columns = generalized_columns(as_generalize(self), context)
@@ -177,7 +164,7 @@ class Recoded:
 
     columns: tuple[CutColumn, ...]
     places: KeyPlaces = field(repr=False)
-    kept: NDArray[np.bool_] = field(repr=False)
+    kept: Bools = field(repr=False)
     named: Mapping[str, Any] = field(repr=False)
 
     @classmethod
@@ -214,8 +201,8 @@ class _Counted:
     """The combinations of a table: by their values, and those the hierarchies know as `Tuples`."""
 
     columns: tuple[CutColumn, ...]
-    values: NDArray[np.int64] = field(repr=False)
-    known: NDArray[np.bool_] = field(repr=False)
+    values: Ints = field(repr=False)
+    known: Bools = field(repr=False)
     tuples: Tuples = field(repr=False)
 
     @classmethod
@@ -244,7 +231,7 @@ class _Counted:
                 # By rank of the text, as a planner codes them.
                 codes.append(text_ranks(canonical_text(seen, None, column=name).to_pylist())[own])
         matrix = np.column_stack(codes).astype(np.int32)
-        known: NDArray[np.bool_] = np.all(matrix >= 0, axis=1)
+        known: Bools = np.all(matrix >= 0, axis=1)
         sensitive = {name: sensitive_codes(distinct[name], name, context.base)[known] for name in sets.sensitive}
         left, rows, values = matrix[known], Combinations(records[known], sensitive), np.column_stack(coded)
         if sets.person is not None:
@@ -281,14 +268,14 @@ class KeyPlaces:
     [2, 1, 0]
     """
 
-    stages: tuple[tuple[int, int, NDArray[np.int64]], ...] = field(repr=False)
+    stages: tuple[tuple[int, int, Ints], ...] = field(repr=False)
     sizes: tuple[int, ...]
-    order: NDArray[np.int64] = field(repr=False)
+    order: Ints = field(repr=False)
 
     @classmethod
-    def of(cls, rows: NDArray[np.int64], sizes: Sequence[int]) -> Self:
+    def of(cls, rows: Ints, sizes: Sequence[int]) -> Self:
         """From rows of codes below these sizes."""
-        stages: list[tuple[int, int, NDArray[np.int64]]] = []
+        stages: list[tuple[int, int, Ints]] = []
         numbers, first, many = np.zeros(len(rows), dtype=np.int64), 0, 1
         order = np.zeros(min(1, len(rows)), dtype=np.int64)
         while first < len(sizes):
@@ -303,7 +290,7 @@ class KeyPlaces:
             first, many = last, len(found)
         return cls(tuple(stages), tuple(sizes), order.astype(np.int64))
 
-    def __call__(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def __call__(self, rows: Ints) -> Ints:
         """Place of each row.
 
         Raises
@@ -321,9 +308,7 @@ class KeyPlaces:
         return self.order[numbers]
 
 
-def _keys(
-    numbers: NDArray[np.int64], rows: NDArray[np.int64], first: int, last: int, sizes: Sequence[int]
-) -> NDArray[np.int64]:
+def _keys(numbers: Ints, rows: Ints, first: int, last: int, sizes: Sequence[int]) -> Ints:
     keys = numbers
     for at in range(first, last):
         keys = keys * max(sizes[at], 1) + rows[:, at]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from annotated_types import Ge, Gt, Le
 from typing_extensions import Doc
@@ -13,7 +13,7 @@ from privpipe.blocks import Primitives
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import UsageError, did_you_mean
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
 
 if TYPE_CHECKING:
@@ -71,17 +71,17 @@ class ByRisk:
 class SuppressCellsStage(Transformer):
     """What `SuppressCells` does to rows once its plan is known."""
 
-    taxon: ClassVar[Kind] = "non-perturbative"
-    columns_rule: ClassVar[Any] = "optional"
-    searches: ClassVar[bool] = True
-    suppresses: ClassVar[bool] = True
-    serves: ClassVar[tuple[str, ...]] = ("wildcard",)
-    spelt: ClassVar[Mapping[str, str]] = {"with": "along"}
-    preserves: ClassVar[str] = "truth: every value that stays is the record's own"
-    reveals: ClassVar[str] = "that a record with a blank was rare, and in which columns (minimality)"
-    source: ClassVar[str] = "Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015"
-    formula: ClassVar[str] = "least sum of w_j over blanked cells such that every record matches >= k records"
-    choose: ClassVar[str] = (
+    taxon = "non-perturbative"
+    columns_rule = "optional"
+    searches = True
+    suppresses = True
+    serves = ("wildcard",)
+    spelt = {"with": "along"}
+    preserves = "truth: every value that stays is the record's own"
+    reveals = "that a record with a blank was rare, and in which columns (minimality)"
+    source = "Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015"
+    formula = "least sum of w_j over blanked cells such that every record matches >= k records"
+    choose = (
         "Generalize first, so that few records are rare. own_value protects against whoever reads blanks as blanks and "
         "costs about twice the cells; under wildcard look at how many records fail by own_value before you release."
     )

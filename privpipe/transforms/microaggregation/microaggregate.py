@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from annotated_types import Ge, Gt, Le
 from typing_extensions import Doc
@@ -16,7 +16,7 @@ from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.progress import within
 from privpipe.roles import column_type_of
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.microaggregation import parameters
 from privpipe.transforms.microaggregation.group_learning import (
     AFTERWARDS,
@@ -132,14 +132,14 @@ class Microaggregate(GroupingParameters):
     [('a', 'b'), ('c',)]
     """
 
-    taxon: ClassVar[Kind] = "perturbative"
-    needs_draws: ClassVar[bool] = True
-    preserves: ClassVar[str] = "sums and means of each column; groups of at least k equal records"
-    reveals: ClassVar[str] = "the means of small groups, whose members lie around them"
-    draws_apart: ClassVar[str] = (
+    taxon = "perturbative"
+    needs_draws = True
+    preserves = "sums and means of each column; groups of at least k equal records"
+    reveals = "the means of small groups, whose members lie around them"
+    draws_apart = (
         "averages groups of records, and members of a household may be in several: aggregate a table of households"
     )
-    source: ClassVar[str] = "Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005"
+    source = "Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005"
 
     @property
     def links_releases(self) -> bool:
@@ -433,14 +433,14 @@ class FuzzyMicroaggregate(Transformer):
     FuzzyMicroaggregate(columns=('income', 'age'), k=5)
     """
 
-    taxon: ClassVar[Kind] = "perturbative"
-    needs_draws: ClassVar[bool] = True
-    preserves: ClassVar[str] = "means of each column in expectation; at least k holders of what is released"
-    reveals: ClassVar[str] = "the means of small groups near the record"
-    draws_apart: ClassVar[str] = (
+    taxon = "perturbative"
+    needs_draws = True
+    preserves = "means of each column in expectation; at least k holders of what is released"
+    reveals = "the means of small groups near the record"
+    draws_apart = (
         "averages groups of records, and members of a household may be in several: aggregate a table of households"
     )
-    source: ClassVar[str] = "Torra, J. Applied Logic 23, 2017"
+    source = "Torra, J. Applied Logic 23, 2017"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("numeric columns to mask as one group of columns")]
     k: Annotated[int, Ge(2), Doc("least number of records in a group and of holders of a released combination")]

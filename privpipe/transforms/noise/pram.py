@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
-from privpipe.blocks import FactsRequest, Primitives, RowBlock
+from privpipe.blocks import Primitives, RowBlock
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
-from privpipe.transforms.base import Kind, RowTransformer, StageContext, StagePlan, checked_columns, varies_within
+from privpipe.transforms.base import RowTransformer, StageContext, StagePlan, checked_columns, varies_within
 from privpipe.transforms.categories import Labels, combined, escaped, in_value_order, labelled, split, typed
-from privpipe.transforms.numeric_columns import refuse_nulls
+from privpipe.transforms.numeric_columns import counted_nulls, refuse_nulls
 from privpipe.transforms.shared_draws import SameWithin, refuse_apart
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present
 
@@ -104,11 +104,11 @@ class Pram(RowTransformer):
     Pram(columns=('region',), diagonal=0.7)
     """
 
-    taxon: ClassVar[Kind] = "perturbative"
-    needs_draws: ClassVar[bool] = True
-    preserves: ClassVar[str] = "expected counts of the categories, when invariant; nulls"
-    reveals: ClassVar[str] = "the probability that a category seen is the true one"
-    source: ClassVar[str] = "Gouweleeuw, Kooiman, Willenborg, de Wolf, J. Official Statistics 14(4), 1998"
+    taxon = "perturbative"
+    needs_draws = True
+    preserves = "expected counts of the categories, when invariant; nulls"
+    reveals = "the probability that a category seen is the true one"
+    source = "Gouweleeuw, Kooiman, Willenborg, de Wolf, J. Official Statistics 14(4), 1998"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("categorical columns to randomise")]
     diagonal: Annotated[
@@ -185,10 +185,8 @@ class Pram(RowTransformer):
     def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
         require_present((*self.by, *self.columns), context)
         self._require_categories(context)
-        nulls = engine.facts(table, FactsRequest(nulls=self.columns)).nulls
-        for column in self.columns if self.nulls == "refuse" else ():
-            refuse_nulls(column, nulls[column], context)
-        return replace(plan, detail={**plan.detail, "nulls": {column: nulls[column] for column in self.columns}})
+        nulls = counted_nulls(engine, table, self.columns, self.nulls, context)
+        return replace(plan, detail={**plan.detail, "nulls": nulls})
 
     def draws_within(self) -> SameWithin | None:
         return self.same_within
@@ -240,9 +238,7 @@ class Pram(RowTransformer):
             labels, totals = Labels.counted(words.filter(here), counts[here])
             yield self._matrix(group, labels, totals, context)
 
-    def _matrix(
-        self, group: tuple[str, ...], labels: Labels, counts: NDArray[np.int64], context: StageContext
-    ) -> dict[str, Any]:
+    def _matrix(self, group: tuple[str, ...], labels: Labels, counts: Ints, context: StageContext) -> dict[str, Any]:
         from privpipe.kernels.noise.pram import diagonal_matrix, posterior, transition_matrix
 
         named = ", ".join(map(repr, group))
@@ -269,7 +265,7 @@ class Pram(RowTransformer):
             "posterior": posterior(made, shares) if m else None,
         }
 
-    def _stay(self, group: tuple[str, ...], m: int) -> NDArray[np.float64]:
+    def _stay(self, group: tuple[str, ...], m: int) -> Floats:
         if not isinstance(self.diagonal, tuple):
             return np.full(m, float(self.diagonal))
         import hashlib
@@ -285,10 +281,10 @@ class Pram(RowTransformer):
         self,
         given: TransitionMatrix,
         labels: Labels,
-        shares: NDArray[np.float64],
+        shares: Floats,
         named: str,
         context: StageContext,
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         from privpipe.kernels.noise.pram import transition_matrix
 
         texts = [label if self.joint else escaped(label) for label in given.labels]
@@ -302,9 +298,7 @@ class Pram(RowTransformer):
         made = transition_matrix(np.array(given.rows), whole, invariant=self.invariant, alpha=self.alpha)
         return np.asarray(made[np.ix_(at, at)])
 
-    def _require_sound(
-        self, made: NDArray[np.float64], shares: NDArray[np.float64], named: str, context: StageContext
-    ) -> None:
+    def _require_sound(self, made: Floats, shares: Floats, named: str, context: StageContext) -> None:
         rows = np.abs(made.sum(axis=1) - 1.0).max(initial=0.0) <= ROW_SUM and (made >= 0).all()
         kept = not self.invariant or np.abs(shares @ made - shares).sum() <= SHARES_KEPT
         if not (rows and kept):
@@ -319,7 +313,7 @@ class Pram(RowTransformer):
         ]
 
 
-def _put(words: Any, places: NDArray[np.int64], values: Any) -> Any:
+def _put(words: Any, places: Ints, values: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 

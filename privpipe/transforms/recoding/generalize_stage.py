@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import numpy as np
 from annotated_types import Ge, Gt, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Primitives
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, checked_columns
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
 from privpipe.transforms.recoding.labelling import (
     Labelled,
     Labelling,
+    RecodingStage,
     definition_digest,
     earlier,
     hierarchies_of,
+    is_recoded,
     labels_at,
+    learnt_lengths,
     texts_of,
     type_of,
     with_lengths,
@@ -78,18 +80,17 @@ class SearchBudget:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class GeneralizeStage(Transformer):
+class GeneralizeStage(RecodingStage):
     """What `Generalize` does to rows once its plan is known."""
 
-    taxon: ClassVar[Kind] = "non-perturbative"
-    columns_rule: ClassVar[Any] = "optional"
-    searches: ClassVar[bool] = True
-    suppresses: ClassVar[bool] = True
-    recodes_other_rows: ClassVar[bool] = True
-    serves: ClassVar[tuple[str, ...]] = ("persons", "population", "wildcard", "labels")
-    preserves: ClassVar[str] = "truth: every label covers the value it stands for"
-    reveals: ClassVar[str] = "that a finer vector of levels did not meet the guarantees (minimality)"
-    source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001; Iyengar, KDD 2002"
+    columns_rule = "optional"
+    searches = True
+    suppresses = True
+    recodes_other_rows = True
+    serves = ("persons", "population", "wildcard", "labels")
+    preserves = "truth: every label covers the value it stands for"
+    reveals = "that a finer vector of levels did not meet the guarantees (minimality)"
+    source = "Samarati, IEEE TKDE 13(6), 2001; Iyengar, KDD 2002"
 
     columns: Annotated[
         tuple[str, ...] | None, Columns(), Doc("columns to generalize; default: the quasi-identifiers with a hierarchy")
@@ -168,21 +169,9 @@ class GeneralizeStage(Transformer):
     def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
         return {"levels": dict(detail.get("levels", {}))}  # the labels are in the data
 
-    def masked_columns(self) -> tuple[str, ...]:
-        return ()
-
-    def plan_of_nothing(self, context: StageContext) -> StagePlan:
-        at = self.levels or {}
-        columns = generalized_columns(self, context)
-        recoded = [name for name in columns if self.is_search or self.mark or at.get(name, 0)]
-        return replace(super().plan_of_nothing(context), detail={"recoded": recoded})
-
-    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
-        import pyarrow as pa
-
-        for column in plan.detail["recoded"]:
-            schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
-        return schema
+    def recoded_at_all(self, context: StageContext) -> list[str]:
+        at, columns = self.levels or {}, generalized_columns(self, context)
+        return [name for name in columns if self.is_search or self.mark or at.get(name, 0)]
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         made = context.made_of(table)
@@ -303,6 +292,21 @@ class GeneralizeStage(Transformer):
         ]
 
 
+def levels_detail(
+    stage: GeneralizeStage, hierarchies: Mapping[str, Hierarchy], levels: Mapping[str, int], context: StageContext
+) -> dict[str, Any]:
+    """What a plan says of its levels and the hierarchies they are of."""
+    return {
+        "levels": dict(levels),
+        "recoded": [name for name, own in hierarchies.items() if is_recoded(own, levels[name]) or stage.mark],
+        "level_names": {name: own.level_names[levels[name]] for name, own in hierarchies.items()},
+        "hierarchies": {name: stage.defined(name, own, context) for name, own in hierarchies.items()},
+        **learnt_lengths(context.hierarchies, hierarchies),
+        "builders": {name: context.hierarchies[name].recorded() for name in hierarchies},
+        "data_dependent": [name for name, own in hierarchies.items() if own.data_dependent],
+    }
+
+
 def generalized_columns(stage: GeneralizeStage, context: StageContext) -> tuple[str, ...]:
     """The columns a stage generalizes, in policy order.
 
@@ -323,7 +327,7 @@ def generalized_columns(stage: GeneralizeStage, context: StageContext) -> tuple[
     return tuple(name for name in held if name in set(asked))
 
 
-def _mask(known: NDArray[np.bool_]) -> pa.Array:
+def _mask(known: Bools) -> pa.Array:
     import pyarrow as pa
 
     return pa.array(known)

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import FactsRequest, Histogram, Primitives
-from privpipe.transforms.base import StageContext
+from privpipe.blocks.arrays import Codes
+from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.suppression.class_keys import KeysDropped
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Labelled",
     "Labelling",
+    "RecodingStage",
     "built_over",
     "declared",
     "definition_digest",
@@ -169,6 +170,30 @@ class Labelled:
     unknown: tuple[KeysDropped, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RecodingStage(Transformer):
+    """A stage that releases columns as labels; `recoded` in the detail of its plan says which."""
+
+    taxon = "non-perturbative"
+
+    def masked_columns(self) -> tuple[str, ...]:
+        return ()
+
+    def recoded_at_all(self, context: StageContext) -> Iterable[str]:
+        """Columns that are labels in the release of a table without records."""
+        raise TypeError(f"{type(self).__name__} recodes nothing")
+
+    def plan_of_nothing(self, context: StageContext) -> StagePlan:
+        return replace(super().plan_of_nothing(context), detail={"recoded": list(self.recoded_at_all(context))})
+
+    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
+        import pyarrow as pa
+
+        for column in plan.detail["recoded"]:
+            schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
+        return schema
+
+
 def hierarchies_of(
     engine: Primitives, table: Any, columns: tuple[str, ...], context: StageContext
 ) -> tuple[dict[str, Hierarchy], dict[str, pa.Array]]:
@@ -206,7 +231,7 @@ def texts_of(values: pa.Array, context: StageContext, column: str) -> Any:
     return canonical_text(values, type_of(context, column), column=column)
 
 
-def labels_at(hierarchy: Hierarchy, level: int, codes: NDArray[np.int32]) -> pa.Array:
+def labels_at(hierarchy: Hierarchy, level: int, codes: Codes) -> pa.Array:
     """Labels of values; a missing value has none where it stays missing."""
     import pyarrow as pa
 

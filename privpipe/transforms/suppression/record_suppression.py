@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, FactsRequest, Guarantee, Primitives
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.row_reductions import NothingLeft, suppressed_alone, without_suppressed
 from privpipe.blocks.size_model import HouseholdRule
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.tolerance import floor_share
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer
+from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.suppression.class_failures import JudgedSets, failing_rows, judged_sets, require_sample
 from privpipe.transforms.suppression.class_keys import KeysDropped
 from privpipe.transforms.suppression.combinations import count_combinations, sensitive_codes, text_ranks
@@ -48,7 +49,7 @@ class Fewer:
 
     least: int
 
-    def __call__(self, block: ClassBlock) -> NDArray[np.bool_]:
+    def __call__(self, block: ClassBlock) -> Bools:
         return np.asarray(block.sizes < self.least, dtype=np.bool_)
 
 
@@ -132,7 +133,7 @@ def _without_rare(engine: Primitives, table: Any, rule: HouseholdRule, context: 
     return _without(engine, table, household, gone) if gone.num_rows else table
 
 
-OwnLoss = Callable[[Any], NDArray[np.float64]]
+OwnLoss = Callable[[Any], Floats]
 """Own loss of classes, shape (n, r), from a pyarrow Table of their keys; ties of size go by it, column by column."""
 
 
@@ -143,7 +144,7 @@ class Passing:
     models: tuple[ClassModel, ...]
     facts: Facts = field(repr=False)
 
-    def __call__(self, block: ClassBlock) -> NDArray[np.bool_]:
+    def __call__(self, block: ClassBlock) -> Bools:
         passing = np.ones(len(block), dtype=np.bool_)
         for model in self.models:
             passing &= model.passing(block, self.facts)
@@ -282,7 +283,7 @@ def _without_failing(
         return table
     require_sample(sets, counted.rows, counted.classes)
 
-    def ties(names: tuple[str, ...], at: NDArray[np.int64]) -> list[NDArray[Any]]:
+    def ties(names: tuple[str, ...], at: Ints) -> list[NDArray[Any]]:
         own = [] if own_loss is None else list(own_loss(counted.keys.select(list(names)).take(at)).T)
         # Last the order of the keys, so that no two classes are equal.
         return [*own, *(counted.codes[name][at] for name in names), at]
@@ -324,13 +325,13 @@ class SuppressRecords(Transformer):
     SuppressRecords(suppress_at_most=0.05)
     """
 
-    taxon: ClassVar[Kind] = "non-perturbative"
-    columns_rule: ClassVar[Any] = "none"
-    suppresses: ClassVar[bool] = True
-    serves: ClassVar[tuple[str, ...]] = ("persons", "population", "wildcard", "labels")
-    preserves: ClassVar[str] = "the values of every record that stays"
-    reveals: ClassVar[str] = "that the records which went were in small or uneven classes"
-    source: ClassVar[str] = "Samarati, IEEE TKDE 13(6), 2001"
+    taxon = "non-perturbative"
+    columns_rule = "none"
+    suppresses = True
+    serves = ("persons", "population", "wildcard", "labels")
+    preserves = "the values of every record that stays"
+    reveals = "that the records which went were in small or uneven classes"
+    source = "Samarati, IEEE TKDE 13(6), 2001"
 
     suppress_at_most: Annotated[float, Ge(0), Le(1), Doc("share of the records that may be removed")] = 0.0
 

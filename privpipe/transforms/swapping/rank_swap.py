@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -16,7 +16,7 @@ from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.tolerance import floor_share
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.numeric_columns import masked_schema, refuse_nulls, require_numeric
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
 from privpipe.transforms.swapping.segment_swap import (
@@ -102,14 +102,12 @@ class RankSwap(Transformer):
     RankSwap(columns=('income',), p=0.05)
     """
 
-    taxon: ClassVar[Kind] = "perturbative"
-    needs_draws: ClassVar[bool] = True
-    preserves: ClassVar[str] = "the multiset of each column's values; displacement of at most the window of ranks"
-    reveals: ClassVar[str] = "for a known value, the window of ranks its record must be in"
-    draws_apart: ClassVar[str] = (
-        "exchanges values of single records by rank, and members of a household would take those of several"
-    )
-    source: ClassVar[str] = "Moore, US Census Bureau, 1996; Nin, Herranz, Torra, DKE 64(1), 2008"
+    taxon = "perturbative"
+    needs_draws = True
+    preserves = "the multiset of each column's values; displacement of at most the window of ranks"
+    reveals = "for a known value, the window of ranks its record must be in"
+    draws_apart = "exchanges values of single records by rank, and members of a household would take those of several"
+    source = "Moore, US Census Bureau, 1996; Nin, Herranz, Torra, DKE 64(1), 2008"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("ordered columns, each swapped by itself")]
     p: Annotated[float | None, Gt(0), Le(1), Doc("window as a fraction of the records (0.05 is 5 %)")] = None

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Primitives
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import ColumnNames, Columns, Household
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.tolerance import at_most, floor_share
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.strata import require_present, units_of
 from privpipe.transforms.swapping.homes import Asked, Homes, read_homes, rows_moved
 
@@ -83,21 +83,17 @@ class RecordSwap(Transformer):
     RecordSwap(areas=('region', 'town'), rate=0.02, similar=(('tenure',),), household='home')
     """
 
-    taxon: ClassVar[Kind] = "perturbative"
-    needs_draws: ClassVar[bool] = True
-    spelt: ClassVar[Mapping[str, str]] = {"with": "along"}
-    preserves: ClassVar[str] = (
+    taxon = "perturbative"
+    needs_draws = True
+    spelt = {"with": "along"}
+    preserves = (
         "numbers of households and records of each area, by size and similarity profile; everything but the areas"
     )
-    reveals: ClassVar[str] = (
-        "that a household of this kind lives in each area; who is not swapped is shown where he lives"
-    )
-    draws_apart: ClassVar[str] = "swaps households as a whole already"
-    source: ClassVar[str] = "Shlomo, Tudor, Groom, Privacy in Statistical Databases, 2010"
-    formula: ClassVar[str] = (
-        "swap if min over members of #(records of the area alike) < k; then up to rate x households"
-    )
-    choose: ClassVar[str] = (
+    reveals = "that a household of this kind lives in each area; who is not swapped is shown where he lives"
+    draws_apart = "swaps households as a whole already"
+    source = "Shlomo, Tudor, Groom, Privacy in Statistical Databases, 2010"
+    formula = "swap if min over members of #(records of the area alike) < k; then up to rate x households"
+    choose = (
         "rate .02 to .10; k 3. Profiles from strict to loose (type and tenure, then type, then size alone), so that "
         "rare households find donors. A coarse first level with a small k keeps long moves few."
     )
@@ -211,7 +207,7 @@ class RecordSwap(Transformer):
     def _reading(self, household: str, keys: tuple[str, ...], persons: tuple[str, ...]) -> Asked:
         return Asked(household, self.areas, self.along, _profiles(self.similar), keys, self._risks(), persons)
 
-    def _high(self, homes: Homes) -> NDArray[np.bool_]:
+    def _high(self, homes: Homes) -> Bools:
         """Whether each household must be swapped across the areas of each level."""
         if self.risk is not None:
             limit = np.inf if self.threshold is None else self.threshold

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.categories import Labels, typed
 from privpipe.transforms.strata import Strata
@@ -36,7 +37,6 @@ __all__ = [
 ]
 
 
-Ints = NDArray[np.int64]
 EXPECTED = 10
 """Records that chance would give a combination that no record has, for it to count as impossible."""
 
@@ -113,9 +113,7 @@ def found_zeros(columns: Mapping[str, Ints], target: str, sizes: Mapping[str, in
     return found
 
 
-def allowed_codes(
-    name: str, size: int, drawn: Mapping[str, Ints], model: Mapping[str, Any], n: int
-) -> NDArray[np.bool_] | None:
+def allowed_codes(name: str, size: int, drawn: Mapping[str, Ints], model: Mapping[str, Any], n: int) -> Bools | None:
     """Which codes of a column each record may have, shape (n, size); None: all. Rules go before what was found."""
     rules, zeros = [rule for rule in model["rules"] if name in rule["then"]], model["zeros"].get(name, {})
     if not rules and not zeros:
@@ -219,7 +217,6 @@ class TreeModel:
 
     def drawn(self, ids: Ints, strata: Ints, rows: RowBlock | None = None) -> dict[str, Any]:
         """Arrow columns by name."""
-        import pyarrow as pa
 
         parts: dict[str, list[Any]] = {name: [] for name in self.columns}
         orders = []
@@ -233,10 +230,7 @@ class TreeModel:
             for name in self.columns:
                 points = self.draws.of(name).uniform(ids[here], word=POINT)
                 parts[name].append(model.books[name].values(codes[name], points, self.schema.field(name).type))
-        if not orders:
-            return {name: pa.array([], self.schema.field(name).type) for name in parts}
-        back = pa.array(np.argsort(np.concatenate(orders)))
-        return {name: pa.concat_arrays(arrays).take(back) for name, arrays in parts.items()}
+        return _in_order(parts, orders, self.schema)
 
 
 @dataclass(frozen=True)
@@ -333,7 +327,7 @@ NUMBER = "number"
 
 
 class _Model(Protocol):
-    def drawn(self, ids: NDArray[np.int64], strata: NDArray[np.int64], rows: RowBlock | None = None) -> dict[str, Any]:
+    def drawn(self, ids: Ints, strata: Ints, rows: RowBlock | None = None) -> dict[str, Any]:
         """Arrow columns by name, for records with these ids in these strata."""
 
 
@@ -345,9 +339,8 @@ class CopulaModel:
     schema: Any
     draws: Draws = field(repr=False)
 
-    def drawn(self, ids: NDArray[np.int64], strata: NDArray[np.int64], rows: RowBlock | None = None) -> dict[str, Any]:
+    def drawn(self, ids: Ints, strata: Ints, rows: RowBlock | None = None) -> dict[str, Any]:
         """Arrow columns by name."""
-        import pyarrow as pa
 
         parts: dict[str, list[Any]] = {name: [] for name in self.detail["columns"]}
         orders = []
@@ -356,12 +349,9 @@ class CopulaModel:
             orders.append(here)
             for name, array in self._stratum(ids[here], self.detail["models"][number]).items():
                 parts[name].append(array)
-        if not orders:
-            return {name: pa.array([], self.schema.field(name).type) for name in parts}
-        back = pa.array(np.argsort(np.concatenate(orders)))
-        return {name: pa.concat_arrays(arrays).take(back) for name, arrays in parts.items()}
+        return _in_order(parts, orders, self.schema)
 
-    def _stratum(self, ids: NDArray[np.int64], model: Mapping[str, Any]) -> dict[str, Any]:
+    def _stratum(self, ids: Ints, model: Mapping[str, Any]) -> dict[str, Any]:
         from privpipe.kernels.synthesis.copula import uniforms_of
 
         normals = [self.draws.of(name).normal(ids, word=int(what != PRESENT)) for name, what in model["latent"]]
@@ -417,7 +407,7 @@ class Redrawn:
         return rows
 
 
-def _values(u: NDArray[np.float64], missing: NDArray[np.bool_], marginal: Mapping[str, Any], column: Any) -> Any:
+def _values(u: Floats, missing: Bools, marginal: Mapping[str, Any], column: Any) -> Any:
     """The marginal's values at u."""
     import pyarrow as pa
 
@@ -435,3 +425,13 @@ def _values(u: NDArray[np.float64], missing: NDArray[np.bool_], marginal: Mappin
     codes = inverse_shares(u, marginal["shares"])
     points = within_share(u, codes, marginal["shares"])
     return book.values(np.where(missing, 0, codes + 1), points, column.type)
+
+
+def _in_order(parts: Mapping[str, list[Any]], orders: list[NDArray[np.intp]], schema: Any) -> dict[str, Any]:
+    """Columns made part by part, in the order of the records; `orders` says which these were."""
+    import pyarrow as pa
+
+    if not orders:
+        return {name: pa.array([], schema.field(name).type) for name in parts}
+    back = pa.array(np.argsort(np.concatenate(orders)))
+    return {name: pa.concat_arrays(arrays).take(back) for name, arrays in parts.items()}

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock, unsigned_zeros
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.draws import Stream
 from privpipe.errors import DataError
 from privpipe.transforms.numeric_columns import whole_numbers
@@ -43,7 +44,7 @@ __all__ = [
 ]
 
 
-Places = tuple[NDArray[Any], NDArray[np.bool_]]
+Places = tuple[NDArray[Any], Bools]
 
 
 def ranks_of_column(engine: Primitives, table: Any, column: str, strata: Strata, place: str) -> list[ValueRanks]:
@@ -59,9 +60,7 @@ def ranks_of_column(engine: Primitives, table: Any, column: str, strata: Strata,
 
     distinct = engine.distinct(table, (*strata.by, column)).combine_chunks()
     counts = distinct["__count"].to_numpy().astype(np.int64)
-    numbers = np.zeros(len(distinct), np.int64)
-    if strata.by and len(distinct):
-        numbers = strata.of(RowBlock(distinct.select(list(strata.by)).to_batches()[0]))
+    numbers = strata.of_distinct(distinct)
     chunks = distinct[column].combine_chunks()
     values, gaps, _ = scaled_numbers(chunks, column)
     known = ~np.isnan(values) if gaps is None else ~gaps & ~np.isnan(values)
@@ -109,10 +108,8 @@ def sums_by_stratum(
     """Exact sums of what `places` gives for the records of each stratum: a column's numbers, and where it has none."""
     from privpipe.kernels.exact_sums import measure_sums
 
-    numbers = strata.of(block)
     found = {}
-    for number in np.unique(numbers[numbers >= 0]).tolist():
-        rows = block if not strata.by else block.take(np.flatnonzero(numbers == number))
+    for number, rows in strata.parts(block):
         values, nothing = zip(*places(rows, number), strict=True)
         found[number] = measure_sums(list(values), list(nothing))
     return found
@@ -126,7 +123,7 @@ def merged_sums(left: Mapping[int, ExactSums], right: Mapping[int, ExactSums]) -
     return merged
 
 
-def numbers_of(rows: RowBlock, column: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def numbers_of(rows: RowBlock, column: str) -> tuple[NDArray[Any], Bools]:
     """A column as exact numbers, and where it has none."""
     from privpipe.kernels.columns.cell_words import scaled_numbers
 
@@ -147,7 +144,7 @@ def ranks_within(rows: RowBlock, columns: Sequence[str]) -> list[ValueRanks]:
     return found
 
 
-def taken_at(ranks: ValueRanks, places: NDArray[np.int64], found: Any) -> Any:
+def taken_at(ranks: ValueRanks, places: Ints, found: Any) -> Any:
     """The values at these ranks as a column of that type; null where a rank is negative.
 
     Examples
@@ -167,7 +164,6 @@ def taken_at(ranks: ValueRanks, places: NDArray[np.int64], found: Any) -> Any:
     return whole_numbers(np.where(missing, 0, values), missing, found)
 
 
-Ints = NDArray[np.int64]
 KEY, TAG = "__privpipe_dealt_key", "__privpipe_dealt_tag"
 ROWS_PER_GROUP = 1 << 17
 
@@ -418,7 +414,7 @@ class _Infinities:
         return {name: count + right[name] for name, count in left.items()}
 
 
-def _integers(column: pa.Array) -> tuple[Ints, NDArray[np.bool_]]:
+def _integers(column: pa.Array) -> tuple[Ints, Bools]:
     """Whole numbers, 0 where there is none, and where that is."""
     nothing = column.is_null().to_numpy(zero_copy_only=False)
     return column.fill_null(0).to_numpy(zero_copy_only=False), nothing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -13,7 +13,7 @@ from typing_extensions import Doc
 from privpipe.blocks import Primitives
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
-from privpipe.transforms.base import Kind, StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
 from privpipe.transforms.numeric_columns import refuse_nulls, require_numeric
 from privpipe.transforms.sampling.sample import proportional
 from privpipe.transforms.strata import PersonCounts, SmallStrata, Strata, checked_by, require_present, units_of
@@ -161,13 +161,13 @@ class Synthesize(Transformer):
     Synthesize(min_leaf=20, records=1000)
     """
 
-    taxon: ClassVar[Kind] = "synthetic"
-    columns_rule: ClassVar[Any] = "optional"
-    needs_draws: ClassVar[bool] = True
-    preserves: ClassVar[str] = "shares, means and deviations within sampling error; under cart relations too"
-    reveals: ClassVar[str] = "the distribution of each column, and what relations tell of outlying groups"
-    draws_apart: ClassVar[str] = "draws records of nobody, who live in no household"
-    source: ClassVar[str] = "Reiter, J. Official Statistics 21(3), 2005; Nelsen, An Introduction to Copulas, 2006"
+    taxon = "synthetic"
+    columns_rule = "optional"
+    needs_draws = True
+    preserves = "shares, means and deviations within sampling error; under cart relations too"
+    reveals = "the distribution of each column, and what relations tell of outlying groups"
+    draws_apart = "draws records of nobody, who live in no household"
+    source = "Reiter, J. Official Statistics 21(3), 2005; Nelsen, An Introduction to Copulas, 2006"
 
     method: Annotated[
         Literal["cart", "copula", "marginals"], Doc("model: cart (sequential trees), copula, or marginals with epsilon")

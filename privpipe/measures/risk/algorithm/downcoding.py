@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
-from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, FilePath, Stricter
+from privpipe.blocks.marks import FilePath, LargestShare, OptionalNumber, OwnColumns, Stricter
 from privpipe.blocks.verdict import EXPLAIN, Comparison
 from privpipe.errors import UsageError
 from privpipe.measures.risk.algorithm.finer_labels import Finer, finer_labels, texts_of
-from privpipe.measures.risk.identity.column_set import require_columns
-from privpipe.tolerance import at_most
 
 __all__ = ["Downcoding"]
 
-Ints = NDArray[np.int64]
-Numbers = NDArray[np.float64]
 LARGEST = 20_000
 
 
@@ -70,17 +65,13 @@ class Downcoding(FilePairMeasure):
     ('pass', 0.5, 0.5)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Cohen, USENIX Security 2022"
-    threat: ClassVar[str] = (
-        "An intruder knows that a class was left coarse because it could not be split, and guesses why."
-    )
-    formula: ClassVar[str] = "share of cells guessed correctly one level finer - share the prior expects"
-    choose: ClassVar[str] = "Experimental: 0.1 to 0.2. What helps: a search that is not minimal, or noise."
+    observes = dict[str, Any]
+    source = "Cohen, USENIX Security 2022"
+    threat = "An intruder knows that a class was left coarse because it could not be split, and guesses why."
+    formula = "share of cells guessed correctly one level finer - share the prior expects"
+    choose = "Experimental: 0.1 to 0.2. What helps: a search that is not minimal, or noise."
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest gain over the prior that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest gain over the prior that is tolerated")] = None
     prior: Annotated[
         str,
         FilePath(words=("released",)),
@@ -88,24 +79,17 @@ class Downcoding(FilePairMeasure):
         Doc("released (cells published finer) or the path of a table of raw values"),
     ] = "released"
     k: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("equal"),
-        Doc("size below which the algorithm does not split; left out: that of the smallest class"),
+        OptionalNumber, Doc("size below which the algorithm does not split; left out: that of the smallest class")
     ] = None
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns whose labels are guessed finer; left out: all quasi-identifiers"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("columns whose labels are guessed finer; left out: all quasi-identifiers")] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "Downcoding"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
         if not isinstance(self.prior, str) or not self.prior:
             raise UsageError(f"{owner}: prior must be released, or the path of a table")
 
@@ -118,7 +102,7 @@ class Downcoding(FilePairMeasure):
         columns = [finer_labels(files, name, told[name]) for name in names]
         classes, first, sizes = _classes([column.label_of for column in columns])
         if len(sizes) > LARGEST:
-            return self._error(
+            return self.not_judged(
                 f"each class is compared with each, {LARGEST:,} at the most, and there are {len(sizes):,}"
             )
         k = int(sizes.min()) if self.k is None else self.k
@@ -141,7 +125,7 @@ class Downcoding(FilePairMeasure):
                 conditioned += _unsplit(len(held), k, float(share.max())) * len(held)
                 cells += len(held)
         if not cells:
-            return self._error("no cell is generalised by a declared hierarchy, so none can be guessed finer")
+            return self.not_judged("no cell is generalised by a declared hierarchy, so none can be guessed finer")
         recoded = sum(_recoded(column) for column in columns)
         what = "cells that were recoded lie under a label of a declared hierarchy"
         verdict = self._verdict(right / cells, expected / cells, conditioned / cells, cells)
@@ -149,22 +133,15 @@ class Downcoding(FilePairMeasure):
 
     def _verdict(self, right: float, expected: float, conditioned: float, cells: int) -> Verdict:
         gain = right - expected
-        passed = not self.is_gate() or bool(at_most(gain, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         observed = {"gain": gain, "right": right, "expected": expected, "conditioned": conditioned, "cells": cells}
-        return Verdict(
-            self,
+        return self.judged(
+            gain,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
                 f"at least {short(right)} of {cells:,} cells are guessed right one level finer, {short(gain)} more "
-                f"than the prior expects{asked} (experimental)."
+                f"than the prior expects{self.asked} (experimental)."
             ),
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -201,13 +178,13 @@ class _Shares:
         self._labels = np.column_stack([column.label_of[first] for column in columns])
         self._covers: dict[tuple[int, int], Any] = {}
 
-    def of(self, number: int, label: int) -> Numbers:
+    def of(self, number: int, label: int) -> Floats:
         """Shares of the children of a class's label, shape (children,)."""
         leaves = np.asarray(self._columns[self._at].leaves[label], dtype=np.float64)
         counts = next((each for each in self._counts(number, label, len(leaves)) if each.any()), leaves)
         return np.asarray(counts / counts.sum(), dtype=np.float64)
 
-    def _counts(self, number: int, label: int, children: int) -> list[Numbers]:
+    def _counts(self, number: int, label: int, children: int) -> list[Floats]:
         """Prior counts given all other labels, then by this column alone."""
         column = self._columns[self._at]
         others = [other for other in range(len(self._columns)) if other != self._at]
@@ -236,7 +213,7 @@ class _Shares:
             self._covers[key] = int(under[0]) if len(under) == 1 else -1
         return int(self._covers[key])
 
-    def _covered(self, other: int, label: int) -> NDArray[np.bool_]:
+    def _covered(self, other: int, label: int) -> Bools:
         key = -1 - other, label
         if key not in self._covers and self._raw is not None:
             self._covers[key] = self._columns[other].covers(label)[self._raw[other]]

@@ -6,25 +6,21 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
-from annotated_types import Ge, Le
-from numpy.typing import NDArray
+from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, FilePair, FilePairMeasure, Histogram, Verdict
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, SensitiveColumn, Stricter
+from privpipe.blocks.marks import LargestShare, OneSensitive, OwnColumns, Stricter
 from privpipe.kernels.classes.posterior import Table, class_tables, drawn_tables, ways
 from privpipe.measures.risk.algorithm.finer_labels import Finer, finer_labels, texts_of
 from privpipe.roles import Roles
-from privpipe.tolerance import at_most
 
 __all__ = ["MinimalityAttack", "unsplit_share"]
-
-
-Ints = NDArray[np.int64]
 
 
 def unsplit_share(files: FilePair, columns: Sequence[Finer], column: str) -> float:
@@ -62,9 +58,7 @@ def unsplit_share(files: FilePair, columns: Sequence[Finer], column: str) -> flo
     return float(failing.mean())
 
 
-def _fail(
-    classes: Ints, child: Ints, codes: Ints, column: str, models: Sequence[ClassModel], facts: Facts
-) -> NDArray[np.bool_]:
+def _fail(classes: Ints, child: Ints, codes: Ints, column: str, models: Sequence[ClassModel], facts: Facts) -> Bools:
     """Which records lie in a class that has a failing part."""
     parts = np.unique(np.column_stack([classes, child]), axis=0, return_inverse=True)[1].reshape(-1)
     number = int(parts.max()) + 1
@@ -120,23 +114,19 @@ class MinimalityAttack(FilePairMeasure):
     20000
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Wong, Fu, Wang, Pei, VLDB 2007"
-    threat: ClassVar[str] = "An intruder reasons: had these persons other values, the table would be published finer."
-    formula: ClassVar[str] = "max over persons and values of the share of consistent worlds <= at_most"
-    choose: ClassVar[str] = "1 / l of the l-diversity asked; what helps is a search that is not minimal."
+    observes = dict[str, Any]
+    source = "Wong, Fu, Wang, Pei, VLDB 2007"
+    threat = "An intruder reasons: had these persons other values, the table would be published finer."
+    formula = "max over persons and values of the share of consistent worlds <= at_most"
+    choose = "1 / l of the l-diversity asked; what helps is a search that is not minimal."
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest certainty about a value that is tolerated")
-    ] = None
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
+    at_most: Annotated[LargestShare, Doc("largest certainty about a value that is tolerated")] = None
     worlds: Annotated[
         int, Ge(LEAST), Stricter("equal"), Doc("assignments looked at: all if there are no more, else so many drawn")
     ] = 20_000
 
-    columns: Annotated[
-        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("not used: the quasi-identifiers are attacked")
-    ] = None
+    columns: Annotated[OwnColumns, Doc("not used: the quasi-identifiers are attacked")] = None
 
     def columns_read(self, roles: Roles) -> tuple[str, ...]:
         return (*super().columns_read(roles), self.column)
@@ -167,15 +157,11 @@ class MinimalityAttack(FilePairMeasure):
 
     def _verdict(self, observed: dict[str, Any]) -> Verdict:
         figure = observed["certainty"]
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
-                f"at least one value is known with certainty {short(figure)}{asked}, over {observed['worlds']:,} "
+                f"at least one value is known with certainty {short(figure)}{self.asked}, over {observed['worlds']:,} "
                 f"consistent worlds; {short(observed['unsplit'])} of the records in classes that cannot be split for "
                 "their values (experimental)."
             ),

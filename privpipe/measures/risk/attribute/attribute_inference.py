@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Tally, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Stricter
 from privpipe.measures.risk.attribute.class_inference import ClassInference
-from privpipe.tolerance import at_most
 
 __all__ = ["AttributeInference"]
 
@@ -49,14 +48,12 @@ class AttributeInference(ClassInference):
     {'share': 0.857, 'baseline': 0.857, 'gain': 0.0}
     """
 
-    needs_base: ClassVar[bool] = True
-    observes: ClassVar[object] = dict[str, float]
-    source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
-    threat: ClassVar[str] = "An intruder finds a person's class and guesses its most frequent value."
-    formula: ClassVar[str] = "sum over classes of max_v c_v, divided by n; gain: less the table's own max share"
-    choose: ClassVar[str] = (
-        "The baseline is what anybody can guess: a gain of 0.1 or less discloses little about a person."
-    )
+    needs_base = True
+    observes = dict[str, float]
+    source = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
+    threat = "An intruder finds a person's class and guesses its most frequent value."
+    formula = "sum over classes of max_v c_v, divided by n; gain: less the table's own max share"
+    choose = "The baseline is what anybody can guess: a gain of 0.1 or less discloses little about a person."
 
     gain: Annotated[
         bool, Stricter("equal"), Doc("true: compare the share less that of guessing the table's commonest value")
@@ -66,7 +63,7 @@ class AttributeInference(ClassInference):
         """Codes must distinguish values across classes, so the judged table's own are counted."""
         return "released"
 
-    def gained(self, block: ClassBlock) -> NDArray[np.int64]:
+    def gained(self, block: ClassBlock) -> Ints:
         from privpipe.kernels.classes.counts import largest_by_class
 
         cells = block.cells[self.column]
@@ -86,15 +83,11 @@ class AttributeInference(ClassInference):
         baseline = max(observed.sums.values()) / observed.records
         figures = {"share": verdict.observed, "baseline": baseline, "gain": verdict.observed - baseline}
         compared = figures["gain" if self.gain else "share"]
-        passed = not self.is_gate() or bool(at_most(compared, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
-        return Verdict(
-            self,
+        return self.judged(
+            compared,
             figures,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
-                f"observed {'gain ' if self.gain else ''}{short(compared)}{asked}; at least "
+                f"observed {'gain ' if self.gain else ''}{short(compared)}{self.asked}; at least "
                 f"{observed.failing_records:,} of {observed.records:,} {facts.unit} are guessed "
                 f"right, {short(baseline)} without the classes."
             ),

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le
-from numpy.typing import NDArray
+from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.class_block import added
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import SensitiveColumn, Stricter
+from privpipe.blocks.marks import LargestShare, OneSensitive, PositiveShare, Stricter
 from privpipe.errors import UsageError
-from privpipe.tolerance import at_least, at_most
+from privpipe.tolerance import at_least
 
 __all__ = ["BackgroundKnowledgeAttack", "ClassInference", "HomogeneityAttack", "certain"]
 
 
-def certain(posterior: NDArray[np.float64], certainty: float) -> NDArray[np.bool_]:
+def certain(posterior: Floats, certainty: float) -> Bools:
     """Which classes give a value away with at least this certainty."""
     return np.asarray(at_least(posterior, certainty), dtype=np.bool_)
 
@@ -32,15 +32,13 @@ class ClassInference(Guarantee):
     Subclasses give `gained`: of each class, the records that count.
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
+    threshold_field = "at_most"
+    protects_nobody_at = 1
 
-    column: Annotated[str, SensitiveColumn(), Stricter("equal"), Doc("the sensitive column")]
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records that is tolerated")
-    ] = None
+    column: Annotated[OneSensitive, Doc("the sensitive column")]
+    at_most: Annotated[LargestShare, Doc("largest share of records that is tolerated")] = None
 
-    def gained(self, block: ClassBlock) -> NDArray[np.int64]:
+    def gained(self, block: ClassBlock) -> Ints:
         """Records of each class that count, shape (n_classes,)."""
         raise TypeError(f"{type(self).__name__} reads no classes")
 
@@ -64,19 +62,15 @@ class ClassInference(Guarantee):
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         if not observed.records:
-            return Verdict(self, None, "error", self.demanded(), reason="no class to judge.")
+            return self.not_judged("no class to judge")
         figure = observed.failing_records / observed.records
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
-        return Verdict(
-            self,
+        return self.judged(
             figure,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
+            figure,
             failing_classes=observed.failing_classes,
             failing_records=observed.failing_records,
             failing_share=figure,
-            reason=f"observed {short(figure)}{asked}; {self.said(observed, facts.unit)}.",
+            reason=f"observed {short(figure)}{self.asked}; {self.said(observed, facts.unit)}.",
         )
 
     def said(self, observed: Tally, unit: str) -> str:
@@ -119,19 +113,15 @@ class HomogeneityAttack(ClassInference):
     4
     """
 
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
-    threat: ClassVar[str] = (
-        "An intruder finds a person's class, not the record, and learns the value: all there share it."
-    )
-    formula: ClassVar[str] = "share of records in classes with max_v c_v / f >= certainty"
-    choose: ClassVar[str] = "0 with certainty 1 is the least to ask; certainty 0.8 also counts near-certain classes."
+    observes = float
+    source = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
+    threat = "An intruder finds a person's class, not the record, and learns the value: all there share it."
+    formula = "share of records in classes with max_v c_v / f >= certainty"
+    choose = "0 with certainty 1 is the least to ask; certainty 0.8 also counts near-certain classes."
 
-    certainty: Annotated[
-        float, Gt(0), Le(1), Stricter("equal"), Doc("share of the commonest value from which a class gives it away")
-    ] = 1.0
+    certainty: Annotated[PositiveShare, Doc("share of the commonest value from which a class gives it away")] = 1.0
 
-    def gained(self, block: ClassBlock) -> NDArray[np.int64]:
+    def gained(self, block: ClassBlock) -> Ints:
         from privpipe.kernels.classes.counts import largest_by_class
 
         cells = block.cells[self.column]
@@ -184,11 +174,11 @@ class BackgroundKnowledgeAttack(ClassInference):
     1.0
     """
 
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Machanavajjhala et al., ACM TKDD 1(1), 2007; Martin et al., ICDE 2007"
-    threat: ClassVar[str] = "An intruder rules out values for a person, or members of the class pool what they know."
-    formula: ClassVar[str] = "share of records in classes with max_v c_v / (f - E) >= certainty"
-    choose: ClassVar[str] = "b = 1 or r = 1 is the least to try; a class withstands b if it has b + 2 values."
+    observes = float
+    source = "Machanavajjhala et al., ACM TKDD 1(1), 2007; Martin et al., ICDE 2007"
+    threat = "An intruder rules out values for a person, or members of the class pool what they know."
+    formula = "share of records in classes with max_v c_v / (f - E) >= certainty"
+    choose = "b = 1 or r = 1 is the least to try; a class withstands b if it has b + 2 values."
 
     exclude_values: Annotated[
         int | None, Ge(0), Stricter("equal"), Doc("b: values the intruder can rule out for the person")
@@ -196,16 +186,14 @@ class BackgroundKnowledgeAttack(ClassInference):
     insiders: Annotated[
         int | None, Ge(0), Stricter("equal"), Doc("r: members of the class who know themselves and each other")
     ] = None
-    certainty: Annotated[
-        float, Gt(0), Le(1), Stricter("equal"), Doc("posterior from which a value counts as learnt")
-    ] = 1.0
+    certainty: Annotated[PositiveShare, Doc("posterior from which a value counts as learnt")] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.exclude_values is None) == (self.insiders is None):
             raise UsageError("BackgroundKnowledgeAttack: give exclude_values or insiders, one of the two")
 
-    def gained(self, block: ClassBlock) -> NDArray[np.int64]:
+    def gained(self, block: ClassBlock) -> Ints:
         from privpipe.kernels.classes.posterior import insider_posterior, ruled_out_posterior
 
         cells = block.cells[self.column]

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-import numpy as np
-from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.file_pair import JoinedClassMeasure, JoinedTables
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import ColumnName, Columns, Stricter
+from privpipe.blocks.marks import ColumnName, LargestShare, OwnColumns, Stricter
 from privpipe.errors import UsageError
 from privpipe.kernels.classes.joins import AttributionCounts, attribution_counts
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.roles import Roles
-from privpipe.tolerance import at_most
 
 __all__ = ["CorrectAttribution"]
 
@@ -63,18 +59,18 @@ class CorrectAttribution(JoinedClassMeasure):
     ('fail', 0.8, 0.8, 0.8)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    protects_nobody_at: ClassVar[float | None] = 1
-    source: ClassVar[str] = "Taub, Elliot, Pampaka, Smith, PSD 2018; Raab, Nowok, Dibben, 2024"
-    threat: ClassVar[str] = "Somebody who knows a person's key reads the secret off the released rows with this key."
-    formula: ClassVar[str] = "records whose key shows one secret in the release, and it is theirs / records <= at_most"
-    choose: ClassVar[str] = (
+    observes = dict[str, Any]
+    protects_nobody_at = 1
+    source = "Taub, Elliot, Pampaka, Smith, PSD 2018; Raab, Nowok, Dibben, 2024"
+    threat = "Somebody who knows a person's key reads the secret off the released rows with this key."
+    formula = "records whose key shows one secret in the release, and it is theirs / records <= at_most"
+    choose = (
         "0.05 for disco, beside the baselines of the verdict: the commonest secret alone is right that often; with a "
         "key that determines the secret by nature say exclude_majority."
     )
 
     column: Annotated[str, ColumnName(), Stricter("equal"), Doc("the secret, of at most 200 values")]
-    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share that is tolerated")] = None
+    at_most: Annotated[LargestShare, Doc("largest share that is tolerated")] = None
     figure: Annotated[
         Literal["disco", "tcap", "dcap"],
         Stricter("equal"),
@@ -83,17 +79,11 @@ class CorrectAttribution(JoinedClassMeasure):
     exclude_majority: Annotated[
         bool, Stricter("equal"), Doc("leave out the records with the commonest secret of the original")
     ] = False
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("the key; left out: all quasi-identifiers but the secret"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("the key; left out: all quasi-identifiers but the secret")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns("CorrectAttribution", self.columns))
+        self.hold_columns()
         if self.column in (self.columns or ()):
             raise UsageError(f"CorrectAttribution: {self.column!r} is the secret; take it out of columns")
 
@@ -103,26 +93,25 @@ class CorrectAttribution(JoinedClassMeasure):
     def secret(self) -> str | None:
         return self.column
 
-    def reduction(self, secrets: NDArray[np.int64]) -> Attributing:
+    def reduction(self, secrets: Ints) -> Attributing:
         commonest = int(secrets.argmax()) if self.exclude_majority and len(secrets) else None
         return Attributing(len(secrets), commonest)
 
     def judge_joined(self, tables: JoinedTables) -> Verdict:
         found: AttributionCounts = tables.counts
         if found.classes < 2:
-            return self._error("no column of the key tells rows apart")
+            return self.not_judged("no column of the key tells rows apart")
         if not found.records:
-            return self._error("no record is left: all have the commonest secret of the original")
+            return self.not_judged("no record is left: all have the commonest secret of the original")
         observed = self._observed(found, tables)
         if observed[self.figure] is None:
-            return self._error("the key of no original record shows one secret in the release, so tcap is undefined")
+            return self.not_judged(
+                "the key of no original record shows one secret in the release, so tcap is undefined"
+            )
         figure = float(observed[self.figure])
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=self._reason(found, tables, figure),
         )
 
@@ -150,7 +139,6 @@ class CorrectAttribution(JoinedClassMeasure):
         }
 
     def _reason(self, found: AttributionCounts, tables: JoinedTables, figure: float) -> str:
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         fraction = {
             "disco": f"{found.right:,} of {found.records:,} original records have a key that shows one secret in the "
             "release, and it is theirs",
@@ -161,10 +149,7 @@ class CorrectAttribution(JoinedClassMeasure):
         }[self.figure]
         gone = tables.records - found.records
         without = f"; {gone:,} records with the commonest secret are left out" if self.exclude_majority else ""
-        return f"{self.figure} {short(figure)}{asked}: {fraction}{without}."
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
+        return f"{self.figure} {short(figure)}{self.asked}: {fraction}{without}."
 
     @classmethod
     def examples(cls) -> list[Self]:

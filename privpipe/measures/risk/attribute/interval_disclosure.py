@@ -5,28 +5,26 @@ deviation, or with intervals that widen for outlying records.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.arrays import Bools, Floats
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import LargestShare, OwnColumns, Stricter
 from privpipe.blocks.verdict import Comparison, least
 from privpipe.errors import DataError
 from privpipe.kernels.linkage.interval_disclosure import Estimator
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.roles import Roles
-from privpipe.tolerance import at_most
 
 __all__ = ["Disclosed", "IntervalDisclosure", "RankIntervalDisclosure", "RobustIntervalRisk", "SdIntervalDisclosure"]
 
 
 Joint = Literal["each", "all", "any"]
-Disclosed = tuple[NDArray[np.bool_], NDArray[np.bool_]]
+Disclosed = tuple[Bools, Bools]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -39,23 +37,15 @@ class IntervalDisclosure(FilePairMeasure):
         Stricter("equal"),
         Doc("each: the largest share of a column; all: in every column at once; any: in at least one"),
     ] = "each"
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of records that is tolerated")] = None
 
-    columns: Annotated[
-        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("number columns; left out: all quasi-identifiers")
-    ] = None
+    columns: Annotated[OwnColumns, Doc("number columns; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        owner = type(self).__name__
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
 
-    def disclosed(
-        self, files: FilePair, column: str, original: NDArray[np.float64], released: NDArray[np.float64]
-    ) -> Disclosed:
+    def disclosed(self, files: FilePair, column: str, original: Floats, released: Floats) -> Disclosed:
         """Which records are disclosed by a column, and which could be."""
         raise TypeError(f"{type(self).__name__} discloses nothing")
 
@@ -70,23 +60,19 @@ class IntervalDisclosure(FilePairMeasure):
         figures = [share for share in shares.values() if share is not None]
         figure = together[self.joint] if self.joint != "each" else max(figures, default=None)
         if figure is None or (self.joint == "each" and len(figures) < len(shares)):
-            return Verdict(self, None, "error", self.demanded(), reason="no record has a value on both sides.")
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
+            return self.not_judged("no record has a value on both sides")
         missing = len(files) - int(known.sum())
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             {"share": figure, "columns": shares, **together},
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
-                f"at least {short(figure)} of the records are disclosed ({self.joint}){asked}; over {len(files):,} "
-                f"records, {missing:,} of them without a value in some column."
+                f"at least {short(figure)} of the records are disclosed ({self.joint}){self.asked}; over "
+                f"{len(files):,} records, {missing:,} of them without a value in some column."
             ),
             compared=self.compared(files, {column: each[1] for column, each in found.items()}),
         )
 
-    def compared(self, files: FilePair, known: dict[str, NDArray[np.bool_]]) -> tuple[Comparison, ...]:
+    def compared(self, files: FilePair, known: dict[str, Bools]) -> tuple[Comparison, ...]:
         """Of the records with an original value those that have a released one: the others disclose nothing."""
         asked = {name: ~np.isnan(files.numbers("original", name)) for name in known}  # type: ignore[arg-type]
         remedy = "leave columns out of which the release has few values"
@@ -114,7 +100,7 @@ class IntervalDisclosure(FilePairMeasure):
         return found
 
 
-def _share(disclosed: NDArray[np.bool_], known: NDArray[np.bool_]) -> float | None:
+def _share(disclosed: Bools, known: Bools) -> float | None:
     records = int(known.sum())
     return int((disclosed & known).sum()) / records if records else None
 
@@ -148,17 +134,15 @@ class RankIntervalDisclosure(IntervalDisclosure):
     0.5
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Nin, Herranz, Torra, DKE 64(1), 2008"
-    threat: ClassVar[str] = "An intruder reads a narrow interval of the original number off the masked one."
-    formula: ClassVar[str] = "share of records with R[first - w] <= x <= R[last + w], w = floor(percent n / 200)"
-    choose: ClassVar[str] = "percent 10 is usual; a share of 0.2 or less for each column."
+    observes = dict[str, Any]
+    source = "Nin, Herranz, Torra, DKE 64(1), 2008"
+    threat = "An intruder reads a narrow interval of the original number off the masked one."
+    formula = "share of records with R[first - w] <= x <= R[last + w], w = floor(percent n / 200)"
+    choose = "percent 10 is usual; a share of 0.2 or less for each column."
 
     percent: Annotated[float, Ge(0), Le(200), Stricter("equal"), Doc("width of the interval, in percent")] = 10.0
 
-    def disclosed(
-        self, files: FilePair, column: str, original: NDArray[np.float64], released: NDArray[np.float64]
-    ) -> Disclosed:
+    def disclosed(self, files: FilePair, column: str, original: Floats, released: Floats) -> Disclosed:
         from privpipe.kernels.linkage.interval_disclosure import rank_disclosed
 
         return rank_disclosed(original, released, self.percent)
@@ -200,13 +184,11 @@ class SdIntervalDisclosure(IntervalDisclosure):
     0.667
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
-    threat: ClassVar[str] = (
-        "An intruder takes the masked number for the original, within a margin that is narrow for the column."
-    )
-    formula: ClassVar[str] = "share of records with abs(x - y) <= percent/100 sd"
-    choose: ClassVar[str] = "percent 5 to 10; a share of 0.2 or less for each column."
+    observes = dict[str, Any]
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    threat = "An intruder takes the masked number for the original, within a margin that is narrow for the column."
+    formula = "share of records with abs(x - y) <= percent/100 sd"
+    choose = "percent 5 to 10; a share of 0.2 or less for each column."
 
     percent: Annotated[float, Ge(0), Stricter("equal"), Doc("width of the interval, in percent")] = 5.0
     sd: Annotated[
@@ -216,9 +198,7 @@ class SdIntervalDisclosure(IntervalDisclosure):
     def original_moments(self, roles: Roles) -> tuple[str, ...]:
         return self.columns_read(roles) if self.sd == "original" else ()
 
-    def disclosed(
-        self, files: FilePair, column: str, original: NDArray[np.float64], released: NDArray[np.float64]
-    ) -> Disclosed:
+    def disclosed(self, files: FilePair, column: str, original: Floats, released: Floats) -> Disclosed:
         from privpipe.kernels.linkage.interval_disclosure import sd_disclosed
 
         files.finite_numbers(column, self.name())
@@ -230,7 +210,7 @@ class SdIntervalDisclosure(IntervalDisclosure):
             sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
         return sd_disclosed(original, released, self.percent, sd)
 
-    def compared(self, files: FilePair, known: dict[str, NDArray[np.bool_]]) -> tuple[Comparison, ...]:
+    def compared(self, files: FilePair, known: dict[str, Bools]) -> tuple[Comparison, ...]:
         for name in known:
             values = int((~np.isnan(files.numbers("original", name))).sum())  # type: ignore[arg-type]
             if values == 1:
@@ -240,9 +220,6 @@ class SdIntervalDisclosure(IntervalDisclosure):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(), cls(columns=("age",), at_most=0.5), cls(percent=50, joint="all", sd="released", at_most=0.2)]
-
-
-Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -286,15 +263,13 @@ class RobustIntervalRisk(FilePairMeasure):
     ('pass', 0.333, 0.333)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Templ, Meindl, PSD 2008"
-    threat: ClassVar[str] = "An intruder recognises an outlying record although its values were moved a little."
-    formula: ClassVar[str] = "share with any |x - y| < k R_i, R_i = 0.05 sqrt(x_i' C+ x_i)"
-    choose: ClassVar[str] = "Experimental: report it, or gate loosely beside record_linkage."
+    observes = dict[str, Any]
+    source = "Templ, Meindl, PSD 2008"
+    threat = "An intruder recognises an outlying record although its values were moved a little."
+    formula = "share with any |x - y| < k R_i, R_i = 0.05 sqrt(x_i' C+ x_i)"
+    choose = "Experimental: report it, or gate loosely beside record_linkage."
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of records that is tolerated")] = None
     k: Annotated[float, Gt(0), Stricter("equal"), Doc("half the width of an interval, in R of the record")] = 0.01
     k2: Annotated[
         float, Gt(0), Stricter("equal"), Doc("how near another released record hides one, in standard deviations")
@@ -306,15 +281,11 @@ class RobustIntervalRisk(FilePairMeasure):
     ] = "inside"
     estimator: Annotated[Estimator, Stricter("equal"), Doc("mcd (needs scikit-learn) or classical")] = "mcd"
 
-    columns: Annotated[
-        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("number columns; left out: all quasi-identifiers")
-    ] = None
+    columns: Annotated[OwnColumns, Doc("number columns; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        owner = "RobustIntervalRisk"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
 
     def packages(self) -> dict[str, str]:
         return {"sklearn": "utility"} if self.estimator == "mcd" else {}
@@ -326,11 +297,13 @@ class RobustIntervalRisk(FilePairMeasure):
         told = [column for column in range(before.shape[1]) if first[:, column].any() and second[:, column].any()]
         n = int(whole.sum())
         if n < 2 or not told:
-            return self._error("no two records, or no column that tells them apart")
+            return self.not_judged("no two records, or no column that tells them apart")
         first, second = first[:, told], second[:, told]
         radius = self._radius(files, first)
         if radius is None:
-            return self._error("more than half of the records are alike and have no scatter; use estimator: classical")
+            return self.not_judged(
+                "more than half of the records are alike and have no scatter; use estimator: classical"
+            )
         inside = np.asarray((np.abs(first - second) < self.k * radius[:, None]).any(axis=1), dtype=np.bool_)
         isolated = inside & (_nearest_other(second) > self.k2)
         observed: dict[str, float | int | str] = {
@@ -348,8 +321,8 @@ class RobustIntervalRisk(FilePairMeasure):
             compared=(Comparison(n, asked, what, "leave columns out of which the release has few values"),),
         )
 
-    def _numbers(self, files: FilePair) -> tuple[Numbers, Numbers]:
-        sides: tuple[list[Numbers], list[Numbers]] = ([], [])
+    def _numbers(self, files: FilePair) -> tuple[Floats, Floats]:
+        sides: tuple[list[Floats], list[Floats]] = ([], [])
         for name in files.original.schema.names:
             found = files.finite_numbers(name, "robust_interval_risk")
             if found is None:
@@ -360,7 +333,7 @@ class RobustIntervalRisk(FilePairMeasure):
             sides[1].append(found[1])
         return np.column_stack(sides[0]), np.column_stack(sides[1])
 
-    def _radius(self, files: FilePair, first: Numbers) -> Numbers | None:
+    def _radius(self, files: FilePair, first: Floats) -> Floats | None:
         from privpipe.kernels.linkage.interval_disclosure import centre_distances
 
         seed = 0 if files.order is None else int.from_bytes(files.order.key[:4], "little")
@@ -369,23 +342,16 @@ class RobustIntervalRisk(FilePairMeasure):
 
     def _verdict(self, observed: dict[str, float | int | str], n: int) -> Verdict:
         share = float(observed["share"])
-        passed = not self.is_gate() or bool(at_most(share, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         gone = int(observed["left_out"])
         left = f"; {gone:,} records with missing values left out" if gone else ""
-        return Verdict(
-            self,
+        return self.judged(
+            share,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
-                f"estimated {short(share)} of {n:,} records lie {self.figure}{asked}, by intervals of the "
+                f"estimated {short(share)} of {n:,} records lie {self.figure}{self.asked}, by intervals of the "
                 f"{self.estimator} scatter (experimental){left}."
             ),
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -396,7 +362,7 @@ class RobustIntervalRisk(FilePairMeasure):
         ]
 
 
-def _standardised(columns: Numbers) -> Numbers:
+def _standardised(columns: Floats) -> Floats:
     """By each column's own mean and deviation; a constant one is 0."""
     if len(columns) < 2:
         return np.zeros_like(columns)
@@ -405,7 +371,7 @@ def _standardised(columns: Numbers) -> Numbers:
     return np.asarray(np.where(varied, (columns - columns.mean(axis=0)) / np.where(varied, sd, 1.0), 0.0))
 
 
-def _nearest_other(points: Numbers) -> Numbers:
+def _nearest_other(points: Floats) -> Floats:
     """Distance of each point to the nearest other one."""
     from scipy.spatial import cKDTree
 

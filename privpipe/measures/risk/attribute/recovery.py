@@ -6,19 +6,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, Protocol, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Verdict
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import KeyColumns, LargestShare, OwnColumns, PositiveNumber, PositiveShare, Stricter
 from privpipe.blocks.verdict import Comparison
-from privpipe.blocks.way import BESIDE, Way
+from privpipe.blocks.way import BESIDE
 from privpipe.errors import UsageError
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.tolerance import at_most, floor_share
 
 __all__ = ["Guesses", "Guessing", "PairCounts", "Recovered", "Recovery", "in_percent"]
@@ -167,53 +165,32 @@ class Recovery(Guarantee):
     ('fail', 0.5)
     """
 
-    way: ClassVar[Way] = BESIDE
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Goodman and Kruskal, JASA 49, 1954"
-    threat: ClassVar[str] = "An intruder infers a generalized value from another column that was released unchanged."
-    formula: ClassVar[str] = (
-        "max over c of (sum over (label, c) of max_g n(g, label, c) - sum over labels of max_g n(g, label)) / n"
-    )
-    choose: ClassVar[str] = "0.05; with several columns of few values set `pairs`, which costs one count for each pair."
+    way = BESIDE
+    threshold_field = "at_most"
+    protects_nobody_at = 1
+    observes = dict[str, Any]
+    source = "Goodman and Kruskal, JASA 49, 1954"
+    threat = "An intruder infers a generalized value from another column that was released unchanged."
+    formula = "max over c of (sum over (label, c) of max_g n(g, label, c) - sum over labels of max_g n(g, label)) / n"
+    choose = "0.05; with several columns of few values set `pairs`, which costs one count for each pair."
 
     columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("transformed columns whose values are guessed; left out: all that were transformed"),
+        OwnColumns, Doc("transformed columns whose values are guessed; left out: all that were transformed")
     ] = None
-    at_most: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("largest share of records that a column adds to what the label tells"),
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of records that a column adds to what the label tells")] = None
     pairs: Annotated[bool, Stricter("equal"), Doc("whether two columns are taken together too")] = False
     max_distinct: Annotated[
-        float,
-        Gt(0),
-        Le(1),
-        Stricter("equal"),
-        Doc("share of the records; columns with more distinct values are near-unique and no evidence"),
+        PositiveShare, Doc("share of the records; columns with more distinct values are near-unique and no evidence")
     ] = 0.1
-    min_group: Annotated[
-        int, Ge(1), Stricter("equal"), Doc("records of the smallest group that counts as determined")
-    ] = 1
+    min_group: Annotated[PositiveNumber, Doc("records of the smallest group that counts as determined")] = 1
 
-    quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
-    ] = None
+    quasi_identifiers: Annotated[KeyColumns, Doc("the same as `columns`; give one of the two")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        owner = "Recovery"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
-            if self.quasi_identifiers not in (None, self.columns):
-                raise UsageError(f"{owner}: quasi_identifiers and columns name different sets; give columns alone")
+        self.hold_columns()
+        if self.columns is not None and self.quasi_identifiers not in (None, self.columns):
+            raise UsageError("Recovery: quasi_identifiers and columns name different sets; give columns alone")
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -260,10 +237,9 @@ class Recovery(Guarantee):
     def judge_recovered(self, found: Sequence[Recovered], records: int) -> Verdict:
         """The verdict by what was recovered; the first of equal gains counts."""
         if not records:
-            return Verdict(self, None, "error", self.demanded(), reason="no record is in both tables.")
-        asked = "" if self.at_most is None else f", asked at most {short(self.at_most)}"
+            return self.not_judged("no record is in both tables")
         if not found:
-            reason = f"observed 0{asked}; no released column is evidence for one that was transformed."
+            reason = f"observed 0{self.asked}; no released column is evidence for one that was transformed."
             nothing = {"gain": 0.0, "recovered": None, "baseline": None, "determined": None}
             return Verdict(self, nothing, "pass", self.demanded(), reason=reason)
         worst = max(found, key=lambda each: each.gain)
@@ -275,7 +251,7 @@ class Recovery(Guarantee):
         }
         passed = self.at_most is None or bool(at_most(worst.gain, self.at_most))
         reason = (
-            f"observed {short(worst.gain)}{asked}: {worst}, its label alone for "
+            f"observed {short(worst.gain)}{self.asked}: {worst}, its label alone for "
             f"{in_percent(observed['baseline'])}; one value is left for {in_percent(observed['determined'])}."
         )
         return Verdict(self, observed, "pass" if passed else "fail", self.demanded(), reason=reason)

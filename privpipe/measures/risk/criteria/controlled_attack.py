@@ -7,20 +7,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Lt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, Verdict
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.file_pair import TableFiles, TableMeasure
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, PositiveShare, Stricter
 from privpipe.kernels.linkage.attack_figures import Figure
-from privpipe.measures.risk.linkage.linkable_files import coded_texts
-from privpipe.tolerance import at_most
+from privpipe.measures.risk.linkage.linkable_files import gower_files, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,16 +33,10 @@ __all__ = [
     "RecordAttack",
     "ScaledTables",
     "Targets",
-    "column_pair",
     "keyed_order",
     "keyed_rows",
-    "plain",
     "scaled",
 ]
-
-
-Numbers = NDArray[np.float64]
-Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -60,22 +52,6 @@ class ScaledTables:
     tells: bool
 
 
-def column_pair(files: TableFiles) -> FilePair:
-    """The original with the holdout behind it on one side, the release on the other; no records are paired."""
-    import pyarrow as pa
-
-    holdout = files.original.slice(0, 0) if files.holdout is None else files.holdout.cast(files.original.schema)
-    known = pa.concat_tables([files.original, holdout]).combine_chunks()
-    return FilePair(
-        original=_batch(known),
-        released=_batch(files.released.combine_chunks()),
-        ids=np.zeros((0, 2), dtype=np.int64),
-        records=known.num_rows,
-        released_records=files.released.num_rows,
-        hierarchies=files.hierarchies,
-    )
-
-
 def scaled(files: TableFiles, pair: FilePair, columns: Sequence[str], owner: str) -> ScaledTables:
     """The tables by some columns: numbers over their range in original and release, texts as codes.
 
@@ -86,45 +62,15 @@ def scaled(files: TableFiles, pair: FilePair, columns: Sequence[str], owner: str
     DataError
         An infinite number, which has no distance.
     """
-    from privpipe.kernels.linkage.distance import LinkedFile
-
-    n, rows = files.original.num_rows, pair.released.num_rows
-    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
-    texts: list[Any] = []
-    for name in columns:
-        found = pair.finite_numbers(name, owner)
-        if found is None:
-            texts.append(coded_texts(pair, name))
-            continue
-        both = np.concatenate([found[0][:n], found[1]])
-        own = both[~np.isnan(both)]
-        span = float(own.max() - own.min()) if len(own) else 0.0
-        if span > 0:
-            for to, values in zip(sides, found, strict=True):
-                # From the least value on: of values far from 0 a quotient has no digits left for what ties them.
-                to.append((values - own.min()) / span)
-    tables = tuple(table for _, _, table in texts)
-    x, y = (
-        np.column_stack(side) if side else np.zeros((m, 0)) for side, m in zip(sides, (len(pair), rows), strict=True)
-    )
-    codes = _columns([own for own, _, _ in texts], len(pair))
-    labels = _columns([shown for _, shown, _ in texts], rows)
-    return ScaledTables(
-        LinkedFile(x[:n], codes[:n], tables),
-        LinkedFile(y, labels),
-        LinkedFile(x[n:], codes[n:], tables),
-        tells=_tells(y, codes[:n], labels, tables),
-    )
+    n = files.original.num_rows
+    found = {name: pair.finite_numbers(name, owner) for name in columns}
+    known, released = gower_files(pair, found, of=n)
+    original, holdout = known.take(np.arange(n)), known.take(np.arange(n, len(pair)))
+    tells = _tells(released.numbers, original.codes, released.codes, known.mismatch)
+    return ScaledTables(original, plain(released), holdout, tells)
 
 
-def plain(file: LinkedFile) -> LinkedFile:
-    """Originals as they are compared with originals: no value covers another."""
-    from privpipe.kernels.linkage.distance import LinkedFile
-
-    return LinkedFile(file.numbers, file.codes, (None,) * file.codes.shape[1])
-
-
-def keyed_rows(table: pa.Table, order: Stream | None, owner: str) -> tuple[NDArray[np.int64], Stream]:
+def keyed_rows(table: pa.Table, order: Stream | None, owner: str) -> tuple[Ints, Stream]:
     """An id for each record from its content and an ordinal among identical ones, and the stream of an entry.
 
     Names of columns do not enter, only their order, so that a renamed table is attacked in the same way.
@@ -138,13 +84,13 @@ def keyed_rows(table: pa.Table, order: Stream | None, owner: str) -> tuple[NDArr
     return record_id(words, ordinals(words), seed), stream.child(owner)
 
 
-def keyed_order(table: pa.Table, order: Stream | None, owner: str) -> Places:
+def keyed_order(table: pa.Table, order: Stream | None, owner: str) -> Ints:
     """The places of a table's records in the keyed order of an entry."""
     ids, stream = keyed_rows(table, order, owner)
     return stream.arrange(ids).astype(np.int64)
 
 
-def _tells(numbers: Numbers, own: Places, labels: Places, tables: tuple[NDArray[np.bool_] | None, ...]) -> bool:
+def _tells(numbers: Floats, own: Ints, labels: Ints, tables: tuple[Bools | None, ...]) -> bool:
     if not len(numbers) or any(_differ(column) for column in numbers.T):
         return bool(len(numbers))
     for at, table in enumerate(tables):
@@ -159,38 +105,25 @@ def _tells(numbers: Numbers, own: Places, labels: Places, tables: tuple[NDArray[
     return False
 
 
-def _differ(column: Numbers) -> bool:
+def _differ(column: Floats) -> bool:
     return bool((column != column[0]).any()) if not np.isnan(column[0]) else not np.isnan(column).all()
-
-
-def _columns(codes: list[Places], rows: int) -> Places:
-    return np.column_stack(codes) if codes else np.zeros((rows, 0), dtype=np.int64)
-
-
-def _batch(table: pa.Table) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    batches = table.to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ControlledAttack(TableMeasure):
     """An attack on a release, its success compared with what it finds of others, or with a guess."""
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    observes: ClassVar[object] = dict[str, Any]
-    protects_nobody_at: ClassVar[float | None] = 1
+    threshold_field = "at_most"
+    observes = dict[str, Any]
+    protects_nobody_at = 1
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest figure (its upper limit) that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest figure (its upper limit) that is tolerated")] = None
     figure: Annotated[
         Figure | None,
         Stricter("equal"),
         Doc("excess over the holdout, gain over guessing, or success; left out: excess with a holdout, else success"),
     ] = None
-    confidence: Annotated[float, Gt(0), Lt(1), Stricter("larger"), Doc("of the limits that are compared")] = 0.95
+    confidence: Annotated[Confidence, Doc("of the limits that are compared")] = 0.95
 
     @property
     def compared(self) -> Figure:
@@ -231,25 +164,15 @@ class ControlledAttack(TableMeasure):
         }
         if limit is None:
             broken = broken or "the attack succeeds on every record of the holdout: nothing is left to exceed"
-        if broken:
-            return Verdict(self, observed, "error", self.demanded(), reason=f"{broken}.")
-        passed = not self.is_gate() or bool(at_most(limit, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
-        return Verdict(
-            self,
+        if broken or limit is None:
+            return self.not_judged(broken, observed)
+        return self.judged(
+            limit,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
-                f"{figure} of at least {short(estimate)}, upper {self.confidence:g} limit {short(limit)}{asked}: this "
-                f"attack {did}; " + "; ".join((_beside(found), *notes)) + "."
+                f"{figure} of at least {short(estimate)}, upper {self.confidence:g} limit {short(limit)}{self.asked}: "
+                f"this attack {did}; " + "; ".join((_beside(found), *notes)) + "."
             ),
-        )
-
-    def not_judged(self, reason: str, observed: Mapping[str, Any] | None = None) -> Verdict:
-        """An error, never a pass."""
-        return Verdict(
-            self, None if observed is None else dict(observed), "error", self.demanded(), reason=f"{reason}."
         )
 
 
@@ -284,8 +207,8 @@ class Targets:
     `everyone` says that each original is attacked, so that the success is exact.
     """
 
-    original: Places
-    holdout: Places
+    original: Ints
+    holdout: Ints
     everyone: bool
     notes: tuple[str, ...] = ()
 
@@ -294,17 +217,13 @@ class Targets:
 class RecordAttack(ControlledAttack):
     """An attack on records one by one: on all of them, a keyed sample, or those that are farthest from others."""
 
-    sample: Annotated[
-        int | None, Ge(1), Stricter("equal"), Doc("originals attacked, and as many others at the most; null: all")
-    ] = 10_000
+    sample: Annotated[OptionalNumber, Doc("originals attacked, and as many others at the most; null: all")] = 10_000
     targets: Annotated[
         Literal["all", "outliers"],
         Stricter("equal"),
         Doc("all records, or outliers: those whose nearest other original is farthest"),
     ] = "all"
-    outlier_share: Annotated[
-        float, Gt(0), Le(1), Stricter("equal"), Doc("share of the records that are attacked as outliers")
-    ] = 0.05
+    outlier_share: Annotated[PositiveShare, Doc("share of the records that are attacked as outliers")] = 0.05
 
     def chosen(self, files: TableFiles, pair: FilePair, columns: Sequence[str]) -> Targets:
         """The records that the attack on these columns takes, by the same rule from originals and others."""
@@ -348,13 +267,13 @@ class RecordAttack(ControlledAttack):
         }
 
 
-def _farthest(distances: NDArray[np.float64], share: float) -> Places:
+def _farthest(distances: Floats, share: float) -> Ints:
     """Places of the share with the largest distances; of equal ones those that come first, in keyed order."""
     rounded = np.round(distances, 12)
     return np.argsort(-rounded, kind="stable")[: max(1, ceil(share * len(distances) - 1e-9))].astype(np.int64)
 
 
-def _ranks(order: Places) -> Places:
+def _ranks(order: Ints) -> Ints:
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.arange(len(order))
     return ranks

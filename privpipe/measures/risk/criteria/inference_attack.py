@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from annotated_types import Ge
 from typing_extensions import Doc
@@ -12,12 +12,11 @@ from typing_extensions import Doc
 from privpipe.blocks import Verdict
 from privpipe.blocks.file_pair import TableFiles
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import ColumnName, Columns, Stricter
+from privpipe.blocks.marks import ColumnName, OwnColumns, Stricter
 from privpipe.blocks.verdict import Comparison
 from privpipe.errors import UsageError
-from privpipe.measures.risk.criteria.controlled_attack import RecordAttack, column_pair
+from privpipe.measures.risk.criteria.controlled_attack import RecordAttack
 from privpipe.measures.risk.criteria.secret_guesses import Guessing, ModelKind, Tolerance, guessing
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.roles import Roles
 from privpipe.tolerance import below
 
@@ -79,22 +78,15 @@ class InferenceAttack(RecordAttack):
     ('fail', 1.0, 0.667)
     """
 
-    source: ClassVar[str] = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Taub et al., PSD 2018"
-    threat: ClassVar[str] = "Somebody who knows some columns of a person reads a secret off the rows that come nearest."
-    formula: ClassVar[str] = (
-        "a = mean share of the nearest rows whose secret is right; (a - control)/(1 - control) <= at_most"
-    )
-    choose: ClassVar[str] = (
-        "0.1 for the excess over a holdout, as a starting point; the tolerance of a number decides the result."
-    )
+    source = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Taub et al., PSD 2018"
+    threat = "Somebody who knows some columns of a person reads a secret off the rows that come nearest."
+    formula = "a = mean share of the nearest rows whose secret is right; (a - control)/(1 - control) <= at_most"
+    choose = "0.1 for the excess over a holdout, as a starting point; the tolerance of a number decides the result."
 
     column: Annotated[str, ColumnName(), Stricter("equal"), Doc("the secret that is guessed")]
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("what is known of a person; left out: all quasi-identifiers but the secret"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("what is known of a person; left out: all quasi-identifiers but the secret")] = (
+        None
+    )
     guess: Annotated[
         Literal["nearest", "model", "both"], Stricter("equal"), Doc("by the nearest rows, by a model, or by both")
     ] = "nearest"
@@ -111,10 +103,9 @@ class InferenceAttack(RecordAttack):
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "InferenceAttack"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
-            if self.column in self.columns:
-                raise UsageError(f"{owner}: the secret {self.column!r} is among the columns that are known")
+        self.hold_columns()
+        if self.column in (self.columns or ()):
+            raise UsageError(f"{owner}: the secret {self.column!r} is among the columns that are known")
         if self.tolerance is not None and (
             not isinstance(self.tolerance, Mapping) or len(self.tolerance) != 1 or set(self.tolerance) - set(Tolerance)
         ):
@@ -134,7 +125,7 @@ class InferenceAttack(RecordAttack):
         if reason:
             return self.not_judged(reason)
         known = self.columns_of(files)
-        pair = column_pair(files)
+        pair = files.with_others(files.holdout)
         found = guessing(files, pair, known, self.column, self.tolerance, self.name())
         if isinstance(found, str):
             return self.not_judged(found)

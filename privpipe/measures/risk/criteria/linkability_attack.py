@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.arrays import Floats
 from privpipe.blocks.file_pair import TableFiles
+from privpipe.blocks.guarantee import require_columns
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.errors import UsageError
-from privpipe.measures.risk.criteria.controlled_attack import RecordAttack, column_pair, scaled
-from privpipe.measures.risk.identity.column_set import require_columns
+from privpipe.measures.risk.criteria.controlled_attack import RecordAttack, scaled
 from privpipe.tolerance import below
 
 if TYPE_CHECKING:
@@ -68,14 +68,12 @@ class LinkabilityAttack(RecordAttack):
     ('fail', 0.25, 0.25)
     """
 
-    source: ClassVar[str] = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2)"
-    threat: ClassVar[str] = (
+    source = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2)"
+    threat = (
         "Somebody who holds two tables with different columns about the same people links them through the release."
     )
-    formula: ClassVar[str] = (
-        "a = mean P(nearest rows on one list meet those on the other); (a - control)/(1 - control) <= at_most"
-    )
-    choose: ClassVar[str] = "0.05 for the excess over a holdout, as a starting point; see what either table may hold."
+    formula = "a = mean P(nearest rows on one list meet those on the other); (a - control)/(1 - control) <= at_most"
+    choose = "0.05 for the excess over a holdout, as a starting point; see what either table may hold."
 
     known: Annotated[
         tuple[tuple[str, ...], ...],
@@ -108,7 +106,7 @@ class LinkabilityAttack(RecordAttack):
         reason = self.unjudgeable(files)
         if reason:
             return self.not_judged(reason)
-        pair = column_pair(files)
+        pair = files.with_others(files.holdout)
         sides = [scaled(files, pair, names, self.name()) for names in self.known]
         for side, names in zip(sides, self.known, strict=True):
             if not side.tells:
@@ -140,9 +138,7 @@ class LinkabilityAttack(RecordAttack):
         did = f"sought {attacked} by their {k} nearest rows on either side"
         return self.verdict(found, beside, did, broken, targets.notes)
 
-    def _linked(
-        self, searched: tuple[SearchedRows, SearchedRows], asked: tuple[LinkedFile, ...], k: int
-    ) -> NDArray[np.float64]:
+    def _linked(self, searched: tuple[SearchedRows, SearchedRows], asked: tuple[LinkedFile, ...], k: int) -> Floats:
         from privpipe.kernels.linkage.criteria import linked_shares
 
         if not len(asked[0]):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.file_pair import TableFiles
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import OwnColumns, Stricter
 from privpipe.errors import UsageError
-from privpipe.measures.risk.criteria.controlled_attack import ControlledAttack, column_pair, keyed_rows
-from privpipe.measures.risk.identity.column_set import require_columns
+from privpipe.measures.risk.criteria.controlled_attack import ControlledAttack, keyed_rows
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most
 
@@ -75,21 +74,18 @@ class SinglingOutAttack(ControlledAttack):
     ('fail', 1.0, 302)
     """
 
-    source: ClassVar[str] = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Cohen, Nissim, PNAS 117, 2020"
-    threat: ClassVar[str] = "Somebody who sees the release alone describes a person so closely that nobody else fits."
-    formula: ClassVar[str] = (
+    source = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Cohen, Nissim, PNAS 117, 2020"
+    threat = "Somebody who sees the release alone describes a person so closely that nobody else fits."
+    formula = (
         "a = share of predicates unique in the release that match one original; (a - control)/(1 - control) <= at_most"
     )
-    choose: ClassVar[str] = (
+    choose = (
         "0.1 for the excess over a holdout of the original's size, as a starting point; below 0.37 success and gain "
         "refuse what chance does."
     )
 
     columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns of predicates; left out: all released ones that are no identifiers"),
+        OwnColumns, Doc("columns of predicates; left out: all released ones that are no identifiers")
     ] = None
     mode: Annotated[
         Literal["multivariate", "univariate"],
@@ -112,11 +108,9 @@ class SinglingOutAttack(ControlledAttack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        owner = "SinglingOutAttack"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
-            if self.mode == "multivariate" and self.size > len(self.columns):
-                raise UsageError(f"{owner}: size {self.size} is more than the {len(self.columns)} columns")
+        self.hold_columns()
+        if self.columns is not None and self.mode == "multivariate" and self.size > len(self.columns):
+            raise UsageError(f"SinglingOutAttack: size {self.size} is more than the {len(self.columns)} columns")
 
     def compared_columns(self, roles: Roles) -> tuple[str, ...]:
         return self.columns or tuple(name for name in roles.columns if name not in roles.unreleased)
@@ -130,7 +124,7 @@ class SinglingOutAttack(ControlledAttack):
         names = files.original.schema.names
         if self.mode == "multivariate" and self.size > len(names):
             return self.not_judged(f"predicates of {self.size} columns need as many, and there are {len(names)}")
-        found = coded(column_pair(files), files.original.num_rows, names, self.name())
+        found = coded(files.with_others(files.holdout), files.original.num_rows, names, self.name())
         predicates = self._predicates(files, found)
         if predicates is None:
             from privpipe.measures.risk.criteria.predicates import MOST_PREDICATES
@@ -208,7 +202,7 @@ class SinglingOutAttack(ControlledAttack):
 
         _, stream = keyed_rows(files.released.slice(0, 0), files.order, self.name())
         drawn = random_predicates(coded, self.size if self.mode == "multivariate" else 1, count, stream)
-        counts: NDArray[np.int64] = matches(drawn.kept, drawn.parts, coded.tables[0])[0]
+        counts: Ints = matches(drawn.kept, drawn.parts, coded.tables[0])[0]
         return float((counts == 1).mean())
 
     @classmethod

@@ -6,23 +6,22 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
-from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
-from privpipe.blocks.marks import Columns, Stricter
-from privpipe.blocks.way import DISTINCT, Way
+from privpipe.blocks.arrays import Ints
+from privpipe.blocks.marks import KeyColumns, LargestShare, OwnColumns, PositiveNumber
+from privpipe.blocks.way import DISTINCT
 from privpipe.errors import UsageError
-from privpipe.measures.risk.identity.column_set import ColumnSetMeasure, require_columns
+from privpipe.measures.risk.identity.column_set import ColumnSetMeasure
 
 __all__ = ["AttributeRisk", "Distinction", "Separation", "distinction", "separation", "set_name"]
 
 
-def distinction(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+def distinction(sizes: Ints, counts: Ints) -> float:
     """Distinct combinations / records, of so many (`counts`) classes of each of these `sizes`.
 
     Examples
@@ -61,20 +60,18 @@ class Distinction(ColumnSetMeasure):
     ('pass', 0.4)
     """
 
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
-    threat: ClassVar[str] = "An intruder who knows these columns of a person finds a record with few others like it."
-    formula: ClassVar[str] = "distinct combinations / n <= at_most"
-    choose: ClassVar[str] = (
+    observes = float
+    source = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
+    threat = "An intruder who knows these columns of a person finds a record with few others like it."
+    formula = "distinct combinations / n <= at_most"
+    choose = (
         "Near 1 the columns are a key: whoever knows them finds the person. 0.05 means 20 records a combination "
         "on average, while single ones may still be unique: pair it with k_anonymity."
     )
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of distinct combinations among the records")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of distinct combinations among the records")] = None
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         return distinction(sizes, counts)
 
     @classmethod
@@ -82,7 +79,7 @@ class Distinction(ColumnSetMeasure):
         return [cls(), cls(at_most=1.0), cls(at_most=0.3), cls(columns=("zip",), at_most=0.5), cls(at_most=0.0)]
 
 
-def separation(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+def separation(sizes: Ints, counts: Ints) -> float:
     """Share of record pairs in different classes; NaN where there is no pair.
 
     In Python integers up to the last division: n(n - 1) leaves 64 bits from three billion records on.
@@ -127,24 +124,18 @@ class Separation(ColumnSetMeasure):
     ('fail', 0.6)
     """
 
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
-    threat: ClassVar[str] = "An intruder distinguishes people by columns that nobody considered identifying."
-    formula: ClassVar[str] = "1 - sum n_c (n_c - 1) / (n (n - 1)) <= at_most"
-    choose: ClassVar[str] = (
+    observes = float
+    source = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
+    threat = "An intruder distinguishes people by columns that nobody considered identifying."
+    formula = "1 - sum n_c (n_c - 1) / (n (n - 1)) <= at_most"
+    choose = (
         "Above 0.9 a single column deserves the role quasi_identifier. As a gate on a column released as insensitive, "
         "0.9 keeps it from becoming identifying unnoticed."
     )
 
-    at_most: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("largest share of record pairs that the columns tell apart"),
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of record pairs that the columns tell apart")] = None
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         return separation(sizes, counts)
 
     @classmethod
@@ -193,39 +184,25 @@ class AttributeRisk(Guarantee):
     sex+state {'distinction': 0.8, 'separation': 0.9}
     """
 
-    way: ClassVar[Way] = DISTINCT
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
-    threat: ClassVar[str] = "Columns released as harmless distinguish people, alone or together."
-    formula: ClassVar[str] = "for each set: distinct combinations / n, and the share of record pairs that differ on it"
-    choose: ClassVar[str] = (
+    way = DISTINCT
+    observes = dict[str, Any]
+    source = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
+    threat = "Columns released as harmless distinguish people, alone or together."
+    formula = "for each set: distinct combinations / n, and the share of record pairs that differ on it"
+    choose = (
         "For choosing quasi-identifiers: name the columns in question. A column above 0.9 separation, or a small "
         "set near 1 distinction, is a quasi-identifier if an intruder can know it."
     )
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns to combine, of any role; left out: all quasi-identifiers"),
-    ] = None
-    max_dim: Annotated[int, Ge(1), Stricter("equal"), Doc("columns in the largest sets")] = 3
-    max_sets: Annotated[
-        int, Ge(1), Stricter("equal"), Doc("sets at most; sizes are taken whole as long as they fit")
-    ] = 2000
+    columns: Annotated[OwnColumns, Doc("columns to combine, of any role; left out: all quasi-identifiers")] = None
+    max_dim: Annotated[PositiveNumber, Doc("columns in the largest sets")] = 3
+    max_sets: Annotated[PositiveNumber, Doc("sets at most; sizes are taken whole as long as they fit")] = 2000
 
-    quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
-    ] = None
+    quasi_identifiers: Annotated[KeyColumns, Doc("the same as `columns`; give one of the two")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.columns is not None:
-            columns = require_columns("AttributeRisk", self.columns)
-            if self.quasi_identifiers not in (None, columns):
-                raise UsageError("AttributeRisk: quasi_identifiers and columns name different sets; give columns alone")
-            object.__setattr__(self, "columns", columns)
-            object.__setattr__(self, "quasi_identifiers", columns)
+        self.hold_columns(as_keys=True)
 
     def is_gate(self) -> bool:
         return False

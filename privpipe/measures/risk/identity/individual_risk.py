@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, DistinctBlock, Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Household, Stricter, Weight
-from privpipe.blocks.way import WEIGHTS, Way
+from privpipe.blocks.marks import Household, LargestShare, PositiveShare, Stricter, Weight
+from privpipe.blocks.way import WEIGHTS
 from privpipe.errors import DataError, UsageError
 from privpipe.tolerance import at_least, at_most, below
 
@@ -23,7 +24,7 @@ __all__ = ["IndividualRisk", "RiskSums", "Spread", "spread_of", "weighted_patter
 
 FINEST = 1074
 """Exact sums are whole numbers of 2^-1074."""
-Part = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]
+Part = tuple[Ints, Floats, Ints]
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,7 @@ class RiskSums:
     parts: tuple[Part, ...] = ()
 
     @classmethod
-    def of(
-        cls, risks: NDArray[np.float64], records: NDArray[np.int64], threshold: float, *, keep: bool = False
-    ) -> RiskSums:
+    def of(cls, risks: Floats, records: Ints, threshold: float, *, keep: bool = False) -> RiskSums:
         """Of so many records of each risk.
 
         Examples
@@ -124,7 +123,7 @@ def spread_of(sums: RiskSums, records: int, threshold: float, threshold_for: flo
     return Spread(expected, sums.highest, sums.above, level)
 
 
-def _level(risks: NDArray[np.float64], counts: NDArray[np.int64], bound: float) -> float | None:
+def _level(risks: Floats, counts: Ints, bound: float) -> float | None:
     """The largest observed v with sum min(r, v) < bound; None where the risks sum to less.
 
     Examples
@@ -236,18 +235,18 @@ class IndividualRisk(Guarantee):
     ('fail', 0.070455, 0.177076)
     """
 
-    way: ClassVar[Way] = WEIGHTS
-    threshold_field: ClassVar[str | None] = "at_most"
-    trusts_values: ClassVar[bool] = True
-    gives_record_figures: ClassVar[bool] = True
-    judges_matching: ClassVar[bool] = True
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Benedetti, Franconi, NTTS 1998; Franconi, Polettini, PSD 2004"
-    threat: ClassVar[str] = (
+    way = WEIGHTS
+    threshold_field = "at_most"
+    trusts_values = True
+    gives_record_figures = True
+    judges_matching = True
+    observes = dict[str, Any]
+    source = "Benedetti, Franconi, NTTS 1998; Franconi, Polettini, PSD 2004"
+    threat = (
         "An intruder matches a record of a survey with a register of the population, without knowing who took part."
     )
-    formula: ClassVar[str] = "r = E(1/F | f) = (p/f) 2F1(1, 1; f+1; 1-p), p = f / sum of the class's weights"
-    choose: ClassVar[str] = (
+    formula = "r = E(1/F | f) = (p/f) 2F1(1, 1; f+1; 1-p), p = f / sum of the class's weights"
+    choose = (
         "mean of 0.01 or less; share_above with threshold 0.05 where single records matter. It is an estimate, and "
         "meaningless where a quasi-identifier was swapped or perturbed: judge such a release by record_linkage."
     )
@@ -255,13 +254,11 @@ class IndividualRisk(Guarantee):
     weight: Annotated[
         str, Weight(), Stricter("equal"), Doc("column of sampling weights: how many people a record stands for")
     ]
-    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest risk")] = None
+    at_most: Annotated[LargestShare, Doc("largest risk")] = None
     figure: Annotated[
         Figure, Stricter("equal"), Doc("mean, max, or share_above (share of records whose risk exceeds `threshold`)")
     ] = "mean"
-    threshold: Annotated[
-        float, Gt(0), Le(1), Stricter("equal"), Doc("risk above which a record counts in share_above")
-    ] = 0.05
+    threshold: Annotated[PositiveShare, Doc("risk above which a record counts in share_above")] = 0.05
     household: Annotated[
         str | None,
         Household(),
@@ -293,7 +290,7 @@ class IndividualRisk(Guarantee):
     def counted_columns(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return () if self.household is None else (self.household,)
 
-    def frequencies(self, block: ClassBlock) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def frequencies(self, block: ClassBlock) -> tuple[Floats, Floats]:
         """f and the estimate of F of each class, shape (n_classes,)."""
         sample, population = block.alike.astype(np.float64), np.asarray(block.weights, dtype=np.float64)
         if block.partial is not None and self.alpha < 1:
@@ -301,15 +298,13 @@ class IndividualRisk(Guarantee):
             population = population - (1 - self.alpha) * np.asarray(block.partial_weights)
         return sample, population
 
-    def risks(self, block: ClassBlock) -> NDArray[np.float64]:
+    def risks(self, block: ClassBlock) -> Floats:
         """Risk of a record of each class, shape (n_classes,)."""
         from privpipe.kernels.uniqueness.individual_risk import individual_risk
 
         return individual_risk(*self.frequencies(block), approximate=self.method == "approximate")
 
-    def record_figures(
-        self, records: DistinctBlock, households: NDArray[np.int64] | None, matching: bool
-    ) -> Mapping[str, NDArray[np.float64]]:
+    def record_figures(self, records: DistinctBlock, households: Ints | None, matching: bool) -> Mapping[str, Floats]:
         from privpipe.kernels.uniqueness.individual_risk import shared_risk
 
         patterns, owner = weighted_patterns(records, matching)
@@ -333,7 +328,7 @@ class IndividualRisk(Guarantee):
             sums = sums.merge(self._sums(block, self.risks(block), facts))
         return Tally(observed=sums, classes=len(block), records=block.records)
 
-    def _sums(self, block: ClassBlock, risks: NDArray[np.float64], facts: Facts) -> RiskSums:
+    def _sums(self, block: ClassBlock, risks: Floats, facts: Facts) -> RiskSums:
         if self.household is None:
             return RiskSums.of(risks, block.sizes, self.threshold, keep=self.threshold_for is not None)
         cells = block.cells[self.household]
@@ -374,8 +369,6 @@ class IndividualRisk(Guarantee):
 
     def _verdict(self, figures: dict[str, Any], spread: Spread, observed: Tally) -> Verdict:
         figure = figures[self.figure]
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         what = {
             "mean": "mean risk",
             "max": "largest risk",
@@ -383,16 +376,14 @@ class IndividualRisk(Guarantee):
         }[self.figure]
         whose = "" if self.household is None else " of households"
         counts = self.figure == "share_above" and self.is_gate()
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             figures,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             failing_records=spread.above if counts else None,
             failing_share=figure if counts else None,
             reason=(
-                f"estimated {what}{whose} {short(figure)}{asked}; {spread.expected:,.6g} right matches expected over "
-                f"{observed.records:,} records of {observed.classes:,} classes."
+                f"estimated {what}{whose} {short(figure)}{self.asked}; {spread.expected:,.6g} right matches expected "
+                f"over {observed.records:,} records of {observed.classes:,} classes."
             ),
         )
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter, Weight
-from privpipe.blocks.way import DISTINCT, Way
+from privpipe.blocks.marks import KeyColumns, LargestShare, OptionalNumber, PositiveNumber, Stricter, Weight
+from privpipe.blocks.way import DISTINCT
 from privpipe.errors import UsageError
-from privpipe.tolerance import at_most
 
 __all__ = ["LoglinearRisk", "terms_of", "variables_of"]
 
@@ -127,13 +125,13 @@ class LoglinearRisk(Guarantee):
     ('fail', 0.5698)
     """
 
-    way: ClassVar[Way] = DISTINCT
-    threshold_field: ClassVar[str | None] = "at_most"
-    trusts_values: ClassVar[bool] = True
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Skinner, Shlomo, JASA 103, 2008; Elamir, Skinner, J. Official Statistics 22, 2006"
-    threat: ClassVar[str] = "An intruder matches a record that is alone in its cell with the only such person there is."
-    choose: ClassVar[str] = (
+    way = DISTINCT
+    threshold_field = "at_most"
+    trusts_values = True
+    observes = dict[str, Any]
+    source = "Skinner, Shlomo, JASA 103, 2008; Elamir, Skinner, J. Official Statistics 22, 2006"
+    threat = "An intruder matches a record that is alone in its cell with the only such person there is."
+    choose = (
         "0.1 or less. Start with main effects; add the pairs of columns that go together (age*marital): a model that "
         "fits too little overstates lambda of rare cells and so hides risk."
     )
@@ -144,28 +142,22 @@ class LoglinearRisk(Guarantee):
     formula: Annotated[  # type: ignore[misc]
         str, Stricter("equal"), Doc("terms of the model, like a + b + a*c; its columns form the cells")
     ] = field()
-    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of the sample uniques")] = (
-        None
-    )
+    at_most: Annotated[LargestShare, Doc("largest share of the sample uniques")] = None
     figure: Annotated[Figure, Stricter("equal"), Doc("tau1 (unique in the population) or tau2 (matched rightly)")] = (
         "tau1"
     )
     method: Annotated[
         Method, Stricter("equal"), Doc("default (counts), ce (offset by sampled shares) or pml (weighted counts)")
     ] = "default"
-    bound: Annotated[
-        int | None, Ge(1), Stricter("equal"), Doc("most records of a cell that counts in the reported `per_cell`")
-    ] = None
-    max_cells: Annotated[int, Ge(1), Stricter("equal"), Doc("largest grid to fit by iteration")] = 5_000_000
+    bound: Annotated[OptionalNumber, Doc("most records of a cell that counts in the reported `per_cell`")] = None
+    max_cells: Annotated[PositiveNumber, Doc("largest grid to fit by iteration")] = 5_000_000
     if_no_uniques: Annotated[
         Literal["error", "pass"],
         Stricter("equal"),
         Doc("the outcome where no record is alone in its cell: error or pass"),
     ] = "error"
 
-    quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Stricter("names"), Doc("the columns of the formula; leave it out")
-    ] = None
+    quasi_identifiers: Annotated[KeyColumns, Doc("the columns of the formula; leave it out")] = None
 
     def __post_init__(self) -> None:
         owner = "LoglinearRisk"
@@ -216,11 +208,11 @@ class LoglinearRisk(Guarantee):
 
     def _means(
         self,
-        levels: NDArray[np.int64],
-        counts: NDArray[np.int64],
-        weights: NDArray[np.float64],
+        levels: Ints,
+        counts: Ints,
+        weights: Floats,
         terms: list[tuple[int, ...]],
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Fitted means of the cells, by the variant."""
         from privpipe.kernels.uniqueness.loglinear import NotSettled, fitted_means, fitted_with_offset
 
@@ -248,16 +240,12 @@ class LoglinearRisk(Guarantee):
             reason = "no record is alone in its cell: the share is undefined."
             return Verdict(self, figures, self.if_no_uniques, self.demanded(), reason=reason)
         share = tau / uniques
-        passed = not self.is_gate() or bool(at_most(share, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         what = {"tau1": "unique in the population", "tau2": "matched rightly"}[self.figure]
-        return Verdict(
-            self,
+        return self.judged(
+            share,
             figures,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
-                f"estimated share of sample uniques {what} {short(share)}{asked}; {tau:,.6g} of {uniques:,} among "
+                f"estimated share of sample uniques {what} {short(share)}{self.asked}; {tau:,.6g} of {uniques:,} among "
                 f"{observed.records:,} records."
             ),
         )
@@ -279,7 +267,7 @@ class LoglinearRisk(Guarantee):
 LoglinearRisk.formula = "sum over sample uniques of exp(-(1 - pi) lambda), over their number"
 
 
-def taus(means: NDArray[np.float64], chances: NDArray[np.float64]) -> tuple[float, float]:
+def taus(means: Floats, chances: Floats) -> tuple[float, float]:
     """Expected population uniques, and expected right matches, among sample uniques.
 
     Parameters

@@ -5,24 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le
-from numpy.typing import NDArray
+from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, SizeModel, Tally, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.class_block import added
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LargestShare, PositiveShare, Stricter
 from privpipe.errors import UsageError
 from privpipe.tolerance import at_most
 
 __all__ = ["BesidePopulation", "Figure", "JournalistRisk", "MarketerRisk", "Pairs", "ProsecutorRisk"]
 
 
-Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+Pairs = tuple[Ints, Ints, Ints]
 """Sizes f in the release, sizes F in the population, and how many classes have both; f >= 1."""
 
 
@@ -33,9 +33,9 @@ class BesidePopulation(Guarantee):
     Exact and order-free: whole numbers are counted, and one sum is rounded at the end.
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    needs_population: ClassVar[bool] = True
+    threshold_field = "at_most"
+    protects_nobody_at = 1
+    needs_population = True
 
     at_most: Annotated[float | None, Ge(0), Le(1), Doc("largest figure that is tolerated")] = None
 
@@ -63,15 +63,11 @@ class BesidePopulation(Guarantee):
         figure = self.figure_of(_pairs(observed.sums)) if observed.records else math.nan
         if math.isnan(figure):
             return Verdict(self, None, "error", self.demanded(), reason=self.undefined())
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         over = f"over {observed.classes:,} classes of {observed.records:,} records"
-        return Verdict(
-            self,
+        return self.judged(
             figure,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
-            reason=f"observed {short(figure)}{asked}; {over}.",
+            figure,
+            reason=f"observed {short(figure)}{self.asked}; {over}.",
         )
 
     def undefined(self) -> str:
@@ -116,26 +112,22 @@ class ProsecutorRisk(SizeModel):
     ('fail', 0.4)
     """
 
-    judges_matching: ClassVar[bool] = True
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
-    threat: ClassVar[str] = (
-        "An intruder who knows that a person is in the table, and their quasi-identifiers, finds them."
-    )
-    formula: ClassVar[str] = "highest 1/min f; average J/n; at_risk: share of records with 1/f > threshold"
-    choose: ClassVar[str] = "highest 0.2 or less (classes of five), 0.05 to 0.1 for public files; at_risk near 0."
+    judges_matching = True
+    threshold_field = "at_most"
+    protects_nobody_at = 1
+    observes = float
+    source = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
+    threat = "An intruder who knows that a person is in the table, and their quasi-identifiers, finds them."
+    formula = "highest 1/min f; average J/n; at_risk: share of records with 1/f > threshold"
+    choose = "highest 0.2 or less (classes of five), 0.05 to 0.1 for public files; at_risk near 0."
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest risk that is tolerated")] = None
+    at_most: Annotated[LargestShare, Doc("largest risk that is tolerated")] = None
     figure: Annotated[Figure, Stricter("equal"), Doc("which figure is compared: highest, average or at_risk")] = (
         "highest"
     )
-    threshold: Annotated[
-        float, Gt(0), Le(1), Stricter("equal"), Doc("risk of a record above which it counts as at risk")
-    ] = 0.2
+    threshold: Annotated[PositiveShare, Doc("risk of a record above which it counts as at risk")] = 0.2
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         if self.figure == "highest":
             return 1.0 / int(sizes[counts > 0].min())
         records = float(sizes @ counts)
@@ -186,24 +178,18 @@ class JournalistRisk(BesidePopulation):
     ('fail', 0.25)
     """
 
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
-    threat: ClassVar[str] = "An intruder with a public register links a record to one of its persons."
-    formula: ClassVar[str] = (
-        "highest 1/min F; average max(J/sum F, mean f/F); at_risk: share of records with 1/F > threshold"
-    )
-    choose: ClassVar[str] = (
-        "As prosecutor_risk; it is never larger, and no guard where membership in the table is known."
-    )
+    observes = float
+    source = "El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010"
+    threat = "An intruder with a public register links a record to one of its persons."
+    formula = "highest 1/min F; average max(J/sum F, mean f/F); at_risk: share of records with 1/F > threshold"
+    choose = "As prosecutor_risk; it is never larger, and no guard where membership in the table is known."
 
     figure: Annotated[Figure, Stricter("equal"), Doc("which figure is compared: highest, average or at_risk")] = (
         "highest"
     )
-    threshold: Annotated[
-        float, Gt(0), Le(1), Stricter("equal"), Doc("risk of a record above which it counts as at risk")
-    ] = 0.2
+    threshold: Annotated[PositiveShare, Doc("risk of a record above which it counts as at risk")] = 0.2
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest risk that is tolerated")] = None
+    at_most: Annotated[LargestShare, Doc("largest risk that is tolerated")] = None
 
     def figure_of(self, pairs: Pairs) -> float:
         released, population, classes = pairs
@@ -248,11 +234,11 @@ class MarketerRisk(BesidePopulation):
     0.4
     """
 
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Dankar, El Emam, PAIS 2010"
-    threat: ClassVar[str] = "An intruder links all records to a register and profits by every correct link."
-    formula: ClassVar[str] = "(1/n) sum f/F; with no population J/n"
-    choose: ClassVar[str] = "The expected share of wrong links must be so large that linking does not pay: 0.05 to 0.1."
+    observes = float
+    source = "Dankar, El Emam, PAIS 2010"
+    threat = "An intruder links all records to a register and profits by every correct link."
+    formula = "(1/n) sum f/F; with no population J/n"
+    choose = "The expected share of wrong links must be so large that linking does not pay: 0.05 to 0.1."
 
     population: Annotated[
         bool,
@@ -260,9 +246,7 @@ class MarketerRisk(BesidePopulation):
         Doc("true: link to the policy's population; false: to a register of the table's own persons"),
     ] = False
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of right links that is tolerated")] = None
 
     @property
     def needs_population(self) -> bool:  # type: ignore[override]

@@ -8,21 +8,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Gt, Lt
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import DistinctBlock, Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
-from privpipe.blocks.way import DISTINCT, Way
+from privpipe.blocks.marks import KeyColumns, LargestShare, OptionalNumber, OwnColumns, PositiveNumber, Stricter
+from privpipe.blocks.way import DISTINCT
 from privpipe.errors import UsageError
 from privpipe.measures.risk.identity.attribute_risk import set_name
-from privpipe.measures.risk.identity.column_set import require_columns
-from privpipe.tolerance import at_most
 
 __all__ = ["MOST_COLUMNS", "RiskyCells", "SpecialUniques"]
 
@@ -62,42 +61,24 @@ class RiskyCells(Guarantee):
     (0.1667, 1)
     """
 
-    way: ClassVar[Way] = DISTINCT
-    threshold_field: ClassVar[str | None] = "at_most"
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
-    threat: ClassVar[str] = (
-        "An intruder who knows two or three things of a person finds that hardly anybody shares them."
-    )
-    formula: ClassVar[str] = (
-        "share of records in a combination of at most max_dim columns with at most `threshold` records"
-    )
-    choose: ClassVar[str] = "threshold 1 counts special uniques; max_dim 3 is what an acquaintance may know."
+    way = DISTINCT
+    threshold_field = "at_most"
+    observes = dict[str, Any]
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    threat = "An intruder who knows two or three things of a person finds that hardly anybody shares them."
+    formula = "share of records in a combination of at most max_dim columns with at most `threshold` records"
+    choose = "threshold 1 counts special uniques; max_dim 3 is what an acquaintance may know."
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns to combine, of any role; left out: all quasi-identifiers"),
-    ] = None
-    threshold: Annotated[int, Ge(1), Stricter("equal"), Doc("most records of a cell that counts as risky")] = 1
-    max_dim: Annotated[int, Ge(1), Stricter("equal"), Doc("columns in the largest combinations")] = 3
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of records in a risky cell")
-    ] = None
+    columns: Annotated[OwnColumns, Doc("columns to combine, of any role; left out: all quasi-identifiers")] = None
+    threshold: Annotated[PositiveNumber, Doc("most records of a cell that counts as risky")] = 1
+    max_dim: Annotated[PositiveNumber, Doc("columns in the largest combinations")] = 3
+    at_most: Annotated[LargestShare, Doc("largest share of records in a risky cell")] = None
 
-    quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
-    ] = None
+    quasi_identifiers: Annotated[KeyColumns, Doc("the same as `columns`; give one of the two")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.columns is not None:
-            columns = require_columns("RiskyCells", self.columns)
-            if self.quasi_identifiers not in (None, columns):
-                raise UsageError("RiskyCells: quasi_identifiers and columns name different sets; give columns alone")
-            object.__setattr__(self, "columns", columns)
-            object.__setattr__(self, "quasi_identifiers", columns)
+        self.hold_columns(as_keys=True)
 
     def measure(self, block: Any, facts: Facts) -> Tally:
         """The figures of a `DistinctBlock`."""
@@ -123,20 +104,16 @@ class RiskyCells(Guarantee):
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         if not observed.records:
-            return Verdict(self, None, "error", self.demanded(), reason="no record to judge.")
+            return self.not_judged("no record to judge")
         share = observed.failing_records / observed.records
-        passed = not self.is_gate() or bool(at_most(share, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
-        return Verdict(
-            self,
+        return self.judged(
+            share,
             {"share": share, "cells": observed.observed},
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             failing_records=observed.failing_records,
             failing_share=share,
             reason=(
-                f"observed {short(share)}{asked}; {observed.failing_records:,} of {observed.records:,} records lie in "
-                f"one of {sum(observed.observed.values()):,} cells of at most {self.threshold:,} records."
+                f"observed {short(share)}{self.asked}; {observed.failing_records:,} of {observed.records:,} records "
+                f"lie in one of {sum(observed.observed.values()):,} cells of at most {self.threshold:,} records."
             ),
         )
 
@@ -192,37 +169,25 @@ class SpecialUniques(Guarantee):
     ('fail', 0.5, 2.0)
     """
 
-    way: ClassVar[Way] = DISTINCT
-    threshold_field: ClassVar[str | None] = "at_most"
-    trusts_values: ClassVar[bool] = True
-    gives_record_figures: ClassVar[bool] = True
-    judges_matching: ClassVar[bool] = True
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Elliot, Manning, Ford, IJUFKS 10, 2002; Manning, Haglin, Keane, DMKD 16, 2008"
-    threat: ClassVar[str] = (
-        "A record stands out by two or three of its values, so whoever knows these finds it at once."
-    )
-    formula: ClassVar[str] = "score = sum of (m - s)! over the minimal sets of s columns on which the record is alone"
-    choose: ClassVar[str] = (
+    way = DISTINCT
+    threshold_field = "at_most"
+    trusts_values = True
+    gives_record_figures = True
+    judges_matching = True
+    observes = dict[str, Any]
+    source = "Elliot, Manning, Ford, IJUFKS 10, 2002; Manning, Haglin, Keane, DMKD 16, 2008"
+    threat = "A record stands out by two or three of its values, so whoever knows these finds it at once."
+    formula = "score = sum of (m - s)! over the minimal sets of s columns on which the record is alone"
+    choose = (
         "share near 0 for a public file; dis_max to look at the worst record. Fewer columns an intruder can know say "
         "more than all that exist."
     )
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns to combine, of any role; left out: all quasi-identifiers"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("columns to combine, of any role; left out: all quasi-identifiers")] = None
     max_size: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("equal"),
-        Doc(f"columns in the largest sets; required for more than {MOST_COLUMNS} columns"),
+        OptionalNumber, Doc(f"columns in the largest sets; required for more than {MOST_COLUMNS} columns")
     ] = None
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of special uniques, or DIS score")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of special uniques, or DIS score")] = None
     figure: Annotated[Figure, Stricter("equal"), Doc("share, dis_mean or dis_max")] = "share"
     dis_fraction: Annotated[
         float, Gt(0), Lt(1), Stricter("equal"), Doc("sampling fraction of the simulated intrusion")
@@ -231,20 +196,13 @@ class SpecialUniques(Guarantee):
         Score, Stricter("equal"), Doc("original, or weighted (each set by its share of the sets of its size)")
     ] = "original"
 
-    quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Stricter("names"), Doc("the same as `columns`; give one of the two")
-    ] = None
+    quasi_identifiers: Annotated[KeyColumns, Doc("the same as `columns`; give one of the two")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        owner = "SpecialUniques"
+        self.hold_columns(as_keys=True)
         if self.columns is not None:
-            columns = require_columns(owner, self.columns)
-            if self.quasi_identifiers not in (None, columns):
-                raise UsageError(f"{owner}: quasi_identifiers and columns name different sets; give columns alone")
-            object.__setattr__(self, "columns", columns)
-            object.__setattr__(self, "quasi_identifiers", columns)
-            self._require_served(len(columns))
+            self._require_served(len(self.columns))
 
     def _require_served(self, columns: int) -> None:
         if columns > MOST_KEYS:
@@ -255,9 +213,7 @@ class SpecialUniques(Guarantee):
                 f"name at most {MOST_COLUMNS} columns"
             )
 
-    def record_figures(
-        self, records: DistinctBlock, households: NDArray[np.int64] | None, matching: bool
-    ) -> Mapping[str, NDArray[np.float64]]:
+    def record_figures(self, records: DistinctBlock, households: Ints | None, matching: bool) -> Mapping[str, Floats]:
         block, owner = without_blanks_apart(records)
         scored = self._scored(block)
         return {"special_uniques_score": scored.scores[owner], "special_uniques_dis": scored.dis[owner]}
@@ -298,23 +254,19 @@ class SpecialUniques(Guarantee):
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         if not observed.records:
-            return Verdict(self, None, "error", self.demanded(), reason="no record to judge.")
+            return self.not_judged("no record to judge")
         figure = observed.observed[self.figure]
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         what = {"share": "share of special uniques", "dis_mean": "mean DIS", "dis_max": "largest DIS"}[self.figure]
         size = "" if self.max_size is None else f" of at most {self.max_size:,} columns"
         pairs = "" if observed.sums["pairs"] else "; no pairs, so DIS cannot tell records apart"
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             observed.observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             failing_records=observed.failing_records,
             failing_share=observed.failing_records / observed.records,
             reason=(
-                f"observed {what} {short(figure)}{asked}; {observed.failing_records:,} of {observed.records:,} records "
-                f"are alone on a set{size} that scores{pairs}."
+                f"observed {what} {short(figure)}{self.asked}; {observed.failing_records:,} of {observed.records:,} "
+                f"records are alone on a set{size} that scores{pairs}."
             ),
         )
 
@@ -332,9 +284,9 @@ class SpecialUniques(Guarantee):
 class _Scored:
     """Scores and DIS of each combination, the columns' shares of the score, and records in pairs."""
 
-    scores: NDArray[np.float64]
-    dis: NDArray[np.float64]
-    shares: NDArray[np.float64]
+    scores: Floats
+    dis: Floats
+    shares: Floats
     paired: int
 
 

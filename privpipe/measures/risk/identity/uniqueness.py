@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
-from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Tally, Verdict
-from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import LargestShare, Stricter
 from privpipe.blocks.size_model import HouseholdRule
 from privpipe.measures.risk.identity.reidentification_risk import BesidePopulation, Pairs
 from privpipe.tolerance import at_most
@@ -45,14 +43,12 @@ class FileUniqueness(BesidePopulation):
     0.5
     """
 
-    trusts_values: ClassVar[bool] = True
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Skinner, Elliot, JRSS B 64, 2002"
-    threat: ClassVar[str] = (
-        "An intruder finds the only record that fits a person, and nobody else in the population fits it."
-    )
-    formula: ClassVar[str] = "sum [F = 1, f = 1] / sum [f = 1]"
-    choose: ClassVar[str] = "0.1 or less; `if_no_uniques: pass` where the release is expected to hold no unique record."
+    trusts_values = True
+    observes = float
+    source = "Skinner, Elliot, JRSS B 64, 2002"
+    threat = "An intruder finds the only record that fits a person, and nobody else in the population fits it."
+    formula = "sum [F = 1, f = 1] / sum [f = 1]"
+    choose = "0.1 or less; `if_no_uniques: pass` where the release is expected to hold no unique record."
 
     if_no_uniques: Annotated[
         Literal["error", "pass"],
@@ -60,13 +56,7 @@ class FileUniqueness(BesidePopulation):
         Doc("the outcome where nothing is unique in the release: error or pass"),
     ] = "error"
 
-    at_most: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("largest share of sample uniques that are unique in the population"),
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of sample uniques that are unique in the population")] = None
 
     def figure_of(self, pairs: Pairs) -> float:
         released, population, classes = pairs
@@ -115,34 +105,27 @@ class HouseholdUniqueness(HouseholdRule):
     ('fail', 0.25)
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    protects_nobody_at: ClassVar[float | None] = 1
-    trusts_values: ClassVar[bool] = True
-    observes: ClassVar[object] = float
-    source: ClassVar[str] = "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012, over households"
-    threat: ClassVar[str] = "An intruder who knows every member of a family finds the only family like it."
-    formula: ClassVar[str] = "households of a composition no other has / households <= at_most"
-    choose: ClassVar[str] = "0 is household 2-anonymity; report it wherever household_id is declared."
+    threshold_field = "at_most"
+    protects_nobody_at = 1
+    trusts_values = True
+    observes = float
+    source = "Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis. Mak. 12:66, 2012, over households"
+    threat = "An intruder who knows every member of a family finds the only family like it."
+    formula = "households of a composition no other has / households <= at_most"
+    choose = "0 is household 2-anonymity; report it wherever household_id is declared."
 
-    at_most: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("highest share of households with a composition of their own"),
-    ] = None
+    at_most: Annotated[LargestShare, Doc("highest share of households with a composition of their own")] = None
 
     def judge(self, observed: Tally, facts: Facts) -> Verdict:
         alone = observed.sums.get("1", 0)
         share = alone / observed.records if observed.records else None
         passed = share is None or self.at_most is None or at_most(share, self.at_most)
-        asked = "" if self.at_most is None else f", asked at most {short(self.at_most)}"
         return Verdict(
             self,
             share,
             outcome="pass" if passed else "fail",
             threshold=self.demanded(),
-            reason=f"{alone:,} of {observed.records:,} households have a composition of their own{asked}.",
+            reason=f"{alone:,} of {observed.records:,} households have a composition of their own{self.asked}.",
         )
 
     @classmethod

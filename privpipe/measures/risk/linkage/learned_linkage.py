@@ -8,23 +8,21 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Lt
-from numpy.typing import NDArray
+from annotated_types import Gt
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, Stricter
 from privpipe.errors import UsageError
 from privpipe.kernels.integer_programs import Limits, broken
 from privpipe.kernels.integer_programs import solve as solve_problem
 from privpipe.kernels.linkage.learned_distances import EPSILON, Rivals, subset_sums
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.linkage.linkable_files import linkable
-from privpipe.tolerance import at_most
 
 __all__ = ["Learned", "LearnedLinkage", "worst_case"]
 
@@ -36,8 +34,6 @@ ADDED = 3
 DEFINITE = 1e-8
 TOLERANCE = 1e-9
 """A row's margin is 1e-6, so that the solver's own tolerance must lie well below."""
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class Learned:
         return self.linked == self.bound
 
 
-def worst_case(rivals: Rivals, places: Sequence[Integers] | None, incumbent: int, seconds: float) -> Learned:
+def worst_case(rivals: Rivals, places: Sequence[Ints] | None, incumbent: int, seconds: float) -> Learned:
     """Minimise the records that are not linked, rows added as they are found violated.
 
     Parameters
@@ -159,7 +155,7 @@ class _Program:
         self.problem += _sum([side for pair in sides for side in pair]) <= 1
         return [up - down for up, down in sides]
 
-    def add(self, record: int, places: Integers) -> None:
+    def add(self, record: int, places: Ints) -> None:
         """Rows of some rivals of a record; a rival that is never dominated settles the record."""
         if record in self._forced or not len(places):
             return
@@ -310,17 +306,13 @@ class LearnedLinkage(FilePairMeasure):
     ('fail', 1.0, True)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Abril, Navarro-Arribas, Torra, Information Fusion 13, 2012, and 26, 2015"
-    threat: ClassVar[str] = (
-        "An intruder links by distance and has learned, on other pairs, which columns identify most."
-    )
-    formula: ClassVar[str] = "1 - min sum K / n over distances with d(a_i, b_j) - d(a_i, b_i) + M K_i >= 1e-6"
-    choose: ClassVar[str] = "Above what record_linkage is given: it is the worst case. weighted_mean proves soonest."
+    observes = dict[str, Any]
+    source = "Abril, Navarro-Arribas, Torra, Information Fusion 13, 2012, and 26, 2015"
+    threat = "An intruder links by distance and has learned, on other pairs, which columns identify most."
+    formula = "1 - min sum K / n over distances with d(a_i, b_j) - d(a_i, b_i) + M K_i >= 1e-6"
+    choose = "Above what record_linkage is given: it is the worst case. weighted_mean proves soonest."
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of right links that is tolerated")] = None
     distance: Annotated[
         Literal["weighted_mean", "owa", "bilinear", "choquet"],
         Stricter("equal"),
@@ -337,24 +329,16 @@ class LearnedLinkage(FilePairMeasure):
         Doc("of bilinear: none, nonnegative (on the data) or semidefinite"),
     ] = "none"
     submodular: Annotated[bool, Stricter("equal"), Doc("whether the measure of choquet must be submodular")] = False
-    sample: Annotated[int | None, Ge(1), Stricter("equal"), Doc("attacked records; null: all of them")] = 400
-    confidence: Annotated[
-        float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that a sample is compared by")
-    ] = 0.95
+    sample: Annotated[OptionalNumber, Doc("attacked records; null: all of them")] = 400
+    confidence: Annotated[Confidence, Doc("of the upper limit that a sample is compared by")] = 0.95
     time_limit_s: Annotated[float, Gt(0), Stricter("equal"), Doc("seconds for the integer programs")] = 60.0
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("number columns the intruder knows; left out: all quasi-identifiers"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("number columns the intruder knows; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "LearnedLinkage"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
         if self.form != "none" and self.distance != "bilinear":
             raise UsageError(f"{owner}: form is of the bilinear distance; leave it out for {self.distance}")
         if self.submodular and self.distance != "choquet":
@@ -366,10 +350,10 @@ class LearnedLinkage(FilePairMeasure):
     def judge_files(self, files: FilePair) -> Verdict:
         found = linkable(files, files.original.schema.names, "euclidean", "own")
         if found is None or not len(files):
-            return self._error("no column tells records apart")
+            return self.not_judged("no column tells records apart")
         sample, dimensions = files.sample(self.sample), found.original.numbers.shape[1]
         if dimensions > MOST_COLUMNS[self.distance]:
-            return self._error(
+            return self.not_judged(
                 f"{self.distance} is learned over at most {MOST_COLUMNS[self.distance]} columns, and there are "
                 f"{dimensions} (a column with missing values counts twice)"
             )
@@ -409,17 +393,13 @@ class LearnedLinkage(FilePairMeasure):
             "constraints": rivals.distance.constraints(attacked),
             **({"rows": found.rows} if exact else {}),
         }
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=self._reason(files, attacked, figure, found),
         )
 
     def _reason(self, files: FilePair, attacked: int, figure: float, found: Learned) -> str:
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         least = short(found.linked / attacked)
         over = f"{attacked:,} of {len(files):,} released records attacked"
         limit = f"; upper {self.confidence:g} limit {short(figure)}" if attacked < len(files) else ""
@@ -430,10 +410,7 @@ class LearnedLinkage(FilePairMeasure):
         else:
             how = f"and the time ended with {short(found.bound / attacked)} as the proved bound, which is compared"
         best = f"at least {least} of the records are linked by the best {self.distance} distance"
-        return f"{best}, {how}{limit}{asked}; {over}."
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
+        return f"{best}, {how}{limit}{self.asked}; {over}."
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.verdict import Comparison
 from privpipe.errors import DataError
 from privpipe.hierarchies import canonical_text
@@ -21,11 +22,23 @@ if TYPE_CHECKING:
 
     from privpipe.kernels.linkage.distance import LinkedFile
 
-__all__ = ["Linkable", "Metric", "Standardise", "block_of", "coded_texts", "linkable", "partners_in_block"]
+__all__ = [
+    "Linkable",
+    "Metric",
+    "Standardise",
+    "block_of",
+    "coded_texts",
+    "gower_files",
+    "linkable",
+    "moments",
+    "partners_in_block",
+    "plain",
+    "standardised",
+]
 
 Metric = Literal["euclidean", "gower", "mahalanobis"]
 Standardise = Literal["own", "original"]
-Numbers = NDArray[np.float64]
+Scale = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -80,41 +93,57 @@ def linkable(
     chosen: Metric = metric or ("gower" if texts else "euclidean")
     if chosen != "gower" and texts:
         raise DataError(f"{chosen} distance needs numbers in both tables; column {texts[0]!r} is none: use gower")
-    numbers = {name: sides for name, sides in numeric.items() if sides is not None}
     if chosen == "gower":
-        return _gower(files, numbers, texts)
+        return Linkable(*gower_files(files, numeric, of=len(files), constant=True), False, "gower") if numeric else None
+    numbers = {name: sides for name, sides in numeric.items() if sides is not None}
     return _euclidean(numbers, standardise, mahalanobis=chosen == "mahalanobis")
 
 
 def _euclidean(
-    numbers: dict[str, tuple[Numbers, Numbers]], standardise: Standardise, *, mahalanobis: bool
+    numbers: dict[str, tuple[Floats, Floats]], standardise: Standardise, *, mahalanobis: bool
 ) -> Linkable | None:
     from privpipe.kernels.linkage.distance import LinkedFile
 
-    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
-    left_out = []
-    for name, (before, after) in numbers.items():
-        scales = _moments(before), _moments(before if standardise == "original" else after)
-        if not (scales[0][1] > 0 and scales[1][1] > 0):
-            left_out.append(name)
-            continue
-        for to, values, (mean, sd) in zip(sides, (before, after), scales, strict=True):
-            to.append(np.nan_to_num((values - mean) / sd, nan=0.0))
-        if np.isnan(before).any() or np.isnan(after).any():
-            sides[0].append(np.isnan(before).astype(np.float64))
-            sides[1].append(np.isnan(after).astype(np.float64))
-    if not sides[0]:
+    both = standardise == "original"
+    scales = {name: (moments(x), moments(x if both else y)) for name, (x, y) in numbers.items()}
+    first, second = standardised(numbers, scales)
+    if not first.shape[1]:
         return None
-    first, second = (np.ascontiguousarray(np.column_stack(side)) for side in sides)
     if mahalanobis:
         factor = _whitening(first - second)
         first, second = first @ factor, second @ factor
     none = np.zeros((len(first), 0), dtype=np.int64)
     metric: Metric = "mahalanobis" if mahalanobis else "euclidean"
-    return Linkable(LinkedFile(first, none), LinkedFile(second, none), True, metric, tuple(left_out))
+    left_out = tuple(name for name, own in scales.items() if not _varies(own))
+    return Linkable(LinkedFile(first, none), LinkedFile(second, none), True, metric, left_out)
 
 
-def _moments(values: Numbers) -> tuple[float, float]:
+def standardised(
+    numbers: Mapping[str, tuple[Floats, Floats]], scales: Mapping[str, tuple[Scale, Scale]]
+) -> tuple[Floats, Floats]:
+    """Numbers of both sides by the mean and deviation of each, without those that do not vary.
+
+    A missing number stands at the mean; where there are any, one more column says which.
+    """
+    sides: tuple[list[Floats], list[Floats]] = ([], [])
+    for name, pair in numbers.items():
+        if not _varies(scales[name]):
+            continue
+        for to, values, (mean, sd) in zip(sides, pair, scales[name], strict=True):
+            to.append(np.nan_to_num((values - mean) / sd, nan=0.0))
+        gaps = [np.isnan(values) for values in pair]
+        if gaps[0].any() or gaps[1].any():
+            for to, missing in zip(sides, gaps, strict=True):
+                to.append(missing.astype(np.float64))
+    return _stacked(sides[0], 0), _stacked(sides[1], 0)
+
+
+def _varies(scales: tuple[Scale, Scale]) -> bool:
+    return all(sd > 0 for _, sd in scales)
+
+
+def moments(values: Floats) -> Scale:
+    """Mean and deviation (divisor n - 1) of the known values; 0 of equal ones, of which rounding may leave another."""
     known = values[~np.isnan(values)]
     if len(known) < 2:
         return 0.0, 0.0
@@ -122,48 +151,61 @@ def _moments(values: Numbers) -> tuple[float, float]:
     return mean, 0.0 if known.min() == known.max() else float(np.std(known, ddof=1))
 
 
-def _whitening(differences: Numbers) -> Numbers:
+def _whitening(differences: Floats) -> Floats:
     """The factor that makes plain distances those of Mahalanobis, by the pseudo-inverse of the covariance."""
     covariance = np.atleast_2d(np.cov(differences, rowvar=False))
     values, vectors = np.linalg.eigh(covariance)
     kept = values > 1e-10 * max(float(values.max()), 0.0)
-    factor: Numbers = vectors[:, kept] / np.sqrt(values[kept])
+    factor: Floats = vectors[:, kept] / np.sqrt(values[kept])
     return np.ascontiguousarray(factor) if kept.any() else np.eye(len(values))
 
 
-def _gower(files: FilePair, numbers: dict[str, tuple[Numbers, Numbers]], texts: list[str]) -> Linkable | None:
+def gower_files(
+    pair: FilePair, columns: Mapping[str, tuple[Floats, Floats] | None], *, of: int, constant: bool = False
+) -> tuple[LinkedFile, LinkedFile]:
+    """Both sides on the scale of Gower's distance: numbers over their range, texts as codes.
+
+    Parameters
+    ----------
+    columns : mapping of column to pair of ndarray of float64, or None
+        None: it is no number.
+    of : int
+        So many rows of the first side, with all of the second, give the ranges.
+    constant : bool
+        Whether a number with one value is a column too, which lowers every distance.
+    """
     from privpipe.kernels.linkage.distance import LinkedFile
 
-    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
-    for before, after in numbers.values():
-        both = np.concatenate([before, after])
+    sides: tuple[list[Floats], list[Floats]] = ([], [])
+    for before, after in filter(None, columns.values()):
+        both = np.concatenate([before[:of], after])
         known = both[~np.isnan(both)]
         least = known.min(initial=np.inf)
         span = float(known.max() - least) if len(known) else 0.0
+        if not (span > 0 or constant):
+            continue
         for to, values in zip(sides, (before, after), strict=True):
             # From the least value on: of values far from 0 a quotient has no digits left for what ties them.
             to.append((values - least) / span if span > 0 else np.where(np.isnan(values), np.nan, 0.0))
-    coded = [coded_texts(files, name) for name in texts]
-    if not sides[0] and not coded:
-        return None
-    n = len(files)
-    stacked = [np.column_stack(side) if side else np.zeros((n, 0)) for side in sides]
-    before_codes = [codes for codes, _, _ in coded]
-    after_codes = [codes for _, codes, _ in coded]
+    coded: list[Any] = [coded_texts(pair, name) for name, numbers in columns.items() if numbers is None]
     tables = tuple(table for _, _, table in coded)
-    return Linkable(
-        LinkedFile(stacked[0], _columns(before_codes, n), tables),
-        LinkedFile(stacked[1], _columns(after_codes, n), tuple(None if t is None else t.T for t in tables)),
-        False,
-        "gower",
-    )
+    turned = tuple(None if table is None else np.ascontiguousarray(table.T) for table in tables)
+    rows = len(pair), pair.released.num_rows
+    codes = [_stacked([each[at] for each in coded], rows[at]).astype(np.int64) for at in (0, 1)]
+    first = LinkedFile(_stacked(sides[0], rows[0]), codes[0], tables)
+    return first, LinkedFile(_stacked(sides[1], rows[1]), codes[1], turned)
 
 
-def _columns(codes: list[NDArray[np.int64]], n: int) -> NDArray[np.int64]:
-    return np.column_stack(codes) if codes else np.zeros((n, 0), dtype=np.int64)
+def plain(file: LinkedFile) -> LinkedFile:
+    """A table to be compared with itself, or with another of its kind: labels have nothing to cover."""
+    return replace(file, mismatch=(None,) * file.codes.shape[1])
 
 
-def coded_texts(files: FilePair, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_] | None]:
+def _stacked(columns: Sequence[NDArray[Any]], rows: int) -> NDArray[Any]:
+    return np.ascontiguousarray(np.column_stack(columns)) if columns else np.zeros((rows, 0))
+
+
+def coded_texts(files: FilePair, column: str) -> tuple[Ints, Ints, Bools | None]:
     """Codes of both sides, and where they mismatch: by equality of texts, or by what released labels cover."""
     before, after = _texts(files.original, column), _texts(files.released, column)
     own, own_places = _numbered(before)
@@ -174,7 +216,7 @@ def coded_texts(files: FilePair, column: str) -> tuple[NDArray[np.int64], NDArra
     return own_places, label_places, _mismatch(files, column, own, labels, own_places)
 
 
-def block_of(files: FilePair, columns: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def block_of(files: FilePair, columns: tuple[str, ...]) -> tuple[Ints, Ints]:
     """The block of each record on either side: numbers of the combinations of texts."""
     sides = []
     for batch in (files.original, files.released):
@@ -197,15 +239,13 @@ def _texts(batch: pa.RecordBatch, column: str) -> list[str | None]:
     return found
 
 
-def _numbered(texts: list[str | None]) -> tuple[list[str | None], NDArray[np.int64]]:
+def _numbered(texts: list[str | None]) -> tuple[list[str | None], Ints]:
     seen: dict[str | None, int] = {}
     places = np.array([seen.setdefault(text, len(seen)) for text in texts], dtype=np.int64)
     return list(seen), places
 
 
-def _mismatch(
-    files: FilePair, column: str, own: list[str | None], labels: list[str | None], places: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _mismatch(files: FilePair, column: str, own: list[str | None], labels: list[str | None], places: Ints) -> Bools:
     """Where a released label covers no original value: by no level of the hierarchy, no range, no set.
 
     Where records are paired, a label that nothing explains covers every value: it may stand for any of them. A row

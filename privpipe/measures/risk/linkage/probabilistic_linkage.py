@@ -6,22 +6,21 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Lt
-from numpy.typing import NDArray
+from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, Stricter
 from privpipe.blocks.parameters import require_number
 from privpipe.errors import DataError, UsageError, did_you_mean
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.linkage.linkable_files import block_of, coded_texts, partners_in_block
 from privpipe.roles import Roles
-from privpipe.tolerance import at_most, floor_share
+from privpipe.tolerance import floor_share
 
 if TYPE_CHECKING:
     from privpipe.kernels.linkage.fellegi_sunter import Agreement, CodeColumn, Mixture, NumberColumn
@@ -30,7 +29,6 @@ __all__ = ["ProbabilisticLinkage", "agreement_of", "checked_rules"]
 
 
 KINDS = ("absolute", "relative", "rank")
-Numbers = NDArray[np.float64]
 
 
 def checked_rules(owner: str, rules: Any, columns: Sequence[str] | None) -> dict[str, Any]:
@@ -104,7 +102,7 @@ def _column(files: FilePair, name: str, rule: Any) -> NumberColumn | CodeColumn:
     return NumberColumn(before, after, steps, relative=kind == "relative")
 
 
-def _mean_ranks(values: Numbers) -> Numbers:
+def _mean_ranks(values: Floats) -> Floats:
     """Rank of each value, that of equal ones the mean of theirs; NaN stays."""
     known = ~np.isnan(values)
     _, places, counts = np.unique(values[known], return_inverse=True, return_counts=True)
@@ -114,8 +112,7 @@ def _mean_ranks(values: Numbers) -> Numbers:
     return ranks
 
 
-Integers = NDArray[np.int64]
-Parts = list[tuple[Integers, Integers]]
+Parts = list[tuple[Ints, Ints]]
 
 
 class _Parameters(str):
@@ -174,15 +171,13 @@ class ProbabilisticLinkage(FilePairMeasure):
     ('fail', 1.0)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Fellegi, Sunter, JASA 64, 1969; Jaro, JASA 84, 1989; Winkler, 1988"
-    threat: ClassVar[str] = "An intruder weights the columns on which a released record agrees with each known person."
-    formula: ClassVar[str] = "W = sum log2(m/u) or log2((1-m)/(1-u)); share of records whose heaviest pair is right"
-    choose: ClassVar[str] = "0.05 for public files; write tolerances by how exactly an intruder knows the numbers."
+    observes = dict[str, Any]
+    source = "Fellegi, Sunter, JASA 64, 1969; Jaro, JASA 84, 1989; Winkler, 1988"
+    threat = "An intruder weights the columns on which a released record agrees with each known person."
+    formula = "W = sum log2(m/u) or log2((1-m)/(1-u)); share of records whose heaviest pair is right"
+    choose = "0.05 for public files; write tolerances by how exactly an intruder knows the numbers."
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of right links that is tolerated")] = None
     agreement: Annotated[
         Mapping[str, str | dict[str, float | tuple[float, ...]]],
         Stricter("equal"),
@@ -195,10 +190,8 @@ class ProbabilisticLinkage(FilePairMeasure):
         float, Ge(0), Le(1), Stricter("equal"), Doc("tolerated share of matched pairs that are not linked")
     ] = 0.01
     block_by: Annotated[tuple[str, ...], Stricter("equal"), Doc("columns that must agree; only loses links")] = ()
-    sample: Annotated[int | None, Ge(1), Stricter("equal"), Doc("attacked records; null: all of them")] = 10_000
-    confidence: Annotated[
-        float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that a sample is compared by")
-    ] = 0.95
+    sample: Annotated[OptionalNumber, Doc("attacked records; null: all of them")] = 10_000
+    confidence: Annotated[Confidence, Doc("of the upper limit that a sample is compared by")] = 0.95
     parameters: Annotated[
         Literal["estimated", "known"],
         Stricter("equal"),
@@ -208,21 +201,15 @@ class ProbabilisticLinkage(FilePairMeasure):
         bool, Stricter("equal"), Doc("judge even if the estimate did not converge in 1000 steps")
     ] = False
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns the intruder knows; left out: all quasi-identifiers"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("columns the intruder knows; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "ProbabilisticLinkage"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
         object.__setattr__(self, "agreement", checked_rules(owner, self.agreement, self.columns))
         if self.block_by:
-            object.__setattr__(self, "block_by", require_columns(owner, self.block_by))
+            self.hold_columns("block_by")
         word = _Parameters(self.parameters)
         word.entry = self
         object.__setattr__(self, "parameters", word)
@@ -235,7 +222,7 @@ class ProbabilisticLinkage(FilePairMeasure):
 
         compared = [name for name in files.original.schema.names if name in (self.columns or ()) or self._asks(name)]
         if not compared or not len(files):
-            return self._error("no column to compare records by" if len(files) else "no record to attack")
+            return self.not_judged("no column to compare records by" if len(files) else "no record to attack")
         unknown = sorted(set(self.agreement) - set(compared))
         if unknown:
             raise UsageError(f"probabilistic_linkage: agreement of {unknown[0]!r}, which is not among the columns")
@@ -243,14 +230,18 @@ class ProbabilisticLinkage(FilePairMeasure):
         parts, true = self._parts(files, sample)
         counts = sum((agreement.counts(*part) for part in parts), np.zeros(agreement.patterns, dtype=np.int64))
         if not len(true):
-            return self._error("no true pair is left to compare: the blocks separate every record from its original")
+            return self.not_judged(
+                "no true pair is left to compare: the blocks separate every record from its original"
+            )
         levels, patterns = agreement.levels(), agreement.of_partners(true)
         known = known_mixture(patterns, counts, levels)
         mixture = known
         if self.parameters == "estimated":
             mixture = expectation_maximisation(counts, levels, len(sample) / int(counts.sum()))
         if not (mixture.converged or self.accept_unconverged):
-            return self._error(f"the estimate did not converge in {mixture.steps:,} steps (accept_unconverged: true)")
+            return self.not_judged(
+                f"the estimate did not converge in {mixture.steps:,} steps (accept_unconverged: true)"
+            )
         figures = {
             name: self._links(agreement, parts, patterns, each, counts)
             for name, each in (("own", mixture), ("known", known))
@@ -261,7 +252,7 @@ class ProbabilisticLinkage(FilePairMeasure):
     def _asks(self, name: str) -> bool:
         return self.columns is None and name not in self.block_by
 
-    def _parts(self, files: FilePair, sample: Integers) -> tuple[Parts, Integers]:
+    def _parts(self, files: FilePair, sample: Ints) -> tuple[Parts, Ints]:
         """Attacked released records and the originals they are compared with, and those whose own is among them."""
         if not self.block_by:
             return [(sample, np.arange(len(files), dtype=np.int64))], sample
@@ -269,7 +260,7 @@ class ProbabilisticLinkage(FilePairMeasure):
         true = [np.intersect1d(attacked, candidates) for attacked, candidates in parts]
         return parts, np.concatenate([np.zeros(0, dtype=np.int64), *true])
 
-    def _blocks(self, files: FilePair, sample: Integers) -> Iterator[tuple[Integers, Integers]]:
+    def _blocks(self, files: FilePair, sample: Ints) -> Iterator[tuple[Ints, Ints]]:
         before, after = block_of(files, self.block_by)
         order = np.argsort(before, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(before[order])) + 1):
@@ -278,7 +269,7 @@ class ProbabilisticLinkage(FilePairMeasure):
                 yield attacked, rows
 
     def _links(
-        self, agreement: Agreement, parts: Parts, patterns: Integers, mixture: Mixture, counts: Integers
+        self, agreement: Agreement, parts: Parts, patterns: Ints, mixture: Mixture, counts: Ints
     ) -> dict[str, Any]:
         """Right links, and how the pairs and the true ones fall into the three classes."""
         from privpipe.kernels.linkage.fellegi_sunter import ranking
@@ -300,7 +291,7 @@ class ProbabilisticLinkage(FilePairMeasure):
         }
 
     def _verdict(
-        self, files: FilePair, sample: Integers, mixture: Mixture, figures: Mapping[str, Mapping[str, Any]]
+        self, files: FilePair, sample: Ints, mixture: Mixture, figures: Mapping[str, Mapping[str, Any]]
     ) -> Verdict:
         from privpipe.kernels.linkage.attack_figures import upper_share
 
@@ -316,23 +307,16 @@ class ProbabilisticLinkage(FilePairMeasure):
             "matched_pairs": mixture.share,
             "steps": mixture.steps,
         }
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         limit = f", upper {self.confidence:g} limit from {attacked:,} sampled records" if sampled else ""
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
                 f"at least {short(figure)} of the released records are linked rightly by {self.parameters} weights of "
-                f"agreement{limit}{asked}; {short(known / attacked)} by somebody who knew the true pairs"
+                f"agreement{limit}{self.asked}; {short(known / attacked)} by somebody who knew the true pairs"
                 + ("; blocked, which only loses links." if self.block_by else ".")
             ),
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Lt
-from numpy.typing import NDArray
+from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, Stricter
 from privpipe.blocks.parameters import require_choice
 from privpipe.blocks.verdict import Comparison
 from privpipe.errors import UsageError
-from privpipe.measures.risk.identity.column_set import require_columns
 from privpipe.measures.risk.linkage.linkable_files import (
     Linkable,
     Metric,
@@ -27,7 +26,6 @@ from privpipe.measures.risk.linkage.linkable_files import (
     partners_in_block,
 )
 from privpipe.roles import Roles
-from privpipe.tolerance import at_most
 
 __all__ = ["RecordLinkage"]
 
@@ -81,15 +79,13 @@ class RecordLinkage(FilePairMeasure):
     ('fail', 0.667)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Pagliuca, Seri, 1999; Domingo-Ferrer, Torra, 2001; Winkler, PSD 2004"
-    threat: ClassVar[str] = "An intruder who knows the original numbers of a person takes the nearest released record."
-    formula: ClassVar[str] = "(1/m) sum over attacked records of [partner among the nearest] / ties <= at_most"
-    choose: ClassVar[str] = "0.05 for public files; the share that chance alone would link is 1/n."
+    observes = dict[str, Any]
+    source = "Pagliuca, Seri, 1999; Domingo-Ferrer, Torra, 2001; Winkler, PSD 2004"
+    threat = "An intruder who knows the original numbers of a person takes the nearest released record."
+    formula = "(1/m) sum over attacked records of [partner among the nearest] / ties <= at_most"
+    choose = "0.05 for public files; the share that chance alone would link is 1/n."
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of right links that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of right links that is tolerated")] = None
     metric: Annotated[
         Metric | None,
         Stricter("equal"),
@@ -110,10 +106,8 @@ class RecordLinkage(FilePairMeasure):
     ties: Annotated[Literal["fractional", "strict", "any"], Stricter("equal"), Doc("fractional, strict or any")] = (
         "fractional"
     )
-    sample: Annotated[int | None, Ge(1), Stricter("equal"), Doc("attacked records; null: all of them")] = 10_000
-    confidence: Annotated[
-        float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that a sample is compared by")
-    ] = 0.95
+    sample: Annotated[OptionalNumber, Doc("attacked records; null: all of them")] = 10_000
+    confidence: Annotated[Confidence, Doc("of the upper limit that a sample is compared by")] = 0.95
     block_by: Annotated[tuple[str, ...], Stricter("equal"), Doc("columns that must agree; only loses links")] = ()
     knows: Annotated[
         Literal["curve"] | dict[str, Annotated[int, Ge(1)]] | None,
@@ -121,25 +115,23 @@ class RecordLinkage(FilePairMeasure):
         Doc("report the share by what the intruder knows: curve, or {random: t}"),
     ] = None
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns the intruder knows; left out: all quasi-identifiers"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("columns the intruder knows; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "RecordLinkage"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
         if self.block_by:
-            object.__setattr__(self, "block_by", require_columns(owner, self.block_by))
+            self.hold_columns("block_by")
         if isinstance(self.knows, Mapping):
             if set(self.knows) != {"random"}:
                 raise UsageError(f"{owner}: knows must be curve or {{random: t}}")
         elif self.knows is not None:
             require_choice(owner, "knows", self.knows, ("curve",))
+
+    @property
+    def sense(self) -> Literal["at_most"]:
+        return "at_most"
 
     def columns_read(self, roles: Roles) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*super().columns_read(roles), *self.block_by)))
@@ -149,9 +141,9 @@ class RecordLinkage(FilePairMeasure):
         known = [name for name in known if name not in self.block_by] if self.columns is None else known
         found = linkable(files, known, self.metric, self.standardise)
         if found is None:
-            return self._error("no column tells records apart")
+            return self.not_judged("no column tells records apart")
         if self.assignment != "nearest" and len(files) > LARGEST_ASSIGNMENT:
-            return self._error(
+            return self.not_judged(
                 f"a one-to-one assignment is limited to {LARGEST_ASSIGNMENT:,} records and there are {len(files):,}; "
                 "sample both files by the same keyed order, or use assignment: nearest"
             )
@@ -163,19 +155,15 @@ class RecordLinkage(FilePairMeasure):
         return self._verdict(files, found, figure, observed)
 
     def _verdict(self, files: FilePair, found: Linkable, figure: float, observed: dict[str, Any]) -> Verdict:
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
         attacked = min(self.sample or len(files), len(files))
         limit = f", upper {self.confidence:g} limit from {attacked:,} sampled records" if attacked < len(files) else ""
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         gone = files.records - len(files)
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
-                f"at least {short(figure)} of the records are linked rightly by {found.metric} distance{limit}{asked}; "
-                f"over {files.records:,} records, {gone:,} of them not released"
+                f"at least {short(figure)} of the records are linked rightly by {found.metric} "
+                f"distance{limit}{self.asked}; over {files.records:,} records, {gone:,} of them not released"
                 + (f"; constant and left out: {', '.join(found.left_out)}" if found.left_out else "")
                 + ("; blocked, which only loses links." if self.block_by else ".")
             ),
@@ -186,9 +174,6 @@ class RecordLinkage(FilePairMeasure):
         before, after = block_of(files, self.block_by)
         sample = files.sample(self.sample)
         return partners_in_block(int((before[sample] == after[sample]).sum()), len(sample))
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     def _shares(self, files: FilePair, found: Linkable) -> tuple[dict[str, float], dict[str, Any]]:
         """The share linked each way that is asked for, or its upper limit from a sample; with estimates."""
@@ -204,7 +189,7 @@ class RecordLinkage(FilePairMeasure):
             shares["one_to_one"], beside["total_distance"] = self._assigned(files, found)
         return shares, beside
 
-    def _nearest(self, files: FilePair, found: Linkable, way: str, sample: NDArray[np.int64]) -> tuple[float, float]:
+    def _nearest(self, files: FilePair, found: Linkable, way: str, sample: Ints) -> tuple[float, float]:
         from privpipe.kernels.linkage.attack_figures import upper_share
         from privpipe.kernels.linkage.distance import linkage_scores
 
@@ -235,9 +220,7 @@ class RecordLinkage(FilePairMeasure):
             right, total = right + pairs, total + apart
         return right / files.records, total
 
-    def _blocks(
-        self, files: FilePair, way: str, sample: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def _blocks(self, files: FilePair, way: str, sample: Ints) -> Iterator[tuple[Ints, Ints]]:
         """Attacked records, and those they are compared with, ascending; a partner in another block is lost."""
         if not self.block_by:
             yield sample, np.arange(len(files), dtype=np.int64)

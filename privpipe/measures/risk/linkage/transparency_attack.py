@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Lt
-from numpy.typing import NDArray
+from annotated_types import Gt, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, PositiveNumber, Stricter
 from privpipe.errors import DataError, UsageError
-from privpipe.measures.risk.identity.column_set import require_columns
-from privpipe.tolerance import at_most, floor_share
+from privpipe.measures.risk.linkage.linkable_files import moments
+from privpipe.tolerance import floor_share
 
 if TYPE_CHECKING:
     from privpipe.kernels.linkage.transparency import Constraint, Left
@@ -25,7 +25,7 @@ __all__ = ["TransparencyAttack"]
 
 Method = Literal["rank_swap", "microaggregation"]
 STAGES: Mapping[Method, tuple[str, ...]] = {"rank_swap": ("rank_swap",), "microaggregation": ("microaggregate",)}
-Numbers = dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
+Numbers = dict[str, tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -68,15 +68,13 @@ class TransparencyAttack(FilePairMeasure):
     ('fail', 0.75, 1.0)
     """
 
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Winkler, 2002; Nin, Herranz, Torra, DKE 67 and DKE 64(1), 2008"
-    threat: ClassVar[str] = "An intruder knows the method and its parameters, as good practice has them published."
-    formula: ClassVar[str] = "candidates = intersection over columns of the records that fit; share re-identified"
-    choose: ClassVar[str] = "As record_linkage, 0.05; swapping by buckets or by distribution resists this attack."
+    observes = dict[str, Any]
+    source = "Winkler, 2002; Nin, Herranz, Torra, DKE 67 and DKE 64(1), 2008"
+    threat = "An intruder knows the method and its parameters, as good practice has them published."
+    formula = "candidates = intersection over columns of the records that fit; share re-identified"
+    choose = "As record_linkage, 0.05; swapping by buckets or by distribution resists this attack."
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share of re-identified records that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share of re-identified records that is tolerated")] = None
     method: Annotated[
         Method | None, Stricter("equal"), Doc("rank_swap or microaggregation; left out: that of the release's own plan")
     ] = None
@@ -86,28 +84,19 @@ class TransparencyAttack(FilePairMeasure):
         Doc("window of rank swapping as a fraction, or from_plan"),
     ] = "from_plan"
     nearest: Annotated[
-        int,
-        Ge(1),
-        Stricter("equal"),
-        Doc("groups that are looked at where several columns were microaggregated together"),
+        PositiveNumber, Doc("groups that are looked at where several columns were microaggregated together")
     ] = 2
-    sample: Annotated[int | None, Ge(1), Stricter("equal"), Doc("attacked records; null: all of them")] = 10_000
-    confidence: Annotated[
-        float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that a sample is compared by")
-    ] = 0.95
+    sample: Annotated[OptionalNumber, Doc("attacked records; null: all of them")] = 10_000
+    confidence: Annotated[Confidence, Doc("of the upper limit that a sample is compared by")] = 0.95
 
     columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("masked number columns whose original values are known; left out: all quasi-identifiers"),
+        OwnColumns, Doc("masked number columns whose original values are known; left out: all quasi-identifiers")
     ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "TransparencyAttack"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
         if self.p != "from_plan" and self.method == "microaggregation":
             raise UsageError(f"{owner}: p is of rank swapping; leave it out for microaggregation")
 
@@ -115,29 +104,27 @@ class TransparencyAttack(FilePairMeasure):
         planned: list[Method] = [name for name, stages in STAGES.items() if files.stages_named(*stages)]
         method = self.method or next(iter(planned), None)
         if method is None:
-            return self._error("the plan has no stage of rank_swap or microaggregate; say `method:`")
+            return self.not_judged("the plan has no stage of rank_swap or microaggregate; say `method:`")
         numbers = {name: self._numbers(files, name) for name in files.original.schema.names}
         attacked = files.sample(self.sample)
         found = self._constraints(files, method, numbers, attacked)
         if isinstance(found, str):
-            return self._error(found)
+            return self.not_judged(found)
         return self._verdict(files, method, self._attack(numbers, found, attacked), attacked)
 
-    def _numbers(self, files: FilePair, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _numbers(self, files: FilePair, column: str) -> tuple[Floats, Floats]:
         found = files.finite_numbers(column, "transparency_attack")
         if found is None:
             raise DataError(f"transparency_attack: column {column!r} is not a number in both tables; leave it out")
         return found
 
-    def _constraints(
-        self, files: FilePair, method: str, numbers: Numbers, attacked: NDArray[np.int64]
-    ) -> list[Constraint] | str:
+    def _constraints(self, files: FilePair, method: str, numbers: Numbers, attacked: Ints) -> list[Constraint] | str:
         """What each column says, or why nothing can be said."""
         if method == "rank_swap":
             return self._windows(files, numbers, attacked)
         return self._groups(files, numbers, attacked)
 
-    def _windows(self, files: FilePair, numbers: Numbers, attacked: NDArray[np.int64]) -> list[Constraint] | str:
+    def _windows(self, files: FilePair, numbers: Numbers, attacked: Ints) -> list[Constraint] | str:
         from privpipe.kernels.linkage.transparency import window_constraint
 
         constraints = []
@@ -162,7 +149,7 @@ class TransparencyAttack(FilePairMeasure):
             constraints.append(window_constraint(before[attacked], after, window, bottom, top))
         return constraints
 
-    def _groups(self, files: FilePair, numbers: Numbers, attacked: NDArray[np.int64]) -> list[Constraint] | str:
+    def _groups(self, files: FilePair, numbers: Numbers, attacked: Ints) -> list[Constraint] | str:
         from privpipe.kernels.linkage.transparency import centroid_constraint, nearest_constraint
 
         groups = _planned_groups(files, numbers)
@@ -178,7 +165,7 @@ class TransparencyAttack(FilePairMeasure):
         missing = sorted(set(numbers) - covered)
         return f"the plan does not microaggregate {missing[0]!r}; leave it out of columns" if missing else constraints
 
-    def _attack(self, numbers: Numbers, constraints: list[Constraint], attacked: NDArray[np.int64]) -> Left:
+    def _attack(self, numbers: Numbers, constraints: list[Constraint], attacked: Ints) -> Left:
         from privpipe.kernels.linkage.transparency import candidates_left
 
         own = [(before, after, before, after) for before, after in numbers.values()]
@@ -186,7 +173,7 @@ class TransparencyAttack(FilePairMeasure):
         after = np.column_stack([_by_own(column, scale) for _, column, _, scale in own])
         return candidates_left(constraints, before[attacked], after, attacked)
 
-    def _verdict(self, files: FilePair, method: str, left: Left, attacked: NDArray[np.int64]) -> Verdict:
+    def _verdict(self, files: FilePair, method: str, left: Left, attacked: Ints) -> Verdict:
         from privpipe.kernels.linkage.attack_figures import upper_share
 
         hits, released = float(left.scores.sum()), len(files) / files.records
@@ -203,23 +190,16 @@ class TransparencyAttack(FilePairMeasure):
             "inside": float(left.inside.mean()),
             "method": method,
         }
-        passed = not self.is_gate() or bool(at_most(figure, self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         limit = f" (upper {self.confidence:g} limit from {len(attacked):,} sampled records)" if sampled else ""
-        return Verdict(
-            self,
+        return self.judged(
+            figure,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
                 f"at least {short(figure)} of the records are re-identified by somebody who knows of the {method}"
-                f"{limit}{asked}; {short(observed['candidates'])} candidates on average, the true one among them for "
-                f"{short(observed['inside'])} of the records."
+                f"{limit}{self.asked}; {short(observed['candidates'])} candidates on average, the true one among them "
+                f"for {short(observed['inside'])} of the records."
             ),
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -235,16 +215,12 @@ def _planned_groups(files: FilePair, numbers: Numbers) -> list[list[str]]:
     return [[column for column in columns if column in numbers] for columns in groups]
 
 
-def _by_own(values: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
+def _by_own(values: Floats, scale: Floats) -> Floats:
     """Standardised by a column's own mean and deviation; missing values at the mean. A constant one is 0."""
-    known = scale[~np.isnan(scale)]
-    # Of equal values, too, rounding may leave a deviation: it would make a scale of nothing.
-    sd = 0.0 if len(known) < 2 or known.min() == known.max() else float(np.std(known, ddof=1))
-    if not sd > 0:
-        return np.zeros(len(values))
-    return np.nan_to_num((values - float(np.mean(known))) / sd, nan=0.0)
+    mean, sd = moments(scale)
+    return np.nan_to_num((values - mean) / sd, nan=0.0) if sd > 0 else np.zeros(len(values))
 
 
-def _standardised(columns: list[tuple[NDArray[np.float64], NDArray[np.float64]]], side: int) -> NDArray[np.float64]:
+def _standardised(columns: list[tuple[Floats, Floats]], side: int) -> Floats:
     """Columns of one side on the scale of the original, as the groups were formed on."""
     return np.column_stack([_by_own(pair[side], pair[0]) for pair in columns])

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
-from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.file_pair import PositionMeasure, RowPositions
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Stricter
+from privpipe.blocks.marks import KeyColumns, LargestShare
 from privpipe.tolerance import at_most
 
 __all__ = ["UnsortedMatching"]
@@ -49,20 +48,16 @@ class UnsortedMatching(PositionMeasure):
     ('fail', 1.0)
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002"
-    threat: ClassVar[str] = "An intruder joins two releases, or a release and its source, by the number of the row."
-    formula: ClassVar[str] = "|rho|, rho = sum of products of centred ranks / sum f (f^2 - 1) / 12, within classes"
-    choose: ClassVar[str] = "0.1; releases written by privpipe stand in keyed order, so this guards against a mistake."
+    threshold_field = "at_most"
+    observes = dict[str, Any]
+    source = "Sweeney, IJUFKS 10(5), 2002"
+    threat = "An intruder joins two releases, or a release and its source, by the number of the row."
+    formula = "|rho|, rho = sum of products of centred ranks / sum f (f^2 - 1) / 12, within classes"
+    choose = "0.1; releases written by privpipe stand in keyed order, so this guards against a mistake."
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest correlation, of either sign, that is tolerated")
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest correlation, of either sign, that is tolerated")] = None
 
-    quasi_identifiers: Annotated[
-        tuple[str, ...] | None, Stricter("names"), Doc("not used: rows are compared over all released columns")
-    ] = None
+    quasi_identifiers: Annotated[KeyColumns, Doc("not used: rows are compared over all released columns")] = None
 
     def judge_positions(self, positions: RowPositions | str) -> Verdict:
         from privpipe.kernels.synthesis.scores import order_correlation
@@ -79,11 +74,10 @@ class UnsortedMatching(PositionMeasure):
             rho, sd, _ = order_correlation(one, positions.released, positions.original)
             among = f"{len(one):,} records, no two of them released identically"
         if math.isnan(rho):
-            return Verdict(self, None, "error", self.demanded(), reason="there are no two records to compare.")
+            return self.not_judged("there are no two records to compare")
         figure = abs(rho)
         observed = {"rho": figure, "sd": sd, "compared": compared, "proved": positions.proved}
-        asked = "" if self.at_most is None else f", asked at most {short(self.at_most)}"
-        seen = f"observed |rho| {short(figure)}{asked}, over {among}"
+        seen = f"observed |rho| {short(figure)}{self.asked}, over {among}"
         if self.at_most is None:
             return Verdict(self, observed, "pass", None, reason=f"{seen}.")
         if not at_most(3 * sd, self.at_most):

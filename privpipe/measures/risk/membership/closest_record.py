@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
 from privpipe.blocks.file_pair import TableFiles, TableMeasure
-from privpipe.blocks.guarantee import Direction, short
-from privpipe.blocks.marks import Columns, Stricter
+from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, Stricter
 from privpipe.errors import UsageError
-from privpipe.measures.risk.identity.column_set import require_columns
+from privpipe.measures.risk.linkage.linkable_files import plain
 from privpipe.measures.risk.membership.record_distances import (
     DistanceFigures,
     closest,
     compared,
     distance_figures,
-    plain,
 )
-from privpipe.tolerance import at_least, at_most
 
 __all__ = ["ClosestRecord"]
 
@@ -72,19 +70,17 @@ class ClosestRecord(TableMeasure):
     ('fail', 0.0, 1.0)
     """
 
-    threshold_field: ClassVar[str | None] = "at_least"
-    direction: ClassVar[Direction] = "at_least"
-    observes: ClassVar[object] = dict[str, Any]
-    other_thresholds: ClassVar[tuple[str, ...]] = ("at_most",)
-    source: ClassVar[str] = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018; Platzer, Reutterer, 2021"
-    threat: ClassVar[str] = (
+    threshold_field = "at_least"
+    direction = "at_least"
+    observes = dict[str, Any]
+    other_thresholds = ("at_most",)
+    source = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018; Platzer, Reutterer, 2021"
+    threat = (
         "A synthetic release repeats records of its source. Distances miss leaks that attacks find (Yao et al., 2025): "
         "the gate is membership_attack."
     )
-    formula: ClassVar[str] = (
-        "q05(distance of released rows to the original) / q05(distance of others to it) >= at_least"
-    )
-    choose: ClassVar[str] = (
+    formula = "q05(distance of released rows to the original) / q05(distance of others to it) >= at_least"
+    choose = (
         "ratio: 0.8 to 1, released rows should come no nearer to the data than other people do; it does not see copies "
         "below its quantile. closer: a little above 0.5. copies: 0.01; for few copies replicated_uniques over all of "
         "the columns."
@@ -102,26 +98,17 @@ class ClosestRecord(TableMeasure):
         Doc("ratio (at_least), closer or copies (at_most): of quantiles, of rows nearer to an original, of copies"),
     ] = "ratio"
     at_most: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Stricter("smaller"),
-        Doc("of closer and copies: largest figure (its upper limit) that is tolerated"),
+        LargestShare, Doc("of closer and copies: largest figure (its upper limit) that is tolerated")
     ] = None
-    confidence: Annotated[float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that is compared")] = 0.95
-    sample: Annotated[
-        int | None, Ge(1), Stricter("equal"), Doc("released rows and others compared, as many of each; null: all")
-    ] = 10_000
+    confidence: Annotated[Confidence, Doc("of the upper limit that is compared")] = 0.95
+    sample: Annotated[OptionalNumber, Doc("released rows and others compared, as many of each; null: all")] = 10_000
 
-    columns: Annotated[
-        tuple[str, ...] | None, Columns(), Stricter("equal"), Doc("columns compared; left out: all quasi-identifiers")
-    ] = None
+    columns: Annotated[OwnColumns, Doc("columns compared; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "ClosestRecord"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
         unfit = "at_most" if self.figure == "ratio" else "at_least"
         if getattr(self, unfit) is not None:
             asked = "at_least" if self.figure == "ratio" else "at_most"
@@ -133,10 +120,10 @@ class ClosestRecord(TableMeasure):
 
     def judge_tables(self, files: TableFiles) -> Verdict:
         if not files.original.num_rows or not files.released.num_rows:
-            return self._error("there are no records to compare")
+            return self.not_judged("there are no records to compare")
         found = compared(files, files.original.schema.names)
         if found is None:
-            return self._error("no column tells records apart")
+            return self.not_judged("no column tells records apart")
         size = min(len(found.released), self.sample or len(found.released))
         if len(found.holdout):
             size = min(size, len(found.holdout))
@@ -193,16 +180,11 @@ class ClosestRecord(TableMeasure):
     def _verdict(self, observed: dict[str, Any]) -> Verdict:
         figure = self._compared(observed)
         if figure is None and self.is_gate():
-            return Verdict(self, observed, "error", self.demanded(), reason=f"{self._why(observed)}.")
-        meets = at_least if self.figure == "ratio" else at_most
-        passed = not self.is_gate() or bool(meets(figure, self.demanded()))  # type: ignore[arg-type]
-        asked = f", asked {self.direction.replace('_', ' ')} {short(self.demanded())}" if self.is_gate() else ""
-        return Verdict(
-            self,
+            return self.not_judged(self._why(observed), observed)
+        return self.judged(
+            figure,  # type: ignore[arg-type]  # None only where nothing is asked
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
-            reason=f"{self._seen(observed)}{asked}; {self._over(observed)}; distances miss leaks that attacks find.",
+            f"{self._seen(observed)}{self.asked}; {self._over(observed)}; distances miss leaks that attacks find.",
         )
 
     def _seen(self, observed: dict[str, Any]) -> str:
@@ -234,9 +216,6 @@ class ClosestRecord(TableMeasure):
         if "rows" not in observed:
             return "no column tells records apart"
         return "every released row is a copy of one of the others, so that nothing is left to exceed"
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:

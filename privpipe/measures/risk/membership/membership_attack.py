@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-from annotated_types import Ge, Gt, Le, Lt
-from numpy.typing import NDArray
+from annotated_types import Gt, Lt
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.arrays import Floats
 from privpipe.blocks.file_pair import TableFiles, TableMeasure
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, FilePath, Stricter
+from privpipe.blocks.marks import (
+    Confidence,
+    FilePath,
+    LargestShare,
+    OptionalNumber,
+    OwnColumns,
+    PositiveShare,
+    Stricter,
+)
 from privpipe.errors import UsageError
-from privpipe.measures.risk.identity.column_set import require_columns
-from privpipe.measures.risk.membership.record_distances import Compared, closest, compared, plain, within
-from privpipe.tolerance import at_most
+from privpipe.measures.risk.linkage.linkable_files import plain
+from privpipe.measures.risk.membership.record_distances import Compared, closest, compared, within
 
 if TYPE_CHECKING:
     from privpipe.kernels.linkage.distance import LinkedFile
@@ -78,23 +85,16 @@ class MembershipAttack(TableMeasure):
     ('fail', 1.0, 1.0)
     """
 
-    threshold_field: ClassVar[str | None] = "at_most"
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018; van Breugel et al., AISTATS 2023"
-    threat: ClassVar[str] = "An intruder learns from the release that a person is among the persons it was made from."
-    formula: ClassVar[str] = "max over d of share(members within d) - share(others within d), and its upper limit"
-    choose: ClassVar[str] = "0.1; the limit alone is 0.08 for 1,000 of each and 0.025 for 10,000."
+    threshold_field = "at_most"
+    observes = dict[str, Any]
+    source = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018; van Breugel et al., AISTATS 2023"
+    threat = "An intruder learns from the release that a person is among the persons it was made from."
+    formula = "max over d of share(members within d) - share(others within d), and its upper limit"
+    choose = "0.1; the limit alone is 0.08 for 1,000 of each and 0.025 for 10,000."
 
-    at_most: Annotated[
-        float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest advantage (its upper limit) that is tolerated")
-    ] = None
-    sample: Annotated[
-        int | None,
-        Ge(1),
-        Stricter("equal"),
-        Doc("members and others attacked, of each at the most; null: all"),
-    ] = 10_000
-    confidence: Annotated[float, Gt(0), Lt(1), Stricter("larger"), Doc("of the upper limit that is compared")] = 0.95
+    at_most: Annotated[LargestShare, Doc("largest advantage (its upper limit) that is tolerated")] = None
+    sample: Annotated[OptionalNumber, Doc("members and others attacked, of each at the most; null: all")] = 10_000
+    confidence: Annotated[Confidence, Doc("of the upper limit that is compared")] = 0.95
 
     score: Annotated[
         Literal["closest", "density", "both"],
@@ -107,25 +107,17 @@ class MembershipAttack(TableMeasure):
         Stricter("equal"),
         Doc("of density: table of the population, disjoint from original and holdout; left out: half of the holdout"),
     ] = None
-    radius: Annotated[
-        float, Gt(0), Le(1), Stricter("equal"), Doc("of density: mean Gower distance within which records are counted")
-    ] = 0.1
+    radius: Annotated[PositiveShare, Doc("of density: mean Gower distance within which records are counted")] = 0.1
     false_positive_rate: Annotated[
         float, Gt(0), Lt(1), Stricter("equal"), Doc("at which the true-positive rate is told, at the most")
     ] = 0.01
 
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("what the intruder knows of a person; left out: all quasi-identifiers"),
-    ] = None
+    columns: Annotated[OwnColumns, Doc("what the intruder knows of a person; left out: all quasi-identifiers")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         owner = "MembershipAttack"
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns(owner, self.columns))
+        self.hold_columns()
         if self.reference is not None and self.score == "closest":
             raise UsageError(f"{owner}: reference: belongs to score density or both")
         if self.reference is not None and self.reference == self.holdout:
@@ -136,19 +128,19 @@ class MembershipAttack(TableMeasure):
 
     def judge_tables(self, files: TableFiles) -> Verdict:
         if files.holdout is None or not files.holdout.num_rows:
-            return self._error("without a holdout of persons who are not in the data nothing is judged")
+            return self.not_judged("without a holdout of persons who are not in the data nothing is judged")
         if not files.original.num_rows or not files.released.num_rows:
-            return self._error("there are no records to compare")
+            return self.not_judged("there are no records to compare")
         if self.score != "closest":
             divided = self._with_reference(files)
             if isinstance(divided, str):
-                return self._error(divided)
+                return self.not_judged(divided)
             files = divided
         found: dict[str, Compared] = {}
         for name in ("closest", "density") if self.score == "both" else (self.score,):
             scale = compared(files, files.original.schema.names, gower=name == "density")
             if scale is None:
-                return self._error("no column tells records apart")
+                return self.not_judged("no column tells records apart")
             found[name] = scale
         return self._verdict({name: self._attacked(name, scale, len(found)) for name, scale in found.items()})
 
@@ -189,7 +181,7 @@ class MembershipAttack(TableMeasure):
             **({"reference": len(found.reference)} if name == "density" else {}),
         }
 
-    def _density(self, asked: LinkedFile, found: Compared) -> NDArray[np.float64]:
+    def _density(self, asked: LinkedFile, found: Compared) -> Floats:
         # Among values of one table labels have nothing to cover: the reference's codes are compared as they are.
         shares = [
             (within(known, side, self.radius) + 1) / (len(side) + 1)
@@ -200,25 +192,18 @@ class MembershipAttack(TableMeasure):
     def _verdict(self, attacks: dict[str, dict[str, Any]]) -> Verdict:
         best = max(attacks, key=lambda name: attacks[name]["upper"])
         figures = attacks[best]
-        passed = not self.is_gate() or bool(at_most(figures["upper"], self.at_most))  # type: ignore[arg-type]
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         how = {"closest": "distance to the closest released record", "density": "the density of released records"}[best]
         halved = "; the reference is half of the holdout" if self.score != "closest" and self.reference is None else ""
-        return Verdict(
-            self,
+        return self.judged(
+            figures["upper"],
             {**figures, **({"score": best, **attacks} if len(attacks) > 1 else {})},
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=(
                 f"an advantage of at least {short(figures['advantage'])} by {figures['metric']} {how}, "
                 f"upper {self.confidence:g} limit {short(figures['upper'])} from {figures['attacked']:,} members and "
-                f"{figures['others']:,} others{asked}; {short(figures['tpr'])} of members are told at a false-positive "
-                f"rate of {self.false_positive_rate:g}{halved}."
+                f"{figures['others']:,} others{self.asked}; {short(figures['tpr'])} of members are told at a "
+                f"false-positive rate of {self.false_positive_rate:g}{halved}."
             ),
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:

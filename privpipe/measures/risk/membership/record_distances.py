@@ -5,25 +5,21 @@ other people.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privpipe.blocks import FilePair
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.file_pair import TableFiles
-from privpipe.measures.risk.linkage.linkable_files import coded_texts
+from privpipe.measures.risk.linkage.linkable_files import gower_files, moments, plain, standardised
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from privpipe.kernels.linkage.distance import LinkedFile
 
-__all__ = ["Compared", "DistanceFigures", "closest", "compared", "distance_figures", "nearest_two", "plain", "within"]
+__all__ = ["Compared", "DistanceFigures", "closest", "compared", "distance_figures", "nearest_two", "within"]
 
 
-Numbers = NDArray[np.float64]
 TREE_COLUMNS = 10
 TILE = 20_000_000
 
@@ -47,27 +43,26 @@ def compared(files: TableFiles, columns: Sequence[str], *, gower: bool = False) 
 
     With `gower` Gower's distance also where all columns are numbers. Neither holdout nor reference moves a scale.
     """
-    import pyarrow as pa
+    from privpipe.kernels.linkage.distance import LinkedFile
 
-    schema, none = files.original.schema, files.original.slice(0, 0)
-    others = [none if each is None else each.cast(schema) for each in (files.holdout, files.reference)]
-    known = pa.concat_tables([files.original, *others]).combine_chunks()
-    pair = FilePair(
-        original=_batch(known),
-        released=_batch(files.released.combine_chunks()),
-        ids=np.zeros((0, 2), dtype=np.int64),
-        records=known.num_rows,
-        released_records=files.released.num_rows,
-        hierarchies=files.hierarchies,
-    )
-    cuts = files.original.num_rows, files.original.num_rows + others[0].num_rows
-    numbers = {name: pair.finite_numbers(name, "distance to the closest record") for name in columns}
-    texts = [name for name, found in numbers.items() if found is None]
-    sides = [found for found in numbers.values() if found is not None]
-    return _gower(pair, sides, texts, cuts) if texts or gower else _euclidean(sides, cuts)
+    pair = files.with_others(files.holdout, files.reference)
+    n, others = files.original.num_rows, 0 if files.holdout is None else files.holdout.num_rows
+    found = {name: pair.finite_numbers(name, "distance to the closest record") for name in columns}
+    numbers = {name: sides for name, sides in found.items() if sides is not None}
+    gower = gower or len(numbers) < len(found)
+    if gower:
+        known, released = gower_files(pair, found, of=n)
+    else:
+        own = {name: moments(before[:n]) for name, (before, _) in numbers.items()}
+        sides = standardised(numbers, {name: (scale, scale) for name, scale in own.items()})
+        known, released = (LinkedFile(side, np.zeros((len(side), 0), np.int64)) for side in sides)
+    if not known.numbers.shape[1] + known.codes.shape[1]:
+        return None
+    parts = [known.take(np.arange(start, stop)) for start, stop in ((0, n), (n, n + others), (n + others, len(pair)))]
+    return Compared(parts[0], released, parts[1], parts[2], "gower" if gower else "euclidean")
 
 
-def closest(asked: LinkedFile, among: LinkedFile, metric: str) -> Numbers:
+def closest(asked: LinkedFile, among: LinkedFile, metric: str) -> Floats:
     """Of each asked record the distance to the closest one among others, shape (n,)."""
     if metric == "euclidean" and asked.numbers.shape[1] <= TREE_COLUMNS:
         from scipy.spatial import cKDTree
@@ -77,7 +72,7 @@ def closest(asked: LinkedFile, among: LinkedFile, metric: str) -> Numbers:
     return np.concatenate(tiles) if tiles else np.zeros(0)
 
 
-def nearest_two(asked: LinkedFile, among: LinkedFile, *, itself: bool = False) -> Numbers:
+def nearest_two(asked: LinkedFile, among: LinkedFile, *, itself: bool = False) -> Floats:
     """Of each asked record Gower's distance to the closest and to the second closest one, shape (n, 2).
 
     Parameters
@@ -95,93 +90,20 @@ def nearest_two(asked: LinkedFile, among: LinkedFile, *, itself: bool = False) -
     return found
 
 
-def within(asked: LinkedFile, among: LinkedFile, radius: float) -> NDArray[np.int64]:
+def within(asked: LinkedFile, among: LinkedFile, radius: float) -> Ints:
     """Of each asked record how many others lie at most `radius` away by Gower's distance, shape (n,)."""
     reach = radius + 1e-12 * (1 + radius)
     tiles = [(tile <= reach).sum(axis=1) for _, tile in _tiles(asked, among, squared=False)]
     return np.concatenate(tiles).astype(np.int64) if tiles else np.zeros(0, dtype=np.int64)
 
 
-def plain(side: LinkedFile) -> LinkedFile:
-    """A table to be compared with itself, or with another of its kind: labels have nothing to cover."""
-    return replace(side, mismatch=(None,) * side.codes.shape[1])
-
-
-def _tiles(asked: LinkedFile, among: LinkedFile, *, squared: bool) -> Iterator[tuple[int, Numbers]]:
+def _tiles(asked: LinkedFile, among: LinkedFile, *, squared: bool) -> Iterator[tuple[int, Floats]]:
     """Distances of some asked records after others to all, with the place of the first of them."""
     from privpipe.kernels.linkage.distance import pair_distances
 
     step = max(1, TILE // max(len(among), 1))
     for at in range(0, len(asked), step):
         yield at, pair_distances(asked.take(np.arange(at, min(at + step, len(asked)))), among, squared=squared)
-
-
-def _euclidean(sides: list[tuple[Numbers, Numbers]], cuts: tuple[int, int]) -> Compared | None:
-    from privpipe.kernels.linkage.distance import LinkedFile
-
-    n = cuts[0]
-    first: list[Numbers] = []
-    second: list[Numbers] = []
-    for before, after in sides:
-        own = before[:n][~np.isnan(before[:n])]
-        if len(own) < 2 or own.min() == own.max():
-            continue
-        mean, sd = float(np.mean(own)), float(np.std(own, ddof=1))
-        for to, values in ((first, before), (second, after)):
-            to.append(np.nan_to_num((values - mean) / sd, nan=0.0))
-        if np.isnan(before).any() or np.isnan(after).any():
-            first.append(np.isnan(before).astype(np.float64))
-            second.append(np.isnan(after).astype(np.float64))
-    if not first:
-        return None
-    x, y = np.column_stack(first), np.column_stack(second)
-    parts = (x[:n], y, x[n : cuts[1]], x[cuts[1] :])
-    files = [LinkedFile(np.ascontiguousarray(part), np.zeros((len(part), 0), np.int64)) for part in parts]
-    return Compared(files[0], files[1], files[2], files[3], "euclidean")
-
-
-def _gower(
-    pair: FilePair, sides: list[tuple[Numbers, Numbers]], texts: list[str], cuts: tuple[int, int]
-) -> Compared | None:
-    from privpipe.kernels.linkage.distance import LinkedFile
-
-    n = cuts[0]
-    first: list[Numbers] = []
-    second: list[Numbers] = []
-    for before, after in sides:
-        both = np.concatenate([before[:n], after])
-        own = both[~np.isnan(both)]
-        least = own.min(initial=np.inf)
-        span = float(own.max() - least) if len(own) else 0.0
-        if not span > 0:
-            continue
-        for to, values in ((first, before), (second, after)):
-            to.append((values - least) / span)  # from the least value on, as `linkable` does
-    if not first and not texts:
-        return None
-    coded: list[Any] = [coded_texts(pair, name) for name in texts]
-    tables = tuple(table for _, _, table in coded)
-    rows = len(pair), pair.released.num_rows
-    x, y = (np.column_stack(side) if side else np.zeros((m, 0)) for side, m in zip((first, second), rows, strict=True))
-    own_codes, labels = (
-        np.column_stack([each[side] for each in coded]) if coded else np.zeros((m, 0), dtype=np.int64)
-        for side, m in enumerate(rows)
-    )
-    turned = tuple(None if table is None else np.ascontiguousarray(table.T) for table in tables)
-    return Compared(
-        LinkedFile(x[:n], own_codes[:n], tables),
-        LinkedFile(y, labels, turned),
-        LinkedFile(x[n : cuts[1]], own_codes[n : cuts[1]], tables),
-        LinkedFile(x[cuts[1] :], own_codes[cuts[1] :], tables),
-        "gower",
-    )
-
-
-def _batch(table: pa.Table) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    batches = table.to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 EQUAL = 1e-12
@@ -251,13 +173,13 @@ def _first(side: LinkedFile, size: int | None) -> LinkedFile:
     return side if size is None else side.take(np.arange(min(size, len(side))))
 
 
-def _equal(one: Numbers, other: Numbers) -> NDArray[np.bool_]:
+def _equal(one: Floats, other: Floats) -> Bools:
     larger = np.maximum(one, other)
-    same: NDArray[np.bool_] = np.abs(one - other) <= EQUAL * (1 + larger)
+    same: Bools = np.abs(one - other) <= EQUAL * (1 + larger)
     return same
 
 
-def _nndr(near: Numbers) -> float | None:
+def _nndr(near: Floats) -> float | None:
     """The 5 % quantile of nearest over second nearest, 1 for 0 / 0; None where there is no second."""
     if not np.isfinite(near).all():
         return None

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
-import numpy as np
-from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.file_pair import JoinedClassMeasure, JoinedTables
 from privpipe.blocks.guarantee import short
-from privpipe.blocks.marks import Columns, FilePath, Stricter
+from privpipe.blocks.marks import FilePath, LargestShare, OwnColumns, Stricter
 from privpipe.kernels.classes.joins import ReplicateCounts, replicate_counts, thinned_uniques
-from privpipe.measures.risk.identity.column_set import require_columns
-from privpipe.tolerance import at_most
 
 __all__ = ["ReplicatedUniques"]
 
@@ -52,24 +48,21 @@ class ReplicatedUniques(JoinedClassMeasure):
     ('fail', 0.1, 0.2)
     """
 
-    compares_numbers: ClassVar[bool] = False
-    observes: ClassVar[object] = dict[str, Any]
-    protects_nobody_at: ClassVar[float | None] = 1
-    source: ClassVar[str] = "Raab, Nowok, Dibben, 2024"
-    threat: ClassVar[str] = "A release repeats records that only one person has, if only a few of them."
-    formula: ClassVar[str] = "keys of one record in the original and one row in the release / records <= at_most"
-    choose: ClassVar[str] = (
+    compares_numbers = False
+    observes = dict[str, Any]
+    protects_nobody_at = 1
+    source = "Raab, Nowok, Dibben, 2024"
+    threat = "A release repeats records that only one person has, if only a few of them."
+    formula = "keys of one record in the original and one row in the release / records <= at_most"
+    choose = (
         "0.02 on the quasi-identifiers, or 0 with all columns to forbid copies; with a holdout the excess over what "
         "other people of the population show."
     )
 
-    at_most: Annotated[float | None, Ge(0), Le(1), Stricter("smaller"), Doc("largest share that is tolerated")] = None
-    columns: Annotated[
-        tuple[str, ...] | None,
-        Columns(),
-        Stricter("equal"),
-        Doc("columns compared; left out: all quasi-identifiers; all columns: no copies"),
-    ] = None
+    at_most: Annotated[LargestShare, Doc("largest share that is tolerated")] = None
+    columns: Annotated[OwnColumns, Doc("columns compared; left out: all quasi-identifiers; all columns: no copies")] = (
+        None
+    )
     holdout: Annotated[
         str | None,
         FilePath(),
@@ -79,13 +72,12 @@ class ReplicatedUniques(JoinedClassMeasure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.columns is not None:
-            object.__setattr__(self, "columns", require_columns("ReplicatedUniques", self.columns))
+        self.hold_columns()
 
     def table_beside(self) -> str | None:
         return self.holdout
 
-    def reduction(self, secrets: NDArray[np.int64]) -> Replicating:
+    def reduction(self, secrets: Ints) -> Replicating:
         return Replicating()
 
     def judge_joined(self, tables: JoinedTables) -> Verdict:
@@ -94,12 +86,12 @@ class ReplicatedUniques(JoinedClassMeasure):
         found: ReplicateCounts = tables.counts
         n, h = tables.records, min(tables.holdout_records, tables.records)
         if found.classes < 2:
-            return self._error("no column tells rows apart")
+            return self.not_judged("no column tells rows apart")
         control: ReplicateCounts | None = tables.holdout
         hits = 0.0 if control is None else thinned_uniques(control.once, tables.holdout_records, h)
         figures = attack_figures(found.both, n, control_hits=hits, controls=h, everyone=True)
         if control is not None and figures.excess is None:
-            return self._error("every record of the holdout is replicated, so that nothing is left to exceed")
+            return self.not_judged("every record of the holdout is replicated, so that nothing is left to exceed")
         observed = {
             "replicated": found.both / n,
             "records": n,
@@ -110,12 +102,9 @@ class ReplicatedUniques(JoinedClassMeasure):
             **({} if control is None else self._beside(figures, tables)),
         }
         compared = found.both / n if control is None else float(figures.excess_upper or 0.0)
-        passed = not self.is_gate() or bool(at_most(compared, self.at_most))  # type: ignore[arg-type]
-        return Verdict(
-            self,
+        return self.judged(
+            compared,
             observed,
-            outcome="pass" if passed else "fail",
-            threshold=self.demanded(),
             reason=self._reason(found, tables, observed),
         )
 
@@ -128,20 +117,16 @@ class ReplicatedUniques(JoinedClassMeasure):
         }
 
     def _reason(self, found: ReplicateCounts, tables: JoinedTables, observed: dict[str, Any]) -> str:
-        asked = f", asked at most {short(self.at_most)}" if self.is_gate() else ""
         told = f"{found.both:,} of {tables.records:,} original records are unique and repeated by one released row"
         if tables.holdout is None:
-            return f"{told}: a share of {short(observed['replicated'])}{asked}."
+            return f"{told}: a share of {short(observed['replicated'])}{self.asked}."
         less = tables.holdout_records < tables.records
         note = "; a smaller holdout has more uniques and under-states the excess: give a larger one" if less else ""
         return (
             f"{told}, a share of {short(observed['replicated'])} beside {short(observed['control'])} of "
             f"{tables.holdout_records:,} others: an excess of {short(observed['excess'])}, upper 0.95 limit "
-            f"{short(observed['upper'])}{asked}{note}."
+            f"{short(observed['upper'])}{self.asked}{note}."
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:

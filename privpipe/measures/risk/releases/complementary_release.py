@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.guarantee import Direction, short
-from privpipe.blocks.marks import FilePath, SensitiveColumn, Stricter
+from privpipe.blocks.arrays import Ints
+from privpipe.blocks.guarantee import short
+from privpipe.blocks.marks import FilePath, LeastNumber, SensitiveColumn, Stricter
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory, ReleaseRows
 from privpipe.blocks.verdict import least
 from privpipe.errors import UsageError
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from privpipe.measures.risk.releases.joined_releases import Joined
 
 __all__ = ["ComplementaryRelease"]
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -83,23 +81,19 @@ class ComplementaryRelease(HistoryMeasure):
     pass {'k': 3, 'releases': 2, 'below': 0}
     """
 
-    threshold_field: ClassVar[str | None] = "k"
-    direction: ClassVar[Direction] = "at_least"
-    protects_nobody_at: ClassVar[float | None] = 1
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "Sweeney, IJUFKS 10(5), 2002; Ganta, Kasiviswanathan, Smith, KDD 2008"
-    threat: ClassVar[str] = (
-        "An intruder combines this release with earlier ones: each alone is safe, together they split groups."
-    )
-    formula: ClassVar[str] = "min over persons of those with the same classes in all releases >= k"
-    choose: ClassVar[str] = "The k of the release itself; where recodings refine one another nothing is lost."
+    threshold_field = "k"
+    direction = "at_least"
+    protects_nobody_at = 1
+    observes = dict[str, Any]
+    source = "Sweeney, IJUFKS 10(5), 2002; Ganta, Kasiviswanathan, Smith, KDD 2008"
+    threat = "An intruder combines this release with earlier ones: each alone is safe, together they split groups."
+    formula = "min over persons of those with the same classes in all releases >= k"
+    choose = "The k of the release itself; where recodings refine one another nothing is lost."
 
     earlier: Annotated[
         tuple[str, ...], FilePath(), Stricter("equal"), Doc("earlier releases as published, instead of a ledger")
     ] = ()
-    k: Annotated[
-        int | None, Ge(1), Stricter("larger"), Doc("least group of persons that all releases together leave unsplit")
-    ] = None
+    k: Annotated[LeastNumber, Doc("least group of persons that all releases together leave unsplit")] = None
     presence: Annotated[
         Literal["known", "unknown"],
         Stricter("equal"),
@@ -146,7 +140,7 @@ class ComplementaryRelease(HistoryMeasure):
 
         releases = (*history.earlier, history.current)
         if not len(history.current):
-            return self._error("no record to judge")
+            return self.not_judged("no record to judge")
         codes, weights, numbers = signatures(
             [rows.units for rows in releases],
             [rows.classes for rows in releases],
@@ -235,7 +229,7 @@ class ComplementaryRelease(HistoryMeasure):
 
         found = [joined(tables, at) for at in range(len(tables.earlier))]
         if any(each is None for each in found):
-            return self._error("the tables have too many classes to compare each with each; use a ledger")
+            return self.not_judged("the tables have too many classes to compare each with each; use a ledger")
         return self._joined_verdict([each for each in found if each is not None])
 
     def _joined_verdict(self, pairs: list[Joined]) -> Verdict:
@@ -267,9 +261,6 @@ class ComplementaryRelease(HistoryMeasure):
             ),
             compared=least(part for each in pairs for part in each.compared),
         )
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import numpy as np
 from annotated_types import Gt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
-from privpipe.blocks.guarantee import Direction, short
+from privpipe.blocks.arrays import Floats
+from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.release_history import HistoryMeasure, ReleaseHistory
 from privpipe.blocks.verdict import Comparison
@@ -74,14 +73,14 @@ class RepeatedNoise(HistoryMeasure):
     fail 0.05
     """
 
-    threshold_field: ClassVar[str | None] = "at_least"
-    direction: ClassVar[Direction] = "at_least"
-    forms_classes: ClassVar[bool] = False
-    observes: ClassVar[object] = dict[str, Any]
-    source: ClassVar[str] = "weighing of independent measurements by their variances"
-    threat: ClassVar[str] = "An intruder averages what several releases say of one person, and which cancels the noise."
-    formula: ClassVar[str] = "min over persons of 1 / sum over releases with distinct stage keys of 1/ratio"
-    choose: ClassVar[str] = "The ratio that one release needs; a frozen plan lets the same noise stand in all of them."
+    threshold_field = "at_least"
+    direction = "at_least"
+    forms_classes = False
+    observes = dict[str, Any]
+    source = "weighing of independent measurements by their variances"
+    threat = "An intruder averages what several releases say of one person, and which cancels the noise."
+    formula = "min over persons of 1 / sum over releases with distinct stage keys of 1/ratio"
+    choose = "The ratio that one release needs; a frozen plan lets the same noise stand in all of them."
 
     columns: Annotated[
         tuple[str, ...], Columns(), Stricter("equal"), Doc("numeric columns, each masked by one add_noise stage")
@@ -117,14 +116,14 @@ class RepeatedNoise(HistoryMeasure):
 
         now = history.current.noise
         if now is None:
-            return self._error("the draws of the run are not known; it is judged inside a release")
+            return self.not_judged("the draws of the run are not known; it is judged inside a release")
         lacking = [column for column in self.columns if column not in {name for name, _ in now.stages}]
         if lacking:
-            return self._error(f"no add_noise stage masked {', '.join(map(repr, lacking))}")
+            return self.not_judged(f"no add_noise stage masked {', '.join(map(repr, lacking))}")
         unknown = sum(rows.noise is None for rows in history.earlier)
         found = [looks_at(column, history.current, history.earlier) for column in self.columns]
         if not any(len(looks.units) for looks in found):
-            return self._error("no released value to judge")
+            return self.not_judged("no released value to judge")
         return self._verdict(dict(zip(self.columns, found, strict=True)), unknown, 1 + len(history.earlier))
 
     def _verdict(self, found: Mapping[str, NoiseObservations], unknown: int, releases: int) -> Verdict:
@@ -159,13 +158,10 @@ class RepeatedNoise(HistoryMeasure):
         )
 
     @staticmethod
-    def _left(looks: NoiseObservations, moving: bool) -> NDArray[np.float64]:
+    def _left(looks: NoiseObservations, moving: bool) -> Floats:
         from privpipe.kernels.noise.averaging import left_ratios
 
         return left_ratios(looks.units, looks.stages, looks.draws, looks.values, looks.ratios, moving=moving)
-
-    def _error(self, reason: str) -> Verdict:
-        return Verdict(self, None, "error", self.demanded(), reason=f"{reason}.")
 
     @classmethod
     def examples(cls) -> list[Self]:
