@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
@@ -34,12 +33,9 @@ from privpipe.engines.base.frames import frame_like, is_local_frame
 from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
-from privpipe.engines.embedded import joins, output, ranks, record_ids, row_functions, sources
-from privpipe.engines.embedded.aggregated_classes import weighted_classes
-from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
+from privpipe.engines.embedded import class_table, joins, output, ranks, record_ids, row_functions, sources
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, append, column_list, quoted, stack
-from privpipe.engines.embedded.packed_keys import PackedClasses
-from privpipe.engines.embedded.session import OutOfMemory, Session
+from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.sources import table_of
 from privpipe.engines.embedded.stored_rows import SmallRows
 
@@ -154,14 +150,7 @@ class EmbeddedEngine(Engine):
         return histogram_of(counted.column("value").cast(table.schema.field(name).type), counted.column("n"))
 
     def classes(self, table: EmbeddedTable, query: ClassQuery) -> Iterator[ClassBlock]:
-        small = SmallRows.of(self.session, table)
-        if small is not None:
-            return small.blocks(query)
-        packed = PackedClasses.of(self.session, table, query)
-        if packed is not None:
-            return packed.blocks()
-        weighted = weighted_classes(self.session, table, query)
-        return ClassTable(self.session, table, query).blocks() if weighted is None else weighted
+        return class_table.classes_of(self.session, table, query)
 
     def reduce_classes(
         self,
@@ -173,14 +162,7 @@ class EmbeddedEngine(Engine):
         where: Where = "auto",
     ) -> R | None:
         # Driver and engine are one process here: `where` has nothing to choose.
-        small = SmallRows.of(self.session, table)
-        if small is not None:
-            return reduce_blocks(reduction, small.blocks(query), facts, self.session.threads)
-        weighted = weighted_classes(self.session, table, query)
-        if weighted is not None:
-            with contextlib.suppress(OutOfMemory):  # cells can be counted in more rounds
-                return reduce_blocks(reduction, weighted, facts, self.session.threads)
-        return reduce_class_table(self.session, table, query, reduction, facts)
+        return class_table.reduce_class_table(self.session, table, query, reduction, facts)
 
     def reduce_rows(
         self, table: EmbeddedTable, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
@@ -253,16 +235,9 @@ class EmbeddedEngine(Engine):
     def keep_classes(
         self, table: EmbeddedTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
     ) -> EmbeddedTable:
-        small = SmallRows.of(self.session, table)
-        if small is not None and query.keys:
-            return small.keep_classes(query, passing)
         return joins.keep_classes(self.session, table, query, passing)
 
     def recode(self, table: EmbeddedTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> EmbeddedTable:
-        table.require(codebooks)
-        small = SmallRows.of(self.session, table)
-        if small is not None and codebooks:
-            return small.recode(codebooks)
         return joins.recode(self.session, table, codebooks)
 
     def map_rows(

@@ -16,18 +16,19 @@ from privpipe.blocks import ClassBlock, ClassQuery, Histogram
 from privpipe.engines.base.batches import in_order
 from privpipe.engines.base.class_blocks import require_query_columns
 from privpipe.engines.base.histograms import group_key, histogram_of, value_order
-from privpipe.engines.embedded.aggregated_classes import CLASS
-from privpipe.engines.embedded.class_table import ClassTable
+from privpipe.engines.embedded.class_table import classes_of
 from privpipe.engines.embedded.digits import Digits
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, column_list, quoted
+from privpipe.engines.embedded.joint_cells import SIZE, JointCells
 from privpipe.engines.embedded.packed_keys import PackedClasses
 from privpipe.engines.embedded.session import Kept, Session
+from privpipe.engines.embedded.stored_rows import SmallRows
 from privpipe.errors import DataError
 
 __all__ = ["keep_classes", "recode"]
 
 
-RAW, LABEL, SIZE = "__privpipe_raw", "__privpipe_label", "__privpipe_size"
+RAW, LABEL, CLASS = "__privpipe_raw", "__privpipe_label", "__privpipe_class"
 LOST_AT_ONCE = 1 << 20
 """Lost classes that wait in memory until they are stored."""
 
@@ -40,34 +41,43 @@ def keep_classes(
 ) -> EmbeddedTable:
     """See `Engine.keep_classes`."""
     require_query_columns(table.schema, query)
-    packed = PackedClasses.of(session, table, query) if query.keys and table.coded is not None else None
-    if packed is not None:
-        return _keep_packed(session, packed, passing)
-    counted = ClassTable(session, table, query)
     if not query.keys:
-        kept = all(bool(passing(block).all()) for block in counted.blocks())
+        kept = all(bool(passing(block).all()) for block in classes_of(session, table, query))
         return table if kept else table.derived(f"SELECT * FROM {table.source} WHERE false")
-    classes = counted.numbered()
-    gone, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for block, ids in classes.blocks():
-        failing = ~passing(block)
-        gone.append(ids[failing])
-        sizes.append(block.sizes[failing])
-    lost = pa.table({CLASS: pa.array(np.concatenate(gone)), SIZE: pa.array(np.concatenate(sizes))})
-    if not len(lost):
+    small = SmallRows.of(session, table)
+    if small is not None:
+        return small.keep_classes(query, passing)
+    packed = PackedClasses.of(session, table, query) if table.coded is not None else None
+    if packed is None:
+        return _keep_joint(session, table, query, passing)
+    return _keep_packed(session, packed, passing)
+
+
+def _keep_joint(
+    session: Session,
+    table: EmbeddedTable,
+    query: ClassQuery,
+    passing: Callable[[ClassBlock], NDArray[np.bool_]],
+) -> EmbeddedTable:
+    joint, names = JointCells(session, table, query, keyed=True), column_list(query.keys)
+
+    def failing(batch: pa.RecordBatch) -> pa.RecordBatch:
+        block = joint.block(batch)
+        keyed = batch.select(query.keys).append_column(SIZE, pa.array(block.sizes))
+        return keyed.filter(pa.array(~passing(block)))
+
+    lost = _Lost(session, f"SELECT {names}, 0::BIGINT AS {SIZE} FROM {table.compact} LIMIT 0", table.frames)
+    for batches in joint.rounds(lambda batches: list(in_order(failing, batches, session.threads))):
+        for batch in batches:
+            lost.add(batch)
+    keys = lost.stored()
+    if keys is None:
         return table
-    view, names = session.name("lost"), column_list(query.keys)
-    # Joint cells are several rows a class, whose size may be of persons.
-    of_records = counted.joint is None
-    chosen = f"SELECT {names}, {SIZE}" if of_records else f"SELECT DISTINCT {names}"
-    keys = session.keep(
-        f"{chosen} FROM (SELECT {names}, {CLASS} FROM {classes.name}) JOIN {view} USING ({CLASS})", {view: lost}
-    )
     # Null keys are equal keys, which a plain join would drop.
     on = " AND ".join(f"kept.{quoted(name)} IS NOT DISTINCT FROM {keys.name}.{quoted(name)}" for name in query.keys)
     left = table.derived_alike(f"SELECT * FROM {table.compact} AS kept ANTI JOIN {keys.name} ON {on}", holds=(keys,))
-    if of_records:
-        left.tell_records(table.records(session) - int(lost.column(SIZE).to_numpy().sum()))
+    if query.person is None:
+        left.tell_records(table.records(session) - lost.records)
         left.histograms.update(_remaining(session, table, query.keys, keys.name))
     return left
 
@@ -75,16 +85,22 @@ def keep_classes(
 def _keep_packed(
     session: Session, packed: PackedClasses, passing: Callable[[ClassBlock], NDArray[np.bool_]]
 ) -> EmbeddedTable:
-    table = packed.table
+    table, histograms = packed.table, dict[str, Histogram]()
 
-    def failing(item: tuple[ClassBlock, NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def failing(item: tuple[ClassBlock, NDArray[np.int64]]) -> pa.RecordBatch:
         block, own = item
         here = ~passing(block)
-        return own[here], block.sizes[here]
+        return pa.record_batch([own[here], block.sizes[here]], names=[CLASS, SIZE])
 
-    lost = _Lost(session, packed)
-    for own, records in in_order(failing, packed.keyed_blocks(), session.threads):
-        lost.add(own, records)
+    def subtract(rows: pa.Table) -> None:
+        for name, gone in packed.keys.histograms(*(rows.column(each).to_numpy() for each in (CLASS, SIZE))):
+            seen = histograms.get(name, table.histograms.get(name))
+            if seen is not None:
+                histograms[name] = _without(seen, gone)
+
+    lost = _Lost(session, f"SELECT 0::BIGINT AS {CLASS}, 0::BIGINT AS {SIZE} LIMIT 0", {}, subtract)
+    for batch in in_order(failing, packed.keyed_blocks(), session.threads):
+        lost.add(batch)
     kept = lost.stored()
     if kept is None:
         return table
@@ -92,36 +108,40 @@ def _keep_packed(
         f"SELECT * FROM {table.compact} ANTI JOIN {kept.name} ON {packed.keys.sql} = {kept.name}.{CLASS}", holds=(kept,)
     )
     left.tell_records(table.records(session) - lost.records)
-    left.histograms.update(lost.histograms)
+    left.histograms.update(histograms)
     return left
 
 
 @dataclass
 class _Lost:
-    """The keys of lost classes, stored some at a time: they may be half as many as records.
+    """The keys and sizes of lost classes, stored some at a time: they may be half as many as records.
 
     Parameters
     ----------
     session : Session
-    packed : PackedClasses
+    none : str
+        A SELECT of the columns, without a row.
+    frames : mapping of str to Arrow object
+        What it refers to.
+    storing : callable
+        Is handed the rows that are stored, once each.
     records : int
-        Of classes added so far.
-    histograms : dict of str to Histogram
-        Of the keys that were counted, what is left of them.
+        Of classes stored so far.
     """
 
     session: Session
-    packed: PackedClasses
+    none: str
+    frames: Mapping[str, Any] = field(repr=False)
+    storing: Callable[[pa.Table], None] = lambda rows: None
     records: int = 0
-    histograms: dict[str, Histogram] = field(default_factory=dict, repr=False)
-    _waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=list, repr=False)
+    _waiting: list[pa.RecordBatch] = field(default_factory=list, repr=False)
     _kept: Kept | None = field(default=None, repr=False)
 
-    def add(self, keys: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
-        """Classes by their packed keys, and the records of each."""
-        if len(keys):
-            self._waiting.append((keys, sizes))
-        if sum(len(each) for each, _ in self._waiting) >= LOST_AT_ONCE:
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Some classes."""
+        if len(batch):
+            self._waiting.append(batch)
+        if sum(map(len, self._waiting)) >= LOST_AT_ONCE:
             self._store()
 
     def stored(self) -> Kept | None:
@@ -131,19 +151,14 @@ class _Lost:
         return self._kept
 
     def _store(self) -> None:
-        keys, sizes = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
+        rows = pa.Table.from_batches(self._waiting)
         self._waiting.clear()
-        self.records += int(sizes.sum())
-        for name, gone in self.packed.keys.histograms(keys, sizes):
-            seen = self.histograms.get(name, self.packed.table.histograms.get(name))
-            if seen is not None:
-                self.histograms[name] = _without(seen, gone)
-        view = self.session.name("lost")
-        sql, frames = f"SELECT {CLASS} FROM {view}", {view: pa.table({CLASS: keys})}
+        self.records += pc.sum(rows.column(SIZE)).as_py()
+        self.storing(rows)
         if self._kept is None:
-            self._kept = self.session.keep(sql, frames)
-        else:
-            self.session.run(f"INSERT INTO {self._kept.name} {sql}", frames)
+            self._kept = self.session.keep(self.none, self.frames)
+        view = self.session.name("lost")
+        self.session.run(f"INSERT INTO {self._kept.name} SELECT * FROM {view}", {view: rows})
 
 
 def _without(seen: Histogram, lost: Histogram) -> Histogram:
@@ -171,6 +186,9 @@ def recode(session: Session, table: EmbeddedTable, codebooks: Mapping[str, tuple
     table.require(codebooks)
     if not codebooks:
         return table
+    small = SmallRows.of(session, table)
+    if small is not None:
+        return small.recode(codebooks)
     views = {name: session.name("labels") for name in codebooks}
     frames: dict[str, Any] = {}
     stored: dict[str, Kept] = {}

@@ -15,7 +15,8 @@ from privpipe.blocks import ClassBlock, ClassQuery, Facts
 from privpipe.engines import Engine, Source
 from privpipe.engines.base import class_blocks
 from privpipe.engines.base.class_blocks import KnownSizes
-from privpipe.engines.embedded import class_table
+from privpipe.engines.embedded import class_table, joint_cells
+from privpipe.engines.embedded.joint_cells import JointCells
 from privpipe.engines.embedded.session import OutOfMemory
 
 Told = list[tuple[int, bool | None]]
@@ -64,39 +65,23 @@ def test_sizes_are_those_of_the_definition(embedded: Engine, seed: int, keys: tu
         assert told(embedded, table, ClassQuery(keys=keys, mark=mark)) == expected(rows, keys, mark)
 
 
-@pytest.mark.parametrize(("size", "wanted"), [(1, [1]), (2, [4]), (5, [16]), (17, [64]), (100, [64])])
+@pytest.mark.parametrize(("size", "wanted"), [(1, 1), (2, 4), (5, 16), (17, 64), (100, 64)])
 def test_classes_that_memory_may_not_hold_are_counted_in_rounds(
-    embedded: Any, monkeypatch: pytest.MonkeyPatch, size: int, wanted: list[int]
+    embedded: Any, monkeypatch: pytest.MonkeyPatch, size: int, wanted: int
 ) -> None:
     """As many classes as records would take `size` halves of the memory."""
-    rows, rounds, counted = drawn(3), [], class_table._counted
+    rows, rounds, sql = drawn(3), [], JointCells.sql
 
-    def noted(*given: Any) -> KnownSizes:
-        rounds.append(given[3])
-        return counted(*given)
+    def noted(self: JointCells, *given: int) -> str:
+        rounds.append(given)
+        return sql(self, *given)
 
-    monkeypatch.setattr(class_table, "CLASS_BYTES", size * (embedded.session.memory // 2) / len(rows))
-    monkeypatch.setattr(class_table, "_counted", noted)
+    monkeypatch.setattr(joint_cells, "CELL_BYTES", size * (embedded.session.memory // 2) / len(rows))
+    monkeypatch.setattr(JointCells, "sql", noted)
     keys = ("town", "age")
     table = embedded.scan(Source(data=rows))
     assert told(embedded, table, ClassQuery(keys=keys, mark="*")) == expected(rows, keys, "*")
-    assert sorted(set(rounds)) == wanted
-    assert len(rounds) == wanted[0]
-
-
-def test_a_count_for_which_memory_runs_out_goes_on_in_more_rounds(
-    embedded: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows, counted = drawn(4), class_table._counted
-
-    def scarce(*given: Any) -> KnownSizes:
-        if given[3] < 16:
-            raise OutOfMemory("too little")
-        return counted(*given)
-
-    monkeypatch.setattr(class_table, "_counted", scarce)
-    table = embedded.scan(Source(data=rows))
-    assert told(embedded, table, ClassQuery(keys=("age", "ill"))) == expected(rows, ("age", "ill"), None)
+    assert sorted(rounds) == [(wanted, number) for number in range(wanted)]
 
 
 @pytest.mark.parametrize("columns", [(), ("ill",)], ids=["sizes", "cells"])
@@ -135,28 +120,26 @@ def test_without_records_there_is_no_class(embedded: Engine) -> None:
 
 
 def test_who_asks_for_a_count_that_is_being_made_waits_for_it(embedded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, begun, going_on, made = drawn(6), Event(), Event(), class_table._counted_now
+    rows, begun, going_on, made = drawn(6), Event(), Event(), class_table._counted
 
-    def slow(*given: Any) -> KnownSizes | None:
+    def slow(*given: Any) -> Any:
         assert not begun.is_set(), "counted twice"
         begun.set()
         assert going_on.wait(60)
         return made(*given)
 
-    monkeypatch.setattr(class_table, "_counted_now", slow)
+    monkeypatch.setattr(class_table, "_counted", slow)
     table = embedded.scan(Source(data=rows))
     query = ClassQuery(keys=("town", "age"), mark="*")
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(class_table.sizes_of, embedded.session, table, query)
+        first = pool.submit(told, embedded, table, query)
         assert begun.wait(60)
-        second = pool.submit(class_table.sizes_of, embedded.session, table, query)
+        second = pool.submit(told, embedded, table, query)
         other = class_table.known_sizes(table, ClassQuery(keys=("ill",)))
         going_on.set()
         found = first.result(60), second.result(60)
     assert other is None
-    assert found[0] is not None
-    assert found[0] is found[1]
-    assert sum(size * classes for (_, size), classes in found[0].classes.items()) == len(rows)
+    assert found[0] == found[1] == expected(rows, query.keys, "*")
 
 
 def test_a_count_that_failed_is_made_by_the_next(embedded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,9 +147,9 @@ def test_a_count_that_failed_is_made_by_the_next(embedded: Any, monkeypatch: pyt
     table = embedded.scan(Source(data=rows))
     query = ClassQuery(keys=("town",))
     with monkeypatch.context() as patch:
-        patch.setattr(class_table, "_counted_now", _failing)
+        patch.setattr(class_table, "_counted", _failing)
         with pytest.raises(OutOfMemory):
-            class_table.sizes_of(embedded.session, table, query)
+            told(embedded, table, query)
     assert told(embedded, table, query) == expected(rows, ("town",), None)
 
 

@@ -13,9 +13,10 @@ import pytest
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogram
 from privpipe.engines import Engine, Source
+from privpipe.engines.base.class_blocks import COUNT, block_of_cells, grouping_columns
 from privpipe.engines.base.histograms import histogram_of
-from privpipe.engines.embedded import EmbeddedEngine, class_table
-from privpipe.engines.embedded.aggregated_classes import JointCells
+from privpipe.engines.embedded import EmbeddedEngine, joint_cells
+from privpipe.engines.embedded.joint_cells import JointCells
 from privpipe.engines.embedded.session import OutOfMemory
 from privpipe.errors import DataError
 
@@ -57,29 +58,22 @@ def shape(blocks: Iterator[ClassBlock]) -> Counter[Any]:
     return found
 
 
+def counted(engine: EmbeddedEngine, table: Any, query: ClassQuery) -> pa.Table:
+    """The joint cells of a query, by themselves."""
+    names = grouping_columns(query)
+    return engine.distinct(table, names).rename_columns([*names, COUNT])
+
+
 @pytest.mark.parametrize("query", QUERIES, ids=repr)
 def test_every_route_gives_the_same_classes(
     engine: EmbeddedEngine, query: ClassQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = engine.scan(Source(data=ROWS))
     whole = shape(engine.classes(table, query))
-    joint = shape(block for block, _ in JointCells(engine.session, table, query).blocks())
-    assert joint == whole
-    if query.keys:
-        counted = class_table.ClassTable(engine.session, table, query)
-        assert shape(counted.block(batch) for batch in counted.in_parts(7)) == whole
-    monkeypatch.setattr(class_table, "MOST_VALUES", 1)
+    assert whole == shape(iter([block_of_cells(counted(engine, table, query), query)]))
+    monkeypatch.setattr(joint_cells, "CELL_BYTES", 10 * engine.session.memory / N)
+    assert len(list(JointCells(engine.session, table, query).rounds(list))) == (64 if query.keys else 1)
     assert shape(engine.classes(table, query)) == whole
-
-
-def test_classes_across_batches_stay_whole(engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    import privpipe.engines.embedded.session as session
-
-    table = engine.scan(Source(data=ROWS))
-    query = ClassQuery(keys=("a",), columns=("s",))
-    whole = shape(engine.classes(table, query))
-    monkeypatch.setattr(session.Session.stream, "__defaults__", (None, 7))
-    assert shape(block for block, _ in JointCells(engine.session, table, query).blocks()) == whole
 
 
 class Sizes:
@@ -95,25 +89,27 @@ def test_running_out_of_memory_means_more_rounds(engine: EmbeddedEngine, monkeyp
     query = ClassQuery(keys=("a", "b", "s"), columns=("t",))
     wanted = engine.reduce_classes(table, query, Sizes(), Facts())
     rounds: list[int] = []
-    real = class_table.ClassTable.in_parts
+    real = joint_cells.JointCells.sql
 
-    def scarce(self: Any, parts: int) -> Iterator[pa.RecordBatch]:
-        rounds.append(parts)
-        yield from real(self, parts)
-        if parts < 64:
+    def scarce(self: Any, of: int, number: int) -> str:
+        rounds.append(of)
+        if of < 64:
             raise OutOfMemory("too little")
+        return real(self, of, number)
 
-    monkeypatch.setattr(class_table.ClassTable, "in_parts", scarce)
+    monkeypatch.setattr(joint_cells.JointCells, "sql", scarce)
+    table = engine.scan(Source(data=ROWS))
     assert engine.reduce_classes(table, query, Sizes(), Facts()) == wanted
-    assert rounds == [1, 4, 16, 64]
+    assert Counter(rounds) == {1: 1, 4: 4, 16: 16, 64: 64}
 
-    def hopeless(self: Any, parts: int) -> Iterator[pa.RecordBatch]:
+    def hopeless(self: Any, of: int, number: int) -> str:
         raise OutOfMemory("too little")
-        yield
 
-    monkeypatch.setattr(class_table.ClassTable, "in_parts", hopeless)
-    assert engine.reduce_classes(table, query, Sizes(), Facts()) == wanted
-    assert shape(engine.classes(table, query))
+    monkeypatch.setattr(joint_cells.JointCells, "sql", hopeless)
+    with pytest.raises(OutOfMemory):
+        engine.reduce_classes(table, query, Sizes(), Facts())
+    with pytest.raises(OutOfMemory):
+        list(engine.classes(table, query))
 
 
 def test_a_class_table_beyond_the_memory_limit() -> None:
@@ -154,13 +150,3 @@ def test_one_engine_serves_many_threads(engine: EmbeddedEngine) -> None:
 def test_equal_keys_hash_alike(embedded: Engine) -> None:
     assert isinstance(embedded, EmbeddedEngine)
     assert embedded.session.value("SELECT hash(0.0::DOUBLE, NULL) = hash(-0.0::DOUBLE, NULL)")
-
-
-@pytest.mark.parametrize("values", [37, 38, 39, 91])
-def test_a_letter_that_ends_a_text_of_sql_is_a_letter(engine: EmbeddedEngine, values: int) -> None:
-    """The letter of a missing value is the one after those of the others: an apostrophe where there are 38."""
-    rows = pa.table({"k": ["a", "b"] * values, "s": [f"v{at // 2}" for at in range(2 * values)]})
-    found = class_table.ClassTable(
-        engine.session, engine.scan(Source(data=rows)), ClassQuery(keys=("k",), columns=("s",))
-    )
-    assert sorted(size for block in found.blocks() for size in block.sizes.tolist()) == [values, values]

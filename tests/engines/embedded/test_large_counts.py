@@ -1,4 +1,4 @@
-"""Counts and codes that no longer fit into one word together: exact, by whichever route the class table takes."""
+"""Counts and codes that no longer fit into one word together: exact all the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from privpipe.blocks import ClassQuery, FactsRequest, Histogram
 from privpipe.engines import Engine, Source
-from privpipe.engines.embedded import class_table
 
 MANY = (1 << 23) + 5
 """Records of one value in one class; with a code of forty bits their product passes 63 bits."""
@@ -16,13 +15,8 @@ VALUES = 70_000
 """Distinct values, so that the last code takes more than 16 bits."""
 
 
-@pytest.mark.parametrize("route", ["letters", "joint cells"])
 @pytest.mark.parametrize("coded", [True, False])
-def test_a_huge_count_of_the_last_code(
-    embedded: Engine, monkeypatch: pytest.MonkeyPatch, route: str, coded: bool
-) -> None:
-    if route == "joint cells":
-        monkeypatch.setattr(class_table, "MOST_VALUES", 1)
+def test_a_huge_count_of_the_last_code(embedded: Engine, coded: bool) -> None:
     values = np.concatenate([np.arange(VALUES), np.full(MANY - 1, VALUES - 1)]).astype(np.int32)
     keys = np.zeros(len(values), dtype=np.int8)
     keys[0] = 1
