@@ -70,7 +70,7 @@ class OpenedEngine:
 
             if isinstance(self._engine, EmbeddedEngine):
                 self._engine.connection = self._connection
-        self._holding = self._engine.holding() if self._holds else nullcontext()
+        self._holding = self._engine.frames.holding() if self._holds else nullcontext()
         self._holding.__enter__()
         return self._engine
 

@@ -108,7 +108,7 @@ def versions_at_work(engine: Engine, policy: Policy) -> dict[str, str]:
         "privpipe": privpipe.__version__,
         "python": platform.python_version(),
         **plugins.versions_of(used),
-        **engine.versions(),
+        **engine.resources.versions,
     }
 
 

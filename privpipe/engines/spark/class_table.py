@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Reduction
+from privpipe.blocks.requests import Where
 from privpipe.engines.base.class_blocks import COUNT, KnownSizes, block_of_cells, may_be_marked, require_query_columns
-from privpipe.engines.base.contract import Where
 from privpipe.engines.base.histograms import find_codes, not_covered
 from privpipe.engines.spark.class_cells import (
     MARKED,

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, Facts, Histogram, PairBlock, Reduction, RowBlock
 from privpipe.engines.base.batches import joined
-from privpipe.engines.base.default_primitives import last_id_of
 from privpipe.engines.base.histograms import group_key, histogram_of
 from privpipe.engines.base.paired_schemas import beside_schema
 from privpipe.engines.spark.driver_memory import fits_driver
@@ -34,7 +33,6 @@ __all__ = [
     "recode",
     "reduce_pairs",
     "reduce_rows",
-    "thinned",
     "together",
     "whole_runs",
 ]
@@ -259,14 +257,6 @@ def beside(released: SparkTable, original: SparkTable, columns: Mapping[str, str
     names = [*released.layout.names(released.schema.names), *behind]
     chosen = [sf.col(name).alias(new) for name, new in zip(names, layout.arrow.names, strict=True)]
     return SparkTable(joined.select(*chosen), layout, at_most=released.bound)
-
-
-def thinned(table: SparkTable, share: float) -> SparkTable:
-    """See `Engine.thinned`; the others never leave the executors."""
-    from pyspark.sql import functions as sf
-
-    kept = table.frame.where(sf.col(ID_COLUMNS[0]) <= sf.lit(last_id_of(share)))
-    return SparkTable(kept, table.layout, at_most=table.bound)
 
 
 VALUE, LABEL, FOUND = "__privpipe_value", "__privpipe_label", "__privpipe_found"

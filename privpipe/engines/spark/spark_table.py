@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -285,6 +285,22 @@ def as_counted(column: Any, kind: pa.DataType) -> Column:
     if not pt.is_floating(kind):
         return column
     return sf.nanvl(column, sf.lit(None).cast("double")) + sf.lit(0.0)
+
+
+def select(table: SparkTable, columns: Sequence[str], last: int | None = None) -> SparkTable:
+    """These columns, and ids; of the records whose id has a first word of at most `last`, if that is given."""
+    from pyspark.sql import functions as sf
+
+    if last is not None:  # the others never leave the executors
+        kept = table.frame.where(sf.col(ID_COLUMNS[0]) <= sf.lit(last))
+        return replace(SparkTable(kept, table.layout).select(columns), at_most=table.bound)
+    return replace(
+        table.select(columns),
+        remembered=table.remembered,
+        at_most=table.at_most,
+        learned=table.learned,
+        counts=replace(table.counts, content=None),
+    )
 
 
 def stack(table: SparkTable, other: SparkTable, columns: Sequence[str], tag: str) -> SparkTable:
