@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Self, TypeVar
 
 import dask
@@ -71,6 +72,7 @@ from privpipe.engines.dask.sources import (
     parquet_table,
 )
 from privpipe.engines.databases.staging import Staging
+from privpipe.engines.distributed.class_parts import explained
 from privpipe.engines.lakes import lake_of
 from privpipe.engines.readers.source import Format, Source
 from privpipe.engines.readers.source_facts import is_small
@@ -201,7 +203,8 @@ class DaskEngine(Engine):
         return facts_of(learnt, request)
 
     def classes(self, table: DaskTable, query: ClassQuery) -> Iterator[ClassBlock]:
-        yield from collected_blocks(self._runtime, table, query, self._places(table))
+        with self._explained(table, query):
+            yield from collected_blocks(self._runtime, table, query, self._places(table))
 
     def reduce(self, of: Measured, reduction: Reduction[Any, R], facts: Facts) -> R | None:
         match of:
@@ -214,7 +217,9 @@ class DaskEngine(Engine):
             case ClassesOf(table, query):
                 # Nothing is gained by moving classes that several threads can measure where they are.
                 places = self._places(table)
-                return _merged(measured_classes(self._runtime, table, query, reduction, facts, places), reduction)
+                with self._explained(table, query):
+                    found = measured_classes(self._runtime, table, query, reduction, facts, places)
+                return _merged(found, reduction)
 
     def _measured_rows(self, table: DaskTable, columns: Sequence[str], reduction: Any, facts: Facts) -> list[Any]:
         _require(table, columns)
@@ -288,7 +293,8 @@ class DaskEngine(Engine):
                 return self._recoded(table, codebooks)
             case ClassFilter(table, query, passing):
                 parts = kept_parts(self._runtime, table, query, passing, self._places(table))
-                return self._kept("keep records", table, table.schema, parts)
+                with self._explained(table, query):
+                    return self._kept("keep records", table, table.schema, parts)
             case RanksExchanged(table, column, stream, exchange):
                 swapped: DaskTable = exchange_in_segments(self, table, column, stream, exchange)
                 return swapped
@@ -397,6 +403,9 @@ class DaskEngine(Engine):
 
     def _kept(self, step: str, table: DaskTable, schema: pa.Schema, parts: list[Any]) -> DaskTable:
         return table.derived(self._runtime.keep(step, parts), schema)
+
+    def _explained(self, table: DaskTable, query: ClassQuery) -> AbstractContextManager[None]:
+        return explained(query, lambda request: self.facts(table, request))
 
     def _places(self, *tables: DaskTable) -> int:
         """Meeting places of an exchange: as many as partitions, as long as the pieces stay few."""

@@ -16,10 +16,11 @@ from privpipe.blocks import ID_COLUMNS, Facts, Histogram, PairBlock, Reduction, 
 from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import group_key, histogram_of
 from privpipe.engines.base.paired_schemas import beside_schema
+from privpipe.engines.distributed.columns import column_name
 from privpipe.engines.spark.driver_memory import fits_driver
 from privpipe.engines.spark.facts import histograms_of
 from privpipe.engines.spark.failures import reported, sealed
-from privpipe.engines.spark.spark_table import Layout, SparkTable, physical, spark_type
+from privpipe.engines.spark.spark_table import Layout, SparkTable, spark_type
 from privpipe.engines.spark.versions import frame_of
 from privpipe.engines.spark.workers import fold, map_batches
 from privpipe.errors import DataError, EngineError
@@ -330,7 +331,7 @@ def _joined(table: SparkTable, books: Mapping[str, _Book]) -> SparkTable:
         columns[name] = sf.when(sf.isnull(names[2]), gone.cast(spark_type(book.labels.type))).otherwise(
             sf.col(names[1])
         )
-    chosen = [columns[name].alias(physical(at)) for at, name in enumerate(table.schema.names)]
+    chosen = [columns[name].alias(column_name(at)) for at, name in enumerate(table.schema.names)]
     return SparkTable(frame.select(*chosen, *table.layout.hidden), out)
 
 
