@@ -1,17 +1,38 @@
-"""The contract of an engine: rows and pairs of rows as blocks, reductions over them, and the exchange of ranks."""
+"""What stages and measures ask of an engine: rows and pairs of rows as blocks, and verbs over seven primitives."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.arrays import Bools, Floats, Ints
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.class_block import ClassBlock, ClassQuery
 from privpipe.blocks.facts import Facts, FactsRequest, Histogram
+from privpipe.blocks.requests import (
+    ByKey,
+    ByRank,
+    ClassesOf,
+    ClassFilter,
+    Derivation,
+    Grouping,
+    Identification,
+    Joining,
+    Measured,
+    Numbering,
+    PairsOf,
+    RankExchange,
+    RanksExchanged,
+    Recoding,
+    RowsOf,
+    Selection,
+    Stacking,
+    Where,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ID_COLUMNS",
+    "Known",
     "PairBlock",
     "Primitives",
     "RankExchange",
@@ -162,40 +184,6 @@ class PairBlock:
         return len(self.original)
 
 
-@dataclass(frozen=True)
-class RankExchange:
-    """The record at rank r receives the value of rank pi(r).
-
-    Parameters
-    ----------
-    records : int
-        Ranks: the records that have a value.
-    segment : int
-        Ranks of a segment, across whose border nothing moves; the last segment may be shorter.
-    reach : int
-        Ranks that a value moves at most.
-    permutation : callable
-        pi of the ranks start .. stop - 1 of one segment, ndarray of int64, in the same range.
-    """
-
-    records: int
-    segment: int
-    reach: int
-    permutation: Callable[[int, int], Ints] = field(repr=False)
-
-    def of_segment(self, number: int) -> Ints:
-        """pi of a segment.
-
-        Examples
-        --------
-        >>> mirrored = RankExchange(5, 3, 2, lambda start, stop: np.arange(start, stop)[::-1])
-        >>> mirrored.of_segment(0).tolist(), mirrored.of_segment(1).tolist()
-        ([2, 1, 0], [4, 3])
-        """
-        start = number * self.segment
-        return self.permutation(start, min(start + self.segment, self.records))
-
-
 def unsigned_zeros(values: pa.Array) -> pa.Array:
     """-0.0 is 0.0, as in a histogram.
 
@@ -237,46 +225,133 @@ class Table(Protocol):
         """Whether the hidden id columns are attached."""
 
 
-class Primitives(Protocol):
-    """The part of the engine contract that stages are written in. Functions must pickle."""
+class Known:
+    """What an engine knows of one table without counting it; an engine that knows nothing uses this class."""
 
+    def histogram(self, column: str) -> Histogram | None:
+        """The histogram of a column that was counted before."""
+        return None
+
+    def content(self, seed: Seed) -> tuple[int, int] | None:
+        """The number of records and the sum of their content hashes under a seed, where ids came with them."""
+        return None
+
+    def estimates(self, columns: Sequence[str]) -> dict[str, int]:
+        """Distinct values of columns, off by some 13 % at the worst; nothing where there are no estimates."""
+        return {}
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the rows are worked on in this process, whatever workers there are."""
+        return True
+
+    @property
+    def has_room(self) -> bool:
+        """Whether its classes may be counted on another thread meanwhile; their sizes are known afterwards."""
+        return False
+
+
+class Primitives(ABC):
+    """The part of the engine contract that stages are written in. Functions must pickle.
+
+    An engine implements the seven abstract methods. The verbs after them are the same for all engines: each puts
+    its question into a request, and an engine that overrides one of them would have a second answer to it.
+    """
+
+    values_held: ClassVar[int] = 1_000_000
+    """Distinct values of a column that a stage may hold in the process which drives the engine."""
+    ranks_held: ClassVar[int] = 0
+    """Reach up to which an exchange of ranks costs but one pass over the sorted rows."""
+    forwards_ranks: ClassVar[bool] = False
+    """Whether ranks are exchanged over any reach without all rows, or the whole column, in one place."""
+
+    @abstractmethod
+    def known(self, table: Any) -> Known:
+        """What is known of a table; nothing exact is counted for it."""
+
+    @abstractmethod
+    def facts(self, table: Any, request: FactsRequest) -> Facts:
+        """Histograms, exact moments and null counts, with the number of records; an empty request counts these."""
+
+    @abstractmethod
+    def classes(self, table: Any, query: ClassQuery) -> Iterator[ClassBlock]:
+        """The class table, collected as blocks of whole classes, in no promised order."""
+
+    @abstractmethod
+    def distinct(self, table: Any, columns: Sequence[str]) -> pa.Table:
+        """Distinct combinations, sorted by the columns in order (nulls last), count in `__count` (int64)."""
+
+    @abstractmethod
+    def reduce(self, of: Measured, reduction: Reduction[Any, R], facts: Facts) -> R | None:
+        """Measure every record, class or pair of `of` once, where it lies, and merge; None without any.
+
+        Ids come along with records where they are attached; pairs are of the records present in both tables.
+        """
+
+    @abstractmethod
+    def map(self, table: Any, function: Callable[..., RowBlock], schema: pa.Schema, by: Grouping = None) -> Any:
+        """Every block through a function; rows may go, ids travel along; `schema` is of the visible result.
+
+        `by` says what is a block: nothing, any rows (``function(rows)``); `ByKey`, all records of one key, in an
+        order the function must not rely on (``function(rows, key)``); `ByRank`, any rows with the 0-based global
+        rank of each by (value, `stream.order`), -1 for null cells (``function(rows, ranks)``).
+        """
+
+    @abstractmethod
+    def derive(self, made: Derivation) -> Any:
+        """A table from tables: some columns, rows or both, labels for values, ids; see `privpipe.blocks.requests`.
+
+        Keys and ids meet null-safely; ids stay, unless the request says otherwise.
+        """
+
+    @final
+    def known_histogram(self, table: Any, column: str) -> Histogram | None:
+        """See `Known.histogram`."""
+        return self.known(table).histogram(column)
+
+    @final
+    def estimated_distinct(self, table: Any, columns: Sequence[str]) -> dict[str, int]:
+        """See `Known.estimates`."""
+        return self.known(table).estimates(columns)
+
+    @final
     def count(self, table: Any) -> int:
         """Number of records."""
+        return self.facts(table, FactsRequest()).records
 
-    def facts(self, table: Any, request: FactsRequest) -> Facts:
-        """Count what is asked, exactly and in one pass where the engine can."""
-
-    def classes(self, table: Any, query: ClassQuery) -> Iterator[ClassBlock]:
-        """The class table, collected: whole classes in blocks, in no promised order."""
-
+    @final
     def reduce_classes(
-        self, table: Any, query: ClassQuery, reduction: Reduction[ClassBlock, R], facts: Facts
+        self,
+        table: Any,
+        query: ClassQuery,
+        reduction: Reduction[ClassBlock, R],
+        facts: Facts,
+        *,
+        where: Where = "auto",
     ) -> R | None:
         """Measure every class once, where it lies or on the driver; None for a table without records."""
+        return self.reduce(ClassesOf(table, query, where), reduction, facts)
 
+    @final
     def reduce_rows(
         self, table: Any, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
     ) -> R | None:
         """Measure every record once, where it lies."""
+        return self.reduce(RowsOf(table, tuple(columns)), reduction, facts)
 
-    def known_histogram(self, table: Any, column: str) -> Histogram | None:
-        """The histogram of a column that was counted before; nothing is counted for it."""
+    @final
+    def reduce_pairs(
+        self, original: Any, released: Any, columns: Sequence[str], reduction: Reduction[PairBlock, R], facts: Facts
+    ) -> R | None:
+        """Measure records present in both tables, aligned by their ids, and merge."""
+        return self.reduce(PairsOf(original, released, tuple(columns)), reduction, facts)
 
-    def distinct(self, table: Any, columns: Sequence[str]) -> pa.Table:
-        """The distinct combinations of these columns, sorted by them, with their count in `__count`."""
-
-    def estimated_distinct(self, table: Any, columns: Sequence[str]) -> dict[str, int]:
-        """Estimates of the distinct values of columns; nothing where there are none."""
-
-    def keep_classes(self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], Bools]) -> Any:
-        """The records whose class passes."""
-
-    def recode(self, table: Any, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> Any:
-        """Replace values by labels, column by column: (distinct raw values, null included; their labels)."""
-
+    @final
     def map_rows(self, table: Any, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> Any:
         """Every block through `function`, one record in, at most one out; ids travel with the rows."""
+        return self.map(table, function, schema)
 
+    @final
     def map_groups(
         self,
         table: Any,
@@ -285,7 +360,9 @@ class Primitives(Protocol):
         schema: pa.Schema,
     ) -> Any:
         """All records of one key together through `function(rows, key)`."""
+        return self.map(table, function, schema, ByKey(key))
 
+    @final
     def map_ranked(
         self,
         table: Any,
@@ -295,22 +372,54 @@ class Primitives(Protocol):
         schema: pa.Schema,
     ) -> Any:
         """Blocks with each record's 0-based global rank of `column`, ties by `stream.order`; null ranks -1."""
+        return self.map(table, function, schema, ByRank(column, stream))
 
-    values_held: ClassVar[int]
-    ranks_held: ClassVar[int]
-    forwards_ranks: ClassVar[bool]
-
+    @final
     def exchange_ranks(self, table: Any, column: str, stream: Stream, exchange: RankExchange) -> Any:
         """The values of a column given away by rank (see `map_ranked`); nulls stay where they are."""
+        return self.derive(RanksExchanged(table, column, stream, exchange))
 
-    def stack(self, table: Any, other: Any, columns: Sequence[str], tag: str) -> Any:
-        """The rows of two tables as one: these columns, and `tag`, 0 for the first table's and 1 for the other's."""
+    @final
+    def keep_classes(self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]) -> Any:
+        """The records whose class passes."""
+        return self.derive(ClassFilter(table, query, passing))
 
-    def append(self, table: Any, other: Any) -> Any:
-        """The records of two tables of one schema as one table; ids travel along."""
+    @final
+    def recode(self, table: Any, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> Any:
+        """Replace values by labels, column by column: (distinct raw values, null included; their labels)."""
+        return self.derive(Recoding(table, codebooks))
 
-    def numbers(self, count: int, seed: Seed) -> Any:
-        """A new table: one column, `number`, holding 0 .. count - 1, with record ids."""
-
+    @final
     def select(self, table: Any, columns: Sequence[str]) -> Any:
         """These columns, in this order; ids stay."""
+        return self.derive(Selection(table, tuple(columns)))
+
+    @final
+    def thinned(self, table: Any, share: float) -> Any:
+        """Some `share` of the records, ids and all: those of smallest id, which is keyed, so the same in any table."""
+        return self.derive(Selection(table, tuple(table.schema.names), share))
+
+    @final
+    def stack(self, table: Any, other: Any, columns: Sequence[str], tag: str) -> Any:
+        """The rows of two tables as one: these columns, and `tag`, 0 for the first table's and 1 for the other's."""
+        return self.derive(Stacking(table, other, tuple(columns), tag))
+
+    @final
+    def append(self, table: Any, other: Any) -> Any:
+        """The records of two tables of one schema as one table; ids travel along."""
+        return self.derive(Stacking(table, other, tuple(table.schema.names)))
+
+    @final
+    def beside(self, released: Any, original: Any, columns: Mapping[str, str]) -> Any:
+        """The released records that the original has too, with columns of the original under new names; no ids."""
+        return self.derive(Joining(released, original, columns))
+
+    @final
+    def with_record_ids(self, table: Any, column: str | None, seed: Seed) -> Any:
+        """The table with ids: from a declared unique column, else from the content of all columns and an ordinal."""
+        return self.derive(Identification(table, column, seed))
+
+    @final
+    def numbers(self, count: int, seed: Seed) -> Any:
+        """A new table: one column, `number`, holding 0 .. count - 1, with record ids."""
+        return self.derive(Numbering(count, seed))

@@ -377,7 +377,7 @@ def held_frame(frame: Any, engine: Any = None) -> tuple[Any, Held]:
     if is_evaluated(found):
         return found, Held(found)
     with OpenedEngine(engine, found, NOTHING, holds=False) as running:
-        held = running.hold_frame(found, lasting=True)
+        held = running.frames.hold(found, lasting=True)
     return found, Held(known_as_held(held.rows), held.release)
 
 

@@ -233,7 +233,7 @@ def check_engine(name: str, required: bool) -> Finding:
 
     try:
         with open_engine(name) as engine:
-            versions = ", ".join(f"{package} {version}" for package, version in engine.versions().items())
+            versions = ", ".join(f"{package} {version}" for package, version in engine.resources.versions.items())
     except PrivpipeError as error:
         return Finding(f"engine {name}", state, "does not open", str(error))
     except Exception as error:  # noqa: BLE001 whatever breaks a foreign library is the finding

@@ -240,11 +240,11 @@ class OpenBatch:
         data = at_hand(data, "great expectations")
         opened = ExitStack()
         self._engine = opened.enter_context(open_engine(engine_for(data)))
-        opened.enter_context(self._engine.holding())
+        opened.enter_context(self._engine.frames.holding())
         weakref.finalize(self, opened.close)
         self._counts = Counts()
         self._source_read = data if isinstance(data, Source) else Source(data=data)
-        found = self._engine.source_schema(self._source_read)
+        found = self._engine.frames.schema(self._source_read)
         carried = {each.name: CARRIED for each in found if is_carried(each.type)}
         self._source_read = replace(self._source_read, types={**carried, **self._source_read.types})
         self.table = self._engine.scan(self._source_read)
@@ -388,7 +388,7 @@ class OpenBatch:
         declared = self._original(asked).schema
         types = {name: column_type_of(declared.field(name).type) for name in declared.names}
         sources = (self._source_read, given.source(types))
-        tables = [positioned(self._engine.held(source)) for source in sources]
+        tables = [positioned(self._engine.frames.held(source)) for source in sources]
         if tables[0].num_rows != tables[1].num_rows:
             raise DataError(
                 f"the batch cannot be aligned by position: it has {tables[0].num_rows:,} records, the original "

@@ -341,7 +341,7 @@ def require_room_for_hierarchies(engine: Engine, table: Any, policy: Policy) -> 
     EngineError
         With the column, what it would need and what to change.
     """
-    memory = engine.memory
+    memory = engine.resources.memory
     if memory is None or not any(stage.searches for stage in policy.transform):
         return
     columns = [name for name in policy.hierarchies if name in table.schema.names]
@@ -375,7 +375,7 @@ def attach(context: RunContext, source: Any, *, planned: bool = False, drift: So
     engine, policy = context.engine, context.policy
     table = _scanned(engine, source, policy)
     if drift is not None:
-        drift.look(engine.source_schema(source), table.schema, policy, engine.name)
+        drift.look(engine.frames.schema(source), table.schema, policy, engine.name)
     table = without_others(engine, table, policy)
     require_declared(table, policy)
     require_bytes_unjudged(table, policy)

@@ -172,7 +172,7 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
             judged.raise_if_failed("Nothing was given back.")
             require_stamps(stamps)
         like = None if is_path(frame) else made_like(frame, handed)
-        form = return_form(running.source_schema(source), staged, own.transform)
+        form = return_form(running.frames.schema(source), staged, own.transform)
         out = known_as_held(running.collect(staged.table, like=like, form=form))
         return known_as_held(as_handed(out, handed, form.labels))
 
@@ -222,7 +222,7 @@ def _lake_spec(source: Source) -> SourceSpec:
 
 def held_staged(engine: Engine, staged: Staged) -> tuple[Staged, Held]:
     """The released table as it is judged and returned, and how to free it."""
-    held = engine.hold(staged.table if staged.counted is None else staged.counted)
+    held = engine.frames.hold_table(staged.table if staged.counted is None else staged.counted)
     if staged.counted is None:
         return replace(staged, table=held.rows), held
     table = engine.select(held.rows, staged.table.schema.names)

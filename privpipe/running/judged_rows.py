@@ -118,7 +118,7 @@ def aligned(
 
 
 def _by_position(engine: Engine, released: Source, original: Source, seed: Seed) -> tuple[Any, Any]:
-    tables = [positioned(engine.held(released)), positioned(engine.held(original))]
+    tables = [positioned(engine.frames.held(released)), positioned(engine.frames.held(original))]
     if tables[0].num_rows != tables[1].num_rows:
         raise DataError(
             f"the tables cannot be aligned by position: one has {tables[0].num_rows:,} records, the original "
@@ -179,7 +179,7 @@ def run_positions(
         Why there are none: a source or files without an order.
     """
     try:
-        first, written = positioned(context.engine.held(source)), positioned(files)
+        first, written = positioned(context.engine.frames.held(source)), positioned(files)
     except UnsupportedError as error:
         return f"{error}."
     engine, seed = context.engine, context.seed

@@ -131,7 +131,7 @@ def target_of(engine: Engine, policy: Policy, target: str | None) -> Target:
         There is none, or it is a table and the engine has no catalogue.
     """
     if target is None and policy.sink is not None and policy.sink.table is not None:
-        return TableTarget(engine.catalogue(), policy.sink.table, policy.base_dir)
+        return TableTarget(engine.resources.catalogue, policy.sink.table, policy.base_dir)
     return place_of(policy, target)
 
 
@@ -210,7 +210,7 @@ def write_rows(context: RunContext, staged: Staged, place: Rows, marks: Mapping[
         Properties of such a table.
     """
     if isinstance(place, TableName):
-        return Written(context.engine.catalogue().write(staged.table, place, staged.order, marks))
+        return Written(context.engine.resources.catalogue.write(staged.table, place, staged.order, marks))
     escape, sink = escapes_formulas(context.policy), context.policy.sink
     written = context.engine.write(
         staged.table, str(place), sink_format(context.policy), staged.order, escape=escape, types=staged.types

@@ -300,7 +300,7 @@ def counted_ahead(context: RunContext, staged: Staged, *, reported: bool) -> Ite
     reported : bool
         Whether a report will show the classes of the original.
     """
-    if not context.engine.has_room_beside(staged.original):
+    if not context.engine.known(staged.original).has_room:
         yield
         return
 

@@ -338,7 +338,7 @@ class _Release:
         stamps = stamps_of(source)
         original = attach(self.context, source, drift=None if self.held else self.drift)
         require_file_of_bytes(original, policy, sink_format(policy))
-        found = engine.source_schema(source)
+        found = engine.frames.schema(source)
         if not keeps_types(policy, self.place):
             require_flat(found, policy)
         population = None if self.context.generalized_population else population_beside(engine, policy, original)

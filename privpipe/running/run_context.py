@@ -133,7 +133,7 @@ def versions_at_work(engine: Engine, policy: Policy) -> dict[str, str]:
         "privpipe": privpipe.__version__,
         "python": platform.python_version(),
         **plugins.versions_of(used),
-        **engine.versions(),
+        **engine.resources.versions,
     }
 
 
@@ -192,7 +192,7 @@ class OpenedEngine:
 
             if isinstance(self._engine, EmbeddedEngine):
                 self._engine.connection = self._connection
-        self._holding = self._engine.holding() if self._holds else nullcontext()
+        self._holding = self._engine.frames.holding() if self._holds else nullcontext()
         self._holding.__enter__()
         return self._engine
 

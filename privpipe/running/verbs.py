@@ -263,7 +263,7 @@ def transform(
         original = attach(context, source, planned=True)
         population = raw_population(running, policy, original)
         staged = run_stages(context, original, plan=plan, population=population)
-        form = return_form(running.source_schema(source), staged, policy.transform)
+        form = return_form(running.frames.schema(source), staged, policy.transform)
         released = running.collect(staged.table, like=None if is_path(data) else made_like(data, handed), form=form)
         lost = lost_columns(context, staged) if losses else None
         require_stamps(stamps)
@@ -423,7 +423,7 @@ def _rules(engine: Engine, case: _Tables, policy: Policy, align: Align) -> tuple
     rules = replace(rules, untyped=untyped_columns(case.finished, policy))
     positions = None
     if case.paired and reads_positions(policy):
-        tables = engine.held(case.finished), engine.held(read_as_source(case.original, policy))
+        tables = engine.frames.held(case.finished), engine.frames.held(read_as_source(case.original, policy))
         positions = finished_positions(policy, *tables, align)
     gate = replace(rules.gate, raw=case.raw)
     return replace(rules, histories=histories, positions=positions, gate=gate), notes

@@ -61,7 +61,7 @@ def run_policy(policy: Policy, seed: Seed, frame: Any, plan: Plan | None = None)
                     staged = replace(staged, population=population_beside(engine, policy, staged.table))
                 _judged(engine, policy, staged).raise_if_failed()
         # In keyed order: that of the source is a linkage key.
-        form = return_form(engine.source_schema(read), staged, policy.transform)
+        form = return_form(engine.frames.schema(read), staged, policy.transform)
         return known_as_held(engine.collect(staged.table, like=frame, form=form)), staged.plan
 
 

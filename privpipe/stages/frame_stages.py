@@ -203,7 +203,7 @@ class Held:
     def hold(self, engine: Engine) -> None:
         """Evaluate a lazy frame: what is learnt of it and what is returned are of the same rows."""
         if self.like is not None and not is_evaluated(self.source.data):
-            held = engine.hold_frame(self.source.data, lasting=True).rows
+            held = engine.frames.hold(self.source.data, lasting=True).rows
             self.source = Source(data=held)
             self.like = held if self.on_cluster else self.like
 
@@ -252,7 +252,7 @@ def _laid_back(
 ) -> Any:
     if held.rows is None:
         if held.on_cluster:
-            return engine.in_place(table, held.like, keeps_places=keeps_places, form=form)
+            return engine.collect(table, like=held.like, form=form, order="places" if keeps_places else "any")
         return engine.collect(table, like=made_like(held.like, held.handed), form=form)
     names = list(table.schema.names)
     if not engine.count(table):
@@ -312,7 +312,7 @@ class StageOver:
 
     def staged(self, plan: Plan | None = None) -> Staged:
         """The frame after the stages, by a plan of it or of another frame, else by one that they learn."""
-        self._schema = self._engine.source_schema(self._held.source)
+        self._schema = self._engine.frames.schema(self._held.source)
         self._held.carry(self._schema, self._read)
         self._stamps = stamps_of(self._held.source)
         table = scanned(self._engine, self._held.source)

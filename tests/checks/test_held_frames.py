@@ -123,7 +123,7 @@ def test_an_engine_lets_go_of_what_it_held_when_the_run_is_over() -> None:
         for _ in range(2):  # each run makes another evaluation
             frame = relation()
             assert pp.assess(frame, KAnonymity(k=1), quasi_identifiers=[NAME], engine=engine).passed
-            assert engine._held_frames is None
+            assert engine.frames._found is None
         assert pp.assess(frame, [KAnonymity(k=1)], quasi_identifiers=[NAME], engine=engine).verdicts[0].observed == ROWS
         assert set(values(frame)) == {2}  # two judgements have read it
 
@@ -144,7 +144,7 @@ def test_a_stage_that_meets_guarantees_gives_the_rows_that_it_learnt_from() -> N
 def test_what_is_refused_is_not_handed_over_and_not_kept() -> None:
     dropped = []
     with pytest.raises(Refused), open_engine("embedded") as engine:
-        held = engine.hold_frame(relation())
+        held = engine.frames.hold(relation())
         with type(held)(held.rows, lambda: dropped.append(1)).unless_refused():
             pp.check(held.rows, KAnonymity(k=ROWS + 1), quasi_identifiers=[NAME])
     assert dropped == [1]

@@ -47,7 +47,7 @@ class Phases:
         write_people(folder / "people", RECORDS, FILES)
 
     def processes(self) -> Any:
-        return self.engine.worker_processes
+        return self.engine.resources.processes
 
     def judged(self) -> Any:
         return list(self._beside(judged_alike, small_settings()))

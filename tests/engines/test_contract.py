@@ -279,3 +279,17 @@ def test_a_bad_csv_file_is_told_alike(
         table = engine.scan(Source(data=str(tmp_path / "a.csv"), types={"a": "integer"}))
         engine.collect(table)
     assert SECRET not in str(raised.value) + caplog.text
+
+
+def methods_of(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_") and (callable(getattr(kind, name)) or name in PARTS)}
+
+
+PARTS = {"resources", "frames"}
+
+
+def test_an_engine_implements_fourteen_methods_and_no_verb(engine: Engine) -> None:
+    verbs = {name for name in methods_of(Engine) if getattr(getattr(Engine, name), "__final__", False)}
+    assert methods_of(Engine) - verbs == Engine.__abstractmethods__
+    assert len(Engine.__abstractmethods__) == 14
+    assert [name for name in verbs if getattr(type(engine), name) is not getattr(Engine, name)] == []

@@ -241,12 +241,12 @@ def test_where_the_rows_lie_is_reckoned_with(spark_engine: Any, tmp_path: Path) 
 def test_rows_beside_a_cluster_lie_here_while_they_are_few(tmp_path: Path) -> None:
     document, rows = policy(tmp_path), rows_of(300)
     with open_engine("dask", {"workers": 1}) as engine:
-        assert engine.lies_here(engine.scan(Source(data=rows)))
+        assert engine.known(engine.scan(Source(data=rows))).is_local
         assert pp.plan_cost(document, rows, engine=engine)["cpu_s"] == pytest.approx(
             pp.plan_cost(document, rows, engine="dask")["cpu_s"]
         )
     with open_engine("dask", {"workers": 1, "driver_bytes": 0}) as engine:
-        assert not engine.lies_here(engine.scan(Source(data=rows)))
+        assert not engine.known(engine.scan(Source(data=rows))).is_local
 
 
 def looked_at_people() -> LookedAt:

@@ -14,7 +14,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Source
 from privpipe.engines.embedded import EmbeddedEngine
-from privpipe.engines.embedded.engine import BESIDE_BYTES
+from privpipe.engines.embedded.known_facts import BESIDE_BYTES, EmbeddedKnown
 from privpipe.errors import EngineError
 from privpipe.judging.column_loss import LossTable
 from privpipe.running import report_figures
@@ -62,7 +62,7 @@ def test_documents_are_those_of_counts_made_when_asked_for(
 ) -> None:
     beside = figures(many)
     assert [name.rsplit("_", 1)[0] for name in where_counted] == ["privpipe-ahead"]
-    monkeypatch.setattr(EmbeddedEngine, "has_room_beside", lambda *_: False)
+    monkeypatch.setattr(EmbeddedKnown, "has_room", False)
     assert figures(many) == beside
     assert len(where_counted) == 1
 
@@ -114,6 +114,6 @@ def test_there_is_room_for_large_tables_and_two_threads(
     with EmbeddedEngine.open({"threads": threads, "memory_limit": "1GB"}) as engine:
         engine.session.coded_rows = 100
         table = engine.scan(Source(data=pa.table({"age": range(rows)})))
-        assert engine.has_room_beside(table) is room
+        assert engine.known(table).has_room is room
         monkeypatch.setattr(engine.session, "room", lambda: BESIDE_BYTES * rows - 1)
-        assert not engine.has_room_beside(table)
+        assert not engine.known(table).has_room

@@ -167,7 +167,7 @@ def test_many_records_lie_in_several_files_in_keyed_order(
     seed, stream = Seed.of("7d1c9a3e5b8f2046d1e7c3a95f80b264"), Stream(bytes(16))
     numbers = session.range(200).toDF("number")
     table = spark_engine.with_record_ids(spark_engine.scan(Source(data=numbers)), "number", seed)
-    assert spark_engine.catalogue().write(table, TableName(("lake", "ordered")), stream, {}) == 200
+    assert spark_engine.resources.catalogue.write(table, TableName(("lake", "ordered")), stream, {}) == 200
     parts = [pq.read_table(file)["number"] for file in sorted(folder_of(session, "lake.ordered").glob("part-*"))]
     assert 1 < len(parts) <= 4
     assert sorted(number for part in parts for number in part.to_pylist()) == list(range(200))
@@ -268,13 +268,13 @@ def test_another_run_at_work_and_what_a_killed_one_left(
 
     name = TableName(("lake", "visits_public"))
     with (
-        TableTarget(spark_engine.catalogue(), name, tmp_path),
+        TableTarget(spark_engine.resources.catalogue, name, tmp_path),
         pytest.raises(SinkError, match="another run is writing"),
     ):
         release()
-    killed = TableTarget(spark_engine.catalogue(), name, tmp_path)
+    killed = TableTarget(spark_engine.resources.catalogue, name, tmp_path)
     killed.__enter__()
-    spark_engine.catalogue().write_texts({"a": "b"}, killed.rows("x"), killed.marks)
+    spark_engine.resources.catalogue.write_texts({"a": "b"}, killed.rows("x"), killed.marks)
     os.close(killed._held or -1)  # as the end of its process does
     kept = "_privpipe_somebody"
     session.sql(f"CREATE TABLE lake.{kept} (a int) USING parquet")
@@ -282,7 +282,7 @@ def test_another_run_at_work_and_what_a_killed_one_left(
     result = release()
     own = version(result.run_id)
     assert names(session) == sorted([kept, "visits", "visits_public", own, f"{own}__documents"])
-    elsewhere = TableTarget(spark_engine.catalogue(), name, tmp_path / "another machine")
+    elsewhere = TableTarget(spark_engine.resources.catalogue, name, tmp_path / "another machine")
     (tmp_path / "another machine").mkdir()
     with elsewhere, pytest.raises(SinkError, match=r"DROP VIEW `spark_catalog`.`lake`.`visits_public__lock`"):
         release()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privpipe.engines.base.contract import Engine, Where, Written
+from privpipe.engines.base.contract import Engine, Written
 from privpipe.engines.readers.source import Format, Source, format_of, format_said
 
-__all__ = ["Engine", "Format", "Source", "Where", "Written", "format_of", "format_said"]
+__all__ = ["Engine", "Format", "Source", "Written", "format_of", "format_said"]

@@ -1,33 +1,20 @@
-"""The contract of an engine: its primitives, what the runner needs around them, and the fingerprint of a table."""
+"""The contract of an engine: its primitives, its session, what goes in and out, and the fingerprint of a table."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privpipe.blocks import (
-    ClassBlock,
-    ClassQuery,
-    Facts,
-    FactsRequest,
-    Histogram,
-    PairBlock,
-    RankExchange,
-    Reduction,
-    RowBlock,
-    Table,
-)
+from privpipe.blocks import Facts, Primitives, RowBlock, Table
+from privpipe.blocks.requests import Numbering
 from privpipe.draws import Seed
 from privpipe.engines.base.catalogue import Catalogue
-from privpipe.engines.base.default_primitives import FirstIds, last_id_of
-from privpipe.engines.base.frames import Held, HeldFrames, spooled
+from privpipe.engines.base.frames import Frames
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.readers.source import Format, Source
 from privpipe.errors import UnsupportedError
@@ -37,12 +24,21 @@ if TYPE_CHECKING:
 
     from privpipe.draws import Stream
 
-__all__ = ["NO_TYPES", "Engine", "KeyedFingerprint", "Where", "Written", "counted_fingerprint", "fingerprint"]
+__all__ = [
+    "NO_TYPES",
+    "Engine",
+    "KeyedFingerprint",
+    "Order",
+    "Resources",
+    "Written",
+    "counted_fingerprint",
+    "fingerprint",
+    "numbered",
+]
 
 
-R = TypeVar("R")
 NO_TYPES: Mapping[str, pa.DataType] = MappingProxyType({})
-Where = Literal["auto", "driver", "engine"]
+Order = Literal["keyed", "any", "places"]
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,65 @@ class Written:
     files: tuple[str, ...] = field(default=())
 
 
-class Engine(ABC):
+def _no_process() -> int:
+    return 0
+
+
+@dataclass(frozen=True, repr=False)
+class Resources:
+    """What a session works with: libraries, memory, processes and, where there is one, a catalogue of tables.
+
+    Parameters
+    ----------
+    engine : str
+        Its name.
+    read_versions : callable
+    memory : int, optional
+        Bytes that a run may take in this process; None where the engine has no such limit.
+    count_processes : callable
+    tables : Catalogue, optional
+        Where releases can be published.
+    """
+
+    engine: str
+    read_versions: Callable[[], dict[str, str]]
+    memory: int | None = None
+    count_processes: Callable[[], int] = _no_process
+    tables: Catalogue | None = None
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of the libraries at work, by name."""
+        return self.read_versions()
+
+    @property
+    def processes(self) -> int:
+        """Other processes in which rows are worked on; 0 where they are worked on here, or it is unknown."""
+        return self.count_processes()
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The catalogue of tables that releases can be published in.
+
+        Raises
+        ------
+        UnsupportedError
+            The engine has none.
+        """
+        if self.tables is None:
+            raise UnsupportedError(
+                f"the {self.engine} engine has no catalogue to publish a table in: run the policy with "
+                "`engine: spark`, or publish into a folder, `sink: {path: ...}`"
+            )
+        return self.tables
+
+
+class Engine(Primitives):
     """Counts, maps and writes tables; knows no model and no transformer.
+
+    An engine implements fourteen methods: seven of the session and of what goes in and out (`open`, `close`,
+    `resources`, `frames`, `scan`, `write`, `collect`) and the seven of `Primitives` (`known`, `facts`, `classes`,
+    `distinct`, `reduce`, `map`, `derive`).
 
     Everything handed to an engine (reductions, functions, streams) pickles. Every primitive gives the same
     answer under any partitioning and row order. Errors of the machinery become `EngineError`; what is wrong
@@ -74,28 +127,6 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
-    values_held: ClassVar[int] = 1_000_000
-    """Distinct values of a column that a stage may hold in the process which drives the engine."""
-    ranks_held: ClassVar[int] = 0
-    """Reach up to which `exchange_ranks` costs but one pass over the sorted rows."""
-    forwards_ranks: ClassVar[bool] = False
-    """Whether `exchange_ranks` serves any reach without all rows, or the whole column, in one place."""
-
-    _held_frames: HeldFrames | None = None
-
-    @property
-    def memory(self) -> int | None:
-        """Bytes that a run may take in this process; None where the engine has no such limit."""
-        return None
-
-    @property
-    def worker_processes(self) -> int:
-        """Other processes in which rows are worked on; 0 where they are worked on here, or it is unknown."""
-        return 0
-
-    def lies_here(self, table: Any) -> bool:
-        """Whether the rows of a table are worked on in this process, whatever workers there are."""
-        return not self.worker_processes
 
     def __enter__(self) -> Self:
         return self
@@ -108,26 +139,28 @@ class Engine(ABC):
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Free what the engine itself opened."""
-
     @classmethod
     @abstractmethod
     def open(cls, options: Mapping[str, Any]) -> Self:
         """An engine with these options (its own keys of ``engines:`` in a policy); UsageError for an unknown one."""
 
-    @classmethod
     @abstractmethod
-    def accepts(cls, data: Any) -> bool:
-        """Whether a frame is native to this engine (no import of a library that is not loaded yet)."""
+    def close(self) -> None:
+        """Free what the engine itself opened."""
 
+    @property
     @abstractmethod
-    def versions(self) -> dict[str, str]:
-        """Versions of the libraries at work, by name."""
+    def resources(self) -> Resources:
+        """What the session works with."""
+
+    @property
+    @abstractmethod
+    def frames(self) -> Frames:
+        """The frames that the engine is given, and rows that are held; the same object as long as it is open."""
 
     @abstractmethod
     def scan(self, source: Source) -> Table:
-        """A handle on the source, typed as declared.
+        """A handle on the source, typed as declared; of a frame that is held, on its held rows.
 
         Raises
         ------
@@ -135,224 +168,6 @@ class Engine(ABC):
             Columns that differ by case alone, a declared column that is missing, a cell that does not convert
             (column and count), mixed types, an unreadable or truncated file.
         """
-
-    @contextmanager
-    def holding(self) -> Iterator[None]:
-        """Within it a lazy frame is evaluated once, and every scan of it reads those rows; let go of at the end."""
-        if self._held_frames is not None:
-            yield
-            return
-        self._held_frames = HeldFrames(self.hold_frame)
-        try:
-            yield
-        finally:
-            held, self._held_frames = self._held_frames, None
-            held.close()
-
-    def held(self, source: Source) -> Source:
-        """The source with its frame as it was evaluated, within `holding`; every `scan` begins with it."""
-        if self._held_frames is None or source.is_path:
-            return source
-        return replace(source, data=self._held_frames.of(source.data))
-
-    def hold_frame(self, frame: Any, *, lasting: bool = False) -> Held:
-        """The rows of a lazy frame, evaluated now; what reads them later reads these, or fails.
-
-        `lasting`: for a caller who uses them when the run is over. A query of DuckDB or a dataset gives a pyarrow
-        Table, which the disk holds.
-
-        Raises
-        ------
-        UnsupportedError
-            They cannot be held where they are.
-        DataError, EngineError
-            They cannot be computed.
-        """
-        return Held(spooled(frame))
-
-    def hold(self, table: Any) -> Held:
-        """The rows of a table, evaluated now, for what is judged and then handed over."""
-        return Held(table)
-
-    @abstractmethod
-    def count(self, table: Any) -> int:
-        """Number of records."""
-
-    @abstractmethod
-    def facts(self, table: Any, request: FactsRequest) -> Facts:
-        """Histograms, exact moments and null counts, with the number of records."""
-
-    @abstractmethod
-    def classes(self, table: Any, query: ClassQuery) -> Iterator[ClassBlock]:
-        """The class table, collected as blocks of whole classes."""
-
-    @abstractmethod
-    def reduce_classes(
-        self,
-        table: Any,
-        query: ClassQuery,
-        reduction: Reduction[ClassBlock, R],
-        facts: Facts,
-        *,
-        where: Where = "auto",
-    ) -> R | None:
-        """Measure every class once and merge; `where` forces collecting or measuring in place."""
-
-    @abstractmethod
-    def reduce_rows(
-        self, table: Any, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
-    ) -> R | None:
-        """Measure every record once, in place, and merge (ids come along when attached)."""
-
-    @abstractmethod
-    def reduce_pairs(
-        self,
-        original: Any,
-        released: Any,
-        columns: Sequence[str],
-        reduction: Reduction[PairBlock, R],
-        facts: Facts,
-    ) -> R | None:
-        """Measure records present in both tables, aligned by their ids, and merge."""
-
-    @abstractmethod
-    def beside(self, released: Any, original: Any, columns: Mapping[str, str]) -> Table:
-        """The released records that the original holds too, aligned by their ids.
-
-        The columns of the original that `columns` names follow the released ones, under the new names it gives;
-        ids stay behind. The rows are laid down once, for many counts.
-
-        Raises
-        ------
-        DataError
-            A column that the original lacks, a new name that the release has, or no record ids.
-        """
-
-    @abstractmethod
-    def distinct(self, table: Any, columns: Sequence[str]) -> pa.Table:
-        """Distinct combinations, sorted by the columns in order (nulls last), count in `__count` (int64)."""
-
-    def thinned(self, table: Any, share: float) -> Table:
-        """Some `share` of the records, ids and all: those of smallest id, which is keyed, so the same in any table."""
-        thin: Table = self.map_rows(table, FirstIds(last_id_of(share)), table.schema)
-        return thin
-
-    def known_histogram(self, table: Any, column: str) -> Histogram | None:
-        """The histogram of a column that was counted before; nothing is counted for it."""
-        return None
-
-    def known_content(self, table: Any, seed: Seed) -> tuple[int, int] | None:
-        """The number of records and the sum of their content hashes under a seed, where ids came with them."""
-        return None
-
-    def estimated_distinct(self, table: Any, columns: Sequence[str]) -> dict[str, int]:
-        """Estimates of the distinct values of columns, off by some 13 % at the worst; nothing where there are none."""
-        return {}
-
-    def has_room_beside(self, table: Any) -> bool:
-        """Whether classes of a table may be counted on another thread meanwhile; their sizes are known afterwards."""
-        return False
-
-    @abstractmethod
-    def keep_classes(self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]) -> Table:
-        """The records whose class passes; keys meet null-safely."""
-
-    @abstractmethod
-    def recode(self, table: Any, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> Table:
-        """Replace values by labels: a column's (distinct raw values, null where nulls occur; labels, null for null).
-
-        Raises
-        ------
-        DataError
-            A value the codebook lacks (column and number of records).
-        """
-
-    @abstractmethod
-    def map_rows(self, table: Any, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> Table:
-        """Every block through `function`; rows may go, ids travel along; `schema` is of the visible result."""
-
-    @abstractmethod
-    def map_groups(
-        self,
-        table: Any,
-        key: Callable[[RowBlock], NDArray[np.int64]],
-        function: Callable[[RowBlock, int], RowBlock],
-        schema: pa.Schema,
-    ) -> Table:
-        """All records of one key at once, in an order the function must not rely on."""
-
-    @abstractmethod
-    def map_ranked(
-        self,
-        table: Any,
-        column: str,
-        stream: Stream,
-        function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
-        schema: pa.Schema,
-    ) -> Table:
-        """Blocks with each record's 0-based global rank by (value, `stream.order`); null cells rank -1."""
-
-    def exchange_ranks(self, table: Any, column: str, stream: Stream, exchange: RankExchange) -> Table:
-        """Values of a column given away by rank (see `map_ranked`); nulls stay where they are, -0.0 becomes 0.0.
-
-        Raises
-        ------
-        DataError
-            The column has not as many values as `exchange` has ranks, where that is noticed.
-        """
-        from privpipe.engines.base.default_primitives import exchange_in_segments
-
-        exchanged: Table = exchange_in_segments(self, table, column, stream, exchange)
-        return exchanged
-
-    @abstractmethod
-    def select(self, table: Any, columns: Sequence[str]) -> Table:
-        """These columns, in this order; ids stay."""
-
-    @abstractmethod
-    def stack(self, table: Any, other: Any, columns: Sequence[str], tag: str) -> Table:
-        """The rows of two tables as one: these columns, and `tag` (int64), 0 for `table`'s and 1 for `other`'s.
-
-        Ids stay behind. Counting the tag within classes compares the tables class by class, null-safely.
-
-        Raises
-        ------
-        DataError
-            A column that one of them lacks or holds in another type.
-        """
-
-    @abstractmethod
-    def append(self, table: Any, other: Any) -> Table:
-        """The records of two tables as one table: the columns of `table`, which `other` has too; ids travel along.
-
-        Raises
-        ------
-        DataError
-            A column that `other` lacks or holds in another type.
-        """
-
-    @abstractmethod
-    def with_record_ids(self, table: Any, column: str | None, seed: Seed) -> Table:
-        """Attach ids: from a declared unique column, else from the content of all columns and an ordinal.
-
-        Raises
-        ------
-        DataError
-            The declared column has nulls or duplicates (counts).
-        """
-
-    def numbers(self, count: int, seed: Seed) -> Table:
-        """A new table: one column, `number` (int64), holding 0 .. count - 1, with record ids."""
-        import pyarrow as pa
-
-        table = self.scan(Source(data=pa.table({"number": np.arange(count, dtype=np.int64)})))
-        return self.with_record_ids(table, "number", seed)
-
-    def source_schema(self, source: Source) -> pa.Schema:
-        """The columns of a source in its own types, none where it has none: see `schema_of_source`."""
-        from privpipe.engines.readers.source_facts import schema_of_source
-
-        return schema_of_source(source)
 
     @abstractmethod
     def write(
@@ -372,30 +187,22 @@ class Engine(ABC):
         would run as formulas. `types` are those of the source that columns of Parquet files keep.
         """
 
-    def catalogue(self) -> Catalogue:
-        """The catalogue of tables that releases can be published in.
-
-        Raises
-        ------
-        UnsupportedError
-            The engine has none.
-        """
-        raise UnsupportedError(
-            f"the {self.name} engine has no catalogue to publish a table in: run the policy with `engine: spark`, or "
-            "publish into a folder, `sink: {path: ...}`"
-        )
-
     @abstractmethod
-    def collect(self, table: Any, *, like: Any = None, form: ReturnForm = AS_THEY_ARE) -> Any:
-        """The visible columns as a frame of the kind of `like` (default: a pyarrow Table), in keyed or sorted order."""
+    def collect(self, table: Any, *, like: Any = None, form: ReturnForm = AS_THEY_ARE, order: Order = "keyed") -> Any:
+        """The visible columns as a frame of the kind of `like` (default: a pyarrow Table).
 
-    def in_place(self, table: Any, like: Any, *, keeps_places: bool = False, form: ReturnForm = AS_THEY_ARE) -> Any:
-        """The visible columns as a frame of the kind of `like`, a frame of this engine's own; lazy where that is.
-
-        `keeps_places`: every record lies where it lay in `like`, so that what `like` says of places still holds.
-        Unlike `collect`, nothing is put in order: for who keeps the rows, not for a release.
+        `order`: "keyed", that of the ids or, without them, of all values; "any", for who keeps the rows, not for a
+        release: a frame of this engine's own is then lazy; "places", likewise, where every record lies where it lay
+        in `like`, so that what `like` says of places still holds.
         """
-        return self.collect(table, like=like, form=form)
+
+
+def numbered(engine: Engine, made: Numbering) -> Any:
+    """See `Numbering`."""
+    import pyarrow as pa
+
+    table = engine.scan(Source(data=pa.table({"number": np.arange(made.count, dtype=np.int64)})))
+    return engine.with_record_ids(table, "number", made.seed)
 
 
 _MODULUS = 1 << 128
@@ -435,7 +242,7 @@ def fingerprint(engine: Engine, table: Any, seed: Seed) -> str:
 
 def counted_fingerprint(engine: Engine, table: Any, seed: Seed) -> tuple[int, str]:
     """The number of records and the keyed fingerprint, by one look at the table."""
-    found = engine.known_content(table, seed)
+    found = engine.known(table).content(seed)
     if found is None:
         found = engine.reduce_rows(table, list(table.schema.names), KeyedFingerprint(seed), Facts())
     records, total = found or (0, 0)

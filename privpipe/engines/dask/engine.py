@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Self, TypeVar
 
 import dask
@@ -11,20 +12,31 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privpipe.blocks import (
-    ID_COLUMNS,
-    ClassBlock,
-    ClassQuery,
-    Facts,
-    FactsRequest,
-    PairBlock,
-    Reduction,
-    RowBlock,
+from privpipe.blocks import ID_COLUMNS, ClassBlock, ClassQuery, Facts, FactsRequest, Reduction, RowBlock
+from privpipe.blocks.primitives import Known
+from privpipe.blocks.requests import (
+    ByKey,
+    ByRank,
+    ClassesOf,
+    ClassFilter,
+    Derivation,
+    Grouping,
+    Identification,
+    Joining,
+    Measured,
+    Numbering,
+    PairsOf,
+    RanksExchanged,
+    Recoding,
+    RowsOf,
+    Selection,
+    Stacking,
 )
 from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.draws import Seed, Stream
-from privpipe.engines.base.contract import NO_TYPES, Engine, Where, Written
-from privpipe.engines.base.frames import Held
+from privpipe.engines.base.contract import NO_TYPES, Engine, Order, Resources, Written, numbered
+from privpipe.engines.base.default_primitives import FirstIds, exchange_in_segments, last_id_of
+from privpipe.engines.base.frames import Frames, Held
 from privpipe.engines.base.logical_types import check_record_ids
 from privpipe.engines.base.paired_schemas import beside_schema
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
@@ -47,6 +59,7 @@ from privpipe.engines.dask.row_functions import (
     Recode,
     taken,
 )
+from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.session import Options, Session
 from privpipe.engines.dask.sources import (
     csv_table,
@@ -59,6 +72,7 @@ from privpipe.engines.dask.sources import (
     parquet_table,
 )
 from privpipe.engines.databases.staging import Staging
+from privpipe.engines.distributed.class_parts import explained
 from privpipe.engines.lakes import lake_of
 from privpipe.engines.readers.source import Format, Source
 from privpipe.engines.readers.source_facts import is_small
@@ -68,6 +82,38 @@ __all__ = ["DaskEngine"]
 
 R = TypeVar("R")
 MOST_CUTS = 4096
+
+
+class DaskFrames(Frames):
+    """Dask DataFrames, evaluated by the runtime."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__()
+        self._runtime = runtime
+
+    def schema(self, source: Source) -> pa.Schema:
+        if is_dask_frame(source.data):
+            return dask_schema(self._runtime, source.data)
+        return super().schema(source)
+
+    def hold(self, frame: Any, *, lasting: bool = False) -> Held:
+        return held_frame(self._runtime, frame) if is_dask_frame(frame) else super().hold(frame, lasting=lasting)
+
+    def hold_table(self, table: DaskTable) -> Held:
+        nodes, release = self._runtime.hold("evaluate the table", table.parts)
+        return Held(table.derived(nodes), release)
+
+
+class DaskKnown(Known):
+    """Where the rows of one table are."""
+
+    def __init__(self, runtime: Runtime, table: DaskTable) -> None:
+        self._runtime = runtime
+        self._table = table
+
+    @property
+    def is_local(self) -> bool:
+        return not self._runtime.distributed or self._runtime.is_near(self._table.parts)
 
 
 class DaskEngine(Engine):
@@ -89,27 +135,17 @@ class DaskEngine(Engine):
         self._session = Session(options)
         self._runtime = self._session.runtime
         self._staging = Staging(shared=self._session.sees_files)
+        self._frames = DaskFrames(self._runtime)
 
     @classmethod
     def open(cls, options: Mapping[str, Any]) -> Self:
         return cls(Options.of(options))
 
-    @classmethod
-    def accepts(cls, data: Any) -> bool:
-        return is_dask_frame(data)
-
-    def close(self) -> None:
-        self._session.close()
-        self._staging.close()
-
     @property
-    def worker_processes(self) -> int:
-        return len(self._runtime.client.nthreads()) if self._runtime.distributed else 0
+    def resources(self) -> Resources:
+        return Resources(self.name, self._versions, count_processes=self._processes)
 
-    def lies_here(self, table: DaskTable) -> bool:
-        return not self._runtime.distributed or self._runtime.is_near(table.parts)
-
-    def versions(self) -> dict[str, str]:
+    def _versions(self) -> dict[str, str]:
         found = {"dask": dask.__version__, "numpy": np.__version__, "pyarrow": pa.__version__}
         if self._runtime.distributed:
             import distributed
@@ -117,18 +153,22 @@ class DaskEngine(Engine):
             found["distributed"] = distributed.__version__
         return found
 
-    def hold_frame(self, frame: Any, *, lasting: bool = False) -> Held:
-        return held_frame(self._runtime, frame) if is_dask_frame(frame) else super().hold_frame(frame, lasting=lasting)
+    def _processes(self) -> int:
+        return len(self._runtime.client.nthreads()) if self._runtime.distributed else 0
 
-    def hold(self, table: DaskTable) -> Held:
-        nodes, release = self._runtime.hold("evaluate the table", table.parts)
-        return Held(table.derived(nodes), release)
+    @property
+    def frames(self) -> Frames:
+        return self._frames
+
+    def close(self) -> None:
+        self._session.close()
+        self._staging.close()
 
     def scan(self, source: Source) -> DaskTable:
         size = self.options.partition_bytes
         if isinstance(source.data, TableName):
             raise refuse_table(source.data, self.name)
-        source = self._staging.opened(self.held(source))
+        source = self._staging.opened(self._frames.held(source))
         lake = lake_of(source)
         if lake is not None:
             return lake_table(self._runtime, source, lake)
@@ -145,11 +185,16 @@ class DaskEngine(Engine):
             return csv_table(runtime, source, size)
         return json_table(runtime, source)
 
-    def count(self, table: DaskTable) -> int:
+    def known(self, table: DaskTable) -> Known:
+        return DaskKnown(self._runtime, table)
+
+    def _count(self, table: DaskTable) -> int:
         parts = table.holding([] if table.has_record_ids else table.schema.names[:1])
         return sum(self._runtime.compute("count records", [self._runtime.task("count", len, part) for part in parts]))
 
     def facts(self, table: DaskTable, request: FactsRequest) -> Facts:
+        if not request:
+            return Facts(records=self._count(table))
         columns = [*request.histograms, *request.moments, *request.nulls]
         _require(table, columns)
         learn = Learn(request)
@@ -158,41 +203,35 @@ class DaskEngine(Engine):
         return facts_of(learnt, request)
 
     def classes(self, table: DaskTable, query: ClassQuery) -> Iterator[ClassBlock]:
-        yield from collected_blocks(self._runtime, table, query, self._places(table))
+        with self._explained(table, query):
+            yield from collected_blocks(self._runtime, table, query, self._places(table))
 
-    def reduce_classes(
-        self,
-        table: DaskTable,
-        query: ClassQuery,
-        reduction: Reduction[ClassBlock, R],
-        facts: Facts,
-        *,
-        where: Where = "auto",
-    ) -> R | None:
-        if where == "driver":
-            found = [reduction.measure(block, facts) for block in self.classes(table, query)]
-        else:  # nothing is gained by moving classes that several threads can measure where they are
-            found = measured_classes(self._runtime, table, query, reduction, facts, self._places(table))
-        return _merged(found, reduction)
+    def reduce(self, of: Measured, reduction: Reduction[Any, R], facts: Facts) -> R | None:
+        match of:
+            case RowsOf(table, columns):
+                return _merged(self._measured_rows(table, columns, reduction, facts), reduction)
+            case PairsOf(original, released, columns):
+                return _merged(self._measured_pairs(original, released, columns, reduction, facts), reduction)
+            case ClassesOf(table, query, "driver"):
+                return _merged([reduction.measure(block, facts) for block in self.classes(table, query)], reduction)
+            case ClassesOf(table, query):
+                # Nothing is gained by moving classes that several threads can measure where they are.
+                places = self._places(table)
+                with self._explained(table, query):
+                    found = measured_classes(self._runtime, table, query, reduction, facts, places)
+                return _merged(found, reduction)
 
-    def reduce_rows(
-        self, table: DaskTable, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
-    ) -> R | None:
+    def _measured_rows(self, table: DaskTable, columns: Sequence[str], reduction: Any, facts: Facts) -> list[Any]:
         _require(table, columns)
         shared = self._runtime.place(facts)
         measure = MeasureRows(tuple(dict.fromkeys(columns)), reduction)
         parts = table.parts if table.has_record_ids else table.holding(columns)
         tasks = [self._runtime.task("measure rows", measure, part, shared) for part in parts]
-        return _merged(self._runtime.compute("measure rows", tasks), reduction)
+        return list(self._runtime.compute("measure rows", tasks))
 
-    def reduce_pairs(
-        self,
-        original: DaskTable,
-        released: DaskTable,
-        columns: Sequence[str],
-        reduction: Reduction[PairBlock, R],
-        facts: Facts,
-    ) -> R | None:
+    def _measured_pairs(
+        self, original: DaskTable, released: DaskTable, columns: Sequence[str], reduction: Any, facts: Facts
+    ) -> list[Any]:
         for table in (original, released):
             _require(table, columns)
             _require_ids(table)
@@ -201,9 +240,9 @@ class DaskEngine(Engine):
         sent = [self._runtime.task("cut by id", cut, part) for part in (*original.parts, *released.parts)]
         measure = MeasurePairs(len(original.parts), reduction)
         tasks = meet(self._runtime, "measure pairs", sent, places, measure, self._runtime.place(facts))
-        return _merged(self._runtime.compute("measure pairs", tasks), reduction)
+        return list(self._runtime.compute("measure pairs", tasks))
 
-    def beside(self, released: DaskTable, original: DaskTable, columns: Mapping[str, str]) -> DaskTable:
+    def _joined(self, released: DaskTable, original: DaskTable, columns: Mapping[str, str]) -> DaskTable:
         schema = beside_schema(released, original, columns)
         places = self._places(original, released)
         cuts = CutById(tuple(columns), places), CutById(tuple(released.schema.names), places)
@@ -225,13 +264,47 @@ class DaskEngine(Engine):
         merged = meet(self._runtime, "merge distinct", sent, places, merge_distinct)
         return sorted_distinct(self._runtime.compute("count distinct", merged), table.schema)
 
-    def keep_classes(
-        self, table: DaskTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
+    def map(
+        self, table: DaskTable, function: Callable[..., RowBlock], schema: pa.Schema, by: Grouping = None
     ) -> DaskTable:
-        parts = kept_parts(self._runtime, table, query, passing, self._places(table))
-        return self._kept("keep records", table, table.schema, parts)
+        match by:
+            case ByKey(key):
+                return self._map_groups(table, key, function, schema)
+            case ByRank(column, stream):
+                return self._map_ranked(table, column, stream, function, schema)
+        return self._map_rows(table, function, schema)
 
-    def recode(self, table: DaskTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> DaskTable:
+    def derive(self, made: Derivation) -> DaskTable:
+        table: DaskTable
+        match made:
+            case Selection(table, columns, share):
+                if share < 1:
+                    table = self._map_rows(table, FirstIds(last_id_of(share)), table.schema)
+                    if list(columns) == table.schema.names:
+                        return table
+                return self._selected(table, columns)
+            case Stacking(table, other, columns, tag):
+                if tag is None:
+                    return append(self._runtime, table, other)
+                return stack(self._runtime, table, other, columns, tag)
+            case Joining(released, original, columns):
+                return self._joined(released, original, columns)
+            case Recoding(table, codebooks):
+                return self._recoded(table, codebooks)
+            case ClassFilter(table, query, passing):
+                parts = kept_parts(self._runtime, table, query, passing, self._places(table))
+                with self._explained(table, query):
+                    return self._kept("keep records", table, table.schema, parts)
+            case RanksExchanged(table, column, stream, exchange):
+                swapped: DaskTable = exchange_in_segments(self, table, column, stream, exchange)
+                return swapped
+            case Identification(table, column, seed):
+                return self._identified(table, column, seed)
+            case Numbering():
+                numbers: DaskTable = numbered(self, made)
+                return numbers
+
+    def _recoded(self, table: DaskTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> DaskTable:
         _require(table, list(codebooks))
         recode = self._runtime.place(Recode(codebooks))
         checks = [
@@ -252,12 +325,12 @@ class DaskEngine(Engine):
         parts = [self._runtime.task("recode", recode, part) for part in table.parts]
         return table.derived(parts, schema)
 
-    def map_rows(self, table: DaskTable, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> DaskTable:
+    def _map_rows(self, table: DaskTable, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> DaskTable:
         apply = self._runtime.place(MapRows(function, schema))
         parts = [self._runtime.task("map rows", apply, part) for part in table.parts]
         return table.derived(parts, schema)
 
-    def map_groups(
+    def _map_groups(
         self,
         table: DaskTable,
         key: Callable[[RowBlock], NDArray[np.int64]],
@@ -270,7 +343,7 @@ class DaskEngine(Engine):
         parts = meet(self._runtime, "map groups", sent, places, MapGroups(function, schema))
         return self._kept("map groups", table, schema, parts)
 
-    def map_ranked(
+    def _map_ranked(
         self,
         table: DaskTable,
         column: str,
@@ -284,7 +357,7 @@ class DaskEngine(Engine):
         parts = ranked(self._runtime, table.parts, self._places(table), column, stream, apply)
         return self._kept("rank records", table, schema, parts)
 
-    def select(self, table: DaskTable, columns: Sequence[str]) -> DaskTable:
+    def _selected(self, table: DaskTable, columns: Sequence[str]) -> DaskTable:
         _require(table, columns)
         names = list(columns)
         schema = pa.schema([table.schema.field(name) for name in names])
@@ -294,13 +367,7 @@ class DaskEngine(Engine):
         parts = [self._runtime.task("select", taken, part, columns=[*names, *ids]) for part in table.parts]
         return table.derived(parts, schema)
 
-    def stack(self, table: DaskTable, other: DaskTable, columns: Sequence[str], tag: str) -> DaskTable:
-        return stack(self._runtime, table, other, columns, tag)
-
-    def append(self, table: DaskTable, other: DaskTable) -> DaskTable:
-        return append(self._runtime, table, other)
-
-    def with_record_ids(self, table: DaskTable, column: str | None, seed: Seed) -> DaskTable:
+    def _identified(self, table: DaskTable, column: str | None, seed: Seed) -> DaskTable:
         places = self._places(table)
         if column is None:
             parts = numbered_ids(self._runtime, table.parts, places, seed)
@@ -310,11 +377,6 @@ class DaskEngine(Engine):
             parts = declared_ids(self._runtime, table.parts, column, seed)
         kept = self._runtime.keep("attach ids", parts)
         return DaskTable(table.schema, tuple(kept), True)
-
-    def source_schema(self, source: Source) -> pa.Schema:
-        if is_dask_frame(source.data):
-            return dask_schema(self._runtime, source.data)
-        return super().source_schema(source)
 
     def write(
         self,
@@ -328,13 +390,12 @@ class DaskEngine(Engine):
     ) -> Written:
         return written(self._runtime, table, folder, format, stream, escape, types)
 
-    def collect(self, table: DaskTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE) -> Any:
-        return collected(self._runtime, table, like, form)
-
-    def in_place(
-        self, table: DaskTable, like: Any, *, keeps_places: bool = False, form: ReturnForm = AS_THEY_ARE
+    def collect(
+        self, table: DaskTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE, order: Order = "keyed"
     ) -> Any:
-        return lying(self._runtime, table, like, keeps_places, form, self._places(table))
+        if order == "keyed":
+            return collected(self._runtime, table, like, form)
+        return lying(self._runtime, table, like, order == "places", form, self._places(table))
 
     def _require_unique(self, table: DaskTable, column: str, places: int) -> None:
         found = uniqueness(self._runtime, table.holding([column]), places, column)
@@ -342,6 +403,9 @@ class DaskEngine(Engine):
 
     def _kept(self, step: str, table: DaskTable, schema: pa.Schema, parts: list[Any]) -> DaskTable:
         return table.derived(self._runtime.keep(step, parts), schema)
+
+    def _explained(self, table: DaskTable, query: ClassQuery) -> AbstractContextManager[None]:
+        return explained(query, lambda request: self.facts(table, request))
 
     def _places(self, *tables: DaskTable) -> int:
         """Meeting places of an exchange: as many as partitions, as long as the pieces stay few."""

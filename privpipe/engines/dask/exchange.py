@@ -15,9 +15,9 @@ from privpipe.blocks import RowBlock
 from privpipe.draws import Stream
 from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import group_key
-from privpipe.engines.dask.codes import order_words
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
+from privpipe.engines.distributed.codes import order_words
 from privpipe.kernels.grouping.word_groups import ordered_by_group, ranges_of
 
 __all__ = ["Pieces", "Sent", "answers", "cut_by", "cut_ranges", "meet", "ranked", "sorted_by", "sorted_parts"]

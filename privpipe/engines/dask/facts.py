@@ -14,8 +14,8 @@ from privpipe.blocks import Facts, FactsRequest, Histogram, RowBlock
 from privpipe.draws import Seed
 from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of, merged_histogram
-from privpipe.engines.dask.codes import MOST_WORDS, encode, encode_ranks, grouped, packed, tuple_hashes
 from privpipe.engines.dask.exchange import Pieces
+from privpipe.engines.distributed.codes import MOST_WORDS, encode, encode_ranks, grouped, packed, tuple_hashes
 from privpipe.kernels.grouping.word_groups import split_order
 
 __all__ = ["COUNT", "CountDistinct", "Learn", "Learnt", "facts_of", "merge_distinct", "sorted_distinct"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from privpipe.engines.embedded.file_codes import FileCodes
     from privpipe.engines.embedded.session import Session
 
-__all__ = ["EmbeddedTable", "append", "column_list", "nothing_but_mark", "plain_texts", "quoted", "stack"]
+__all__ = ["EmbeddedTable", "append", "column_list", "nothing_but_mark", "plain_texts", "quoted", "select", "stack"]
 
 
 def nothing_but_mark(schema: pa.Schema, keys: Iterable[str], mark: str) -> str:
@@ -178,6 +178,17 @@ def plain_texts(select: str, schema: pa.Schema, ids: bool) -> str:
         for field in schema
     ]
     return f"SELECT {', '.join([*columns, *(ID_COLUMNS if ids else ())])} FROM ({select})"
+
+
+def select(table: EmbeddedTable, columns: Sequence[str], last: int | None = None) -> EmbeddedTable:
+    """These columns, and ids; of the records whose id has a first word of at most `last`, if that is given."""
+    names = table.with_ids(columns)
+    sql = f"SELECT {column_list(names)} FROM {table.compact}"
+    schema = pa.schema([table.schema.field(name) for name in columns])
+    if last is not None:
+        return table.derived_alike(f"{sql} WHERE {ID_COLUMNS[0]} <= {last}", schema)
+    rows = table.rows.select(names) if table.rows is not None and names else None
+    return table.derived_alike(sql, schema, rows=rows, **table.shared())
 
 
 def stack(table: EmbeddedTable, other: EmbeddedTable, columns: Sequence[str], tag: str) -> EmbeddedTable:

@@ -7,34 +7,41 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
 
 import duckdb
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from privpipe.blocks import (
-    ID_COLUMNS,
-    ClassBlock,
-    ClassQuery,
-    Facts,
-    FactsRequest,
-    Histogram,
-    PairBlock,
-    RankExchange,
-    Reduction,
-    RowBlock,
+from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogram, Reduction, RowBlock
+from privpipe.blocks.primitives import Known
+from privpipe.blocks.requests import (
+    ByKey,
+    ByRank,
+    ClassesOf,
+    ClassFilter,
+    Derivation,
+    Grouping,
+    Identification,
+    Joining,
+    Measured,
+    Numbering,
+    PairsOf,
+    RanksExchanged,
+    Recoding,
+    RowsOf,
+    Selection,
+    Stacking,
 )
 from privpipe.blocks.table_name import TableName
-from privpipe.draws import Seed, Stream
-from privpipe.engines.base import Engine, Format, Source, Where, Written
+from privpipe.draws import Stream
+from privpipe.engines.base import Engine, Format, Source, Written
 from privpipe.engines.base.batches import reduce_blocks
-from privpipe.engines.base.contract import NO_TYPES
+from privpipe.engines.base.contract import NO_TYPES, Order, Resources, numbered
 from privpipe.engines.base.default_primitives import last_id_of
-from privpipe.engines.base.frames import frame_like, is_local_frame
+from privpipe.engines.base.frames import Frames, frame_like
 from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
 from privpipe.engines.embedded import class_table, joins, output, ranks, record_ids, row_functions, sources
-from privpipe.engines.embedded.duckdb_table import EmbeddedTable, append, column_list, quoted, stack
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable, append, column_list, quoted, select, stack
+from privpipe.engines.embedded.known_facts import EmbeddedKnown
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.sources import table_of
 from privpipe.engines.embedded.stored_rows import SmallRows
@@ -42,8 +49,6 @@ from privpipe.engines.embedded.stored_rows import SmallRows
 __all__ = ["EmbeddedEngine"]
 
 R = TypeVar("R")
-BESIDE_BYTES = 24
-"""Of a row: the words that two counts sort at once, and as much again as one of them."""
 HELD_VALUES = 1 << 17
 """Distinct values of a column whose histogram stays with the table."""
 
@@ -75,35 +80,32 @@ class EmbeddedEngine(Engine):
         self.session = session
         self.connection = connection
         self._staging = Staging(session.folder.parent.parent)
+        self._frames = Frames()
 
     @classmethod
     def open(cls, options: Mapping[str, Any]) -> Self:
         return cls(Session(options))
 
-    @classmethod
-    def accepts(cls, data: Any) -> bool:
-        return is_local_frame(data)
+    @property
+    def resources(self) -> Resources:
+        return Resources(self.name, _versions, self.session.memory)
 
     @property
-    def memory(self) -> int | None:
-        return self.session.memory
+    def frames(self) -> Frames:
+        return self._frames
 
     def close(self) -> None:
         self.session.close()
         self._staging.close()
 
-    def versions(self) -> dict[str, str]:
-        return {"duckdb": duckdb.__version__, "pyarrow": pa.__version__}
-
     def scan(self, source: Source) -> EmbeddedTable:
         if isinstance(source.data, TableName):
             source = replace(source, data=table_of(self.connection, source.data))
-        return sources.scan(self.session, self._staging.opened(self.held(source)))
-
-    def count(self, table: EmbeddedTable) -> int:
-        return table.records(self.session)
+        return sources.scan(self.session, self._staging.opened(self._frames.held(source)))
 
     def facts(self, table: EmbeddedTable, request: FactsRequest) -> Facts:
+        if not request:
+            return Facts(records=table.records(self.session))
         table.require((*request.histograms, *request.moments, *request.nulls))
         small = SmallRows.of(self.session, table)
         if small is not None:
@@ -122,8 +124,8 @@ class EmbeddedEngine(Engine):
             nulls={name: int(count) for name, count in zip(request.nulls, nulls, strict=True)},
         )
 
-    def known_histogram(self, table: EmbeddedTable, column: str) -> Histogram | None:
-        return table.histograms.get(column)
+    def known(self, table: EmbeddedTable) -> Known:
+        return EmbeddedKnown(self.session, table)
 
     def _count_nulls(self, table: EmbeddedTable, columns: Sequence[str]) -> None:
         unknown = [name for name in columns if name not in table.nulls]
@@ -152,43 +154,29 @@ class EmbeddedEngine(Engine):
     def classes(self, table: EmbeddedTable, query: ClassQuery) -> Iterator[ClassBlock]:
         return class_table.classes_of(self.session, table, query)
 
-    def reduce_classes(
-        self,
-        table: EmbeddedTable,
-        query: ClassQuery,
-        reduction: Reduction[ClassBlock, R],
-        facts: Facts,
-        *,
-        where: Where = "auto",
+    def reduce(self, of: Measured, reduction: Reduction[Any, R], facts: Facts) -> R | None:
+        blocks: Iterator[Any]
+        match of:
+            case RowsOf(table, columns):
+                table.require(columns)
+                blocks = map(RowBlock, row_functions.rows_of(self.session, table, table.with_ids(columns)))
+            case PairsOf(original, released, columns):
+                blocks = row_functions.paired(self.session, original, released, columns)
+            case ClassesOf(table, query):
+                # Driver and engine are one process here: `where` has nothing to choose.
+                return self._reduce_classes(table, query, reduction, facts)
+        return reduce_blocks(reduction, blocks, facts, self.session.threads)
+
+    def _reduce_classes(
+        self, table: EmbeddedTable, query: ClassQuery, reduction: Reduction[ClassBlock, R], facts: Facts
     ) -> R | None:
         # Driver and engine are one process here: `where` has nothing to choose.
         return class_table.reduce_class_table(self.session, table, query, reduction, facts)
 
-    def reduce_rows(
-        self, table: EmbeddedTable, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
-    ) -> R | None:
-        table.require(columns)
-        rows = map(RowBlock, row_functions.rows_of(self.session, table, table.with_ids(columns)))
-        return reduce_blocks(reduction, rows, facts, self.session.threads)
-
-    def reduce_pairs(
-        self,
-        original: EmbeddedTable,
-        released: EmbeddedTable,
-        columns: Sequence[str],
-        reduction: Reduction[PairBlock, R],
-        facts: Facts,
-    ) -> R | None:
-        blocks = row_functions.paired(self.session, original, released, columns)
-        return reduce_blocks(reduction, blocks, facts, self.session.threads)
-
-    def beside(self, released: EmbeddedTable, original: EmbeddedTable, columns: Mapping[str, str]) -> EmbeddedTable:
-        return row_functions.beside(self.session, released, original, columns)
-
     def distinct(self, table: EmbeddedTable, columns: Sequence[str]) -> pa.Table:
         table.require(columns)
         if not columns:
-            return pa.table({"__count": pa.array([self.count(table)], pa.int64())})
+            return pa.table({"__count": pa.array([table.records(self.session)], pa.int64())})
         small = SmallRows.of(self.session, table)
         if small is not None:
             return small.distinct(columns)
@@ -200,95 +188,38 @@ class EmbeddedEngine(Engine):
         found = row_functions.logical_table(found, table.schema)
         return pa.table([pa.chunked_array(map(group_key, c.chunks), c.type) for c in found.columns], found.schema)
 
-    def thinned(self, table: EmbeddedTable, share: float) -> EmbeddedTable:
-        sql = (
-            f"SELECT {column_list(table.all_columns)} FROM {table.compact} WHERE {ID_COLUMNS[0]} <= {last_id_of(share)}"
-        )
-        return table.derived_alike(sql)
-
-    def estimated_distinct(self, table: EmbeddedTable, columns: Sequence[str]) -> dict[str, int]:
-        table.require(columns)
-        self._count_texts_of_files(table, columns)
-        known = {**table.estimates, **{name: len(found) for name, found in table.histograms.items()}}
-        unknown = [name for name in columns if name not in known]
-        if unknown:  # a caller that asks for the values of a column asks next how many are missing
-            both = ("approx_count_distinct({0}), count(*) - count({0})".format(quoted(name)) for name in unknown)
-            found = self.session.row(f"SELECT {', '.join(both)} FROM {table.source}", table.frames)
-            table.estimates.update(zip(unknown, map(int, found[::2]), strict=True))
-            table.nulls.update(zip(unknown, map(int, found[1::2]), strict=True))
-        return {name: known.get(name, table.estimates.get(name, 0)) for name in columns}
-
-    def _count_texts_of_files(self, table: EmbeddedTable, columns: Sequence[str]) -> None:
-        """Count texts of large files by their dictionaries, those that are asked for later too: they are read once."""
-        unknown = [name for name in columns if name not in table.histograms and name not in table.estimates]
-        if table.files is None or table.records(self.session) < self.session.coded_rows:
-            return
-        if any(pa.types.is_string(table.schema.field(name).type) for name in unknown):
-            texts = [each.name for each in table.schema if pa.types.is_string(each.type)]
-            found = table.files.some_of(self.session, texts, table.records(self.session))
-            table.histograms.update({name: held.histogram for name, held in found.items()})
-
-    def has_room_beside(self, table: EmbeddedTable) -> bool:
-        records = table.records(self.session)
-        return self.session.threads > 1 and self.session.coded_rows <= records <= self.session.room() // BESIDE_BYTES
-
-    def keep_classes(
-        self, table: EmbeddedTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
+    def map(
+        self, table: EmbeddedTable, function: Callable[..., RowBlock], schema: pa.Schema, by: Grouping = None
     ) -> EmbeddedTable:
-        return joins.keep_classes(self.session, table, query, passing)
-
-    def recode(self, table: EmbeddedTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> EmbeddedTable:
-        return joins.recode(self.session, table, codebooks)
-
-    def map_rows(
-        self, table: EmbeddedTable, function: Callable[[RowBlock], RowBlock], schema: pa.Schema
-    ) -> EmbeddedTable:
+        match by:
+            case ByKey(key):
+                return row_functions.map_groups(self.session, table, key, function, schema)
+            case ByRank(column, stream):
+                return ranks.map_ranked(self.session, table, column, stream, function, schema)
         return row_functions.map_rows(self.session, table, function, schema)
 
-    def map_groups(
-        self,
-        table: EmbeddedTable,
-        key: Callable[[RowBlock], NDArray[np.int64]],
-        function: Callable[[RowBlock, int], RowBlock],
-        schema: pa.Schema,
-    ) -> EmbeddedTable:
-        return row_functions.map_groups(self.session, table, key, function, schema)
-
-    def map_ranked(
-        self,
-        table: EmbeddedTable,
-        column: str,
-        stream: Stream,
-        function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
-        schema: pa.Schema,
-    ) -> EmbeddedTable:
-        return ranks.map_ranked(self.session, table, column, stream, function, schema)
-
-    def exchange_ranks(
-        self, table: EmbeddedTable, column: str, stream: Stream, exchange: RankExchange
-    ) -> EmbeddedTable:
-        return ranks.exchange_ranks(self.session, table, column, stream, exchange)
-
-    def select(self, table: EmbeddedTable, columns: Sequence[str]) -> EmbeddedTable:
-        table.require(columns)
-        schema, names = pa.schema([table.schema.field(name) for name in columns]), table.with_ids(columns)
-        rows = table.rows.select(names) if table.rows is not None and names else None
-        sql = f"SELECT {column_list(names)} FROM {table.compact}"
-        return table.derived_alike(sql, schema, rows=rows, **table.shared())
-
-    def stack(self, table: EmbeddedTable, other: EmbeddedTable, columns: Sequence[str], tag: str) -> EmbeddedTable:
-        return stack(table, other, columns, tag)
-
-    def append(self, table: EmbeddedTable, other: EmbeddedTable) -> EmbeddedTable:
-        return append(table, other)
-
-    def with_record_ids(self, table: EmbeddedTable, column: str | None, seed: Seed) -> EmbeddedTable:
-        made = record_ids.with_record_ids(self.session, table, column, seed)
-        made.histograms.update(table.histograms)
-        return made
-
-    def known_content(self, table: EmbeddedTable, seed: Seed) -> tuple[int, int] | None:
-        return table.content.get(seed.key("record"))
+    def derive(self, made: Derivation) -> EmbeddedTable:
+        table: EmbeddedTable
+        match made:
+            case Selection(table, columns, share):
+                table.require(columns)
+                return select(table, columns, last_id_of(share) if share < 1 else None)
+            case Stacking(table, other, columns, tag):
+                return append(table, other) if tag is None else stack(table, other, columns, tag)
+            case Joining(released, original, columns):
+                return row_functions.beside(self.session, released, original, columns)
+            case Recoding(table, codebooks):
+                return joins.recode(self.session, table, codebooks)
+            case ClassFilter(table, query, passing):
+                return joins.keep_classes(self.session, table, query, passing)
+            case RanksExchanged(table, column, stream, exchange):
+                return ranks.exchange_ranks(self.session, table, column, stream, exchange)
+            case Identification(table, column, seed):
+                identified = record_ids.with_record_ids(self.session, table, column, seed)
+                identified.histograms.update(table.histograms)
+                return identified
+            case Numbering():
+                return numbered(self, made)
 
     def write(
         self,
@@ -302,5 +233,11 @@ class EmbeddedEngine(Engine):
     ) -> Written:
         return output.write(self.session, table, folder, format, stream, escape, types)
 
-    def collect(self, table: EmbeddedTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE) -> Any:
+    def collect(
+        self, table: EmbeddedTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE, order: Order = "keyed"
+    ) -> Any:
         return frame_like(output.sorted_rows(self.session, table), like, form)
+
+
+def _versions() -> dict[str, str]:
+    return {"duckdb": duckdb.__version__, "pyarrow": pa.__version__}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,14 +11,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Reduction
-from privpipe.engines.base.class_blocks import COUNT, KnownSizes, block_of_cells, may_be_marked, require_query_columns
-from privpipe.engines.base.contract import Where
-from privpipe.engines.base.histograms import find_codes, not_covered
+from privpipe.blocks import ClassBlock, ClassQuery, Facts, Reduction
+from privpipe.blocks.requests import Where
+from privpipe.engines.base.class_blocks import COUNT, KnownSizes, may_be_marked, require_query_columns
+from privpipe.engines.distributed.class_parts import SIZE, WORDS, explained
 from privpipe.engines.spark.class_cells import (
     MARKED,
-    WORDS,
-    CellReader,
+    cell_reader,
     cells_in,
     cells_of,
     class_words,
@@ -25,17 +25,16 @@ from privpipe.engines.spark.class_cells import (
     new_salt,
 )
 from privpipe.engines.spark.driver_memory import fits_driver, fits_here
-from privpipe.engines.spark.facts import histograms_of, learn
+from privpipe.engines.spark.facts import learn
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.spark_table import LeftOut, SparkTable
 from privpipe.engines.spark.versions import arrow_table, frame_of
 from privpipe.engines.spark.workers import fold, map_raw
-from privpipe.errors import DataError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Sized", "collected_blocks", "counts_records", "explain", "keep_classes", "reduced", "sized_blocks"]
+__all__ = ["Sized", "collected_blocks", "counts_records", "keep_classes", "reduced", "sized_blocks"]
 
 
 CLASSES_HERE = 1 << 26
@@ -114,11 +113,8 @@ def collected_blocks(table: SparkTable, query: ClassQuery) -> Iterator[ClassBloc
     require_query_columns(table.schema, query)
     with reported("count the cells"):
         cells = arrow_table(cells_of(table, query, new_salt()))
-    try:
-        yield from (block for block, _ in CellReader.of(table, query).sorted_blocks(cells))
-    except DataError:
-        explain(table, query)
-        raise
+    with _explained(table, query):
+        yield from (block for block, _ in cell_reader(table, query).sorted_blocks(cells))
 
 
 def reduced(
@@ -160,36 +156,16 @@ def reduced_in_place(
     require_query_columns(table.schema, query)
     rows = table.frame.select("*", *class_words(table, query, new_salt()))
     reader, counted = counted_where_they_lie(rows, table, query)
-    try:
+    with _explained(table, query):
         measure = reader.measured(lambda block: reduction.measure(block, facts))
         return fold(counted, measure, reduction.merge, "measure the classes")
-    except DataError:
-        explain(table, query)
-        raise
 
 
-def explain(table: SparkTable, query: ClassQuery) -> None:
-    """Count what a block found amiss over the whole table, so that every partitioning says the same.
-
-    Raises
-    ------
-    DataError
-        Values that a dictionary lacks, records without a weight.
-    """
-    if query.weight is not None:
-        nulls = learn(table, FactsRequest(nulls=(query.weight,))).nulls[query.weight]
-        if nulls:  # the shared code says it in the shared words
-            cell = pa.table({query.weight: pa.nulls(1, pa.float64()), COUNT: pa.array([nulls], pa.int64())})
-            block_of_cells(cell, ClassQuery(keys=(), weight=query.weight))
-    columns = [name for name in dict.fromkeys(query.columns) if name in query.dictionaries]
-    for name, found in histograms_of(table, columns).items():
-        missing = int((find_codes(found.values, query.dictionaries[name]) < 0).sum())
-        if missing:
-            raise not_covered(name, missing)
+def _explained(table: SparkTable, query: ClassQuery) -> AbstractContextManager[None]:
+    return explained(query, lambda request: learn(table, request))
 
 
 Passing = Callable[[ClassBlock], NDArray[np.bool_]]
-SIZE = "__privpipe_size"
 MOST_SENT = 1 << 20
 """Classes of which every executor gets a list; of more, records and classes are brought together."""
 CLASS_BYTES = 32
@@ -264,7 +240,7 @@ def _judged_here(rows: DataFrame, table: SparkTable, query: ClassQuery, passing:
     with reported("count the cells"):
         cells = arrow_table(cells_in(rows, table, query))
     found, records, others, failing = [np.empty((0, 2), np.int64)], 0, 0, 0
-    for block, classes in CellReader.of(table, query).sorted_blocks(cells):
+    for block, classes in cell_reader(table, query).sorted_blocks(cells):
         kept = passing(block)
         found.append(classes[kept])
         records += int(block.sizes[kept].sum())
@@ -302,12 +278,8 @@ def _judged_in_place(
     if keep is None:
         return _Passed(passed.select(*WORDS), sent=False)
     passed = keep(passed)
-    try:
-        with reported("count the classes that pass"):
-            classes, records = passed.agg(sf.count(sf.lit(1)), sf.sum(SIZE)).collect()[0]
-    except DataError:
-        explain(table, query)
-        raise
+    with _explained(table, query), reported("count the classes that pass"):
+        classes, records = passed.agg(sf.count(sf.lit(1)), sf.sum(SIZE)).collect()[0]
     words = passed.select(*WORDS)
     sent = _may_be_sent(table, classes)
     inside, all_records = _of_records(query, int(records or 0)), table.remembered.get("records")

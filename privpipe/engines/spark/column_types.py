@@ -21,7 +21,8 @@ from privpipe.engines.base.logical_types import (
     logical_schema,
 )
 from privpipe.engines.base.return_forms import ReturnForm, kept_metadata
-from privpipe.engines.spark.spark_table import Layout, SparkTable, physical, spark_type
+from privpipe.engines.distributed.columns import column_name
+from privpipe.engines.spark.spark_table import Layout, SparkTable, spark_type
 from privpipe.engines.spark.workers import fold, map_batches, map_struct
 
 if TYPE_CHECKING:
@@ -142,12 +143,12 @@ def _natively(raw: RawFrame) -> SparkTable:
     columns = []
     for at, target in enumerate(layout.schema):
         # Of strings, the cast also takes a collation away under which 'a' might equal 'A'.
-        found = sf.col(physical(at))
+        found = sf.col(column_name(at))
         found = sf.to_json(found) if is_text_list(raw.schema.field(at).type) else found
         column = found.cast(spark_type(target.type))
         if kind_of(target.type) == "number":
             column = sf.nanvl(column, sf.lit(None).cast("double"))
-        columns.append(column.alias(physical(at)))
+        columns.append(column.alias(column_name(at)))
     return SparkTable(raw.frame.select(*columns), layout)
 
 
@@ -181,10 +182,10 @@ def as_it_came(frame: DataFrame, like: Any, form: ReturnForm) -> DataFrame:
 
     names = list(frame.columns)
     known = {field.name: field for field in _schema(like).fields}
-    frame = _decoded(frame.toDF(*map(physical, range(len(names)))), names, known, form)
+    frame = _decoded(frame.toDF(*map(column_name, range(len(names)))), names, known, form)
     columns = []
     for at, name in enumerate(names):
-        column = sf.col(physical(at))
+        column = sf.col(column_name(at))
         if name in form.types:
             column = column.cast(known[name].dataType)
         metadata = {}

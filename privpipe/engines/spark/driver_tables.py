@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 
+from privpipe.blocks.primitives import Known
+from privpipe.blocks.requests import Derivation, Request
+from privpipe.engines.base.contract import Order
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.embedded import EmbeddedEngine
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
+from privpipe.engines.embedded.known_facts import EmbeddedKnown
 from privpipe.engines.embedded.row_functions import rows_of
 from privpipe.engines.embedded.session import offered_memory
 from privpipe.engines.readers.source import Source
@@ -39,17 +43,31 @@ LEAST_BYTES = 1 << 30
 
 
 def where_it_lies(method: M) -> M:
-    """A primitive that runs where its tables lie; those of both places meet on the executors."""
+    """A primitive of tables that runs where they are; those of both places meet on the executors."""
 
     @functools.wraps(method)
-    def run(engine: Any, *given: Any, **options: Any) -> Any:
-        if any(isinstance(each, SparkTable) for each in (*given, *options.values())):
+    def run(engine: Any, asked: Any, *given: Any, **options: Any) -> Any:
+        tables = asked.tables if isinstance(asked, Request) else (asked,)
+        if any(isinstance(each, SparkTable) for each in tables):
             sent = engine.near.sent
-            return method(engine, *map(sent, given), **{name: sent(each) for name, each in options.items()})
+            asked = asked.over(sent) if isinstance(asked, Request) else sent(asked)
+            return method(engine, asked, *given, **options)
         with _quietly():
-            return getattr(engine.near, method.__name__)(*given, **options)
+            return getattr(engine.near, method.__name__)(asked, *given, **options)
 
     return cast(M, run)
+
+
+class NearKnown(EmbeddedKnown):
+    """What is known of one table on the driver."""
+
+    def estimates(self, columns: Sequence[str]) -> dict[str, int]:
+        with _quietly():
+            return super().estimates(columns)
+
+    @property
+    def has_room(self) -> bool:
+        return False
 
 
 class Near:
@@ -88,7 +106,16 @@ class Near:
 
     def versions(self) -> dict[str, str]:
         """Versions of what worked here."""
-        return {} if self._opened is None else self._opened.versions()
+        return {} if self._opened is None else self._opened.resources.versions
+
+    def known(self, table: EmbeddedTable) -> Known:
+        """See `Engine.known`."""
+        return NearKnown(self.engine.session, table)
+
+    def derive(self, made: Derivation) -> EmbeddedTable:
+        """See `Engine.derive`."""
+        with _quietly():
+            return self.engine.derive(made)
 
     def takes(self, source: Source) -> bool:
         """Whether a source is known to be small without a job: files of this machine, or a frame of this process."""
@@ -119,17 +146,13 @@ class Near:
         with reported("send a table to Spark"):
             return SparkTable(frame_of(self._session, rows, layout.struct), layout, {"records": len(rows)})
 
-    def collect(self, table: EmbeddedTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE) -> Any:
+    def collect(
+        self, table: EmbeddedTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE, order: Order = "keyed"
+    ) -> Any:
         """See `Engine.collect`."""
         if not is_spark_frame(like):
             return self.engine.collect(table, like=like, form=form)
         return as_it_came(self._as_frame(self.engine.collect(table)), like, form)
-
-    def in_place(
-        self, table: EmbeddedTable, like: Any, *, keeps_places: bool = False, form: ReturnForm = AS_THEY_ARE
-    ) -> Any:
-        """See `Engine.in_place`."""
-        return self.collect(table, like=like, form=form)
 
     def _as_frame(self, rows: pa.Table) -> DataFrame:
         layout = Layout(rows.schema)

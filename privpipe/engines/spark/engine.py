@@ -7,25 +7,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from privpipe.blocks import (
-    ClassBlock,
-    ClassQuery,
-    Facts,
-    FactsRequest,
-    Histogram,
-    PairBlock,
-    RankExchange,
-    Reduction,
-    RowBlock,
+from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogram, RankExchange, Reduction, RowBlock
+from privpipe.blocks.primitives import Known
+from privpipe.blocks.requests import (
+    ByKey,
+    ByRank,
+    ClassesOf,
+    ClassFilter,
+    Derivation,
+    Grouping,
+    Identification,
+    Joining,
+    Measured,
+    Numbering,
+    PairsOf,
+    RanksExchanged,
+    Recoding,
+    RowsOf,
+    Selection,
+    Stacking,
 )
 from privpipe.draws import Seed, Stream
-from privpipe.engines.base.catalogue import Catalogue
-from privpipe.engines.base.contract import NO_TYPES, Engine, Where, Written
-from privpipe.engines.base.frames import Held
+from privpipe.engines.base.contract import NO_TYPES, Engine, Order, Resources, Written, numbered
+from privpipe.engines.base.default_primitives import exchange_in_segments, last_id_of
+from privpipe.engines.base.frames import Frames, Held
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
@@ -50,7 +57,7 @@ from privpipe.engines.spark.session import (
 )
 from privpipe.engines.spark.session_settings import Loan
 from privpipe.engines.spark.sources import is_native, is_spark_frame, raw_frame, refuse_streaming, scan
-from privpipe.engines.spark.spark_table import SparkTable, append, stack
+from privpipe.engines.spark.spark_table import SparkTable, append, select, stack
 from privpipe.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -60,6 +67,47 @@ __all__ = ["SparkEngine"]
 
 R = TypeVar("R")
 log = logging.getLogger("privpipe.engines.spark")
+
+
+class SparkFrames(Frames):
+    """Frames of Spark, held by checkpoints."""
+
+    def schema(self, source: Source) -> pa.Schema:
+        return raw_frame(source.data).schema if is_spark_frame(source.data) else super().schema(source)
+
+    def hold(self, frame: Any, *, lasting: bool = False) -> Held:
+        if not is_spark_frame(frame):
+            return super().hold(frame, lasting=lasting)
+        refuse_streaming(frame)
+        found = checkpointed(frame, lasting=lasting)
+        return Held(found, lambda: released(found))
+
+    def hold_table(self, table: SparkTable | EmbeddedTable) -> Held:
+        if isinstance(table, EmbeddedTable):
+            return Held(table)
+        found = checkpointed(table.frame, lasting=True)
+        return Held(replace(table, frame=found), lambda: released(found))
+
+
+class SparkKnown(Known):
+    """What was counted of one table on the executors, or seen when its ids were made."""
+
+    def __init__(self, table: SparkTable) -> None:
+        self._table = table
+
+    def histogram(self, column: str) -> Histogram | None:
+        return self._table.learned.get(column)
+
+    def content(self, seed: Seed) -> tuple[int, int] | None:
+        return known_content(self._table, seed)
+
+    def estimates(self, columns: Sequence[str]) -> dict[str, int]:
+        _require(self._table, columns)
+        return estimated_distinct(self._table, columns)
+
+    @property
+    def is_local(self) -> bool:
+        return False
 
 
 class SparkEngine(Engine):
@@ -97,6 +145,7 @@ class SparkEngine(Engine):
         self.cache = cache
         self.near = Near(session, driver_bytes)
         self._persisted: list[Any] = []
+        self._frames = SparkFrames()
         self._staging = Staging(shared=not is_connect(session) and session.sparkContext.master.startswith("local"))
         self._watch: Watch | None = None
         self.loan = Loan(session, own=self._started) if loan is None else loan
@@ -112,9 +161,25 @@ class SparkEngine(Engine):
             engine._watch = Watch(session.sparkContext, read.patience)
         return engine
 
-    @classmethod
-    def accepts(cls, data: Any) -> bool:
-        return is_spark_frame(data)
+    @property
+    def resources(self) -> Resources:
+        catalogue = SparkCatalogue(self.session, self.near.sent)
+        return Resources(self.name, self._versions, count_processes=self._processes, tables=catalogue)
+
+    def _versions(self) -> dict[str, str]:
+        import pyspark
+
+        versions = {"pyspark": pyspark.__version__, "spark": self.session.version, "pyarrow": pa.__version__}
+        return versions | self.near.versions()
+
+    def _processes(self) -> int:
+        if is_connect(self.session):
+            return 0
+        return int(self.session.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is listed too
+
+    @property
+    def frames(self) -> Frames:
+        return self._frames
 
     def close(self) -> None:
         self.near.close()
@@ -133,36 +198,8 @@ class SparkEngine(Engine):
         else:
             self.loan.close()
 
-    @property
-    def worker_processes(self) -> int:
-        if is_connect(self.session):
-            return 0
-        return int(self.session.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is listed too
-
-    def lies_here(self, table: SparkTable | EmbeddedTable) -> bool:
-        return isinstance(table, EmbeddedTable)
-
-    def versions(self) -> dict[str, str]:
-        import pyspark
-
-        versions = {"pyspark": pyspark.__version__, "spark": self.session.version, "pyarrow": pa.__version__}
-        return versions | self.near.versions()
-
-    def hold_frame(self, frame: Any, *, lasting: bool = False) -> Held:
-        if not is_spark_frame(frame):
-            return super().hold_frame(frame, lasting=lasting)
-        refuse_streaming(frame)
-        found = checkpointed(frame, lasting=lasting)
-        return Held(found, lambda: released(found))
-
-    def hold(self, table: SparkTable | EmbeddedTable) -> Held:
-        if isinstance(table, EmbeddedTable):
-            return Held(table)
-        found = checkpointed(table.frame, lasting=True)
-        return Held(replace(table, frame=found), lambda: released(found))
-
     def scan(self, source: Source) -> SparkTable | EmbeddedTable:
-        source = self.held(source)
+        source = self._frames.held(source)
         if not is_native(self.session, source):
             source = self._staging.opened(source)
         if self.near.takes(source):
@@ -170,12 +207,13 @@ class SparkEngine(Engine):
         table, costly = scan(self.session, source)
         return self._kept(table) if costly else table
 
-    @where_it_lies
-    def count(self, table: SparkTable) -> int:
-        return count_records(table)
+    def known(self, table: SparkTable | EmbeddedTable) -> Known:
+        return SparkKnown(table) if isinstance(table, SparkTable) else self.near.known(table)
 
     @where_it_lies
     def facts(self, table: SparkTable, request: FactsRequest) -> Facts:
+        if not request:
+            return Facts(records=count_records(table))
         _require(table, (*request.histograms, *request.moments, *request.nulls))
         return learn(table, request)
 
@@ -184,41 +222,18 @@ class SparkEngine(Engine):
         return class_table.collected_blocks(table, query)
 
     @where_it_lies
-    def reduce_classes(
-        self,
-        table: SparkTable,
-        query: ClassQuery,
-        reduction: Reduction[ClassBlock, R],
-        facts: Facts,
-        *,
-        where: Where = "auto",
-    ) -> R | None:
-        return class_table.reduced(table, query, reduction, facts, where)
-
-    @where_it_lies
-    def reduce_rows(
-        self, table: SparkTable, columns: Sequence[str], reduction: Reduction[RowBlock, R], facts: Facts
-    ) -> R | None:
-        _require(table, columns)
-        return row_functions.reduce_rows(table, columns, reduction, facts)
-
-    @where_it_lies
-    def reduce_pairs(
-        self,
-        original: SparkTable,
-        released: SparkTable,
-        columns: Sequence[str],
-        reduction: Reduction[PairBlock, R],
-        facts: Facts,
-    ) -> R | None:
-        for table in (original, released):
-            _require(table, columns)
-            _require_ids(table)
-        return row_functions.reduce_pairs(original, released, columns, reduction, facts)
-
-    @where_it_lies
-    def beside(self, released: SparkTable, original: SparkTable, columns: Mapping[str, str]) -> SparkTable:
-        return self._kept(row_functions.beside(released, original, columns))
+    def reduce(self, of: Measured, reduction: Reduction[Any, R], facts: Facts) -> R | None:
+        match of:
+            case RowsOf(table, columns):
+                _require(table, columns)
+                return row_functions.reduce_rows(table, columns, reduction, facts)
+            case PairsOf(original, released, columns):
+                for each in of.tables:
+                    _require(each, columns)
+                    _require_ids(each)
+                return row_functions.reduce_pairs(original, released, columns, reduction, facts)
+            case ClassesOf(table, query, where):
+                return class_table.reduced(table, query, reduction, facts, where)
 
     @where_it_lies
     def distinct(self, table: SparkTable, columns: Sequence[str]) -> pa.Table:
@@ -226,96 +241,63 @@ class SparkEngine(Engine):
         return distinct(table, columns)
 
     @where_it_lies
-    def known_histogram(self, table: SparkTable, column: str) -> Histogram | None:
-        return table.learned.get(column)
-
-    @where_it_lies
-    def known_content(self, table: SparkTable, seed: Seed) -> tuple[int, int] | None:
-        return known_content(table, seed)
-
-    @where_it_lies
-    def thinned(self, table: SparkTable, share: float) -> SparkTable:
-        _require_ids(table)
-        return row_functions.thinned(table, share)
-
-    @where_it_lies
-    def estimated_distinct(self, table: SparkTable, columns: Sequence[str]) -> dict[str, int]:
-        _require(table, columns)
-        return estimated_distinct(table, columns)
-
-    @where_it_lies
-    def keep_classes(
-        self, table: SparkTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]
+    def map(
+        self, table: SparkTable, function: Callable[..., RowBlock], schema: pa.Schema, by: Grouping = None
     ) -> SparkTable:
-        return keep_classes(table, query, passing, self._held if self.cache else None)
-
-    @where_it_lies
-    def recode(self, table: SparkTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> SparkTable:
-        _require(table, list(codebooks))
-        return recode(table, codebooks)
-
-    @where_it_lies
-    def map_rows(self, table: SparkTable, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> SparkTable:
+        match by:
+            case ByKey(key):
+                return self._kept(row_functions.map_groups(table, key, function, schema))
+            case ByRank(column, stream):
+                _require(table, [column])
+                _require_ids(table)
+                return self._kept(ranks.map_ranked(table, column, stream, function, schema))
         return row_functions.map_rows(table, function, schema)
 
-    @where_it_lies
-    def map_groups(
-        self,
-        table: SparkTable,
-        key: Callable[[RowBlock], NDArray[np.int64]],
-        function: Callable[[RowBlock, int], RowBlock],
-        schema: pa.Schema,
-    ) -> SparkTable:
-        return self._kept(row_functions.map_groups(table, key, function, schema))
+    def derive(self, made: Derivation) -> Any:
+        match made:
+            case Identification(table, column, seed):
+                return self._identified(table, column, seed)
+            case Numbering():
+                return numbered(self, made)
+        return self._derived(made)
 
-    @where_it_lies
-    def map_ranked(
-        self,
-        table: SparkTable,
-        column: str,
-        stream: Stream,
-        function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
-        schema: pa.Schema,
-    ) -> SparkTable:
-        _require(table, [column])
-        _require_ids(table)
-        return self._kept(ranks.map_ranked(table, column, stream, function, schema))
+    def _derived(self, made: Derivation) -> Any:
+        if not any(isinstance(each, SparkTable) for each in made.tables):
+            return self.near.derive(made)
+        table: SparkTable
+        match made.over(self.near.sent):
+            case Selection(table, columns, share):
+                _require(table, columns)
+                if share < 1:
+                    _require_ids(table)
+                return select(table, columns, last_id_of(share) if share < 1 else None)
+            case Stacking(table, other, columns, tag):
+                return append(table, other) if tag is None else stack(table, other, columns, tag)
+            case Joining(released, original, columns):
+                return self._kept(row_functions.beside(released, original, columns))
+            case Recoding(table, codebooks):
+                _require(table, list(codebooks))
+                return recode(table, codebooks)
+            case ClassFilter(table, query, passing):
+                return keep_classes(table, query, passing, self._held if self.cache else None)
+            case RanksExchanged(table, column, stream, exchange):
+                return self._exchanged(table, column, stream, exchange)
 
-    @where_it_lies
-    def exchange_ranks(self, table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> SparkTable:
+    def _exchanged(self, table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> SparkTable:
         _require(table, [column])
         _require_ids(table)
         if not rank_exchange.is_countable(table.schema.field(column).type):
-            return cast(SparkTable, super().exchange_ranks(table, column, stream, exchange))
+            return cast(SparkTable, exchange_in_segments(self, table, column, stream, exchange))
         # Beyond, ranges would carry more values along than rows.
         near = exchange.reach <= rank_exchange.ROWS_PER_RANGE
         give = rank_exchange.exchange_ranks if near else rank_relay.forward_ranks
         return self._kept(give(table, column, stream, exchange))
 
-    @where_it_lies
-    def select(self, table: SparkTable, columns: Sequence[str]) -> SparkTable:
-        _require(table, columns)
-        return replace(
-            table.select(columns),
-            remembered=table.remembered,
-            at_most=table.at_most,
-            learned=table.learned,
-            counts=replace(table.counts, content=None),
-        )
-
-    @where_it_lies
-    def stack(self, table: SparkTable, other: SparkTable, columns: Sequence[str], tag: str) -> SparkTable:
-        return stack(table, other, columns, tag)
-
-    @where_it_lies
-    def append(self, table: SparkTable, other: SparkTable) -> SparkTable:
-        return append(table, other)
-
-    def with_record_ids(self, table: Any, column: str | None, seed: Seed) -> Any:
+    def _identified(self, table: Any, column: str | None, seed: Seed) -> Any:
         # From here on rows are worked on: what is small is drawn near once.
         here = table if isinstance(table, EmbeddedTable) else self.near.drawn(table)
         if here is not None:
-            return self.near.with_record_ids(here, column, seed)
+            return self.near.derive(Identification(here, column, seed))
         if table.bound is not None:
             self.loan.sized(table.bound, len(table.schema))
             self.loan.keeps(table.bound * row_bytes(table.schema))
@@ -324,9 +306,6 @@ class SparkEngine(Engine):
             return record_ids.numbered_ids(table, seed, self._held)
         _require(table, [column])
         return self._kept(record_ids.declared_ids(table, column, seed))
-
-    def source_schema(self, source: Source) -> pa.Schema:
-        return raw_frame(source.data).schema if is_spark_frame(source.data) else super().source_schema(source)
 
     @where_it_lies
     def write(
@@ -341,18 +320,11 @@ class SparkEngine(Engine):
     ) -> Written:
         return output.write(table, folder, format, stream, escape, types)
 
-    def catalogue(self) -> Catalogue:
-        return SparkCatalogue(self.session, self.near.sent)
-
     @where_it_lies
-    def collect(self, table: SparkTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE) -> Any:
-        return output.collect(table, like, form)
-
-    @where_it_lies
-    def in_place(
-        self, table: SparkTable, like: Any, *, keeps_places: bool = False, form: ReturnForm = AS_THEY_ARE
+    def collect(
+        self, table: SparkTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE, order: Order = "keyed"
     ) -> Any:
-        return output.lying(table, like, form)
+        return output.collect(table, like, form) if order == "keyed" else output.lying(table, like, form)
 
     def _kept(self, table: SparkTable) -> SparkTable:
         return replace(table, frame=self._held(table.frame))

@@ -14,11 +14,12 @@ import pyarrow.types as pt
 from privpipe.blocks import Facts, FactsRequest, Histogram
 from privpipe.draws import Seed
 from privpipe.engines.base.histograms import ExactMoments, histogram_of
+from privpipe.engines.distributed.columns import as_type, column_name
 from privpipe.engines.spark.column_values import ColumnLook, Looker, Looks
 from privpipe.engines.spark.driver_memory import require_room
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.session_settings import tasks_for
-from privpipe.engines.spark.spark_table import Hashed, Layout, LeftOut, SparkTable, as_type, physical
+from privpipe.engines.spark.spark_table import Hashed, Layout, LeftOut, SparkTable
 from privpipe.engines.spark.versions import arrow_table, grouped_by_each
 from privpipe.engines.spark.workers import fold
 
@@ -156,12 +157,12 @@ def known_content(table: SparkTable, seed: Seed) -> tuple[int, int] | None:
 def distinct(table: SparkTable, columns: Sequence[str]) -> pa.Table:
     """See `Engine.distinct`."""
     names = list(dict.fromkeys(columns))
-    keys = [table.counted(name).alias(physical(at)) for at, name in enumerate(names)]
+    keys = [table.counted(name).alias(column_name(at)) for at, name in enumerate(names)]
     if not keys:
         return pa.table({"__count": pa.array([count_records(table)], pa.int64())})
     require_room(table, [names], "distinct combinations")
     with reported("count distinct combinations"):
-        found = arrow_table(table.frame.select(*keys).groupBy(*(physical(at) for at in range(len(keys)))).count())
+        found = arrow_table(table.frame.select(*keys).groupBy(*(column_name(at) for at in range(len(keys)))).count())
     fields = [table.schema.field(name) for name in names]
     rows = [_whole(found.column(at), field.type) for at, field in enumerate(fields)]
     result = pa.table([*rows, found.column("count")], names=[*names, "__count"])
@@ -223,11 +224,11 @@ def _counted_now(
     for start in range(0, max(1, len(names)), SETS_AT_A_TIME):
         part = names[start : start + SETS_AT_A_TIME]
         rest = list(dict.fromkeys(nulls)) if start == 0 else []
-        columns = [table.counted(name).alias(physical(at)) for at, name in enumerate(part)]
+        columns = [table.counted(name).alias(column_name(at)) for at, name in enumerate(part)]
         gaps = [sf.isnull(table.counted(name)).cast("long").alias(f"n{at}") for at, name in enumerate(rest)]
         frame = table.frame.select(*columns, *gaps)
         figures = {RECORDS: "count(1)"} | {f"n{at}": f"sum(n{at})" for at in range(len(rest))}
-        keys = [physical(at) for at in range(len(part))]
+        keys = [column_name(at) for at in range(len(part))]
         with reported("count values"):
             if len(part) > 1:
                 answer = grouped_by_each(frame, keys, SET, figures)
@@ -240,7 +241,7 @@ def _counted_now(
         missing |= {name: pc.sum(whole.column(f"n{at}")).as_py() or 0 for at, name in enumerate(rest)}
         for at, name in enumerate(part):
             rows = answer.filter(pc.equal(answer.column(SET), _mask(at, len(part))))
-            values = _whole(rows.column(physical(at)), table.schema.field(name).type)
+            values = _whole(rows.column(column_name(at)), table.schema.field(name).type)
             found[name] = histogram_of(values, rows.column(RECORDS))
     return records, found, missing
 

@@ -19,6 +19,7 @@ from privpipe.engines.base.contract import NO_TYPES, Written
 from privpipe.engines.base.frames import frame_like
 from privpipe.engines.base.part_files import files_of, part_name, write_part
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
+from privpipe.engines.distributed.columns import as_type
 from privpipe.engines.readers.source import Format
 from privpipe.engines.spark.column_types import as_it_came
 from privpipe.engines.spark.driver_memory import result_limit, row_bytes
@@ -26,7 +27,7 @@ from privpipe.engines.spark.facts import count_records, value_order_of
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.row_functions import whole_runs
 from privpipe.engines.spark.sources import is_spark_frame
-from privpipe.engines.spark.spark_table import SparkTable, as_type
+from privpipe.engines.spark.spark_table import SparkTable
 from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import boxed, map_batches, results_of
 from privpipe.errors import SinkError

@@ -12,11 +12,12 @@ import pyarrow as pa
 from privpipe.blocks import ClassQuery, RowBlock
 from privpipe.draws import Seed
 from privpipe.engines.base.logical_types import check_record_ids
+from privpipe.engines.distributed.columns import column_name
 from privpipe.engines.spark.class_cells import WORDS, class_words, new_salt
 from privpipe.engines.spark.facts import looker_of
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.row_functions import RunOrdinals
-from privpipe.engines.spark.spark_table import Hashed, Layout, SparkTable, physical
+from privpipe.engines.spark.spark_table import Hashed, Layout, SparkTable
 from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import map_batches, map_struct
 
@@ -101,8 +102,8 @@ def declared_ids(table: SparkTable, column: str, seed: Seed) -> SparkTable:
 def _require_unique(table: SparkTable, column: str) -> None:
     from pyspark.sql import functions as sf
 
-    value = sf.col(physical(0))
-    counted = table.frame.select(table.counted(column).alias(physical(0))).groupBy(physical(0)).count()
+    value = sf.col(column_name(0))
+    counted = table.frame.select(table.counted(column).alias(column_name(0))).groupBy(column_name(0)).count()
     totals = counted.agg(
         sf.sum(sf.when(sf.isnull(value), sf.col("count"))).alias("nulls"),
         sf.sum(sf.when(~sf.isnull(value), sf.col("count") - sf.lit(1))).alias("repeated"),

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, Facts, Histogram, PairBlock, Reduction, RowBlock
 from privpipe.engines.base.batches import joined
-from privpipe.engines.base.default_primitives import last_id_of
 from privpipe.engines.base.histograms import group_key, histogram_of
 from privpipe.engines.base.paired_schemas import beside_schema
+from privpipe.engines.distributed.columns import column_name
 from privpipe.engines.spark.driver_memory import fits_driver
 from privpipe.engines.spark.facts import histograms_of
 from privpipe.engines.spark.failures import reported, sealed
-from privpipe.engines.spark.spark_table import Layout, SparkTable, physical, spark_type
+from privpipe.engines.spark.spark_table import Layout, SparkTable, spark_type
 from privpipe.engines.spark.versions import frame_of
 from privpipe.engines.spark.workers import fold, map_batches
 from privpipe.errors import DataError, EngineError
@@ -34,7 +34,6 @@ __all__ = [
     "recode",
     "reduce_pairs",
     "reduce_rows",
-    "thinned",
     "together",
     "whole_runs",
 ]
@@ -261,14 +260,6 @@ def beside(released: SparkTable, original: SparkTable, columns: Mapping[str, str
     return SparkTable(joined.select(*chosen), layout, at_most=released.bound)
 
 
-def thinned(table: SparkTable, share: float) -> SparkTable:
-    """See `Engine.thinned`; the others never leave the executors."""
-    from pyspark.sql import functions as sf
-
-    kept = table.frame.where(sf.col(ID_COLUMNS[0]) <= sf.lit(last_id_of(share)))
-    return SparkTable(kept, table.layout, at_most=table.bound)
-
-
 VALUE, LABEL, FOUND = "__privpipe_value", "__privpipe_label", "__privpipe_found"
 MOST_ENTRIES = 1 << 20
 """Entries of codebooks that are sent to every executor as a table."""
@@ -340,7 +331,7 @@ def _joined(table: SparkTable, books: Mapping[str, _Book]) -> SparkTable:
         columns[name] = sf.when(sf.isnull(names[2]), gone.cast(spark_type(book.labels.type))).otherwise(
             sf.col(names[1])
         )
-    chosen = [columns[name].alias(physical(at)) for at, name in enumerate(table.schema.names)]
+    chosen = [columns[name].alias(column_name(at)) for at, name in enumerate(table.schema.names)]
     return SparkTable(frame.select(*chosen, *table.layout.hidden), out)
 
 

@@ -17,6 +17,7 @@ from privpipe.blocks.table_name import TableName
 from privpipe.engines.base.conversion import decimal_scale, typing_of
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.logical_types import check_names, is_carried, is_text_list, logical_schema
+from privpipe.engines.distributed.columns import column_name
 from privpipe.engines.lakes import delta_place, has_deltalake, is_lake, lake_of
 from privpipe.engines.readers.files import elsewhere, list_files
 from privpipe.engines.readers.folders import table_format_error
@@ -25,7 +26,7 @@ from privpipe.engines.readers.source import Source
 from privpipe.engines.spark.column_types import RawFrame, typed_table
 from privpipe.engines.spark.failures import condition_of, reported
 from privpipe.engines.spark.file_pieces import csv_frame, json_frame, lake_frame, parquet_frame
-from privpipe.engines.spark.spark_table import Layout, SparkTable, physical
+from privpipe.engines.spark.spark_table import Layout, SparkTable
 from privpipe.engines.spark.versions import frame_of
 from privpipe.engines.stores import is_reached
 from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError, did_you_mean, escaped
@@ -158,7 +159,7 @@ def _without_index(data: Any) -> DataFrame:
 
 
 def _renamed(frame: DataFrame, columns: int) -> DataFrame:
-    return frame.toDF(*(physical(at) for at in range(columns)))
+    return frame.toDF(*(column_name(at) for at in range(columns)))
 
 
 NO_DATA_SOURCE = ("DATA_SOURCE_NOT_FOUND", "ClassNotFoundException")

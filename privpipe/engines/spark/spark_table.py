@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from privpipe.blocks import ID_COLUMNS, Histogram, RowBlock
 from privpipe.engines.base.class_blocks import KnownSizes
 from privpipe.engines.base.conversion import normalised
 from privpipe.engines.base.paired_schemas import require_same, stacked_schema
+from privpipe.engines.distributed.columns import as_type, column_name
 from privpipe.errors import EngineError
 
 if TYPE_CHECKING:
@@ -29,22 +30,9 @@ __all__ = [
     "SparkTable",
     "append",
     "as_counted",
-    "as_type",
-    "physical",
     "spark_type",
     "stack",
 ]
-
-
-def physical(position: int) -> str:
-    """Name of a visible column inside a frame: a dot or a backtick in its own name would be syntax to Spark.
-
-    Examples
-    --------
-    >>> physical(3)
-    'c3'
-    """
-    return f"c{position}"
 
 
 def spark_type(kind: pa.DataType) -> DataType:
@@ -64,11 +52,6 @@ def spark_type(kind: pa.DataType) -> DataType:
         pa.binary(): types.BinaryType,
     }
     return known[kind]()
-
-
-def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column as a logical type: Spark names the session's zone in timestamps and may send large texts."""
-    return array if array.type == kind else array.cast(kind)
 
 
 @dataclass(frozen=True)
@@ -96,7 +79,7 @@ class Layout:
     @property
     def arrow(self) -> pa.Schema:
         """Arrow schema of the frame."""
-        fields = [(physical(at), field.type) for at, field in enumerate(self.schema)]
+        fields = [(column_name(at), field.type) for at, field in enumerate(self.schema)]
         return pa.schema([*fields, *((name, pa.int64()) for name in self.hidden)])
 
     @property
@@ -108,7 +91,7 @@ class Layout:
 
     def names(self, columns: Sequence[str]) -> list[str]:
         """Names of visible columns inside the frame."""
-        return [physical(self.schema.get_field_index(name)) for name in columns]
+        return [column_name(self.schema.get_field_index(name)) for name in columns]
 
     def visible(self, batch: pa.RecordBatch | pa.Table) -> list[pa.Array]:
         """The visible columns in logical types."""
@@ -287,6 +270,22 @@ def as_counted(column: Any, kind: pa.DataType) -> Column:
     return sf.nanvl(column, sf.lit(None).cast("double")) + sf.lit(0.0)
 
 
+def select(table: SparkTable, columns: Sequence[str], last: int | None = None) -> SparkTable:
+    """These columns, and ids; of the records whose id has a first word of at most `last`, if that is given."""
+    from pyspark.sql import functions as sf
+
+    if last is not None:  # the others never leave the executors
+        kept = table.frame.where(sf.col(ID_COLUMNS[0]) <= sf.lit(last))
+        return replace(SparkTable(kept, table.layout).select(columns), at_most=table.bound)
+    return replace(
+        table.select(columns),
+        remembered=table.remembered,
+        at_most=table.at_most,
+        learned=table.learned,
+        counts=replace(table.counts, content=None),
+    )
+
+
 def stack(table: SparkTable, other: SparkTable, columns: Sequence[str], tag: str) -> SparkTable:
     """See `Engine.stack`."""
     from pyspark.sql import functions as sf
@@ -294,8 +293,8 @@ def stack(table: SparkTable, other: SparkTable, columns: Sequence[str], tag: str
     schema = stacked_schema(table.schema, other.schema, columns, tag)
     frames = []
     for side, each in enumerate((table, other)):
-        chosen = [each.column(name).alias(physical(at)) for at, name in enumerate(columns)]
-        frames.append(each.frame.select(*chosen, sf.lit(side).cast("long").alias(physical(len(columns)))))
+        chosen = [each.column(name).alias(column_name(at)) for at, name in enumerate(columns)]
+        frames.append(each.frame.select(*chosen, sf.lit(side).cast("long").alias(column_name(len(columns)))))
     return SparkTable(frames[0].unionAll(frames[1]), Layout(schema), _remembered(table, other))
 
 

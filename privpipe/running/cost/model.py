@@ -509,9 +509,9 @@ def _predicted(
     if rows is not None or combinations is not None:
         seen = seen.of_rows(rows or seen.rows, combinations)
     processors = workers or _workers(engine, policy)
-    here = engine.lies_here(table) and (rows is None or rows <= MOST_ROWS)
-    processes = 0 if here else engine.worker_processes
-    return predict(engine.name, seen, work_of(policy), engine.memory, processors, processes, here=here)
+    here = engine.known(table).is_local and (rows is None or rows <= MOST_ROWS)
+    processes = 0 if here else engine.resources.processes
+    return predict(engine.name, seen, work_of(policy), engine.resources.memory, processors, processes, here=here)
 
 
 def _workers(engine: Engine, policy: Policy) -> int | None:

@@ -12,7 +12,7 @@ import pytest
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.engines.base import Source
 from privpipe.engines.dask import DaskEngine
-from privpipe.engines.dask.codes import encode
+from privpipe.engines.distributed.codes import encode
 
 from .conftest import hostile
 from .test_classes import QUERIES, oracle, shapes

@@ -18,6 +18,7 @@ import pytest
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.engines.base import Source
 from privpipe.engines.dask import DaskEngine
+from privpipe.engines.dask.sources import is_dask_frame
 from privpipe.errors import DataError, UsageError
 
 from .conftest import hostile, rows_of
@@ -176,8 +177,8 @@ def test_a_dask_frame_keeps_its_integers(dasks):
         index=[9, 9, 8, 7],
     )
     lazy = dd.from_pandas(frame, npartitions=2, sort=False)
-    assert DaskEngine.accepts(lazy)
-    assert not DaskEngine.accepts(frame)
+    assert is_dask_frame(lazy)
+    assert not is_dask_frame(frame)
     for data in (lazy, frame):
         table = dasks.scan(Source(data=data))
         assert [str(kind) for kind in table.schema.types] == ["int64", "string", "string", "double"]

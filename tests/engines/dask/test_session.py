@@ -37,9 +37,9 @@ def test_the_current_client_is_used_and_left_alone(cluster):
         engine = open_engine("dask", {"driver_bytes": 0})
     try:
         assert engine._runtime.client is client
-        assert engine.worker_processes == len(client.scheduler_info()["workers"]) >= 1
+        assert engine.resources.processes == len(client.scheduler_info()["workers"]) >= 1
         assert engine.count(engine.scan(Source(data=pa.table({"a": [1, 2]})))) == 2
-        assert {"dask", "distributed", "numpy", "pyarrow"} <= set(engine.versions())
+        assert {"dask", "distributed", "numpy", "pyarrow"} <= set(engine.resources.versions)
     finally:
         engine.close()
     assert client.status == "running"

@@ -89,8 +89,8 @@ def test_ids_and_fingerprint_are_those_of_the_texts(
     assert set(other.digits) == {"zip", 'odd {0} "name"', "age", "ill"}
     assert ids_and_rows(plain, one) == ids_and_rows(coded, other)
     assert fingerprint(plain, one, SEED) == fingerprint(coded, other, SEED)
-    assert (coded.known_content(other, SEED) is None) == (column is not None)
-    assert coded.known_content(other, Seed.insecure(4)) is None
+    assert (coded.known(other).content(SEED) is None) == (column is not None)
+    assert coded.known(other).content(Seed.insecure(4)) is None
 
 
 @pytest.mark.parametrize("column", [None, "n"])

@@ -48,12 +48,12 @@ def test_the_database_gets_what_the_process_leaves(monkeypatch: pytest.MonkeyPat
         return int(float(amount) * {"MiB": 2**20, "GiB": 2**30}[unit])
 
     with EmbeddedEngine.open({"memory_limit": "4GiB"}) as engine:
-        assert engine.memory == 4 * GIGABYTE
+        assert engine.resources.memory == 4 * GIGABYTE
         assert given(engine) == pytest.approx(database_share(4 * GIGABYTE, GIGABYTE // 2), rel=0.02)
     with EmbeddedEngine.open({"memory_limit": "4GiB"}) as engine:  # the database opens later this time
         assert given(engine) < 3.5 * GIGABYTE
     monkeypatch.setattr("privpipe.engines.embedded.session._LIMITS", {})
     monkeypatch.setattr("privpipe.engines.embedded.session.offered_memory", lambda: 8 * GIGABYTE)
     with EmbeddedEngine.open({}) as engine:
-        assert engine.memory == pytest.approx(6 * GIGABYTE, rel=0.02)
+        assert engine.resources.memory == pytest.approx(6 * GIGABYTE, rel=0.02)
     assert memory_module.OWN_BYTES < GIGABYTE

@@ -15,9 +15,10 @@ pytest.importorskip("pyspark")
 from privpipe.blocks import ClassBlock, ClassQuery
 from privpipe.engines.base.class_blocks import COUNT, block_of_cells
 from privpipe.engines.base.histograms import histogram_of
-from privpipe.engines.spark import class_cells
-from privpipe.engines.spark.class_cells import MARKED, WORDS, PartReader
-from privpipe.engines.spark.spark_table import physical
+from privpipe.engines.distributed import class_parts
+from privpipe.engines.distributed.class_parts import WORDS, PartReader
+from privpipe.engines.distributed.columns import column_name
+from privpipe.engines.spark.class_cells import MARKED
 from privpipe.errors import DataError
 
 Shapes = Counter[tuple[Any, ...]]
@@ -44,7 +45,7 @@ def batches_of(table: pa.Table, classes: int, rows: int) -> Iterator[pa.RecordBa
     words = np.column_stack([key // 2, key])
     words[key == classes - 1] = MARKED
     arrays = [pa.array(words[:, 0]), pa.array(words[:, 1]), table.column("ill"), table.column("pay")]
-    yield from pa.table(arrays, names=[*WORDS, physical(0), physical(1)]).to_batches(max_chunksize=rows)
+    yield from pa.table(arrays, names=[*WORDS, column_name(0), column_name(1)]).to_batches(max_chunksize=rows)
 
 
 def gathered(parts: list[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -75,12 +76,12 @@ def shapes(block: ClassBlock, coded: bool) -> Shapes:
 def test_parts_make_the_classes_of_joint_cells(
     monkeypatch: pytest.MonkeyPatch, coded: bool, rows: int, classes: int, chunk: int, block: int
 ) -> None:
-    monkeypatch.setattr(class_cells, "CHUNK_ROWS", chunk)
-    monkeypatch.setattr(class_cells, "BLOCK_BYTES", block)
+    monkeypatch.setattr(class_parts, "CHUNK_ROWS", chunk)
+    monkeypatch.setattr(class_parts, "BLOCK_BYTES", block)
     table = rows_of(rows, classes)
     histograms = {name: histogram_of(table.column(name)) for name in ("ill", "pay")} if coded else {}
     query = ClassQuery(keys=("k",), columns=("ill", "pay"), dictionaries=histograms)
-    reader = PartReader(query, (pa.string(), pa.float64()), markable=True)
+    reader = PartReader(query, (pa.string(), pa.float64()), MARKED)
     parts = list(reader.parts(batches_of(table, classes, 70)))
     assert len(parts) == -(-rows // chunk) or len(parts) > 1
     found = [block for block, words in reader.blocks(gathered(parts, 40)) if len(words) == len(block)]
@@ -92,15 +93,15 @@ def test_parts_make_the_classes_of_joint_cells(
 
 
 def test_a_batch_larger_than_a_chunk_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_cells, "CHUNK_ROWS", 10)
-    reader = PartReader(ClassQuery(keys=("k",)), (), markable=False)
+    monkeypatch.setattr(class_parts, "CHUNK_ROWS", 10)
+    reader = PartReader(ClassQuery(keys=("k",)), ())
     parts = list(reader.parts(batches_of(rows_of(35, 3), 3, 1000)))
     assert [sum(part.column(2).to_pylist()) for part in parts] == [10, 10, 10, 5]
 
 
 def test_a_chunk_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_cells, "CHUNK_BYTES", 1000)
-    reader = PartReader(ClassQuery(keys=("k",)), (), markable=False)
+    monkeypatch.setattr(class_parts, "CHUNK_BYTES", 1000)
+    reader = PartReader(ClassQuery(keys=("k",)), ())
     parts = list(reader.parts(batches_of(rows_of(200, 3), 3, 10)))
     sizes = [sum(part.column(2).to_pylist()) for part in parts]
     assert sum(sizes) == 200
@@ -108,8 +109,8 @@ def test_a_chunk_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_no_records_are_no_block() -> None:
-    reader = PartReader(ClassQuery(keys=("k",), columns=("ill",)), (pa.string(),), markable=False)
-    empty = pa.schema([(WORDS[0], pa.int64()), (WORDS[1], pa.int64()), (physical(0), pa.string())]).empty_table()
+    reader = PartReader(ClassQuery(keys=("k",), columns=("ill",)), (pa.string(),))
+    empty = pa.schema([(WORDS[0], pa.int64()), (WORDS[1], pa.int64()), (column_name(0), pa.string())]).empty_table()
     assert list(reader.parts(iter(empty.to_batches() or [pa.RecordBatch.from_pylist([], empty.schema)]))) == []
     assert list(reader.blocks(iter([]))) == []
 
@@ -118,7 +119,7 @@ def test_a_value_the_dictionary_lacks_is_told_where_parts_are_gathered() -> None
     table = rows_of(50, 4)
     histograms = {"ill": histogram_of(pa.array(["flu", "ok"]))}
     query = ClassQuery(keys=("k",), columns=("ill",), dictionaries=histograms)
-    reader = PartReader(query, (pa.string(),), markable=False)
+    reader = PartReader(query, (pa.string(),))
     parts = list(reader.parts(batches_of(table, 4, 50)))
     with pytest.raises(DataError, match="column 'ill' holds 1 distinct value"):
         list(reader.blocks(gathered(parts, 50)))

@@ -12,8 +12,10 @@ from privpipe.blocks import ClassQuery, Facts, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Source
 from privpipe.engines.base.class_blocks import COUNT
-from privpipe.engines.spark import SparkEngine, class_cells, driver_memory
-from privpipe.engines.spark.class_cells import WORDS, CellReader, class_words
+from privpipe.engines.distributed import class_parts
+from privpipe.engines.distributed.class_parts import WORDS, CellReader
+from privpipe.engines.spark import SparkEngine, driver_memory
+from privpipe.engines.spark.class_cells import class_words
 from privpipe.engines.spark.driver_memory import result_limit
 from privpipe.errors import DataError
 from privpipe.models import KAnonymity
@@ -57,9 +59,9 @@ def sorted_cells(sizes: list[int]) -> pa.Table:
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize("block", [1, 4, 1000])
 def test_classes_are_whole_however_batches_are_cut(step: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_cells, "BLOCK_CELLS", block)
+    monkeypatch.setattr(class_parts, "BLOCK_CELLS", block)
     sizes = [1, 2, 1, 9, 1, 1, 4, 3]
-    reader = CellReader(ClassQuery(keys=("k",), columns=("v",)), (pa.int64(),), markable=False)
+    reader = CellReader(ClassQuery(keys=("k",), columns=("v",)), (pa.int64(),))
     found = list(reader.blocks(iter(sorted_cells(sizes).to_batches(max_chunksize=step))))
     widths = np.concatenate([np.diff(part.cells["v"].offsets) for part, _ in found]).tolist()
     assert widths == sizes
@@ -68,7 +70,7 @@ def test_classes_are_whole_however_batches_are_cut(step: int, block: int, monkey
 
 
 def test_no_batch_no_block() -> None:
-    reader = CellReader(ClassQuery(keys=("k",)), (), markable=False)
+    reader = CellReader(ClassQuery(keys=("k",)), ())
     assert list(reader.blocks(iter([]))) == []
     assert list(reader.blocks(iter(sorted_cells([]).to_batches() or []))) == []
 

@@ -65,11 +65,11 @@ def test_the_fingerprint_comes_with_the_ids(far: SparkEngine, embedded: Engine) 
     assert counted_fingerprint(far, table, SEED) == wanted
     assert jobs_of(far, lambda: counted_fingerprint(far, table, SEED)) == 0
     anew = far.reduce_rows(table, table.schema.names, KeyedFingerprint(SEED), Facts())
-    assert anew == far.known_content(table, SEED)
+    assert anew == far.known(table).content(SEED)
     other = Seed.insecure(12)
-    assert far.known_content(table, other) is None
+    assert far.known(table).content(other) is None
     fewer = far.select(table, ["age"])
-    assert far.known_content(fewer, SEED) is None
+    assert far.known(fewer).content(SEED) is None
     nulls = far.facts(table, FactsRequest(nulls=tuple(table.schema.names))).nulls
     assert nulls == {name: found.nulls for name, found in histograms(embedded, here).items()}
 

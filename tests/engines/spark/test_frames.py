@@ -16,7 +16,7 @@ import pytest
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.engines import Source
 from privpipe.engines.spark import SparkEngine
-from privpipe.engines.spark.sources import _remote
+from privpipe.engines.spark.sources import _remote, is_spark_frame
 from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
 
 pytestmark = pytest.mark.spark
@@ -103,7 +103,7 @@ def test_nested_columns_are_refused(spark_engine: SparkEngine) -> None:
 def test_pandas_on_spark_is_a_spark_frame(spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYARROW_IGNORE_TIMEZONE", "1")
     frame = spark_engine.session.createDataFrame(pd.DataFrame({"a": [1, 2]})).pandas_api()
-    assert SparkEngine.accepts(frame)
+    assert is_spark_frame(frame)
     assert spark_engine.count(spark_engine.scan(Source(data=frame))) == 2
 
 

@@ -116,8 +116,8 @@ def test_a_release_of_adult_starts_no_job(near: SparkEngine, project: Path, tmp_
 
 
 def test_the_driver_leaves_memory_to_the_virtual_machine(near: SparkEngine) -> None:
-    assert near.near.engine.memory is not None
-    assert near.near.engine.memory <= max(offered_memory() // 4, 1 << 30)
+    assert near.near.engine.resources.memory is not None
+    assert near.near.engine.resources.memory <= max(offered_memory() // 4, 1 << 30)
 
 
 def test_files_of_more_rows_than_a_driver_takes_stay(near: SparkEngine, tmp_path: Path, monkeypatch: Any) -> None:

@@ -116,7 +116,7 @@ def test_workers_run_this_python(spark_engine: SparkEngine) -> None:
 
 
 def test_versions_are_told(spark_engine: SparkEngine) -> None:
-    assert set(spark_engine.versions()) == {"pyspark", "spark", "pyarrow"}
+    assert set(spark_engine.resources.versions) == {"pyspark", "spark", "pyarrow"}
 
 
 def _seed() -> Any:
@@ -141,4 +141,4 @@ def test_workers_are_forked_from_a_process_that_has_loaded_what_they_need(spark_
 
 
 def test_a_local_master_has_no_processes_beside_this_one(spark_engine: SparkEngine) -> None:
-    assert spark_engine.worker_processes == 0
+    assert spark_engine.resources.processes == 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.blocks import ID_COLUMNS
-from privpipe.engines.spark.class_cells import WORDS, whole_classes
+from privpipe.engines.distributed.class_parts import WORDS, whole_classes
 from privpipe.engines.spark.output import ORDER, _in_order
 
 CELLS = st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 1), st.integers(1, 9)), max_size=30)
