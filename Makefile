@@ -16,12 +16,12 @@ export GX_ANALYTICS_ENABLED := false
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo setup java lint docs test test-deep test-embedded test-lowest test-python test-versions test-spark35 test-checked test-integrations \
-        lock sbom licences fuzz soak mutants bench corpus first-release first-install clean
+        lock sbom licences fuzz soak mutants bench corpus first-release first-install clean checks kernels
 
 help:
 	@echo "make demo           publish one release of UCI Adult and see another refused (no Java needed)"
 	@echo "make setup          everything for development and tests, in $(VENV)"
-	@echo "make test           all checks, and the tests of all engines that every change runs (half an hour on 2 cores)"
+	@echo "make test           all checks, and the tests of all engines that every change runs (15 min on 2 cores)"
 	@echo "make test-deep      the other tests: all tables on Spark, kills, signals, clusters, the site, many examples (45 min)"
 	@echo "make test-embedded  the tests that need neither Dask nor Spark nor Great Expectations"
 	@echo "make test-lowest    a short pass with the lowest versions that pyproject.toml declares, all extras"
@@ -75,27 +75,36 @@ java:
 	@bash docker/steps.sh java || echo "No Java 17 or newer: the Spark tests will be skipped."
 
 # All checks run, whatever the first of them says.
-CHECKS = "$(BIN)/ruff" format --check . || status=1; \
+checks: setup
+	@status=0; "$(BIN)/ruff" format --check . || status=1; \
 	"$(BIN)/ruff" check . || status=1; \
 	"$(BIN)/mypy" --strict privpipe || status=1; \
-	"$(BIN)/lint-imports" || status=1
+	"$(BIN)/lint-imports" || status=1; \
+	exit $$status
 
-lint: setup
-	@status=0; $(CHECKS); exit $$status
+lint: checks
+
+# Every kernel compiled once, so that no process of the tests compiles; a change of any kernel compiles them again.
+COMPILED := privpipe/kernels/__pycache__/compiled
+kernels: $(COMPILED)
+$(COMPILED): $(shell find privpipe/kernels privpipe/draws -name '*.py') privpipe/compiled.py | setup
+	WORKERS=$(WORKERS) "$(BIN)/python" docker/kernels.py
+	@mkdir -p $(@D) && touch $@
 
 docs: setup
 	"$(BIN)/python" -m mkdocs build --strict --quiet
 
 # What runs at every change: the checks, and every test that is not deep. All checks run, whatever the first of them finds, and
 # the tests run even where a check fails, so that one run shows everything; either fails the target.
-test: setup java
-	@status=0; $(CHECKS); \
+test:
+	@$(MAKE) --no-print-directory -j2 setup java
+	@status=0; $(MAKE) --no-print-directory -j2 -k checks kernels || status=1; \
 	[ $$status -eq 0 ] || echo "A check failed, see above; the tests run all the same." >&2; \
 	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not deep and not rare" --durations=15 $(PYTEST_ARGS) || status=1; \
 	exit $$status
 
 # Everything else: all tables on Spark, kills, signals, clusters, matrices, the site, and the properties on more examples.
-test-deep: setup java
+test-deep: setup java kernels
 	HYPOTHESIS_PROFILE=deep "$(BIN)/python" -m pytest -n $(WORKERS) -m "deep and not rare" --durations=15 $(PYTEST_ARGS)
 
 # Spark's tests on pyspark 3.5; what only 4 has is skipped by name.

@@ -122,8 +122,8 @@ class RoundedCuts:
         up = (start + each * step for each in count())
         down = (start - each * step for each in count(1))
         sides = (
-            next(number for number in side if number not in self._rare or not below < number < above)
-            for side in (up, down)
+            next(number for number in side if beyond(number) or (below < number < above and number not in self._rare))
+            for side, beyond in ((up, above.__le__), (down, below.__ge__))
         )
         inside = [number for number in sides if below < number < above]
         return min(inside, key=lambda number: (abs(number - cut), -number), default=None)

@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from privpipe.blocks import Verdict
 from privpipe.cli.verdicts import show_assessment
 from privpipe.errors import NoSolutionError, Refused
 from privpipe.judging import Assessment
+from privpipe.judging.column_loss import ColumnLoss, ColumnLossRule, LossTable
 from privpipe.models import AverageRisk, DistinctLDiversity, KAnonymity
 from privpipe.policy import Policy
 from privpipe.running import Plan
@@ -122,6 +124,24 @@ def test_assess_and_validate_end_with_5_unless_all_pass(
         said = {"pass": "", "fail": "does not hold", "error": "was not judged"}[outcome]
         assert ("release.yaml:12: guarantees[1].distinct_l_diversity: " in done.stderr) is (code == 5)
         assert said in done.stderr
+
+
+BLANK = ColumnLoss(column="town", role="sensitive", labels_before=7, labels_after=0, alarm="blank")
+LOST = LossTable(columns=(BLANK,), rule=ColumnLossRule(on_alarm="refuse"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"whole": assessment("fail")}, {"lost": LOST}, {"verdicts": ()}],
+    ids=["the whole table fails", "a column is lost", "nothing was judged"],
+)
+def test_they_end_with_5_too_where_no_verdict_fails_and_the_table_does_not_pass(
+    run: Any, place: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    facade(monkeypatch, "assess", lambda *_, **__: replace(assessment(), **more))
+    for arguments in (("assess", place / "release.yaml"), ("validate", place / "data.csv", place / "release.yaml")):
+        done = run(*arguments)
+        assert (done.exit_code, "FAILED" in done.stderr) == (5, True), done.output
 
 
 def test_of_two_guarantees_of_one_name_the_one_that_fails_is_named(run: Any, place: Path) -> None:

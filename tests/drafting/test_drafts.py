@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
-from privpipe.drafting.column_profiles import profile_table
+from privpipe.drafting.column_profiles import Profile, profile_table
 from privpipe.drafting.draft import Asked
 from privpipe.drafting.guarantees import PURPOSES
 from privpipe.drafting.initial_policy import Drafter
 from privpipe.drafting.methods import Method
 from privpipe.drafting.relations import relate
-from privpipe.drafting.roles import planned
+from privpipe.drafting.roles import planned, suggest_hierarchy
 from privpipe.engines import Source, open_engine
 
 N = 3000
@@ -87,6 +87,22 @@ def test_a_weight_beside_a_height_is_that_of_a_body(survey: pa.Table) -> None:
     rng = np.random.default_rng(2)
     found = guesses(survey.append_column("weight", pa.array(rng.integers(45, 120, N))))
     assert found["weight"].role not in ("identifier", "drop")
+
+
+@pytest.mark.parametrize(
+    ("name", "hierarchy"),
+    [
+        ("home", "frequency_groups"),
+        ("roof_code", "frequency_groups"),
+        ("home_rooms", "bands"),
+        ("cars_in_home", "bands"),
+    ],
+)
+def test_whole_numbers_are_codes_by_their_name_unless_they_count(name: str, hierarchy: str) -> None:
+    """Numbers of rooms next to each other are merged; codes of roofs have no order."""
+    found = suggest_hierarchy(Profile(name, "integer", 1000, 0, 12, spread=11, top=12))
+    assert found is not None
+    assert list(found) == [hierarchy]
 
 
 def test_the_rows_may_lie_in_any_order(survey: pa.Table) -> None:

@@ -22,6 +22,7 @@ from privpipe.models import KAnonymity
 from .spark.larger_than_the_driver import CLASSES, ROWS, figures
 from .spark.release_beyond_the_driver import RECORDS
 
+pytestmark = pytest.mark.deep
 SCRIPT = Path(__file__).with_name("spark") / "larger_than_the_driver.py"
 RELEASE = SCRIPT.with_name("release_beyond_the_driver.py")
 LIMIT = 1 << 20

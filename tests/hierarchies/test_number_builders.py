@@ -144,6 +144,12 @@ def test_cuts_of_quantiles_are_rounded() -> None:
     ]
 
 
+def test_a_cut_whose_nearest_round_number_is_outside_takes_the_next_one() -> None:
+    """0, nearest to 1, is the least value and cuts nothing off; 5 does. 20 is one record's value, so 15 is a cut."""
+    found = build({"quantiles": {"counts": [8, 2]}}, [0, 1, 20])
+    assert labels(found) == [("<5", ">=15"), ("<5", ">=5")]
+
+
 def test_two_cuts_are_rounded_by_what_lies_between_them() -> None:
     """11 and 21 of thirty numbers: half of the ten between them is the step."""
     assert labels(build({"quantiles": {"counts": [3], "round": "auto"}}, list(range(1, 31)) * 5)) == [

@@ -137,4 +137,6 @@ def test_words_and_other_texts_are_no_paths() -> None:
     assert public_parameters(MembershipAttack, given) == {**given, "holdout": "holdout.parquet"}
     assert public_parameters(ComplementaryRelease, {"ledger": "ledger", "k": 2}) == {"ledger": "ledger", "k": 2}
     nested = {"columns": {"zip": {"file": "C:\\data\\zip.csv"}}, "keys": [{"from_file": "/run/secrets/key/"}]}
+    for home in ("~/keys/key", "~anna/key", "file:///home/anna/key"):
+        assert public_parameters(None, {"from_file": home}) == {"from_file": "key"}
     assert public_parameters(None, nested) == {"columns": {"zip": {"file": "zip.csv"}}, "keys": [{"from_file": "key"}]}

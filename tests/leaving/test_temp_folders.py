@@ -21,7 +21,7 @@ import pytest
 from privpipe.engines import Source, open_engine
 from privpipe.errors import EngineError
 from privpipe.private_files import leftovers, new_folder, remove_folder, remove_leftovers, scratch_folder
-from privpipe.private_files.ownership import OWNER
+from privpipe.private_files.ownership import OWNER, this_process
 from tests.tiers import deep, deep_beyond
 
 NAME = re.compile(rf"privpipe-{os.geteuid()}-(\d+)-\d+-\w+")
@@ -202,6 +202,17 @@ def test_a_living_run_keeps_its_folder(temp: Path, tmp_path: Path) -> None:
     disguised.rename(folder.parent)
     remove_folder(folder)
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="only Linux tells when a process began")
+def test_a_living_process_keeps_its_folder_without_a_lock_too(tmp_path: Path) -> None:
+    """As on a file system that knows no locks; a process that began at another time has only the same number."""
+    began = this_process().rpartition("-")[2]
+    for start in (began, "1"):
+        folder = tmp_path / f"privpipe-{os.geteuid()}-{os.getpid()}-{start}-abcdefgh"
+        folder.mkdir()
+        (folder / OWNER).touch()
+    assert [path.name.split("-")[3] for path in remove_leftovers([tmp_path])] == ["1"]
 
 
 def test_only_what_is_ours_and_abandoned_is_removed(tmp_path: Path) -> None:

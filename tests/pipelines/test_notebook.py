@@ -15,6 +15,7 @@ import pytest
 
 import privpipe as pp
 
+pytestmark = pytest.mark.deep
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
 NOTEBOOK = json.loads((PIPELINES / "notebook" / "release.ipynb").read_text(encoding="utf-8"))
 KEYS = ("age", "sex", "race", "marital_status", "education")

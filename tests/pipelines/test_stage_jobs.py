@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import privpipe as pp
 from tests.pipelines.conftest import SEED
 
+pytestmark = pytest.mark.deep
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
-NO_CHECK = "this privpipe has no pp.check yet"
 
 
 def require_spark() -> None:
@@ -37,7 +36,6 @@ def dense(vector: dict[str, Any]) -> tuple[float, ...]:
     return tuple(held.get(at, 0.0) for at in range(vector["size"]))
 
 
-@pytest.mark.deep
 @pytest.mark.spark
 def test_a_pipeline_of_spark_ml_protects_what_it_makes_features_of(tmp_path: Path, run: Any) -> None:
     require_spark()
@@ -53,7 +51,6 @@ def test_a_pipeline_of_spark_ml_protects_what_it_makes_features_of(tmp_path: Pat
 
 
 @pytest.mark.dask
-@pytest.mark.skipif(not hasattr(pp, "check"), reason=NO_CHECK)
 def test_stages_on_a_dask_frame_make_a_table_that_passes(tmp_path: Path, run: Any) -> None:
     if importlib.util.find_spec("dask") is None:
         pytest.skip("dask is not installed")
@@ -65,9 +62,7 @@ def test_stages_on_a_dask_frame_make_a_table_that_passes(tmp_path: Path, run: An
     assert max(row["hours_per_week"] for row in rows) == 80
 
 
-@pytest.mark.deep
 @pytest.mark.spark
-@pytest.mark.skipif(not hasattr(pp, "check"), reason=NO_CHECK)
 def test_a_batch_of_a_stream_that_fails_is_held_back(tmp_path: Path, run: Any) -> None:
     require_spark()
     arriving, target = tmp_path / "arriving", tmp_path / "out"

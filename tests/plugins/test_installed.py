@@ -10,6 +10,7 @@ from textwrap import dedent
 
 import pytest
 
+pytestmark = pytest.mark.deep
 Runner = Callable[..., subprocess.CompletedProcess[str]]
 POLICY = """
 version: 1

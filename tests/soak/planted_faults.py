@@ -385,6 +385,7 @@ FAULTS = (
         "if query.person is None:",
         ("engines/spark/test_class_parts.py",),
         "engines/spark",
+        "deep",
     ),
 )
 

@@ -102,6 +102,7 @@ def test_what_is_saved_holds_no_secret_and_no_value_and_is_json(
     assert loaded.stages[0].plan["digest"] == fitted.stages[0].plan["digest"]
 
 
+@pytest.mark.usual
 def test_a_stage_gives_the_rows_that_it_gives_alone(people: Any, seed: dict[str, str]) -> None:
     model = pps.RankSwap(inputCols=["income"], p=0.1, seed=seed).fit(people)
     assert rows_of(model.transform(people)) == rows_of(RankSwap(columns=["income"], p=0.1).apply(people, seed=seed))
@@ -148,6 +149,7 @@ def test_another_seed_than_the_one_fitted_with_is_no_seed(
     assert secret not in str(caught.value)
 
 
+@pytest.mark.usual
 def test_a_gate_lets_through_what_holds_and_ends_the_pipeline_otherwise(people: Any, tmp_path: Path) -> None:
     roles = {"quasi_identifiers": ["zip"], "sensitive": ["illness"], "insensitive": ["age", "income"]}
     gate = pps.ReleaseGate(guarantees=[KAnonymity(k=2), ProsecutorRisk(at_most=0.5)], roles=roles)

@@ -300,6 +300,19 @@ def test_what_cannot_be_told() -> None:
             InformationLoss(**wrong)
 
 
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("measure", ["correlation", "eigen"])
+def test_a_column_that_is_constant_on_either_side_is_left_out_and_named(measure: str, side: int) -> None:
+    rng = np.random.default_rng(4)
+    sides = [{name: rng.normal(size=30) for name in "ab"} for _ in range(2)]
+    wanted = figure(measure, files_of(*sides))
+    for at, columns in enumerate(sides):
+        columns["c"] = np.full(30, 5.0) if at == side else rng.normal(size=30)
+    found = InformationLoss(measure=measure).judge_files(files_of(*sides))
+    assert found.observed["loss"] == wanted["loss"]
+    assert "constant): c" in found.reason
+
+
 def test_a_tree_says_which_extra_it_needs() -> None:
     if importlib.util.find_spec("sklearn") is None:
         with pytest.raises(UnsupportedError, match=r"privpipe\[utility\]"):

@@ -56,6 +56,7 @@ def least_alike(rows: pa.Table, keys: tuple[str, ...], wildcard: bool) -> int:
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("nulls", ["wildcard", "own_value"])
 def test_no_more_blanks_than_the_reference_tool(shared: Path, nulls: str) -> None:
     """sdcMicro 5.8.1, localSuppression(combs = c(3, 2), k = 3): 8 cells of the survey."""

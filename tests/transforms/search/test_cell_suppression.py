@@ -125,6 +125,7 @@ def test_no_more_blanks_than_the_reference_tool(shared: Path) -> None:
     assert tried
 
 
+@pytest.mark.deep
 def test_the_optimum_of_the_survey_is_lower_and_not_claimed(shared: Path) -> None:
     """Who is blank in all 7 columns vouches for nobody; 2 (k - 1) records that show their sex alone match everybody."""
     for wildcard, k, most in ((True, 2, 12), (False, 10, 1762)):
@@ -211,6 +212,7 @@ def test_few_stay_alone(data: st.DataObject) -> None:
     assert found.optimal
 
 
+@pytest.mark.deep
 def test_who_is_alone_in_the_survey(shared: Path) -> None:
     table = read(shared / "data/casc/testdata.csv", KEYS, 3, wildcard=True)
     assert int(table.exposed.sum()) == 157
