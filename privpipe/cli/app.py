@@ -10,7 +10,6 @@ import typer
 import privpipe
 from privpipe.cli import (
     compare,
-    demo,
     doctor,
     drafts,
     explain,
@@ -22,13 +21,22 @@ from privpipe.cli import (
     keys,
     ledger,
     plan,
-    plugin_list,
     release,
-    schema,
 )
-from privpipe.cli.collector import none_at_the_end, seldom
-from privpipe.cli.console import prepare_streams, settle
-from privpipe.cli.exit_codes import ended_by_signal, guarded, handle_signals, ignore_signals, interrupted
+from privpipe.cli import drafts as demo
+from privpipe.cli import explain as plugin_list
+from privpipe.cli import explain as schema
+from privpipe.cli.console import (
+    ended_by_signal,
+    guarded,
+    handle_signals,
+    ignore_signals,
+    interrupted,
+    none_at_the_end,
+    prepare_streams,
+    seldom,
+    settle,
+)
 
 __all__ = ["app", "main"]
 

@@ -1,4 +1,4 @@
-"""``privpipe explain``: what an entry of the catalogues guards against, and how to choose its parameters."""
+"""``privpipe explain``, ``plugins`` and ``schema``: what a policy may say."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import inspect
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from privpipe.cli import arguments
 from privpipe.cli.arguments import JsonOption
-from privpipe.cli.console import print_json, put
+from privpipe.cli.console import as_json, print_json, put, say, write_text
 from privpipe.cli.explanations import (
     LAKE_TOPICS,
     OFFICER_TOPICS,
@@ -30,14 +31,144 @@ from privpipe.cli.explanations import (
     source_document,
     source_example,
 )
-from privpipe.cli.plugin_list import plug_in_of, tell_left_out
 from privpipe.drafting.guarantees import rule_of_thumb
 from privpipe.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from privpipe.blocks import Catalogue, Entry
+    from privpipe.plugins import PlugIn
 
-__all__ = ["described", "explain"]
+__all__ = ["described", "explain", "plug_in_of", "plugins", "schema", "tell_left_out"]
+
+
+COLUMNS = ("group", "name", "distribution", "version", "state")
+
+
+def plugins(json: JsonOption = False) -> None:
+    """List the plug-ins of this environment.
+
+    Each entry, hierarchy builder and engine that an installed distribution declares, with the distribution and whether
+    it is sound: imported, of the right class, made for this contract, under a unique name. Exit code 2 when one is
+    not; nothing else uses it, and a policy that names it is refused.
+    """
+    rows = _rows()
+    broken = [row for row in rows if row["state"] == "broken"]
+    if json:
+        print_json({"plugins": rows})
+    elif not rows:
+        put("no plug-in is installed")
+    else:
+        for line in _aligned(rows):
+            put(line)
+    for row in broken:
+        say(f"BROKEN: {row['reason']}")
+    if broken:
+        raise typer.Exit(UsageError.exit_code)
+
+
+def plug_in_of(group: str, name: str) -> PlugIn | None:
+    """The sound plug-in that brings an entry; None for what is built in."""
+    from privpipe.plugins import fault, found
+
+    return next((each for each in found() if (each.group, each.name) == (group, name) and not fault(each)), None)
+
+
+def tell_left_out() -> None:
+    """Say on stderr that a list is shorter than what is installed."""
+    from privpipe.plugins import fault, found
+
+    broken = [each for each in found() if fault(each)]
+    if broken:
+        say(f"note: left out {len(broken)} plug-in(s) that are not sound; `privpipe plugins` says why")
+
+
+def _rows() -> list[dict[str, Any]]:
+    from privpipe.plugins import fault, found
+
+    return [
+        {
+            "group": each.group,
+            "name": each.name,
+            "distribution": each.distribution,
+            "version": each.version,
+            "state": "broken" if (reason := fault(each)) else "ok",
+            "reason": reason,
+        }
+        for each in found()
+    ]
+
+
+def _aligned(rows: list[dict[str, Any]]) -> list[str]:
+    lines = [list(COLUMNS), *([str(row[name]) for name in COLUMNS] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def schema(
+    policies: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[POLICY]...", help="Policies to check instead, without data.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it here instead of stdout.", show_default=False)
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            metavar="NAME",
+            help="Of what a command prints with --json instead: assess, release, dry_run, plan, transform, "
+            "compare_settings, compare_runs, verify or history; or of a manifest or private_manifest.",
+            show_default=False,
+        ),
+    ] = None,
+    officer: Annotated[bool, typer.Option("--officer", help="Of officers' policies instead.")] = False,
+) -> None:
+    """Print the JSON schema of policies, or of what a command prints.
+
+    Draft 2020-12, with every entry of the catalogues. For the YAML language server, put
+    `# yaml-language-server: $schema=policy.schema.json` atop a policy. With POLICY, each is read as a run would read
+    it, but for sources and seeds, and what is wrong is shown by line: exit code 2.
+    """
+    from privpipe.errors import UsageError
+    from privpipe.policy.schema import json_schema, officer_schema
+    from privpipe.reporting.output_schemas import output_schema
+
+    if policies:
+        if officer or output is not None or out is not None:
+            raise UsageError("policies are checked by themselves; leave out --officer, --output and --out")
+        _check(policies)
+        return
+    if officer and output is not None:
+        raise UsageError("--officer and --output name different schemas; give one of them")
+    if output is None:
+        tell_left_out()
+        found = officer_schema() if officer else json_schema()
+    else:
+        found = output_schema(output)
+    if out is None:
+        print_json(found)
+        return
+    write_text(out, as_json(found))
+    say(f"WRITTEN: {out}")
+
+
+def _check(policies: list[Path]) -> None:
+    """Say what is wrong with each policy, all of them before it ends."""
+    from privpipe.errors import PrivpipeError, UsageError
+    from privpipe.policy import Policy
+
+    wrong = 0
+    for file in policies:
+        try:
+            Policy.load(file)
+        except PrivpipeError as error:
+            wrong += 1
+            say(str(error))
+    if wrong:
+        raise UsageError(f"{wrong} of {len(policies)} policies cannot be used; see above")
+    say(f"SOUND: {len(policies)} {'policy' if len(policies) == 1 else 'policies'}")
+
 
 WIDEST, NAMES = 100, 27
 TITLES = {
@@ -128,9 +259,8 @@ def _rooms() -> tuple[Catalogue, ...]:
 
 def _sections() -> dict[str, dict[str, Any]]:
     """The sections of a policy that are mappings of known keys."""
-    from privpipe.policy.grammar import COLUMN, DRIFT, FAILING_SINK, PLAN, REPORT, SINK, TOP, source_keys
+    from privpipe.policy.grammar import COLUMN, DRIFT, FAILING_SINK, PLAN, REPORT, SINK, SOURCE_SECTIONS, TOP
 
-    keys = {name: source_keys(name) for name in ("source", "population", "original")}
     others = {"columns": COLUMN, "drift": DRIFT, "sink": SINK, "failing": FAILING_SINK, "plan": PLAN, "report": REPORT}
     return {
         name: {
@@ -140,7 +270,7 @@ def _sections() -> dict[str, dict[str, Any]]:
             "about": SHAPES.get(name, ""),
             "parameters": [key_document(key, each) for key, each in of_section.items()],
         }
-        for name, of_section in {**keys, **others}.items()
+        for name, of_section in {**SOURCE_SECTIONS, **others}.items()
     } | {"uses": _uses()}
 
 

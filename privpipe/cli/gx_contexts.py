@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from privpipe.cli.console import print_json, put, say
-from privpipe.cli.exit_codes import guarded
+from privpipe.cli.console import guarded, print_json, put, say
 from privpipe.errors import DataError, UsageError
 
 __all__ = ["commands"]

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption
-from privpipe.cli.console import print_json, put, say
-from privpipe.cli.exit_codes import guarded
+from privpipe.cli.console import guarded, print_json, put, say
 from privpipe.errors import HierarchyError, SinkError, UsageError, did_you_mean
 
 if TYPE_CHECKING:

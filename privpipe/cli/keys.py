@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from privpipe.cli.console import as_json, put, say
-from privpipe.cli.exit_codes import guarded
+from privpipe.cli.console import as_json, guarded, put, say
 from privpipe.errors import SinkError, UsageError
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privpipe.cli.arguments import JsonOption, loaded
-from privpipe.cli.console import print_json, print_table, say
-from privpipe.cli.exit_codes import guarded
+from privpipe.cli.console import guarded, print_json, print_table, say
 from privpipe.errors import DataError, UsageError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, ProgressOption, loaded
 from privpipe.cli.console import print_json, progress, put, say, write_text
-from privpipe.cli.verdicts import show_alarms, show_lost
+from privpipe.cli.gate import show_alarms, show_lost
 from privpipe.errors import SinkError, UsageError
 from privpipe.html_tables import figure
 

@@ -11,7 +11,7 @@ import typer
 
 from privpipe.cli.arguments import EngineOption, JsonOption, PolicyArgument, ProgressOption, loaded
 from privpipe.cli.console import outcome_stands, print_json, progress, put, say
-from privpipe.cli.verdicts import passed_with, show_assessment, tell_where
+from privpipe.cli.gate import passed_with, show_assessment, tell_where
 from privpipe.errors import ColumnsLost, Refused, SignOffMissing, UsageError
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from privpipe.judging.assessment import SCHEMA_VERSION, Assessment
-from privpipe.judging.entry_groups import Composite, Judged
 from privpipe.judging.judging import assess
-from privpipe.judging.rules import Gate, JudgingRules
+from privpipe.judging.rules import Composite, Gate, Judged, JudgingRules
 
 __all__ = ["SCHEMA_VERSION", "Assessment", "Composite", "Gate", "Judged", "JudgingRules", "assess"]

@@ -12,15 +12,14 @@ from privpipe.blocks.row_reductions import weight_faults
 from privpipe.blocks.verdict import Comparison
 from privpipe.errors import DataError
 from privpipe.judging.assessment import all_suppressed, not_judged, resting_on
-from privpipe.judging.entry_groups import Composite, Group, Judged, groups_of, query_of
 from privpipe.judging.judged_table import JudgedTable, with_row_columns
 from privpipe.judging.matched_classes import reduce_beside_population, reduce_matching
+from privpipe.judging.rules import Composite, Group, Judged, groups_of, query_of
 
 if TYPE_CHECKING:
     from privpipe.blocks import Guarantee
     from privpipe.engines import Engine
-    from privpipe.judging.entry_groups import Base
-    from privpipe.judging.rules import JudgingRules
+    from privpipe.judging.rules import Base, JudgingRules
     from privpipe.roles import Roles
 
 __all__ = ["NO_RECORDS", "CountedClasses", "JudgingContext", "alone_notes", "count_classes"]

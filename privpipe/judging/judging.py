@@ -14,10 +14,9 @@ from privpipe.engines import Engine
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.judging.assessment import EMPTY_PASSED, Assessment, empty_passed, founded, not_judged, rules_of_judging
 from privpipe.judging.counted_classes import NO_RECORDS, CountedClasses, JudgingContext, count_classes
-from privpipe.judging.entry_groups import Base, keys_of
 from privpipe.judging.judged_table import JudgedTable, require_columns, require_population
 from privpipe.judging.notes import perturbation_notes, table_notes
-from privpipe.judging.rules import JudgingRules, column_verdicts, named_columns
+from privpipe.judging.rules import Base, JudgingRules, column_verdicts, keys_of, named_columns
 from privpipe.judging.table_facts import facts_by_base, require_persons
 from privpipe.judging.ways import WAYS, way_of
 from privpipe.roles import Roles

@@ -15,8 +15,8 @@ from privpipe.blocks.row_reductions import bears_nothing
 from privpipe.engines import Engine
 from privpipe.engines.base.histograms import codes_of
 from privpipe.errors import DataError, UnsupportedError
-from privpipe.judging.entry_groups import Composite, Judged
 from privpipe.judging.judged_table import with_row_columns
+from privpipe.judging.rules import Composite, Judged
 from privpipe.judging.table_facts import ClassCount
 
 __all__ = [

@@ -25,8 +25,7 @@ from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.blocks.parameters import flat_names, marked
 from privpipe.engines import Engine
-from privpipe.judging.entry_groups import keys_of
-from privpipe.judging.rules import Gate, JudgingRules
+from privpipe.judging.rules import Gate, JudgingRules, keys_of
 from privpipe.judging.table_facts import count_persons
 from privpipe.measures.risk.attribute.recovery import in_percent
 from privpipe.roles import Roles

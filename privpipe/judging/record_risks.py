@@ -12,9 +12,8 @@ from privpipe.blocks import DistinctBlock, Guarantee
 from privpipe.blocks.row_reductions import weight_faults
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
-from privpipe.judging.entry_groups import keys_of
 from privpipe.judging.judged_table import JudgedTable
-from privpipe.judging.rules import JudgingRules
+from privpipe.judging.rules import JudgingRules, keys_of
 from privpipe.roles import Roles
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from privpipe.blocks import Facts, Guarantee, SizeModel, Tally, Verdict
 from privpipe.blocks.size_model import size_histogram
 from privpipe.errors import UnsupportedError
 from privpipe.judging.counted_classes import JudgingContext, count_classes
-from privpipe.judging.entry_groups import keys_of
 from privpipe.judging.judged_table import JudgedTable
 from privpipe.judging.paired_columns import ColumnValues
-from privpipe.judging.rules import Gate
+from privpipe.judging.rules import Gate, keys_of
 from privpipe.measures import JournalistRisk, MarketerRisk
 from privpipe.roles import Roles
 from privpipe.tolerance import at_most

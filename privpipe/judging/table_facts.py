@@ -16,9 +16,8 @@ from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source
 from privpipe.engines.databases import Database
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.judging.entry_groups import Base, base_of
 from privpipe.judging.judged_table import JudgedTable
-from privpipe.judging.rules import JudgingRules
+from privpipe.judging.rules import Base, JudgingRules, base_of
 from privpipe.models.attribute.base_distribution import BaseDatabase, BaseFile, BaseNamed, BaseTable, GivenBase
 from privpipe.roles import Roles, column_type_of
 

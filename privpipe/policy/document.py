@@ -26,7 +26,7 @@ from privpipe.html_tables import Table, cut, html_tables
 from privpipe.judging.rules import OthersRule, UndeclaredRule
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
 from privpipe.policy.officer import OfficerPolicy
-from privpipe.policy.reader import read_file, read_mapping
+from privpipe.policy.rules import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import (
     ColumnSpec,

@@ -371,7 +371,7 @@ SIGNER: Mapping[str, Key] = {
 
 SOURCE_SECTIONS: Mapping[str, Mapping[str, Key]] = {
     "source": SOURCE,
-    "original": SOURCE,
     "population": {**SOURCE, "generalized": GENERALIZED},
+    "original": SOURCE,
 }
 """The keys of each section that names a table to be read."""

@@ -11,7 +11,7 @@ from privpipe.blocks import Entry, Guarantee
 from privpipe.errors import PolicyError, Problem, did_you_mean
 from privpipe.judging.rules import OthersRule, UndeclaredRule
 from privpipe.policy.plain_values import written
-from privpipe.policy.reader import read_mapping
+from privpipe.policy.rules import read_mapping
 from privpipe.policy.secret import secret_given
 from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
 from privpipe.transforms.base import Transformer

@@ -17,7 +17,7 @@ from privpipe.engines.stores import refuse_credentials
 from privpipe.errors import PolicyError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
-from privpipe.policy.conditions import Draft
+from privpipe.policy.entries import Draft
 from privpipe.policy.grammar import (
     COLUMN,
     COLUMN_LOSS,

@@ -14,8 +14,7 @@ from privpipe.blocks.table_name import MOST_PARTS, OWN_CATALOGUE
 from privpipe.engines.lakes import IcebergName
 from privpipe.errors import UsageError
 from privpipe.measures.risk.releases.repeated_noise import RepeatedNoise
-from privpipe.policy.conditions import Draft, suppresses
-from privpipe.policy.entries import ReadEntry
+from privpipe.policy.entries import Draft, ReadEntry, suppresses
 from privpipe.policy.grammar import FAILING, FAILING_SINK, SINK
 from privpipe.policy.plain_values import Place, Report
 from privpipe.policy.sections import check_url, read_database_sink, read_keys, table_name

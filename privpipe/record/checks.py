@@ -30,7 +30,7 @@ from privpipe.reporting.output_schemas import output_schema
 from privpipe.reporting.run_documents import PUBLISHED, VERDICT, RunDocuments, misshapen
 from privpipe.running.officers import approvals, statement_of
 from privpipe.running.plan import document_digest, plan_digest
-from privpipe.running.release_chain import (
+from privpipe.running.run_documents import (
     CHAIN_START,
     MANIFEST_VERSION,
     document_hashes,

@@ -14,7 +14,7 @@ from privpipe.policy.specs import RetentionSpec
 from privpipe.record.checks import chain_problems, manifest_fault
 from privpipe.record.released import Released, opened_release
 from privpipe.running.kept_records import in_order, of_sink, prune_records, published_rows, refused_runs
-from privpipe.running.release_chain import chain_entry
+from privpipe.running.run_documents import chain_entry
 
 __all__ = ["History", "history", "prune"]
 

@@ -11,7 +11,7 @@ from privpipe.draws import Seed
 from privpipe.errors import PolicyError, Problem, SignOffMissing, UsageError
 from privpipe.policy.officer import PINNED, HeldJob, Signer, SignOffRule, pinned_officer, require_tighter
 from privpipe.policy.plain_values import Place
-from privpipe.running.release_chain import core_digest
+from privpipe.running.run_documents import core_digest
 from privpipe.signing import Signature, read_signature, same_person
 
 if TYPE_CHECKING:

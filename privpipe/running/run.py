@@ -40,7 +40,6 @@ from privpipe.running.places import (
     write_rows,
 )
 from privpipe.running.plan import Plan, frozen_plan, require_fitting
-from privpipe.running.release_chain import Chain, chain_entry, chain_of
 from privpipe.running.release_memory import KeyHistory, Remembering
 from privpipe.running.release_result import (
     Outcome,
@@ -59,7 +58,16 @@ from privpipe.running.report_figures import (
     sample_of,
 )
 from privpipe.running.run_context import WHOLE_COURSE, Course, RunContext, seed_of
-from privpipe.running.run_documents import output_of, require_publishable_seed, run_documents, run_header, write_public
+from privpipe.running.run_documents import (
+    Chain,
+    chain_entry,
+    chain_of,
+    output_of,
+    require_publishable_seed,
+    run_documents,
+    run_header,
+    write_public,
+)
 from privpipe.running.staging import Rerun, Staged, run_stages
 from privpipe.running.tables_read import population_beside
 from privpipe.running.waiting_runs import HeldRun, Ready, drop_stale, held_run, require_waitable, wait_if_asked

@@ -20,7 +20,7 @@ from privpipe.engines.stores import refuse_credentials
 from privpipe.errors import DataError, PrivpipeError, UsageError, did_you_mean
 from privpipe.models.attribute.base_distribution import BaseFile
 from privpipe.policy import Policy
-from privpipe.policy.conditions import KEEPS_KEYS, suppresses
+from privpipe.policy.entries import KEEPS_KEYS, suppresses
 from privpipe.policy.specs import SourceSpec, located
 from privpipe.roles import column_type_of
 

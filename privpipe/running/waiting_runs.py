@@ -23,10 +23,9 @@ from privpipe.private_files import private_folder, require_ours, sync_folder, wr
 from privpipe.reporting import run_documents
 from privpipe.running.officers import approvals, statement_of, target_mark
 from privpipe.running.plan import Plan, canonical_json, plan_digest
-from privpipe.running.release_chain import input_commitment, plan_commitment
 from privpipe.running.release_result import ReleaseResult
 from privpipe.running.report_figures import RunReport
-from privpipe.running.run_documents import finished
+from privpipe.running.run_documents import finished, input_commitment, plan_commitment
 from privpipe.running.staging import Staged
 from privpipe.signing import Signature, read_signature, statement_digest
 from privpipe.sinks.local import METADATA, sink_faults

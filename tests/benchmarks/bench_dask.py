@@ -25,7 +25,7 @@ from privpipe.blocks import ClassQuery, FactsRequest, RowBlock
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Source
 from privpipe.engines.dask import DaskEngine
-from privpipe.judging.entry_groups import Composite
+from privpipe.judging.rules import Composite
 from privpipe.models.attribute.distinct_l_diversity import DistinctLDiversity
 from privpipe.models.attribute.t_closeness import TCloseness
 from privpipe.models.identity.k_anonymity import KAnonymity

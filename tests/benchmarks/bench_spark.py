@@ -21,7 +21,7 @@ from tables import QUASI_IDENTIFIERS, SENSITIVE, SHAPES, benchmark_table
 from privpipe.blocks import ClassQuery, FactsRequest
 from privpipe.engines import Source
 from privpipe.engines.spark import SparkEngine
-from privpipe.judging.entry_groups import Composite
+from privpipe.judging.rules import Composite
 from privpipe.models.attribute.distinct_l_diversity import DistinctLDiversity
 from privpipe.models.attribute.t_closeness import TCloseness
 from privpipe.models.identity.k_anonymity import KAnonymity

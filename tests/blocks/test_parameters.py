@@ -273,7 +273,7 @@ def test_who_marks_a_column_hears_of_it_by_its_own_name() -> None:
 
 
 def test_the_room_above_asks_the_marks_too() -> None:
-    from privpipe.judging.entry_groups import base_of, keys_of
+    from privpipe.judging.rules import base_of, keys_of
     from privpipe.judging.ways import way_of
 
     assert base_of(Stranger()) == "released"

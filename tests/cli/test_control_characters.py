@@ -14,7 +14,7 @@ from privpipe.cli.console import as_json, settle
 from privpipe.errors import PolicyError, Problem, escaped
 from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.report_data import ReportData
-from privpipe.reporting.release_report import release_report
+from privpipe.reporting.report import release_report
 from privpipe.reporting.run_documents import RunDocuments
 
 EVIL = "a\x1b[2J\u202eb\u2066\x9b31m\x7f"

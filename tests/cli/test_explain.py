@@ -10,7 +10,7 @@ import pytest
 from privpipe.blocks import Catalogue
 from privpipe.cli.explain import described
 from privpipe.policy.entries import Catalogues
-from privpipe.policy.grammar import OFFICER, PLAN, SIGN_OFF, SINK, source_keys
+from privpipe.policy.grammar import OFFICER, PLAN, SIGN_OFF, SINK, SOURCE_SECTIONS
 from tests.gathering import gathered
 
 CATALOGUES = Catalogues.shipped()
@@ -65,7 +65,7 @@ def test_an_officers_policy_is_explained_by_its_keys(run: Any, name: str) -> Non
 
 @pytest.mark.parametrize("name", ["source", "population", "original", "sink", "plan"])
 def test_a_section_of_a_policy_is_explained_by_its_keys(run: Any, name: str) -> None:
-    section = {"sink": SINK, "plan": PLAN}.get(name) or source_keys(name)
+    section = {"sink": SINK, "plan": PLAN}.get(name) or SOURCE_SECTIONS[name]
     document = described(name)
     assert [parameter["name"] for parameter in document["parameters"]] == list(section)
     said = run("explain", name).stdout

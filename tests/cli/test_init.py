@@ -21,7 +21,7 @@ from privpipe.engines import Source
 from privpipe.hierarchies import HierarchySpec
 from privpipe.policy import Policy
 from privpipe.policy.plain_values import from_yaml
-from privpipe.policy.reader import read_mapping
+from privpipe.policy.rules import read_mapping
 from tests.tiers import deep_beyond
 
 CANARY = "Canary-Marie"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from privpipe.blocks import Verdict
-from privpipe.cli.verdicts import show_assessment
+from privpipe.cli.gate import show_assessment
 from privpipe.errors import NoSolutionError, Refused
 from privpipe.judging import Assessment
 from privpipe.judging.column_loss import ColumnLoss, ColumnLossRule, LossTable

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from privpipe.cli.exit_codes import CRASH
+from privpipe.cli.console import CRASH
 from privpipe.errors import PrivpipeError
 
 PROJECT = Path(__file__).resolve().parents[2]

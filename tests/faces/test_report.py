@@ -34,7 +34,7 @@ def test_the_command_line_and_python_write_the_same(released: Any, tmp_path: Pat
 
 
 def test_the_function_stays_when_its_room_is_imported() -> None:
-    import privpipe.reporting.release_report
+    import privpipe.reporting.report
 
     assert callable(privpipe.report)
 

@@ -28,8 +28,8 @@ from privpipe.reporting.run_documents import RunDocuments
 from privpipe.running.officers import approvals
 from privpipe.running.plan import BESIDE, canonical_json, document_digest
 from privpipe.running.published_release import process_beside, read_release
-from privpipe.running.release_chain import chain_of, manifest_checksum, manifest_seal
 from privpipe.running.release_memory import KeyHistory
+from privpipe.running.run_documents import chain_of, manifest_checksum, manifest_seal
 from privpipe.running.waiting_runs import read_request
 from privpipe.scheduled.publication import published_at
 from privpipe.signing import statement_digest

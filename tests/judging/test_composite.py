@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from privpipe.blocks import ClassBlock, Facts
-from privpipe.judging import entry_groups
-from privpipe.judging.entry_groups import Composite
+from privpipe.judging import rules
+from privpipe.judging.rules import Composite
 from privpipe.models import KAnonymity
 
 SIZES = [4, 9, 2, 7, 3]
@@ -26,16 +26,16 @@ def test_records_of_released_and_of_marked_classes_are_counted_apart() -> None:
 
 
 def test_blocks_merged_in_any_order_are_all_classes() -> None:
-    entry_groups = Composite((KAnonymity(k=5),))
-    whole = entry_groups.measure(block(0, 5), Facts())
-    parts = [entry_groups.measure(block(first, last), Facts()) for first, last in ((0, 1), (1, 3), (3, 5))]
-    assert entry_groups.merge(entry_groups.merge(parts[0], parts[1]), parts[2]) == whole
-    assert entry_groups.merge(parts[2], entry_groups.merge(parts[1], parts[0])) == whole
+    rules = Composite((KAnonymity(k=5),))
+    whole = rules.measure(block(0, 5), Facts())
+    parts = [rules.measure(block(first, last), Facts()) for first, last in ((0, 1), (1, 3), (3, 5))]
+    assert rules.merge(rules.merge(parts[0], parts[1]), parts[2]) == whole
+    assert rules.merge(parts[2], rules.merge(parts[1], parts[0])) == whole
 
 
 def test_how_far_a_count_is_follows_from_the_classes_of_both_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, int]] = []
-    monkeypatch.setattr(entry_groups, "within", lambda what, number: told.append((what, number)))
+    monkeypatch.setattr(rules, "within", lambda what, number: told.append((what, number)))
     whole = Composite((KAnonymity(k=5),))
     whole.merge(*(whole.measure(block(first, last), Facts()) for first, last in ((0, 3), (3, 5))))
     assert told == [("classes", 3)]

@@ -8,7 +8,7 @@ import pytest
 
 from privpipe.errors import UsageError
 from privpipe.judging import JudgingRules
-from privpipe.judging.entry_groups import groups_of, keys_of
+from privpipe.judging.rules import groups_of, keys_of
 from privpipe.measures import Separation
 from privpipe.models import KAnonymity, KMap, TCloseness
 from privpipe.roles import Roles

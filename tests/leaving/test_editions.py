@@ -18,7 +18,7 @@ import privpipe as pp
 from privpipe.cli.app import app
 from privpipe.errors import DataError, PolicyError, Refused, SinkError, UsageError
 from privpipe.gx.tables import read_stages
-from privpipe.running.release_chain import input_commitment, plan_commitment
+from privpipe.running.run_documents import input_commitment, plan_commitment
 
 KILLED = """
 import os, signal, sys

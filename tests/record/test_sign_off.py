@@ -496,7 +496,7 @@ class TestVerify:
         return Path(desk.go_on(waits).path)
 
     def changed(self, released: Path, change: Callable[[Document], None]) -> None:
-        from privpipe.running.release_chain import sealed
+        from privpipe.running.run_documents import sealed
         from privpipe.sinks.records import document_text
 
         path = released / "_privpipe" / "manifest.json"

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli import app
 from privpipe.record import history, verify
-from privpipe.running.release_chain import sealed
+from privpipe.running.run_documents import sealed
 from privpipe.sinks.records import document_text
 from tests.record.conftest import Written
 

@@ -14,7 +14,7 @@ import privpipe as pp
 from privpipe.errors import Refused, SinkError, UsageError
 from privpipe.record import Verification, history, verify
 from privpipe.running.plan import document_digest
-from privpipe.running.release_chain import sealed
+from privpipe.running.run_documents import sealed
 
 Document = dict[str, Any]
 

@@ -11,7 +11,7 @@ import pytest
 from privpipe.reporting.entry_rows import judged_row
 from privpipe.reporting.officer.languages import LANGUAGES, Numbers, catalogue
 from privpipe.reporting.officer.page import SECTIONS
-from privpipe.reporting.release_report import release_report
+from privpipe.reporting.report import release_report
 from privpipe.reporting.run_documents import RunDocuments
 
 OFFICER = Path(__file__).parents[2] / "privpipe" / "reporting" / "officer"

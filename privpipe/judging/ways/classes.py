@@ -11,7 +11,7 @@ from privpipe.blocks.way import CLASSES, COLUMNS, DISTINCT, FACTS, PROCESS, WEIG
 from privpipe.errors import DataError
 from privpipe.judging.assessment import all_suppressed
 from privpipe.judging.counted_classes import NO_RECORDS
-from privpipe.judging.entry_groups import keys_of
+from privpipe.judging.rules import keys_of
 from privpipe.judging.ways.base import WayOfJudging, of_kind
 
 if TYPE_CHECKING:

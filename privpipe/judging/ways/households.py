@@ -12,8 +12,8 @@ from privpipe.blocks.way import HOUSEHOLDS, KEPT_HOUSEHOLDS
 from privpipe.errors import DataError
 from privpipe.judging.assessment import all_suppressed, resting_on
 from privpipe.judging.counted_classes import NO_RECORDS
-from privpipe.judging.entry_groups import keys_of
 from privpipe.judging.judged_table import require_columns
+from privpipe.judging.rules import keys_of
 from privpipe.judging.ways.base import ByOriginal, WayOfJudging, of_kind
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from privpipe.blocks.way import BESIDE, JOINED_CLASSES, RECODED_TABLES
 from privpipe.errors import DataError
 from privpipe.judging.assessment import all_suppressed, not_judged, resting_on
 from privpipe.judging.counted_classes import NO_RECORDS
-from privpipe.judging.entry_groups import keys_of
 from privpipe.judging.joined_counts import joined_tables
 from privpipe.judging.judged_table import require_columns
 from privpipe.judging.recovery import BothTables, CountedOnEngine, before
+from privpipe.judging.rules import keys_of
 from privpipe.judging.ways.base import ByOriginal, WayOfJudging, of_kind
 from privpipe.judging.ways.record_pairs import paired
 from privpipe.measures.risk.attribute.recovery import Recovery

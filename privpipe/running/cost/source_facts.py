@@ -19,7 +19,7 @@ from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.engines.readers.files import list_files
 from privpipe.errors import PrivpipeError
-from privpipe.judging.entry_groups import groups_of
+from privpipe.judging.rules import groups_of
 from privpipe.kernels.ids.record_ids import content_hash
 from privpipe.running.run_context import judging_rules
 from privpipe.transforms.recoding.generalize import Generalize

@@ -21,7 +21,7 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.engines.base.contract import fingerprint
 from privpipe.errors import PrivpipeError
-from privpipe.judging.entry_groups import Composite
+from privpipe.judging.rules import Composite
 from privpipe.models import DistinctLDiversity, KAnonymity, TCloseness
 
 CANARY = "Zanzibar"

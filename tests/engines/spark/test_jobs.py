@@ -17,7 +17,7 @@ from privpipe.blocks import ClassModel, ClassQuery, FactsRequest
 from privpipe.draws import Seed
 from privpipe.engines import Source
 from privpipe.engines.spark import SparkEngine
-from privpipe.judging.entry_groups import Composite
+from privpipe.judging.rules import Composite
 from privpipe.models import DistinctLDiversity, EntropyLDiversity, KAnonymity, TCloseness
 
 pytestmark = pytest.mark.spark

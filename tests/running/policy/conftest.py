@@ -13,7 +13,7 @@ from privpipe.blocks import Catalogue, Entry, Guarantee
 from privpipe.blocks.marks import BaseDistribution, ColumnNames, Columns, SensitiveColumn
 from privpipe.blocks.way import PAIRS
 from privpipe.policy.entries import Catalogues
-from privpipe.policy.reader import read_file, read_mapping
+from privpipe.policy.rules import read_file, read_mapping
 from privpipe.transforms.base import Transformer
 
 
