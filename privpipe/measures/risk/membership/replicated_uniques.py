@@ -38,8 +38,6 @@ class ReplicatedUniques(JoinedClassMeasure):
     the original count as an average over all samples of its size. Fewer are unique more easily, so that the excess is
     under-stated: the verdict says so.
 
-    Source: Raab, Nowok, Dibben, 2024 (repU).
-
     Examples
     --------
     >>> counts = replicate_counts(np.array([0, 2, 3, 4]), np.array([0, 1, 0, 0]), np.array([1, 1, 1, 8]))
@@ -51,7 +49,7 @@ class ReplicatedUniques(JoinedClassMeasure):
     compares_numbers = False
     observes = dict[str, Any]
     protects_nobody_at = 1
-    source = "Raab, Nowok, Dibben, 2024"
+    source = "Raab, Nowok, Dibben, 2024 (repU)"
     threat = "A release repeats records that only one person has, if only a few of them."
     formula = "keys of one record in the original and one row in the release / records <= at_most"
     choose = (
