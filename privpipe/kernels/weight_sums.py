@@ -8,7 +8,7 @@ import numpy as np
 
 from privpipe.compiled import njit
 
-__all__ = ["exact_sum_by_class", "rounded_words"]
+__all__ = ["exact_sum_by_class"]
 
 
 SPLITTER = 134217729.0  # 2^27 + 1
@@ -56,28 +56,6 @@ def exact_sum_by_class(offsets: Any, values: Any, counts: Any) -> Any:
                 held = _added(parts, held, _error(value, count, product))
         sums[c] = _nearest(parts, held) if np.isfinite(plain) else plain
     return sums
-
-
-@njit(cache=True, nogil=True)
-def rounded_words(high: Any, low: Any, places: int) -> Any:
-    """The doubles nearest to (high x 2^64 + low) / 2^places, low unsigned, high at least 0.
-
-    Examples
-    --------
-    >>> rounded_words(np.array([0, 1]), np.array([5, 0], dtype=np.uint64), 1).tolist()
-    [2.5, 9.223372036854776e+18]
-    """
-    found = np.empty(len(high), np.float64)
-    parts = np.zeros(MOST_PARTS, np.float64)
-    scale = 2.0**-places
-    mask = np.uint64(0xFFFFFFFF)
-    for i in range(len(high)):
-        held = _added(parts, 0, np.float64(low[i] & mask))
-        held = _added(parts, held, np.float64(low[i] >> np.uint64(32)) * 4294967296.0)
-        held = _added(parts, held, np.float64(high[i] & 0xFFFFFFFF) * 18446744073709551616.0)
-        held = _added(parts, held, np.float64(high[i] >> 32) * 79228162514264337593543950336.0)
-        found[i] = _nearest(parts, held) * scale
-    return found
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""Class tables from what an engine hands over: cells sorted by class, or one character per record."""
+"""Class tables from the cells that an engine hands over, sorted by class."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ from numpy.typing import NDArray
 from privpipe.compiled import SMALL, njit
 
 __all__ = [
-    "CHARACTERS",
     "boundaries",
-    "character_of",
-    "count_characters",
     "marginal_cells",
     "merged_cells",
     "row_cells",
     "sum_by_class",
 ]
 
-SURROGATES = 0xD800
-CHARACTERS = 0x10FFFF - 2048
-"""Codes that have a character."""
 SCANNED = 8  # codes looked at for every row or cell of a class, rather than sort those it has
 
 
@@ -53,89 +47,6 @@ def sum_by_class(offsets: Any, counts: Any) -> Any:
 
 
 @njit(small=SMALL, cache=True, nogil=True)
-def count_characters(
-    offsets: Any, data: Any, values: int, column: int = 0, columns: int = 1
-) -> tuple[Any, Any, Any, Any]:
-    """Cells of classes whose records are UTF-8 characters, one per column: code c is `character_of(c)`.
-
-    Parameters
-    ----------
-    offsets : ndarray of int64, shape (n_classes + 1,)
-        The text of class c is ``data[offsets[c]:offsets[c + 1]]``.
-    data : ndarray of uint8
-    values : int
-        Codes of the column are below this.
-    column, columns : int
-        Which of a record's characters is counted, and how many it has.
-
-    Returns
-    -------
-    (sizes, offsets, codes, counts)
-        Records of each class; its cells, codes ascending.
-
-    Examples
-    --------
-    >>> text = "".join(map(character_of, [2, 0, 2, 300])).encode()
-    >>> found = count_characters(np.array([0, 3, len(text)]), np.frombuffer(text, np.uint8), 301)
-    >>> [part.tolist() for part in found]
-    [[3, 1], [0, 2, 3], [0, 2, 300], [1, 2, 1]]
-    >>> found = count_characters(np.array([0, len(text)]), np.frombuffer(text, np.uint8), 301, 1, 2)
-    >>> [part.tolist() for part in found]
-    [[2], [0, 2], [0, 300], [1, 1]]
-    """
-    classes = len(offsets) - 1
-    length = (offsets[classes] - offsets[0]) // columns
-    room = min(length, classes * values)
-    sizes, starts = np.empty(classes, np.int64), np.zeros(classes + 1, np.int64)
-    codes, counts = np.empty(room, np.int64), np.empty(room, np.int64)
-    seen = np.zeros(values, np.int64)
-    filled = 0
-    for c in range(classes):
-        first, at, stop, size = filled, offsets[c], offsets[c + 1], 0
-        while at < stop:
-            for _ in range(column):
-                at += _width(data[at])
-            code, at = _character(data, at)
-            for _ in range(column + 1, columns):
-                at += _width(data[at])
-            size += 1
-            if seen[code] == 0:
-                codes[filled] = code
-                filled += 1
-            seen[code] += 1
-        sizes[c] = size
-        if filled > first + 1:
-            _sort_codes(codes, first, filled)
-        for i in range(first, filled):
-            counts[i] = seen[codes[i]]
-            seen[codes[i]] = 0
-        starts[c + 1] = filled
-    return sizes, starts, codes[:filled].copy(), counts[:filled].copy()
-
-
-@njit(small=SMALL, cache=True, nogil=True, inline="always")
-def _width(lead: Any) -> Any:
-    """Bytes of the character with this first byte."""
-    return 1 + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0)
-
-
-@njit(small=SMALL, cache=True, nogil=True, inline="always")
-def _character(data: Any, at: int) -> Any:
-    """The code at a place, and the place behind it."""
-    lead = np.int64(data[at])
-    if lead < 0x80:
-        return lead - 1, at + 1
-    if lead < 0xE0:
-        return ((lead & 0x1F) << 6 | (data[at + 1] & 0x3F)) - 1, at + 2
-    if lead < 0xF0:
-        point = (lead & 0x0F) << 12 | np.int64(data[at + 1] & 0x3F) << 6 | (data[at + 2] & 0x3F)
-        return point - 1 if point < SURROGATES else point - 2049, at + 3
-    point = (lead & 0x07) << 18 | np.int64(data[at + 1] & 0x3F) << 12
-    point |= np.int64(data[at + 2] & 0x3F) << 6 | (data[at + 3] & 0x3F)
-    return point - 2049, at + 4
-
-
-@njit(small=SMALL, cache=True, nogil=True)
 def _sort_codes(codes: Any, start: int, stop: int) -> None:
     if stop - start > 24:
         codes[start:stop] = np.sort(codes[start:stop])
@@ -146,23 +57,6 @@ def _sort_codes(codes: Any, start: int, stop: int) -> None:
             codes[j + 1] = codes[j]
             j -= 1
         codes[j + 1] = code
-
-
-def character_of(code: int) -> str:
-    """The character that stands for a code: no NUL, no surrogate.
-
-    Parameters
-    ----------
-    code : int
-        In 0 .. `CHARACTERS` - 1.
-
-    Examples
-    --------
-    >>> [ord(character_of(code)) for code in (0, 55294, 55295)]
-    [1, 55295, 57344]
-    """
-    point = code + 1
-    return chr(point if point < SURROGATES else point + 2048)
 
 
 @njit(small=SMALL, cache=True, nogil=True)

@@ -19,7 +19,7 @@ from privpipe.engines.base.class_blocks import (
     require_query_columns,
 )
 from privpipe.errors import DataError
-from privpipe.kernels.classes.cells import CHARACTERS, character_of, count_characters, marginal_cells
+from privpipe.kernels.classes.cells import marginal_cells
 
 CODES = st.integers(0, 3)
 ROWS = st.lists(
@@ -60,48 +60,12 @@ def test_persons_are_counted_once(rows: list[tuple[str | None, int, int, str]]) 
     assert sorted(block.cells["x"].counts.tolist()) == sorted(pairs.values())
 
 
-LETTERS = st.sampled_from([0, 1, 126, 127, 2046, 2047, 4094, 4095, 55294, 55295, 65535, CHARACTERS - 1])
-
-
-@settings(deadline=None)  # kernels compile on their first call
-@given(st.lists(st.lists(LETTERS)))
-def test_letters_count_as_codes(classes: list[list[int]]) -> None:
-    texts = ["".join(map(character_of, codes)).encode() for codes in classes]
-    offsets = np.cumsum([0, *map(len, texts)])
-    sizes, starts, codes, counts = count_characters(offsets, np.frombuffer(b"".join(texts), np.uint8), CHARACTERS)
-    assert sizes.tolist() == [len(codes) for codes in classes]
-    for c, wanted in enumerate(classes):
-        cells = dict(
-            zip(codes[starts[c] : starts[c + 1]].tolist(), counts[starts[c] : starts[c + 1]].tolist(), strict=True)
-        )
-        assert cells == Counter(wanted)
-        assert list(cells) == sorted(cells)
-
-
-@settings(deadline=None)
-@given(st.lists(st.lists(st.tuples(LETTERS, LETTERS, LETTERS), min_size=1), min_size=1))
-def test_letters_of_several_columns_count_apart(classes: list[list[tuple[int, int, int]]]) -> None:
-    """A record has a letter a column, of one to four bytes: the others are stepped over."""
-    texts = ["".join(character_of(code) for record in records for code in record).encode() for records in classes]
-    offsets, data = np.cumsum([0, *map(len, texts)]), np.frombuffer(b"".join(texts), np.uint8)
-    for column in range(3):
-        sizes, starts, codes, counts = count_characters(offsets, data, CHARACTERS, column, 3)
-        assert sizes.tolist() == [len(records) for records in classes]
-        for c, records in enumerate(classes):
-            own = slice(starts[c], starts[c + 1])
-            found = dict(zip(codes[own].tolist(), counts[own].tolist(), strict=True))
-            assert found == Counter(record[column] for record in records)
-
-
 def test_large_classes_are_sorted_too() -> None:
     codes = np.random.default_rng(1).permutation(500)
     offsets, found, counts = marginal_cells(np.array([0, 500]), codes % 250, np.ones(500, np.int64))
     assert offsets.tolist() == [0, 250]
     assert found.tolist() == list(range(250))
     assert set(counts.tolist()) == {2}
-    text = "".join(character_of(code) for code in codes.tolist()).encode()
-    _, _, found, _ = count_characters(np.array([0, len(text)]), np.frombuffer(text, np.uint8), 500)
-    assert found.tolist() == list(range(500))
 
 
 def test_ids_stay_exact_when_the_radix_overflows() -> None:
