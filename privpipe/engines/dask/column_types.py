@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from privpipe.engines.base.conversion import Typing, decimal_scale, normalised, typing_of
-from privpipe.engines.base.logical_types import is_carried, logical_type
+from privpipe.engines.base.conversion import Typing, typing_of
+from privpipe.engines.base.logical_types import is_carried
 from privpipe.engines.dask.dask_table import DaskTable
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
+from privpipe.engines.distributed.sources import larger_scales, scales_in, text_decimals, text_schema
 from privpipe.engines.readers.text_records import ragged_error
 
-__all__ = ["may_fail", "narrowed", "scales_of", "summed", "text_decimals", "text_table", "typed_table", "whole_batch"]
+__all__ = ["may_fail", "narrowed", "scales_of", "summed", "text_table", "typed_table", "whole_batch"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,7 +72,7 @@ def text_table(runtime: Runtime, raw: Sequence[Node], names: Sequence[str], type
 
     It is read at once, for only reading shows whether every cell converts, and kept unless caching is off.
     """
-    schema = pa.schema([(name, pa.string()) for name in names])
+    schema = text_schema(names)
     decimals = text_decimals(schema, types)
     if decimals:
         raw = runtime.keep("read text", raw)
@@ -86,24 +88,12 @@ def text_table(runtime: Runtime, raw: Sequence[Node], names: Sequence[str], type
     return DaskTable(typing.schema, parts)
 
 
-def text_decimals(schema: pa.Schema, types: Mapping[str, str]) -> list[str]:
-    """Text columns declared decimal: how many digits they need is known from their cells alone."""
-    wanted = [name for name, kind in types.items() if kind == "decimal" and name in schema.names]
-    return [name for name in wanted if pt.is_string(logical_type(schema.field(name).type, name))]
-
-
 def scales_of(runtime: Runtime, raw: Sequence[Node], columns: Sequence[str]) -> dict[str, int]:
     """Digits after the point of some text columns, over all partitions."""
     if not columns:
         return {}
-    tasks = [runtime.task("learn decimals", part_scales, part, columns=columns) for part in raw]
-    found = runtime.compute("learn decimals", tasks)
-    return {name: max(each[name] for each in found) for name in columns}
-
-
-def part_scales(raw: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> dict[str, int]:
-    """Digits after the point of some text columns of one partition."""
-    return {name: decimal_scale(normalised(raw.column(name), name)) for name in columns}
+    tasks = [runtime.task("learn decimals", scales_in, [part], columns=columns) for part in raw]
+    return functools.reduce(larger_scales, runtime.compute("learn decimals", tasks))
 
 
 @dataclass(frozen=True)

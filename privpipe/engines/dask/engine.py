@@ -37,7 +37,6 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines.base.contract import NO_TYPES, Engine, Order, Resources, Written, numbered
 from privpipe.engines.base.default_primitives import FirstIds, exchange_in_segments, last_id_of
 from privpipe.engines.base.frames import Frames, Held
-from privpipe.engines.base.logical_types import check_record_ids
 from privpipe.engines.base.paired_schemas import beside_schema
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.dask.class_table import collected_blocks, kept_parts, measured_classes
@@ -46,7 +45,7 @@ from privpipe.engines.dask.dask_table import DaskTable, append, stack
 from privpipe.engines.dask.exchange import meet, ranked
 from privpipe.engines.dask.facts import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
 from privpipe.engines.dask.output import collected, held_frame, lying, written
-from privpipe.engines.dask.record_ids import declared_ids, numbered_ids, uniqueness
+from privpipe.engines.dask.record_ids import declared_ids, numbered_ids
 from privpipe.engines.dask.row_functions import (
     Beside,
     CutById,
@@ -73,10 +72,17 @@ from privpipe.engines.dask.sources import (
 )
 from privpipe.engines.databases.staging import Staging
 from privpipe.engines.distributed.class_parts import explained
+from privpipe.engines.distributed.row_functions import (
+    codebooks_of,
+    recoded_schema,
+    require_columns,
+    require_unique,
+    unknown_values,
+)
 from privpipe.engines.lakes import lake_of
 from privpipe.engines.readers.source import Format, Source
 from privpipe.engines.readers.source_facts import is_small
-from privpipe.errors import DataError, did_you_mean
+from privpipe.errors import DataError
 
 __all__ = ["DaskEngine"]
 
@@ -196,7 +202,7 @@ class DaskEngine(Engine):
         if not request:
             return Facts(records=self._count(table))
         columns = [*request.histograms, *request.moments, *request.nulls]
-        _require(table, columns)
+        require_columns(table, columns)
         learn = Learn(request)
         parts = [self._runtime.task("learn", learn.measure, part) for part in table.coded(columns)]
         (learnt,) = self._runtime.compute("learn facts", [self._runtime.tree("merge facts", learn.merge, parts)])
@@ -222,7 +228,7 @@ class DaskEngine(Engine):
                 return _merged(found, reduction)
 
     def _measured_rows(self, table: DaskTable, columns: Sequence[str], reduction: Any, facts: Facts) -> list[Any]:
-        _require(table, columns)
+        require_columns(table, columns)
         shared = self._runtime.place(facts)
         measure = MeasureRows(tuple(dict.fromkeys(columns)), reduction)
         parts = table.parts if table.has_record_ids else table.holding(columns)
@@ -233,7 +239,7 @@ class DaskEngine(Engine):
         self, original: DaskTable, released: DaskTable, columns: Sequence[str], reduction: Any, facts: Facts
     ) -> list[Any]:
         for table in (original, released):
-            _require(table, columns)
+            require_columns(table, columns)
             _require_ids(table)
         places = self._places(original, released)
         cut = CutById(tuple(dict.fromkeys(columns)), places)
@@ -256,7 +262,7 @@ class DaskEngine(Engine):
         return DaskTable(schema, kept)
 
     def distinct(self, table: DaskTable, columns: Sequence[str]) -> pa.Table:
-        _require(table, columns)
+        require_columns(table, columns)
         names = tuple(dict.fromkeys(columns))
         places = self._places(table)
         count = CountDistinct(names, places, Seed.from_os())
@@ -305,25 +311,16 @@ class DaskEngine(Engine):
                 return numbers
 
     def _recoded(self, table: DaskTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> DaskTable:
-        _require(table, list(codebooks))
-        recode = self._runtime.place(Recode(codebooks))
+        books = codebooks_of(table, codebooks)
+        recode = self._runtime.place(Recode(books))
         checks = [
-            self._runtime.task("look up codes", Recode.unknown, recode, part) for part in table.holding(list(codebooks))
+            self._runtime.task("look up codes", Recode.unknown, recode, part) for part in table.holding(list(books))
         ]
         for name, count in summed(self._runtime.compute("look up codes", checks)).items():
             if count:
-                raise DataError(
-                    f"column {name!r}: {count:,} record{'s hold values' if count != 1 else ' holds a value'} that "
-                    "the codebook lacks"
-                )
-        schema = pa.schema(
-            [
-                field.with_type(codebooks[field.name][1].type) if field.name in codebooks else field
-                for field in table.schema
-            ]
-        )
+                raise unknown_values(name, count)
         parts = [self._runtime.task("recode", recode, part) for part in table.parts]
-        return table.derived(parts, schema)
+        return table.derived(parts, recoded_schema(table.schema, books))
 
     def _map_rows(self, table: DaskTable, function: Callable[[RowBlock], RowBlock], schema: pa.Schema) -> DaskTable:
         apply = self._runtime.place(MapRows(function, schema))
@@ -351,14 +348,14 @@ class DaskEngine(Engine):
         function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
         schema: pa.Schema,
     ) -> DaskTable:
-        _require(table, [column])
+        require_columns(table, [column])
         _require_ids(table)
         apply = MapRanked(function, schema)
         parts = ranked(self._runtime, table.parts, self._places(table), column, stream, apply)
         return self._kept("rank records", table, schema, parts)
 
     def _selected(self, table: DaskTable, columns: Sequence[str]) -> DaskTable:
-        _require(table, columns)
+        require_columns(table, columns)
         names = list(columns)
         schema = pa.schema([table.schema.field(name) for name in names])
         if table.narrow is not None:
@@ -372,8 +369,7 @@ class DaskEngine(Engine):
         if column is None:
             parts = numbered_ids(self._runtime, table.parts, places, seed)
         else:
-            _require(table, [column])
-            self._require_unique(table, column, places)
+            require_unique(self, table, column)
             parts = declared_ids(self._runtime, table.parts, column, seed)
         kept = self._runtime.keep("attach ids", parts)
         return DaskTable(table.schema, tuple(kept), True)
@@ -397,10 +393,6 @@ class DaskEngine(Engine):
             return collected(self._runtime, table, like, form)
         return lying(self._runtime, table, like, order == "places", form, self._places(table))
 
-    def _require_unique(self, table: DaskTable, column: str, places: int) -> None:
-        found = uniqueness(self._runtime, table.holding([column]), places, column)
-        check_record_ids(column, found.records, found.missing, found.repeated)
-
     def _kept(self, step: str, table: DaskTable, schema: pa.Schema, parts: list[Any]) -> DaskTable:
         return table.derived(self._runtime.keep(step, parts), schema)
 
@@ -418,12 +410,6 @@ class DaskEngine(Engine):
 def _merged(found: Sequence[R | None], reduction: Reduction[Any, R]) -> R | None:
     seen = [figure for figure in found if figure is not None]
     return functools.reduce(reduction.merge, seen) if seen else None
-
-
-def _require(table: DaskTable, columns: Sequence[str]) -> None:
-    for name in columns:
-        if name not in table.schema.names:
-            raise DataError(f"column {name!r} is not in the table{did_you_mean(name, table.schema.names)}")
 
 
 def _require_ids(table: DaskTable) -> None:

@@ -17,10 +17,10 @@ from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import group_key
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
-from privpipe.engines.distributed.codes import order_words
-from privpipe.kernels.grouping.word_groups import ordered_by_group, ranges_of
+from privpipe.engines.distributed.orders import range_targets, sorted_by
+from privpipe.kernels.grouping.word_groups import ordered_by_group
 
-__all__ = ["Pieces", "Sent", "answers", "cut_by", "cut_ranges", "meet", "ranked", "sorted_by", "sorted_parts"]
+__all__ = ["Pieces", "Sent", "answers", "cut_by", "cut_ranges", "meet", "ranked", "sorted_parts"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -200,12 +200,6 @@ def chosen_cuts(samples: list[tuple[pa.RecordBatch, int]], places: int) -> pa.Re
     return keys.take(pa.array(order[np.searchsorted(heights, wanted)]))
 
 
-def sorted_by(batch: pa.RecordBatch, columns: Sequence[str]) -> Ints:
-    """Positions of the rows in the order of some columns, nulls last."""
-    words = order_words([batch.column(name) for name in columns])
-    return np.lexsort(words.T[::-1])
-
-
 def place_sizes(sent: Sent) -> Ints:
     """Entries that go to each place."""
     return np.diff(sent.pieces.offsets)
@@ -223,13 +217,6 @@ def rank_pieces(pieces: Sequence[pa.RecordBatch], start: int) -> Pieces:
     ranks = np.empty(keys.num_rows, dtype=np.int64)
     ranks[sorted_by(keys, ["value", "order"])] = np.arange(start, start + keys.num_rows)
     return answers(ranks, pieces)
-
-
-def range_targets(keys: pa.RecordBatch, cuts: pa.RecordBatch) -> Ints:
-    """The range of each key."""
-    both = joined([cuts, keys])
-    words = order_words([both.column(name) for name in keys.schema.names])
-    return ranges_of(words[cuts.num_rows :], words[: cuts.num_rows])
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,8 @@ from privpipe.draws import Seed
 from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of, merged_histogram
 from privpipe.engines.dask.exchange import Pieces
-from privpipe.engines.distributed.codes import MOST_WORDS, encode, encode_ranks, grouped, packed, tuple_hashes
+from privpipe.engines.distributed.codes import encode, grouped, tuple_hashes
+from privpipe.engines.distributed.orders import value_order_of
 from privpipe.kernels.grouping.word_groups import split_order
 
 __all__ = ["COUNT", "CountDistinct", "Learn", "Learnt", "facts_of", "merge_distinct", "sorted_distinct"]
@@ -129,10 +129,5 @@ def sorted_distinct(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Ta
     """The combinations of all places in the order of their columns, nulls last."""
     rows = joined(parts)
     names = rows.schema.names[:-1]
-    ranked = [encode_ranks(rows.column(name)) for name in names]
-    if math.prod(len(column.values) for column in ranked) < MOST_WORDS:
-        order = np.argsort(packed(ranked, rows.num_rows), kind="stable")
-    else:
-        order = np.lexsort([column.codes for column in reversed(ranked)])
     fields = [*(schema.field(name) for name in names), pa.field(COUNT, pa.int64())]
-    return pa.Table.from_batches([rows.take(pa.array(order))]).cast(pa.schema(fields))
+    return pa.Table.from_batches([rows.take(value_order_of(rows.columns[:-1]))]).cast(pa.schema(fields))

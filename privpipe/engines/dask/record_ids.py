@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Seed
-from privpipe.engines.base.histograms import group_key
 from privpipe.engines.dask.exchange import Pieces, answers, meet
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.kernels.grouping.word_groups import group_rows, ordered_by_group, split_order
 from privpipe.kernels.ids.record_ids import content_hash, declared_id, record_id
 
-__all__ = ["Uniqueness", "declared_ids", "numbered_ids", "uniqueness"]
+__all__ = ["declared_ids", "numbered_ids"]
 
 
 Ints = NDArray[np.int64]
@@ -26,7 +25,7 @@ Ints = NDArray[np.int64]
 
 def numbered_ids(runtime: Runtime, parts: Sequence[Node], places: int, seed: Seed) -> list[Node]:
     """Partitions with ids from the content of all their columns and an ordinal among identical rows."""
-    sent = [runtime.task("hash records", _Hash(None, seed, places), part) for part in parts]
+    sent = [runtime.task("hash records", _Hash(seed, places), part) for part in parts]
     replies = meet(runtime, "number records", sent, places, ordinal_starts)
     each = [[part, out] for part, out in zip(parts, sent, strict=True)]
     return meet(runtime, "attach ids", replies, len(parts), _Attach(seed), each=each)
@@ -35,32 +34,6 @@ def numbered_ids(runtime: Runtime, parts: Sequence[Node], places: int, seed: See
 def declared_ids(runtime: Runtime, parts: Sequence[Node], column: str, seed: Seed) -> list[Node]:
     """Partitions with ids from a column known to be unique."""
     return [runtime.task("attach ids", attach_declared, part, column=column, seed=seed) for part in parts]
-
-
-@dataclass(frozen=True)
-class Uniqueness:
-    """How many of the records have no value in a column, and how many repeat another's."""
-
-    records: int
-    missing: int
-    repeated: int
-
-
-def uniqueness(runtime: Runtime, parts: Sequence[Node], places: int, column: str) -> Uniqueness:
-    """How far a column is from being unique; values meet by a hash of 128 bits."""
-    hashing = _Hash(column, Seed.from_os(), places)
-    sent = [runtime.task("hash ids", hashing, part) for part in parts]
-    meets = meet(runtime, "count repeated ids", sent, places, repeats)
-    missing = [runtime.task("count missing ids", missing_in, part, column=column) for part in parts]
-    found = runtime.compute("check ids", [*meets, *missing])
-    present, distinct = (sum(each[at] for each in found[:places]) for at in (0, 1))
-    absent = sum(found[places:])
-    return Uniqueness(present, absent, present - distinct - max(0, absent - 1))
-
-
-def missing_in(batch: pa.RecordBatch, column: str) -> int:
-    """Records of one partition without a value."""
-    return int(group_key(batch.column(column)).null_count)
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,13 +56,12 @@ class Hashed:
 
 @dataclass(frozen=True, repr=False)
 class _Hash:
-    column: str | None
     seed: Seed
     places: int
 
     def __call__(self, batch: pa.RecordBatch) -> Hashed:
-        columns = batch.schema.names if self.column is None else [self.column]
-        words = content_hash(batch.select([name for name in columns if name not in ID_COLUMNS]), self.seed)
+        visible = [name for name in batch.schema.names if name not in ID_COLUMNS]
+        words = content_hash(batch.select(visible), self.seed)
         groups, firsts = group_rows(words)
         counts = np.bincount(groups, minlength=len(firsts))
         order, offsets = split_order(words[firsts, 0], self.places)
@@ -106,12 +78,6 @@ def ordinal_starts(pieces: Sequence[Ints]) -> Pieces:
     starts = np.empty(len(came), dtype=np.int64)
     starts[order] = before[:-1] - before[offsets[groups[order]]]
     return answers(starts, pieces)
-
-
-def repeats(pieces: Sequence[Ints]) -> tuple[int, int]:
-    """Records that came, and their distinct hashes."""
-    came = np.concatenate(pieces)
-    return int(came[:, 2].sum()), len(group_rows(came[:, :2])[1])
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, Facts, PairBlock, RowBlock
 from privpipe.engines.base.batches import joined
-from privpipe.engines.base.conversion import normalised
-from privpipe.engines.base.histograms import group_key
 from privpipe.engines.dask.exchange import Pieces, Sent
-from privpipe.errors import EngineError
+from privpipe.engines.distributed.row_functions import Codebook, fitted
 from privpipe.kernels.grouping.word_groups import group_rows, ordered_by_group, split_order
 from privpipe.kernels.ids.record_ids import partners
 
@@ -30,33 +27,12 @@ __all__ = [
     "MeasurePairs",
     "MeasureRows",
     "Recode",
-    "fitted",
     "taken",
 ]
 
 
 Ints = NDArray[np.int64]
 KEY = "__privpipe_key"
-
-
-def fitted(rows: RowBlock, schema: pa.Schema) -> pa.RecordBatch:
-    """What a stage returned, in the types it promised, its ids after it.
-
-    Raises
-    ------
-    EngineError
-        Other columns than promised, or values that do not fit their types.
-    """
-    batch = rows.to_batch()
-    names = [name for name in batch.schema.names if name not in ID_COLUMNS]
-    if sorted(names) != sorted(schema.names):
-        raise EngineError(f"dask engine: a stage promised the columns {schema.names} and returned {names}")
-    try:
-        columns = [normalised(batch.column(field.name), field.name).cast(field.type) for field in schema]
-    except pa.ArrowInvalid:
-        raise EngineError("dask engine: a stage returned values that do not fit the types it promised") from None
-    ids = [name for name in ID_COLUMNS if name in batch.schema.names]
-    return pa.record_batch([*columns, *(batch.column(name) for name in ids)], names=[*schema.names, *ids])
 
 
 @dataclass(frozen=True, repr=False)
@@ -186,28 +162,18 @@ class Beside:
 class Recode:
     """Values by labels, for columns whose every value is known to be in its codebook."""
 
-    codebooks: Mapping[str, tuple[pa.Array, pa.Array]]
+    books: Mapping[str, Codebook]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [
-            self.labels(name, column) if name in self.codebooks else column
+            self.books[name].labels_of(column) if name in self.books else column
             for name, column in zip(batch.schema.names, batch.columns, strict=True)
         ]
         return pa.record_batch(columns, names=batch.schema.names)
 
-    def labels(self, name: str, column: pa.Array) -> pa.Array:
-        """The labels of a column."""
-        _values, labels = self.codebooks[name]
-        return labels.take(self.positions(name, column))
-
-    def positions(self, name: str, column: pa.Array) -> pa.Array:
-        """Position of each value in the codebook, null for a value it lacks."""
-        values = group_key(self.codebooks[name][0])
-        return pc.index_in(group_key(column), value_set=values.cast(column.type))
-
     def unknown(self, batch: pa.RecordBatch) -> dict[str, int]:
         """Records of each column whose value the codebook lacks."""
-        return {name: self.positions(name, batch.column(name)).null_count for name in self.codebooks}
+        return {name: book.positions(batch.column(name)).null_count for name, book in self.books.items()}
 
 
 def taken(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:

@@ -13,13 +13,12 @@ import pyarrow.types as pt
 
 from privpipe.engines.base.conversion import Typing, typing_of, widened, widest_type
 from privpipe.engines.base.frames import arrow_of
-from privpipe.engines.base.logical_types import check_declared, check_names, is_carried, logical_type
+from privpipe.engines.base.logical_types import check_names, is_carried, logical_type
 from privpipe.engines.dask.column_types import (
     may_fail,
     narrowed,
     scales_of,
     summed,
-    text_decimals,
     text_table,
     typed_table,
     whole_batch,
@@ -27,8 +26,9 @@ from privpipe.engines.dask.column_types import (
 from privpipe.engines.dask.dask_table import DaskTable
 from privpipe.engines.dask.graph import Node, foreign_nodes
 from privpipe.engines.dask.runtime import Runtime
+from privpipe.engines.distributed.sources import csv_dialect, json_names, text_decimals, text_schema
 from privpipe.engines.lakes import LakeTable, rows_of_piece
-from privpipe.engines.readers.files import csv_columns, list_files, stamp_of, wrong_delimiter_hint
+from privpipe.engines.readers.files import list_files, stamp_of
 from privpipe.engines.readers.parquet_files import (
     ParquetFiles,
     parquet_files,
@@ -39,7 +39,6 @@ from privpipe.engines.readers.parquet_files import (
 )
 from privpipe.engines.readers.source import Source
 from privpipe.engines.readers.text_records import (
-    CsvDialect,
     csv_blocks,
     csv_rows,
     json_batches,
@@ -259,17 +258,14 @@ def json_table(runtime: Runtime, source: Source) -> DaskTable:
         "read JSON names",
         [runtime.task("read JSON names", json_columns, files=[name], most=source.max_bytes) for name in files],
     )
-    names = list(dict.fromkeys(name for one in found for name in one))
-    check_names(names)
-    check_declared(names, source.types)
+    names = json_names(found, source)
     raw = [runtime.task("read JSON", json_rows, path=name, names=names, most=source.max_bytes) for name in files]
     return text_table(runtime, raw, names, source.types)
 
 
 def json_rows(path: str, names: list[str], most: int) -> tuple[pa.RecordBatch, int]:
     """The records of a file as text."""
-    schema = pa.schema([(name, pa.string()) for name in names])
-    return whole_batch(pa.Table.from_batches(json_batches([path], names, most), schema)), 0
+    return whole_batch(pa.Table.from_batches(json_batches([path], names, most), text_schema(names))), 0
 
 
 log = logging.getLogger("privpipe.engines.dask")
@@ -285,10 +281,7 @@ def csv_table(runtime: Runtime, source: Source, partition_bytes: int) -> DaskTab
         Names, headers, ragged lines, unclosed quotes, cells that do not convert.
     """
     files = list_files(source)
-    names = csv_columns(source, files)
-    check_names(names)
-    check_declared(names, source.types, hint=wrong_delimiter_hint(names, source.delimiter))
-    dialect = CsvDialect.of(names, source)
+    dialect = csv_dialect(source, files)
     size = sum(stamp_of(name)[1] for name in files)
     wanted = max(SMALLEST_BLOCK, min(partition_bytes, size // runtime.workers))
     layouts = runtime.compute(
@@ -300,7 +293,7 @@ def csv_table(runtime: Runtime, source: Source, partition_bytes: int) -> DaskTab
     raw = [runtime.task("read CSV", read_csv_block, block=block, dialect=dialect) for block in blocks]
     if not raw:
         raw = [runtime.task("read CSV", csv_rows, data=b"", dialect=dialect, place="")]
-    return text_table(runtime, raw, names, source.types)
+    return text_table(runtime, raw, dialect.names, source.types)
 
 
 TEXT_BYTES = 16

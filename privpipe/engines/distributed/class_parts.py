@@ -229,13 +229,15 @@ class PartReader(_Reader):
         if dictionary is not None:
             return self._binary(starts, np.column_stack([cells, counts]))
         hashes = value_hashes(column.values, self.seed)
-        return self._binary(starts, np.column_stack([hashes[cells], counts.astype(np.int64)]))
+        hashed = np.column_stack([hashes, np.zeros(len(hashes), np.int64)])[cells]
+        hashed[:, 2] = counts
+        return self._binary(starts, hashed)
 
     def _binary(self, starts: NDArray[np.int32], cells: NDArray[Any]) -> pa.Array:
         """One binary value for each class, of the cells ``starts[c]:starts[c + 1]``; no bytes are copied."""
         # A chunk's cells stay far below 2^31 bytes.
         word = np.int64 if self.packing == pa.large_binary() else np.int32
-        offsets = starts.astype(word) * word(cells.dtype.itemsize * cells.shape[1])
+        offsets = (starts.astype(np.int64) * (cells.dtype.itemsize * cells.shape[1])).astype(word)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(cells))]
         return pa.Array.from_buffers(self.packing, len(starts) - 1, buffers)
 

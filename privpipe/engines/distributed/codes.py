@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from privpipe.draws import Seed
 from privpipe.engines.base.histograms import group_key, value_order
 from privpipe.kernels.grouping.word_groups import add_hashes, group_rows, number_words
 
-__all__ = ["MOST_WORDS", "Encoded", "encode", "encode_ranks", "grouped", "order_words", "packed", "tuple_hashes"]
+__all__ = ["MOST_WORDS", "Encoded", "encode", "encode_ranks", "grouped", "packed", "tuple_hashes"]
 
 
 Ints = NDArray[np.int64]
@@ -142,30 +141,3 @@ def value_hashes(values: pa.Array, seed: Seed) -> Ints:
     from privpipe.kernels.ids.record_ids import content_hash
 
     return np.ascontiguousarray(content_hash(pa.record_batch([values], names=["value"]), seed))
-
-
-def order_words(columns: Sequence[pa.Array]) -> Ints:
-    """One word per column whose order is the order of the values: of their type, text by code points, null last.
-
-    Words of one call compare with each other only.
-
-    Returns
-    -------
-    ndarray of int64, shape (n, number of columns)
-
-    Examples
-    --------
-    >>> order_words([pa.array([2.5, -1.0, None])])[:, 0].argsort().tolist()
-    [1, 0, 2]
-    """
-    return np.column_stack([_order_words(group_key(column)) for column in columns])
-
-
-def _order_words(column: pa.Array) -> Ints:
-    if column.null_count == 0 and pt.is_int64(column.type):
-        return column.to_numpy(zero_copy_only=False)
-    if column.null_count == 0 and pt.is_float64(column.type):
-        bits = column.to_numpy(zero_copy_only=False).view(np.int64)
-        # A negative float's magnitude bits grow downwards.
-        return np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
-    return encode_ranks(column).codes

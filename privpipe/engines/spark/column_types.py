@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from privpipe.engines.base.conversion import Typing, decimal_scale, typing_of
+from privpipe.engines.base.conversion import Typing, typing_of
 from privpipe.engines.base.logical_types import (
     CARRIED,
     carried_cells,
@@ -22,13 +22,14 @@ from privpipe.engines.base.logical_types import (
 )
 from privpipe.engines.base.return_forms import ReturnForm, kept_metadata
 from privpipe.engines.distributed.columns import column_name
+from privpipe.engines.distributed.sources import larger_scales, scales_in
 from privpipe.engines.spark.spark_table import Layout, SparkTable, spark_type
 from privpipe.engines.spark.workers import fold, map_batches, map_struct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Check", "RawFrame", "as_it_came", "larger", "scales_in", "typed_table"]
+__all__ = ["Check", "RawFrame", "as_it_came", "typed_table"]
 
 
 Batches = Iterator[pa.RecordBatch]
@@ -93,26 +94,6 @@ def typed_table(raw: RawFrame, types: Mapping[str, str]) -> SparkTable:
     return SparkTable(map_batches(native.frame, convert, layout), layout)
 
 
-def scales_in(batches: Iterable[pa.RecordBatch], columns: Iterable[str]) -> dict[str, int]:
-    """Digits after the point that the decimals of text columns need.
-
-    Examples
-    --------
-    >>> scales_in([pa.record_batch({"pay": ["1.5", "2.25"]})], ["pay"])
-    {'pay': 2}
-    """
-    found = dict.fromkeys(columns, 0)
-    for batch in batches:
-        for name in found:
-            found[name] = max(found[name], decimal_scale(batch.column(name)))
-    return found
-
-
-def larger(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
-    """The larger scale of each column."""
-    return {name: max(scale, right[name]) for name, scale in left.items()}
-
-
 def _carrying(raw: RawFrame, types: Mapping[str, str]) -> RawFrame:
     """The frame with what is carried as text, as `carried_text` writes it."""
     from pyspark.sql.types import StringType, StructField, StructType
@@ -158,7 +139,7 @@ def _scales(table: SparkTable, columns: list[str]) -> dict[str, int]:
     def measure(batches: Batches) -> Iterator[dict[str, int]]:
         yield scales_in((layout.block(batch).batch for batch in batches), columns)
 
-    return fold(table.frame, measure, larger, "learn the digits of decimals") or {}
+    return fold(table.frame, measure, larger_scales, "learn the digits of decimals") or {}
 
 
 def _refuse_bad_cells(table: SparkTable, typing: Typing) -> None:

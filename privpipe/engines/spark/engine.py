@@ -35,6 +35,7 @@ from privpipe.engines.base.default_primitives import exchange_in_segments, last_
 from privpipe.engines.base.frames import Frames, Held
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
+from privpipe.engines.distributed.row_functions import require_columns, require_unique
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.readers.source import Format, Source
 from privpipe.engines.spark import class_table, output, rank_exchange, ranks, record_ids, row_functions
@@ -58,7 +59,6 @@ from privpipe.engines.spark.session import (
 from privpipe.engines.spark.session_settings import Loan
 from privpipe.engines.spark.sources import is_native, is_spark_frame, raw_frame, refuse_streaming, scan
 from privpipe.engines.spark.spark_table import SparkTable, append, select, stack
-from privpipe.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,7 +102,7 @@ class SparkKnown(Known):
         return known_content(self._table, seed)
 
     def estimates(self, columns: Sequence[str]) -> dict[str, int]:
-        _require(self._table, columns)
+        require_columns(self._table, columns)
         return estimated_distinct(self._table, columns)
 
     @property
@@ -214,7 +214,7 @@ class SparkEngine(Engine):
     def facts(self, table: SparkTable, request: FactsRequest) -> Facts:
         if not request:
             return Facts(records=count_records(table))
-        _require(table, (*request.histograms, *request.moments, *request.nulls))
+        require_columns(table, (*request.histograms, *request.moments, *request.nulls))
         return learn(table, request)
 
     @where_it_lies
@@ -225,11 +225,11 @@ class SparkEngine(Engine):
     def reduce(self, of: Measured, reduction: Reduction[Any, R], facts: Facts) -> R | None:
         match of:
             case RowsOf(table, columns):
-                _require(table, columns)
+                require_columns(table, columns)
                 return row_functions.reduce_rows(table, columns, reduction, facts)
             case PairsOf(original, released, columns):
                 for each in of.tables:
-                    _require(each, columns)
+                    require_columns(each, columns)
                     _require_ids(each)
                 return row_functions.reduce_pairs(original, released, columns, reduction, facts)
             case ClassesOf(table, query, where):
@@ -237,7 +237,7 @@ class SparkEngine(Engine):
 
     @where_it_lies
     def distinct(self, table: SparkTable, columns: Sequence[str]) -> pa.Table:
-        _require(table, columns)
+        require_columns(table, columns)
         return distinct(table, columns)
 
     @where_it_lies
@@ -248,7 +248,7 @@ class SparkEngine(Engine):
             case ByKey(key):
                 return self._kept(row_functions.map_groups(table, key, function, schema))
             case ByRank(column, stream):
-                _require(table, [column])
+                require_columns(table, [column])
                 _require_ids(table)
                 return self._kept(ranks.map_ranked(table, column, stream, function, schema))
         return row_functions.map_rows(table, function, schema)
@@ -267,7 +267,7 @@ class SparkEngine(Engine):
         table: SparkTable
         match made.over(self.near.sent):
             case Selection(table, columns, share):
-                _require(table, columns)
+                require_columns(table, columns)
                 if share < 1:
                     _require_ids(table)
                 return select(table, columns, last_id_of(share) if share < 1 else None)
@@ -276,7 +276,6 @@ class SparkEngine(Engine):
             case Joining(released, original, columns):
                 return self._kept(row_functions.beside(released, original, columns))
             case Recoding(table, codebooks):
-                _require(table, list(codebooks))
                 return recode(table, codebooks)
             case ClassFilter(table, query, passing):
                 return keep_classes(table, query, passing, self._held if self.cache else None)
@@ -284,7 +283,7 @@ class SparkEngine(Engine):
                 return self._exchanged(table, column, stream, exchange)
 
     def _exchanged(self, table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> SparkTable:
-        _require(table, [column])
+        require_columns(table, [column])
         _require_ids(table)
         if not rank_exchange.is_countable(table.schema.field(column).type):
             return cast(SparkTable, exchange_in_segments(self, table, column, stream, exchange))
@@ -304,7 +303,7 @@ class SparkEngine(Engine):
             self.loan.sends(expected_bytes(table.frame), table.bound)
         if column is None:
             return record_ids.numbered_ids(table, seed, self._held)
-        _require(table, [column])
+        require_unique(self, table, column)
         return self._kept(record_ids.declared_ids(table, column, seed))
 
     @where_it_lies
@@ -335,12 +334,6 @@ class SparkEngine(Engine):
             return frame
         self._persisted.append(frame.persist())
         return self._persisted[-1]
-
-
-def _require(table: SparkTable, columns: Sequence[str]) -> None:
-    for name in columns:
-        if name not in table.schema.names:
-            raise DataError(f"column {name!r} is not in the table{did_you_mean(name, table.schema.names)}")
 
 
 def _require_ids(table: SparkTable) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
 from privpipe.blocks import Facts, FactsRequest, Histogram
 from privpipe.draws import Seed
 from privpipe.engines.base.histograms import ExactMoments, histogram_of
 from privpipe.engines.distributed.columns import as_type, column_name
+from privpipe.engines.distributed.orders import value_order_of
 from privpipe.engines.spark.column_values import ColumnLook, Looker, Looks
 from privpipe.engines.spark.driver_memory import require_room
 from privpipe.engines.spark.failures import reported
@@ -32,7 +32,6 @@ __all__ = [
     "learn",
     "look",
     "looker_of",
-    "value_order_of",
 ]
 
 
@@ -167,19 +166,6 @@ def distinct(table: SparkTable, columns: Sequence[str]) -> pa.Table:
     rows = [_whole(found.column(at), field.type) for at, field in enumerate(fields)]
     result = pa.table([*rows, found.column("count")], names=[*names, "__count"])
     return result.take(value_order_of(rows))
-
-
-def value_order_of(columns: Sequence[pa.Array]) -> pa.Array:
-    """Positions that put rows in the order of their columns, nulls last.
-
-    Examples
-    --------
-    >>> value_order_of([pa.array([2, None, 1]), pa.array(["a", "b", "c"])]).to_pylist()
-    [2, 0, 1]
-    """
-    keys = [column.cast(pa.int8()) if pt.is_boolean(column.type) else column for column in columns]
-    names = [str(at) for at in range(len(keys))]
-    return pc.sort_indices(pa.table(keys, names=names), [(name, "ascending") for name in names])
 
 
 def _counted(

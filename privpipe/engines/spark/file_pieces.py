@@ -9,25 +9,31 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from privpipe.engines.base.batches import in_order
 from privpipe.engines.base.conversion import Typing, typing_of
-from privpipe.engines.base.logical_types import check_declared, check_names, logical_type
+from privpipe.engines.base.logical_types import check_names
+from privpipe.engines.distributed.sources import (
+    csv_dialect,
+    json_names,
+    larger_scales,
+    scales_in,
+    text_decimals,
+    text_schema,
+)
 from privpipe.engines.lakes import LakeTable
-from privpipe.engines.readers.files import csv_columns, stamp_of, wrong_delimiter_hint
+from privpipe.engines.readers.files import stamp_of
 from privpipe.engines.readers.parquet_files import ParquetFiles, partition_values, read_groups, with_partitions
 from privpipe.engines.readers.source import Source
 from privpipe.engines.readers.text_records import (
     CsvBlock,
-    CsvDialect,
     csv_blocks,
     json_batches,
     json_columns,
     ragged_error,
     read_csv_block,
 )
-from privpipe.engines.spark.column_types import Check, larger, scales_in
+from privpipe.engines.spark.column_types import Check
 from privpipe.engines.spark.spark_table import Layout, SparkTable
 from privpipe.engines.spark.workers import fold, map_batches
 
@@ -46,10 +52,7 @@ BLOCK_BYTES = 2**20, 2**25
 
 def csv_frame(session: SparkSession, source: Source, files: list[str]) -> SparkTable:
     """The table of CSV files, cut into blocks."""
-    names = csv_columns(source, files)
-    check_names(names)
-    check_declared(names, source.types, hint=wrong_delimiter_hint(names, source.delimiter))
-    dialect = CsvDialect.of(names, source)
+    dialect = csv_dialect(source, files)
     size = min(max(sum(stamp_of(name)[1] for name in files) // 16, BLOCK_BYTES[0]), BLOCK_BYTES[1])
     cut = partial(csv_blocks, dialect=dialect, size=size)
     blocks = [block for found in in_order(cut, files, os.cpu_count() or 1) for block in found]
@@ -57,7 +60,7 @@ def csv_frame(session: SparkSession, source: Source, files: list[str]) -> SparkT
     def read(block: CsvBlock) -> Iterator[tuple[pa.RecordBatch, int]]:
         yield read_csv_block(block, dialect)
 
-    return _text_table(session, blocks, read, names, source)
+    return _typed_table(session, blocks, read, text_schema(dialect.names), source)
 
 
 def json_frame(session: SparkSession, source: Source, files: list[str]) -> SparkTable:
@@ -70,15 +73,13 @@ def json_frame(session: SparkSession, source: Source, files: list[str]) -> Spark
 
     merge: Callable[[dict[int, list[str]], dict[int, list[str]]], dict[int, list[str]]] = dict.__or__
     found = fold(_numbered(session, len(files)), learn, merge, "read the JSON files") or {}
-    names = list(dict.fromkeys(name for at in sorted(found) for name in found[at]))
-    check_names(names)
-    check_declared(names, source.types)
+    names = json_names((found[at] for at in sorted(found)), source)
 
     def read(name: str) -> Iterator[tuple[pa.RecordBatch, int]]:
         for batch in json_batches([name], names, most):
             yield batch, 0
 
-    return _text_table(session, files, read, names, source)
+    return _typed_table(session, files, read, text_schema(names), source)
 
 
 def parquet_frame(session: SparkSession, source: Source, found: ParquetFiles, schema: pa.Schema) -> SparkTable:
@@ -108,17 +109,8 @@ def lake_frame(session: SparkSession, source: Source, lake: LakeTable) -> SparkT
 def _typed_table(
     session: SparkSession, pieces: Sequence[Any], read: Reader, schema: pa.Schema, source: Source
 ) -> SparkTable:
-    wanted = [name for name, kind in source.types.items() if kind == "decimal" and name in schema.names]
-    texts = [name for name in wanted if pt.is_string(logical_type(schema.field(name).type, name))]
-    return _table(session, pieces, read, typing_of(schema, source.types, _scales(session, pieces, read, texts)))
-
-
-def _text_table(
-    session: SparkSession, pieces: Sequence[Any], read: Reader, names: Sequence[str], source: Source
-) -> SparkTable:
-    schema = pa.schema([(name, pa.string()) for name in names])
-    decimals = [name for name, kind in source.types.items() if kind == "decimal"]
-    return _table(session, pieces, read, typing_of(schema, source.types, _scales(session, pieces, read, decimals)))
+    scales = _scales(session, pieces, read, text_decimals(schema, source.types))
+    return _table(session, pieces, read, typing_of(schema, source.types, scales))
 
 
 def _scales(session: SparkSession, pieces: Sequence[Any], read: Reader, decimals: Sequence[str]) -> dict[str, int]:
@@ -130,7 +122,7 @@ def _scales(session: SparkSession, pieces: Sequence[Any], read: Reader, decimals
         for at in _numbers(batches):
             yield scales_in((batch for batch, _ in read(pieces[at])), list(decimals))
 
-    return fold(_numbered(session, len(pieces)), learn, larger, "learn the digits of decimals") or {}
+    return fold(_numbered(session, len(pieces)), learn, larger_scales, "learn the digits of decimals") or {}
 
 
 def _table(session: SparkSession, pieces: Sequence[Any], read: Reader, typing: Typing) -> SparkTable:

@@ -20,10 +20,11 @@ from privpipe.engines.base.frames import frame_like
 from privpipe.engines.base.part_files import files_of, part_name, write_part
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.distributed.columns import as_type
+from privpipe.engines.distributed.orders import value_order_of
 from privpipe.engines.readers.source import Format
 from privpipe.engines.spark.column_types import as_it_came
 from privpipe.engines.spark.driver_memory import result_limit, row_bytes
-from privpipe.engines.spark.facts import count_records, value_order_of
+from privpipe.engines.spark.facts import count_records
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.row_functions import whole_runs
 from privpipe.engines.spark.sources import is_spark_frame
@@ -92,7 +93,7 @@ def sorted_rows(table: SparkTable, stream: Stream | None) -> pa.Table:
         ids = np.column_stack([found.column(name).to_numpy() for name in ID_COLUMNS])
         order = np.lexsort(ids.T[::-1]) if stream is None else stream.arrange(ids)
         return rows.take(pa.array(order))
-    return rows.take(value_order_of(rows.columns))
+    return rows.take(value_order_of(columns))
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

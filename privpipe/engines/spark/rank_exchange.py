@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -73,7 +73,7 @@ def exchange_ranks(table: SparkTable, column: str, stream: Stream, exchange: Ran
     """See `Engine.exchange_ranks`."""
     ranges = ranges_of(table, column, stream, exchange)
     dealer = Dealer(table.layout, column, stream, ranges)
-    giver = _Giver(table.layout, column, stream, ranges, Held(secrets.token_hex(8), exchange))
+    giver = _Giver(_Orders(table.layout, column, stream, ranges), Held(secrets.token_hex(8), exchange))
     pieces = map_raw(table.frame, dealer, PIECES).repartition(len(ranges), PART)
     return SparkTable(map_batches(pieces, giver, table.layout), table.layout, at_most=table.bound)
 
@@ -197,51 +197,26 @@ def _segment(held: Held, number: int) -> NDArray[np.int32] | Ints:
 class _Giver:
     """The rows of a range with the values that they receive."""
 
-    layout: Layout
-    column: str
-    stream: Stream
-    ranges: RankRanges
+    orders: _Orders
     held: Held
 
     def __call__(self, batches: Batches) -> Batches:
         yield from together(self._given(batches))
 
     def _given(self, batches: Batches) -> Batches:
-        schemas = {ROWS: self.layout.arrow, GAPS: self.layout.arrow}
-        names = value_names(self.layout, self.column)
-        schemas[VALUES] = pa.schema([self.layout.arrow.field(name) for name in names])
-        parts = {key: part for part, key in enumerate(spread_keys(len(self.ranges)))}
-        rows: dict[int, list[pa.RecordBatch]] = {}
-        values: dict[int, list[pa.RecordBatch]] = {}
-        for batch in batches:
-            for key, kind, cell in zip(*(batch.column(at) for at in range(3)), strict=True):
-                piece = pa.ipc.read_record_batch(cell.as_buffer(), schemas[kind.as_py()])
-                if kind.as_py() == GAPS:
-                    yield piece
-                else:
-                    into = rows if kind.as_py() == ROWS else values
-                    into.setdefault(parts[key.as_py()], []).append(piece)
-        for part in list(rows):
-            yield from self._of_range(part, rows.pop(part), values.pop(part, []))
-
-    def _of_range(self, part: int, rows: list[pa.RecordBatch], others: list[pa.RecordBatch]) -> Batches:
-        ranges, names = self.ranges, value_names(self.layout, self.column)
-        low, high = (int(ranges.starts[ranges.first[at]]) for at in (part, part + 1))
-        reached = ranges.starts[ranges.reached[part]]
-        own = sum(piece.num_rows for piece in rows)
-        keys = pa.Table.from_batches([*(piece.select(names) for piece in rows), *others]).combine_chunks()
-        if own != high - low or len(keys) != reached[1] - reached[0]:
-            raise another_table(self.column)
-        cells = whole(keys.column(0))
-        ids = np.column_stack([whole(keys.column(name)).to_numpy() for name in ID_COLUMNS])
-        order = in_order(cells, ids, self.stream)
-        places = np.empty(own, np.int64)
-        places[order[order < own]] = order[self._pi(low, high) - reached[0]]
-        received = unsigned_zeros(cells.take(pa.array(places)))
-        at, start = self.layout.schema.get_field_index(self.column), 0
-        for piece in rows:
-            yield piece.set_column(at, piece.schema.field(at), received.slice(start, piece.num_rows))
-            start += piece.num_rows
+        orders = self.orders
+        names = value_names(orders.layout, orders.column)
+        values = pa.schema([orders.layout.arrow.field(name) for name in names])
+        for part, kinds in orders.pieces(batches, values).items():
+            yield from kinds.get(GAPS, [])
+            if ROWS not in kinds:
+                continue
+            rows = kinds.pop(ROWS)
+            found = orders.of(part, rows, kinds.pop(VALUES, []))
+            order, own = found.order, found.high - found.low
+            places = np.empty(own, np.int64)
+            places[order[order < own]] = order[self._pi(found.low, found.high) - found.first]
+            yield from orders.with_values(rows, found.cells.take(pa.array(places)))
 
     def _pi(self, low: int, high: int) -> Ints:
         """pi of the ranks low .. high - 1."""
@@ -309,6 +284,17 @@ def _receivers(held: Held) -> NDArray[Any]:
 
 
 @dataclass(frozen=True, repr=False)
+class _Ordered:
+    """Values as they came, those of the ranks low .. high - 1 first, and their positions by rank from `first` on."""
+
+    low: int
+    high: int
+    first: int
+    cells: pa.Array
+    order: Ints
+
+
+@dataclass(frozen=True, repr=False)
 class _Orders:
     """The pieces of each range, and the order of its rows."""
 
@@ -328,16 +314,30 @@ class _Orders:
                 found.setdefault(parts[key.as_py()], {}).setdefault(kind.as_py(), []).append(piece)
         return found
 
-    def of(self, part: int, rows: list[pa.RecordBatch]) -> tuple[int, pa.Array, Ints]:
-        """The first rank of a range, its values as they came, and their positions by rank."""
-        low, high = (int(self.ranges.starts[self.ranges.first[at]]) for at in (part, part + 1))
-        names = value_names(self.layout, self.column)
-        keys = pa.Table.from_batches([piece.select(names) for piece in rows]).combine_chunks()
-        if len(keys) != high - low:
+    def of(self, part: int, rows: list[pa.RecordBatch], others: Sequence[pa.RecordBatch] = ()) -> _Ordered:
+        """The values of a range and of `others` in its reach, and their order.
+
+        Raises
+        ------
+        DataError
+            They are not as many as were counted.
+        """
+        ranges, names = self.ranges, value_names(self.layout, self.column)
+        low, high = (int(ranges.starts[ranges.first[at]]) for at in (part, part + 1))
+        first, last = ranges.starts[ranges.reached[part]].tolist()
+        keys = pa.Table.from_batches([*(piece.select(names) for piece in rows), *others]).combine_chunks()
+        if sum(piece.num_rows for piece in rows) != high - low or len(keys) != last - first:
             raise another_table(self.column)
         cells = whole(keys.column(0))
         ids = np.column_stack([whole(keys.column(name)).to_numpy() for name in ID_COLUMNS])
-        return low, cells, in_order(cells, ids, self.stream)
+        return _Ordered(low, high, first, cells, in_order(cells, ids, self.stream))
+
+    def with_values(self, rows: list[pa.RecordBatch], received: pa.Array) -> Batches:
+        """The rows with the values that they receive, in the order of the rows."""
+        at, start, received = self.layout.schema.get_field_index(self.column), 0, unsigned_zeros(received)
+        for piece in rows:
+            yield piece.set_column(at, piece.schema.field(at), received.slice(start, piece.num_rows))
+            start += piece.num_rows
 
     @property
     def sent(self) -> pa.Schema:
@@ -359,10 +359,10 @@ class _Sender:
         for part, kinds in self.orders.pieces(batches, schema).items():
             if ROWS not in kinds:
                 continue
-            low, cells, order = self.orders.of(part, kinds[ROWS])
-            receivers = _receivers(self.held)[low : low + len(order)].astype(np.int64)
+            found = self.orders.of(part, kinds[ROWS])
+            receivers = _receivers(self.held)[found.low : found.high].astype(np.int64)
             by_rank = np.argsort(receivers)
-            values = cells.take(pa.array(order[by_rank]))
+            values = found.cells.take(pa.array(found.order[by_rank]))
             sent = pa.record_batch([pa.array(receivers[by_rank]), values], schema=schema)
             places = np.searchsorted(receivers[by_rank], borders)
             chosen = np.flatnonzero(places[1:] > places[:-1])
@@ -382,22 +382,16 @@ class _Receiver:
         yield from together(self._given(batches))
 
     def _given(self, batches: Batches) -> Batches:
-        layout, column = self.orders.layout, self.orders.column
-        at = layout.schema.get_field_index(column)
         for part, kinds in self.orders.pieces(batches, self.orders.sent).items():
             yield from kinds.get(GAPS, [])
             if ROWS not in kinds:
                 continue
-            low, _, order = self.orders.of(part, kinds[ROWS])
+            found = self.orders.of(part, kinds[ROWS])
             sent = pa.Table.from_batches(kinds.get(VALUES, []), self.orders.sent).combine_chunks()
             ranks = whole(sent.column("rank")).to_numpy() if len(sent) else np.zeros(0, np.int64)
             by_rank = np.argsort(ranks)
-            if not np.array_equal(ranks[by_rank], np.arange(low, low + len(order))):
-                raise another_table(column)
-            places = np.empty(len(order), np.int64)
-            places[order] = by_rank
-            received = unsigned_zeros(whole(sent.column("value")).take(pa.array(places)))
-            start = 0
-            for piece in kinds[ROWS]:
-                yield piece.set_column(at, piece.schema.field(at), received.slice(start, piece.num_rows))
-                start += piece.num_rows
+            if not np.array_equal(ranks[by_rank], np.arange(found.low, found.high)):
+                raise another_table(self.orders.column)
+            places = np.empty(len(found.order), np.int64)
+            places[found.order] = by_rank
+            yield from self.orders.with_values(kinds[ROWS], whole(sent.column("value")).take(pa.array(places)))

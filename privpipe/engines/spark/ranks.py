@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RowBlock
 from privpipe.draws import Stream
+from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import group_key
-from privpipe.engines.spark.facts import count_records, histograms_of
+from privpipe.engines.distributed.orders import range_targets, sorted_by
+from privpipe.engines.spark.facts import count_records
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.row_functions import RunNumbers
 from privpipe.engines.spark.spark_table import Layout, SparkTable
@@ -252,8 +254,6 @@ def placed(rows: RowBlock, words: Words, known: NDArray[np.bool_], bins: KeyBins
 PART, ORDER = "__privpipe_part", "__privpipe_order"
 SAMPLE = 1 << 14
 ROWS_PER_RANGE = 500_000
-MOST_VALUES = 1_000_000
-"""Distinct values that go to the driver with their counts."""
 
 
 def map_ranked(
@@ -264,7 +264,8 @@ def map_ranked(
     schema: pa.Schema,
 ) -> SparkTable:
     """See `Engine.map_ranked`."""
-    ranges = _ranges_of_values(table, column) or _ranges(table.select([column]), column, stream)
+    chosen = replace(table.select([column]), remembered=table.remembered)
+    ranges = _ranges(chosen, column, stream)
     source, out = table.layout, Layout(schema, table.has_record_ids)
     placed = source.with_extra(PART, ORDER)
 
@@ -295,13 +296,13 @@ class Ranges:
 
     Parameters
     ----------
-    cuts : pyarrow.Table
+    cuts : pyarrow.RecordBatch
         Columns value and order, ascending; range r holds what is at least cut r - 1 and less than cut r.
     starts : ndarray of int64, shape (2 * number,)
         Rank of the first record of each range.
     """
 
-    cuts: pa.Table
+    cuts: pa.RecordBatch
     starts: Ints = field(default_factory=lambda: np.zeros(2, np.int64))
 
     @property
@@ -311,53 +312,25 @@ class Ranges:
 
     def of(self, values: pa.Array, order: Ints) -> Ints:
         """The range of each record, shape (n,)."""
-        values = _sortable(group_key(values))
-        known = values.is_valid().to_numpy(zero_copy_only=False)
+        keys, known = _keys(values, order)
         found = self.number + order % self.number  # records without a value are spread
-        found[known] = self._among(values.filter(pa.array(known)), order[known])
+        found[known] = range_targets(keys, self.cuts) if len(self.cuts) else 0
         return found
 
-    def _among(self, values: pa.Array, order: Ints) -> Ints:
-        if not len(self.cuts):
-            return np.zeros(len(values), np.int64)
-        keys = pa.table({"value": values, "order": order, "row": np.ones(len(values), np.int8)})
-        cuts = self.cuts.append_column("row", pa.array(np.zeros(len(self.cuts), np.int8)))
-        both = pa.concat_tables([cuts, keys])
-        positions = pc.sort_indices(both, [(name, "ascending") for name in both.column_names]).to_numpy()
-        is_cut = positions < len(self.cuts)
-        found = np.empty(len(both), np.int64)
-        found[positions] = np.cumsum(is_cut)
-        return found[len(self.cuts) :]
 
-
-def _ranges_of_values(table: SparkTable, column: str) -> Ranges | None:
-    """Ranges that begin at whole values, by exact counts; None for too many values, or too many rows of one."""
-    from pyspark.sql import functions as sf
-
-    kind = _sortable_type(table.schema.field(column).type)
-    if count_records(table) <= ROWS_PER_RANGE:
-        return Ranges(pa.table({"value": pa.array([], kind), "order": _no_order()}))
-    with reported("estimate the number of distinct values"):
-        row = table.frame.agg(sf.approx_count_distinct(table.counted(column))).first()
-    if row is None or row[0] > MOST_VALUES:
-        return None
-    histogram = histograms_of(table, [column])[column]
-    counts = histogram.counts[: len(histogram) - (1 if histogram.nulls else 0)]
-    if counts.max(initial=0) > ROWS_PER_RANGE:
-        return None
-    ends = np.cumsum(counts)
-    number = max(-(-int(counts.sum()) // ROWS_PER_RANGE), 1)
-    places = np.unique(np.searchsorted(ends, counts.sum() * np.arange(1, number) // number, side="right"))
-    places = places[(places > 0) & (places < len(counts))]
-    # Below every keyed order of its value: a range holds all ties of a value, or none.
-    lowest = pa.array(np.full(len(places), np.iinfo(np.int64).min))
-    values = _sortable(group_key(histogram.values)).take(pa.array(places))
-    starts = np.zeros(2 * (len(places) + 1), np.int64)
-    starts[1 : len(places) + 1] = ends[places - 1]
-    return Ranges(pa.table({"value": values, "order": lowest}), starts)
+def _keys(values: pa.Array, order: Ints) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
+    """The keys of records that have a value, and which these are."""
+    values = group_key(values)
+    known = values.is_valid().to_numpy(zero_copy_only=False)
+    return pa.record_batch([values.filter(pa.array(known)), pa.array(order[known])], names=["value", "order"]), known
 
 
 def _ranges(table: SparkTable, column: str, stream: Stream) -> Ranges:
+    empty = pa.RecordBatch.from_pylist(
+        [], pa.schema([("value", table.schema.field(column).type), ("order", pa.int64())])
+    )
+    if count_records(table) <= ROWS_PER_RANGE:
+        return Ranges(empty)
     layout = table.layout
 
     def keys(batches: Batches) -> Iterator[tuple[pa.Array, Ints, Ints]]:
@@ -372,7 +345,6 @@ def _ranges(table: SparkTable, column: str, stream: Stream) -> Ranges:
     found = fold(table.frame, sample, _Sample.merge, f"sample column {column!r}")
     number = -(-found.records // ROWS_PER_RANGE) if found else 1
     if found is None or number <= 1:
-        empty = pa.table({"value": pa.array([], _sortable_type(table.schema.field(column).type)), "order": _no_order()})
         return Ranges(empty)
     cut = Ranges(found.cuts(number))
 
@@ -391,38 +363,27 @@ def _ranges(table: SparkTable, column: str, stream: Stream) -> Ranges:
 class _Sample:
     """The records with the least id words, which are as good as random, and the number of records with a value."""
 
-    keys: pa.Table
+    keys: pa.RecordBatch
+    ids: Ints
     records: int
 
     @classmethod
     def of(cls, values: pa.Array, order: Ints, ids: Ints) -> _Sample:
-        values = _sortable(group_key(values))
-        keys = pa.table({"value": values, "order": order, "id": ids}).filter(values.is_valid())
-        return cls(_least(keys), len(keys))
+        keys, known = _keys(values, order)
+        return cls._least(keys, ids[known], len(keys))
+
+    @classmethod
+    def _least(cls, keys: pa.RecordBatch, ids: Ints, records: int) -> _Sample:
+        if len(ids) > SAMPLE:
+            least = np.argpartition(ids, SAMPLE - 1)[:SAMPLE]
+            keys, ids = keys.take(pa.array(least)), ids[least]
+        return cls(keys, ids, records)
 
     def merge(self, other: _Sample) -> _Sample:
-        return _Sample(_least(pa.concat_tables([self.keys, other.keys])), self.records + other.records)
+        ids = np.concatenate([self.ids, other.ids])
+        return self._least(joined([self.keys, other.keys]), ids, self.records + other.records)
 
-    def cuts(self, number: int) -> pa.Table:
+    def cuts(self, number: int) -> pa.RecordBatch:
         """At most ``number - 1`` cuts at even distances."""
-        keys = self.keys.select(["value", "order"]).sort_by([("value", "ascending"), ("order", "ascending")])
-        places = np.unique(len(keys) * np.arange(1, number) // number)
-        return keys.take(pa.array(places))
-
-
-def _least(keys: pa.Table) -> pa.Table:
-    if len(keys) <= SAMPLE:
-        return keys
-    return keys.take(pc.select_k_unstable(keys, SAMPLE, [("id", "ascending")]))
-
-
-def _sortable(values: pa.Array) -> pa.Array:
-    return values.cast(_sortable_type(values.type))
-
-
-def _sortable_type(kind: pa.DataType) -> Any:
-    return pa.int8() if pt.is_boolean(kind) else kind
-
-
-def _no_order() -> pa.Array:
-    return pa.array([], pa.int64())
+        places = np.unique(len(self.keys) * np.arange(1, number) // number)
+        return self.keys.take(pa.array(sorted_by(self.keys, ["value", "order"])[places]))

@@ -11,14 +11,11 @@ import pyarrow as pa
 
 from privpipe.blocks import ClassQuery, RowBlock
 from privpipe.draws import Seed
-from privpipe.engines.base.logical_types import check_record_ids
-from privpipe.engines.distributed.columns import column_name
-from privpipe.engines.spark.class_cells import WORDS, class_words, new_salt
+from privpipe.engines.distributed.class_parts import WORDS
+from privpipe.engines.spark.class_cells import class_words, new_salt
 from privpipe.engines.spark.facts import looker_of
-from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.row_functions import RunOrdinals
 from privpipe.engines.spark.spark_table import Hashed, Layout, SparkTable
-from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import map_batches, map_struct
 
 if TYPE_CHECKING:
@@ -84,10 +81,9 @@ def numbered_ids(table: SparkTable, seed: Seed, keep: Callable[[DataFrame], Data
 
 
 def declared_ids(table: SparkTable, column: str, seed: Seed) -> SparkTable:
-    """The table with ids from a column that must be unique and complete."""
+    """The table with ids from a column known to be unique and complete."""
     from privpipe.kernels.ids.record_ids import declared_id
 
-    _require_unique(table, column)
     plain, out = Layout(table.schema), Layout(table.schema, has_ids=True)
 
     def add_ids(batches: Batches) -> Batches:
@@ -97,20 +93,3 @@ def declared_ids(table: SparkTable, column: str, seed: Seed) -> SparkTable:
 
     visible = table.frame.select(*plain.arrow.names)
     return SparkTable(map_batches(visible, add_ids, out), out, dict(table.remembered), table.at_most, table.learned)
-
-
-def _require_unique(table: SparkTable, column: str) -> None:
-    from pyspark.sql import functions as sf
-
-    value = sf.col(column_name(0))
-    counted = table.frame.select(table.counted(column).alias(column_name(0))).groupBy(column_name(0)).count()
-    totals = counted.agg(
-        sf.sum(sf.when(sf.isnull(value), sf.col("count"))).alias("nulls"),
-        sf.sum(sf.when(~sf.isnull(value), sf.col("count") - sf.lit(1))).alias("repeated"),
-        sf.sum("count").alias("records"),
-    )
-    with reported("count the record ids"):
-        found = arrow_table(totals).to_pylist()[0]
-    figures = (found[name] or 0 for name in ("records", "nulls", "repeated"))
-    check_record_ids(column, *figures)
-    table.remembered["records"] = found["records"] or 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, Facts, Histogram, PairBlock, Reduction, RowBlock
 from privpipe.engines.base.batches import joined
-from privpipe.engines.base.histograms import group_key, histogram_of
+from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.base.paired_schemas import beside_schema
 from privpipe.engines.distributed.columns import column_name
+from privpipe.engines.distributed.row_functions import Codebook, codebooks_of, recoded_schema, unknown_values
 from privpipe.engines.spark.driver_memory import fits_driver
 from privpipe.engines.spark.facts import histograms_of
 from privpipe.engines.spark.failures import reported, sealed
 from privpipe.engines.spark.spark_table import Layout, SparkTable, spark_type
 from privpipe.engines.spark.versions import frame_of
 from privpipe.engines.spark.workers import fold, map_batches
-from privpipe.errors import DataError, EngineError
+from privpipe.errors import EngineError
 
 __all__ = [
     "RunNumbers",
@@ -267,31 +268,12 @@ ENTRY_BYTES = 48
 """Of an entry next to its value and its label, packed as a row of Spark's."""
 
 
-@dataclass(frozen=True, repr=False)
-class _Book:
-    """The codebook of one column, each value once."""
-
-    values: pa.Array
-    labels: pa.Array
-
-    @classmethod
-    def of(cls, values: pa.Array, labels: pa.Array, kind: pa.DataType) -> _Book:
-        """Values as they are compared when counted; of equal ones the first decides."""
-        values = group_key(values).cast(kind)
-        first = pc.index_in(values.unique(), value_set=values)
-        return cls(values.take(first), labels.take(first))
-
-    def positions(self, column: pa.Array) -> pa.Array:
-        """Where each value stands, null where it does not."""
-        return pc.index_in(group_key(column), value_set=self.values)
-
-    @property
-    def plain(self) -> bool:
-        """Whether Spark compares such values as they are compared here."""
-        return all(
-            pt.is_string(kind) or pt.is_int64(kind) or pt.is_boolean(kind) or pt.is_date32(kind)
-            for kind in (self.values.type, self.labels.type)
-        )
+def _is_plain(book: Codebook) -> bool:
+    """Whether Spark compares such values as they are compared here."""
+    return all(
+        pt.is_string(kind) or pt.is_int64(kind) or pt.is_boolean(kind) or pt.is_date32(kind)
+        for kind in (book.values.type, book.labels.type)
+    )
 
 
 def recode(table: SparkTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> SparkTable:
@@ -299,9 +281,7 @@ def recode(table: SparkTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]
 
     A codebook travels in a function or as a table: values in an expression would reach the event log.
     """
-    books = {
-        name: _Book.of(values, labels, table.schema.field(name).type) for name, (values, labels) in codebooks.items()
-    }
+    books = codebooks_of(table, codebooks)
     seen = _require_known(table, books)
     made = _joined(table, books) if _may_be_joined(table, books) else _looked_up(table, books)
     learned = {name: each for name, each in table.learned.items() if name not in books}
@@ -309,16 +289,16 @@ def recode(table: SparkTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]
     return replace(made, remembered=table.remembered, at_most=table.at_most, learned=learned)
 
 
-def _may_be_joined(table: SparkTable, books: Mapping[str, _Book]) -> bool:
+def _may_be_joined(table: SparkTable, books: Mapping[str, Codebook]) -> bool:
     entries = [len(book.values) * ENTRY_BYTES + book.values.nbytes + book.labels.nbytes for book in books.values()]
     few = sum(len(book.values) for book in books.values()) <= MOST_ENTRIES
-    return few and all(book.plain for book in books.values()) and fits_driver(table.frame.sparkSession, sum(entries))
+    return few and all(map(_is_plain, books.values())) and fits_driver(table.frame.sparkSession, sum(entries))
 
 
-def _joined(table: SparkTable, books: Mapping[str, _Book]) -> SparkTable:
+def _joined(table: SparkTable, books: Mapping[str, Codebook]) -> SparkTable:
     from pyspark.sql import functions as sf
 
-    frame, out = table.frame, _layout(table, books)
+    frame, out = table.frame, replace(table.layout, schema=recoded_schema(table.schema, books))
     columns = {name: table.column(name) for name in table.schema.names}
     for at, (name, book) in enumerate(books.items()):
         names = [f"{part}{at}" for part in (VALUE, LABEL, FOUND)]
@@ -341,42 +321,28 @@ def _struct(schema: pa.Schema) -> Any:
     return StructType([StructField(field.name, spark_type(field.type)) for field in schema])
 
 
-def _looked_up(table: SparkTable, books: Mapping[str, _Book]) -> SparkTable:
+def _looked_up(table: SparkTable, books: Mapping[str, Codebook]) -> SparkTable:
     def run(rows: RowBlock) -> RowBlock:
         for name, book in books.items():
             found = book.positions(rows.column(name))
             if found.null_count:
-                raise _unknown(name, found.null_count)
+                raise unknown_values(name, found.null_count)
             rows = rows.replace(name, book.labels.take(found))
         return rows
 
-    return map_rows(table, run, _layout(table, books).schema)
+    return map_rows(table, run, recoded_schema(table.schema, books))
 
 
-def _layout(table: SparkTable, books: Mapping[str, _Book]) -> Layout:
-    fields = [
-        field.with_type(books[field.name].labels.type) if field.name in books else field for field in table.schema
-    ]
-    return replace(table.layout, schema=pa.schema(fields))
-
-
-def _require_known(table: SparkTable, books: Mapping[str, _Book]) -> dict[str, Histogram]:
+def _require_known(table: SparkTable, books: Mapping[str, Codebook]) -> dict[str, Histogram]:
     """Count the distinct values rather than the records: that is done where they lie, and once."""
     seen = histograms_of(table, list(books))
     for name, found in seen.items():
         missing = pc.is_null(books[name].positions(found.values)).to_numpy(zero_copy_only=False)
         if missing.any():
-            raise _unknown(name, int(np.asarray(found.counts)[missing].sum()))
+            raise unknown_values(name, int(np.asarray(found.counts)[missing].sum()))
     return seen
 
 
-def _relabelled(found: Histogram, book: _Book) -> Histogram:
+def _relabelled(found: Histogram, book: Codebook) -> Histogram:
     """The histogram of the labels."""
-    return histogram_of(book.labels.take(book.positions(found.values)), pa.array(found.counts))
-
-
-def _unknown(name: str, count: int) -> DataError:
-    return DataError(
-        f"column {name!r}: {count:,} record{'s hold values' if count != 1 else ' holds a value'} that "
-        "the codebook lacks"
-    )
+    return histogram_of(book.labels_of(found.values), pa.array(found.counts))

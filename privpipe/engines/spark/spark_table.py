@@ -11,10 +11,9 @@ import pyarrow.types as pt
 
 from privpipe.blocks import ID_COLUMNS, Histogram, RowBlock
 from privpipe.engines.base.class_blocks import KnownSizes
-from privpipe.engines.base.conversion import normalised
 from privpipe.engines.base.paired_schemas import require_same, stacked_schema
 from privpipe.engines.distributed.columns import as_type, column_name
-from privpipe.errors import EngineError
+from privpipe.engines.distributed.row_functions import fitted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -118,9 +117,7 @@ class Layout:
         EngineError
             A stage returned other columns than it promised.
         """
-        if sorted(rows.schema.names) != sorted(self.schema.names):
-            raise EngineError(f"a stage promised the columns {self.schema.names} and returned {rows.schema.names}")
-        columns = [as_type(normalised(rows.column(field.name), field.name), field.type) for field in self.schema]
+        columns = fitted(rows, self.schema).columns[: len(self.schema)]
         if self.has_ids:
             ids = rows.record_ids
             columns += [pa.array(ids[:, 0]), pa.array(ids[:, 1])]

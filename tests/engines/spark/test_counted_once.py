@@ -100,11 +100,12 @@ def test_labels_come_from_a_codebook_that_no_plan_shows(far: SparkEngine, embedd
 
 
 def test_a_value_that_changes_between_count_and_use_stops_the_run(far: SparkEngine) -> None:
-    from privpipe.engines.spark.row_functions import _Book, _joined
+    from privpipe.engines.distributed.row_functions import Codebook
+    from privpipe.engines.spark.row_functions import _joined
     from privpipe.errors import EngineError
 
     table = far.scan(Source(data=ROWS))
-    book = _Book.of(pa.array(["b", None, "*"]), pa.array(["b", None, "*"]), pa.string())
+    book = Codebook.of(pa.array(["b", None, "*"]), pa.array(["b", None, "*"]), pa.string())
     with pytest.raises(EngineError, match="its values changed during the run"):
         far.collect(_joined(table, {NAME: book}))
 

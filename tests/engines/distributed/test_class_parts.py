@@ -10,18 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark")
-
 from privpipe.blocks import ClassBlock, ClassQuery
 from privpipe.engines.base.class_blocks import COUNT, block_of_cells
 from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.distributed import class_parts
 from privpipe.engines.distributed.class_parts import WORDS, PartReader
 from privpipe.engines.distributed.columns import column_name
-from privpipe.engines.spark.class_cells import MARKED
 from privpipe.errors import DataError
 
 Shapes = Counter[tuple[Any, ...]]
+MARKED = (-5, 7)
 
 
 def rows_of(rows: int, classes: int) -> pa.Table:
