@@ -22,7 +22,7 @@ from privpipe.errors import PrivpipeError, SignOffMissing, UsageError
 from privpipe.policy import Policy
 from privpipe.policy.entries import Catalogues
 from privpipe.policy.officer import OfficerPolicy, pinned_officer
-from privpipe.record.released import Released, file_hash, opened_release
+from privpipe.record.released import Released, opened_release
 from privpipe.reporting.officer.languages import LANGUAGES
 from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.report_data import ReportData
@@ -41,7 +41,7 @@ from privpipe.running.run_documents import (
     plan_commitment,
 )
 from privpipe.signing import read_signature, statement_digest
-from privpipe.sinks.records import document_text
+from privpipe.sinks.records import document_text, file_hash
 
 __all__ = [
     "Check",

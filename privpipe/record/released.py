@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from privpipe.sinks.records import PrivateRecords
 from privpipe.sinks.remote_delta import RemoteDeltaTarget, remote_target
 from privpipe.sinks.target import is_remote
 
-__all__ = ["Released", "file_hash", "opened_release"]
+__all__ = ["Released", "opened_release"]
 
 DOCUMENTS = ("manifest", "plan", "verdict")
 PAGE = "report.html"
@@ -190,9 +189,3 @@ def _read(name: str, folder: Path, records: Path | None) -> Released:
         if path.is_file() and not path.is_symlink():
             texts[each] = path.read_bytes()
     return Released(name, folder.resolve(), texts, records, folder.resolve() / METADATA)
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file, read in pieces."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -19,6 +18,7 @@ from privpipe.errors import DataError, EngineError, UsageError, did_you_mean
 from privpipe.private_files import scratch_folder
 from privpipe.running.plan import READABLE, canonical_json, document_digest
 from privpipe.sinks.local import METADATA, LocalTarget, sink_faults
+from privpipe.sinks.records import file_hash
 from privpipe.transforms.sampling.safepub import process_of
 
 if TYPE_CHECKING:
@@ -128,14 +128,9 @@ def _other_files(folder: Path, manifest: Any) -> str:
     there = sorted(path for path in folder.iterdir() if path.name != METADATA)
     if [path.name for path in there] != sorted(listed) or not all(path.is_file() for path in there):
         return "the files are not those of the manifest"
-    if any(_sha256(path) != listed[path.name] for path in there):
+    if any(file_hash(path) != listed[path.name] for path in there):
         return "the files have changed since they were judged"
     return ""
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 FrameKind = Literal["arrow", "pandas", "polars"]

@@ -24,7 +24,7 @@ from privpipe.running.run_context import RunContext, judging_rules, versions_at_
 from privpipe.running.staging import Staged
 from privpipe.running.tables_read import versions_read
 from privpipe.sinks.local import METADATA
-from privpipe.sinks.records import document_text
+from privpipe.sinks.records import document_text, file_hash
 from privpipe.transforms.base import RowTransformer, Transformer
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ def _queries(policy: Policy) -> dict[str, Any]:
 def output_of(staged: Staged, files: Sequence[Path], written: Written) -> dict[str, Any]:
     """What was written: records, columns, and files with their hashes."""
     paths = sorted(files)
-    hashes = in_order(_sha256, paths, HASHED_AT_ONCE)
+    hashes = in_order(file_hash, paths, HASHED_AT_ONCE)
     return {
         "records": written.records,
         "suppressed_records": staged.suppressed_records,
@@ -409,11 +409,6 @@ def write_public(folder: Path, documents: Mapping[str, Mapping[str, Any]], repor
         (home / f"{name}.json").write_text(document_text(document), encoding="utf-8")
     if report is not None:
         (home / "report.html").write_text(report, encoding="utf-8")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 INSECURE = (

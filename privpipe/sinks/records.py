@@ -28,6 +28,7 @@ __all__ = [
     "PrivateRecords",
     "Quarantine",
     "document_text",
+    "file_hash",
     "note_afterwards",
     "seen_by_readers",
 ]
@@ -41,6 +42,12 @@ HOME = "records"
 def document_text(document: Mapping[str, Any]) -> str:
     """A document as it is written: sorted, indented, no number that JSON lacks."""
     return json.dumps(document, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, read in pieces."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)

@@ -322,17 +322,17 @@ WRITTEN: dict[str, tuple[Written, tuple[str, ...], tuple[type[PrivpipeError], ..
     ),
     "keys": (
         Written(path=lambda here: LocalTarget(here.release).state / "keys.json", read=_keys, sealed=_unsealed),
-        ("running/key_history.py",),
+        ("running/release_memory.py",),
         (DataError,),
     ),
     "request": (
         Written(path=lambda here: here.waiting / "request.json", read=_asked, sealed=_unsealed, told=_statement),
-        ("running/waiting.py", "running/approval.py", "running/held_bytes.py"),
+        ("running/waiting_runs.py", "running/officers.py"),
         (UsageError, SignOffMissing),
     ),
     "signature": (
         Written(path=lambda here: here.home / "signature.json", read=_signed, sealed=_unsealed, told=_content),
-        ("signing/", "running/approval.py"),
+        ("signing/", "running/officers.py"),
         (SignOffMissing,),
     ),
 }

@@ -26,11 +26,11 @@ def test_records_of_released_and_of_marked_classes_are_counted_apart() -> None:
 
 
 def test_blocks_merged_in_any_order_are_all_classes() -> None:
-    rules = Composite((KAnonymity(k=5),))
-    whole = rules.measure(block(0, 5), Facts())
-    parts = [rules.measure(block(first, last), Facts()) for first, last in ((0, 1), (1, 3), (3, 5))]
-    assert rules.merge(rules.merge(parts[0], parts[1]), parts[2]) == whole
-    assert rules.merge(parts[2], rules.merge(parts[1], parts[0])) == whole
+    composite = Composite((KAnonymity(k=5),))
+    whole = composite.measure(block(0, 5), Facts())
+    parts = [composite.measure(block(first, last), Facts()) for first, last in ((0, 1), (1, 3), (3, 5))]
+    assert composite.merge(composite.merge(parts[0], parts[1]), parts[2]) == whole
+    assert composite.merge(parts[2], composite.merge(parts[1], parts[0])) == whole
 
 
 def test_how_far_a_count_is_follows_from_the_classes_of_both_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,7 @@ FAULTS = (
         "judging",
     ),
     Fault(
-        "judging/suppressed_records.py",
+        "judging/judged_table.py",
         "return bool(keys) and not set(keys) & set(self.by.untyped)",
         "return bool(keys)",
         ("judging/test_suppressed.py",),
@@ -191,7 +191,7 @@ FAULTS = (
         "record",
     ),
     Fault(
-        "policy/public_views.py",
+        "policy/document.py",
         'if path.startswith("~") or PurePosixPath(path).is_absolute():',
         "if PurePosixPath(path).is_absolute():",
         ("leaving/test_no_machine_paths.py",),
@@ -205,7 +205,7 @@ FAULTS = (
         "running/policy",
     ),
     Fault(
-        "sinks/formula_cells.py",
+        "sinks/target.py",
         'if sink is None or sink.format != "csv":',
         "if sink is None:",
         ("running/test_formula_cells.py",),
@@ -226,7 +226,7 @@ FAULTS = (
         "leaving",
     ),
     Fault(
-        "running/drift.py",
+        "running/attached_source.py",
         "return FLOATS.get(before, 99) <= FLOATS.get(now, 0)",
         "return FLOATS.get(before, 99) <= FLOATS.get(now, 99)",
         ("running/test_drift.py",),
@@ -247,7 +247,7 @@ FAULTS = (
         "record",
     ),
     Fault(
-        "reporting/risk_utility.py",
+        "reporting/run_comparison.py",
         "(risk < other_risk - EPSILON or loss < other_loss - EPSILON)",
         "(risk < other_risk - EPSILON and loss < other_loss - EPSILON)",
         ("report/test_risk_utility.py",),
@@ -303,14 +303,14 @@ FAULTS = (
         "hierarchies",
     ),
     Fault(
-        "signing/statement.py",
+        "signing/keys.py",
         "return self.signed_at <= moment + SKEW and moment < self.ends(valid_days)",
         "return self.signed_at <= moment + SKEW and moment <= self.ends(valid_days + 1)",
         ("record/test_sign_off.py",),
         "record",
     ),
     Fault(
-        "private_files/run_folder.py",
+        "private_files/ownership.py",
         "if not _alive(pid, found[3]) and (handle := _locked(path)) is not None:",
         "if (handle := _locked(path)) is not None:",
         ("leaving/test_temp_folders.py",),
