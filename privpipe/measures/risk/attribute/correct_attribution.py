@@ -49,6 +49,7 @@ class CorrectAttribution(JoinedClassMeasure):
 
     Examples
     --------
+    >>> import numpy as np
     >>> counts = attribution_counts(np.array([0, 2, 5]), np.array([0, 2, 0, 1, 3]), np.array([3, 2, 1, 1, 1]), 2)
     >>> tables = JoinedTables(counts=counts, records=5, released=3, secrets=np.array([4, 1]))
     >>> verdict = CorrectAttribution(column="illness", at_most=0.5).judge_joined(tables)

@@ -40,6 +40,7 @@ class ReplicatedUniques(JoinedClassMeasure):
 
     Examples
     --------
+    >>> import numpy as np
     >>> counts = replicate_counts(np.array([0, 2, 3, 4]), np.array([0, 1, 0, 0]), np.array([1, 1, 1, 8]))
     >>> verdict = ReplicatedUniques(at_most=0.05).judge_joined(JoinedTables(counts=counts, records=10, released=5))
     >>> verdict.outcome, verdict.observed["replicated"], verdict.observed["copies"]

@@ -57,6 +57,7 @@ class RepeatedNoise(HistoryMeasure):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from privpipe.blocks.release_history import NoiseRows, ReleaseRows
     >>> one = np.array([[1, 1]])
     >>> def release(key):
