@@ -25,6 +25,7 @@ from privpipe.engines.dask.graph import Node, foreign_nodes, graph_of
 from privpipe.engines.dask.row_functions import CutById
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.sources import is_dask_frame, require_held
+from privpipe.engines.distributed.orders import keyed_order
 from privpipe.engines.readers.source import Format
 from privpipe.errors import EngineError, UnsupportedError
 from privpipe.kernels.grouping.word_groups import split_order
@@ -102,9 +103,7 @@ class _SortByOrder:
     def __call__(self, pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         batch = joined(pieces)
         rows = RowBlock(batch)
-        ids = rows.record_ids
-        order = np.lexsort((ids[:, 1], ids[:, 0], _order(rows, self.stream)))
-        return batch.take(pa.array(order))
+        return batch.take(keyed_order(_order(rows, self.stream), rows.record_ids))
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,7 +15,7 @@ from privpipe.engines.base.histograms import group_key
 from privpipe.engines.distributed.codes import MOST_WORDS, encode_ranks, packed
 from privpipe.kernels.grouping.word_groups import ranges_of
 
-__all__ = ["order_words", "range_targets", "sorted_by", "value_order_of"]
+__all__ = ["keyed_order", "order_words", "range_targets", "sorted_by", "value_order_of"]
 
 
 Ints = NDArray[np.int64]
@@ -66,6 +66,14 @@ def sorted_by(batch: pa.RecordBatch, columns: Sequence[str]) -> Ints:
     """Positions of the rows in the order of some columns, nulls last."""
     words = order_words([batch.column(name) for name in columns])
     return np.lexsort(words.T[::-1])
+
+
+def keyed_order(order: Ints, ids: Ints) -> pa.Array:
+    """Positions of rows by their order words, equal ones by their ids, shape (n, 2)."""
+    places = np.argsort(order)
+    if (np.diff(order[places]) == 0).any():
+        places = np.lexsort((ids[:, 1], ids[:, 0], order))
+    return pa.array(places)
 
 
 def range_targets(keys: pa.RecordBatch, cuts: pa.RecordBatch) -> Ints:
