@@ -343,7 +343,7 @@ def check_file(file: Path, spark: bool) -> Iterator[Finding]:
 
 def _lake_finding(file: Path, name: str) -> Finding | None:
     """What a table of a table format is; None for plain files."""
-    from privpipe.cli.explanations import described_lake
+    from privpipe.cli.file_kinds import described_lake
 
     told = described_lake(str(file))
     return None if told is None else Finding(name, *told)
@@ -351,7 +351,7 @@ def _lake_finding(file: Path, name: str) -> Finding | None:
 
 def _csv_finding(file: Path, name: str) -> Finding | None:
     """What a CSV file is, and the `source:` that reads it; None for what is not CSV."""
-    from privpipe.cli.explanations import described_csv, is_csv
+    from privpipe.cli.file_kinds import described_csv, is_csv
 
     try:
         if not is_csv(str(file)):
@@ -364,7 +364,7 @@ def _csv_finding(file: Path, name: str) -> Finding | None:
 
 def _database_finding(file: Path, name: str) -> Finding | None:
     """What tables a database has, and the `source:` that reads one; None for what is not a database."""
-    from privpipe.cli.explanations import described_database
+    from privpipe.cli.file_kinds import described_database
 
     try:
         told = described_database(str(file))
@@ -375,7 +375,7 @@ def _database_finding(file: Path, name: str) -> Finding | None:
 
 def _other_finding(file: Path, name: str) -> Finding | None:
     """What another format is, and the `source:` that reads it; None for a folder or what has no format."""
-    from privpipe.cli.explanations import described_other
+    from privpipe.cli.file_kinds import described_other
 
     if not file.is_file():
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from privpipe.cli.explanations import described_lake
+from privpipe.cli.file_kinds import described_lake
 from privpipe.policy.grammar import LAKES
 from tests.engines.lakes import deltas
 

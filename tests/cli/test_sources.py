@@ -16,7 +16,8 @@ from ruamel.yaml import YAML
 import privpipe as pp
 from privpipe.cli.drafts import init
 from privpipe.cli.explain import described
-from privpipe.cli.explanations import LAKE_TOPICS, SOURCE_TOPICS, described_database, described_other
+from privpipe.cli.explanations import LAKE_TOPICS, SOURCE_TOPICS
+from privpipe.cli.file_kinds import described_database, described_other
 from privpipe.drafting.source_formats import database_source
 from privpipe.engines import Format
 from privpipe.errors import PolicyError, UsageError
