@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks import Facts, RowBlock
+from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
 from privpipe.blocks.parameters import require_number
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.roles import column_type_of
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "RANK_CUT",
     "clip_bounds",
+    "counted_nulls",
     "covariance_factor",
     "factor_of",
     "masked_schema",
@@ -102,6 +103,22 @@ def refuse_nulls(column: str, nulls: int, context: StageContext) -> None:
         raise DataError(
             f"{context.place}: column {column!r} has {nulls:,} missing values and the stage says `nulls: refuse`"
         )
+
+
+def counted_nulls(
+    engine: Primitives, table: Any, columns: tuple[str, ...], rule: str, context: StageContext
+) -> dict[str, int]:
+    """Missing values of each column.
+
+    Raises
+    ------
+    DataError
+        There are some, and the rule is ``refuse``.
+    """
+    nulls = engine.facts(table, FactsRequest(nulls=columns)).nulls
+    for column in columns if rule == "refuse" else ():
+        refuse_nulls(column, nulls[column], context)
+    return {column: nulls[column] for column in columns}
 
 
 def require_summable(column: str, least: float, greatest: float, place: str) -> None:

@@ -5,7 +5,7 @@ in each up to the number that is enough.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.primitives import one_batch
 from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
 from privpipe.transforms.base import StageContext, StagePlan, checked_columns
 
@@ -383,6 +384,18 @@ class Strata:
             )
         return np.asarray(np.array(self.numbers, np.int64)[at])
 
+    def parts(self, rows: RowBlock) -> Iterator[tuple[int, RowBlock]]:
+        """The strata that have records here, with these."""
+        numbers = self.of(rows)
+        for number in np.unique(numbers[numbers >= 0]).tolist():
+            yield number, rows.take(np.flatnonzero(numbers == number)) if self.by else rows
+
+    def of_distinct(self, distinct: Any) -> NDArray[np.int64]:
+        """Stratum of each combination of an engine's `distinct`."""
+        if not self.by or not len(distinct):
+            return np.zeros(len(distinct), np.int64)
+        return self.of(RowBlock(one_batch(distinct.select(list(self.by)))))
+
     def kept(self, rows: RowBlock) -> tuple[RowBlock, NDArray[np.int64]]:
         """The records that are not suppressed, and their strata."""
         numbers = self.of(rows)
@@ -469,12 +482,11 @@ class ByStratum:
     inner: Any
 
     def measure(self, block: RowBlock, facts: Facts) -> list[Any]:
-        numbers = self.strata.of(block)
         if not self.strata.by:
             return [self.inner.measure(block, facts)]
         found: list[Any] = [None] * len(self.strata)
-        for number in np.unique(numbers[numbers >= 0]):
-            found[number] = self.inner.measure(block.take(np.flatnonzero(numbers == number)), facts)
+        for number, rows in self.strata.parts(block):
+            found[number] = self.inner.measure(rows, facts)
         return found
 
     def merge(self, left: list[Any], right: list[Any]) -> list[Any]:

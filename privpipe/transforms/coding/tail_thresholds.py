@@ -95,9 +95,7 @@ def _held(
 
     names = tuple(dict.fromkeys((*strata.by, column, *([] if unit is None else [unit]))))
     distinct = engine.distinct(table, names).combine_chunks()
-    numbers = np.zeros(len(distinct), np.int64)
-    if strata.by and len(distinct):
-        numbers = strata.of(RowBlock(distinct.select(list(strata.by)).to_batches()[0]))
+    numbers = strata.of_distinct(distinct)
     values, gaps, _ = scaled_numbers(_whole(distinct[column]), column)
     known = ~(np.zeros(len(values), np.bool_) if gaps is None else gaps) & ~np.isnan(values)
     counts = distinct[COUNT].to_numpy().astype(np.int64)

@@ -16,30 +16,27 @@ from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import canonical_text
 from privpipe.roles import column_type_of
-from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, checked_columns
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.mondrian.cut_columns import CutColumn, by_value, require_one_node_a_label, value_codes
 from privpipe.transforms.mondrian.cut_tree import CutTree
 from privpipe.transforms.recoding.encoded_table import rows_by_person, sorted_values
 from privpipe.transforms.recoding.generalize_stage import GeneralizeStage, generalized_columns
-from privpipe.transforms.recoding.labelling import earlier, texts_of
+from privpipe.transforms.recoding.labelling import RecodingStage, earlier, texts_of
 from privpipe.transforms.suppression.class_failures import Combinations, judged_sets
 from privpipe.transforms.suppression.combinations import person_numbers
 from privpipe.transforms.suppression.record_suppression import sensitive_codes, suppress_failing, text_ranks
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from privpipe.draws import Draws
 
 __all__ = ["KeyPlaces", "LocalRecodingStage", "Recoded", "as_generalize"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LocalRecodingStage(Transformer):
+class LocalRecodingStage(RecodingStage):
     """What `LocalRecoding` does to rows once its plan is known."""
 
-    taxon = "non-perturbative"
     columns_rule = "optional"
     searches = True
     draws_apart = (
@@ -92,19 +89,8 @@ class LocalRecodingStage(Transformer):
         left_out = {"rest"} if self.rest == "suppress" else set()
         return {name: value for name, value in super().parameters().items() if name not in left_out}
 
-    def masked_columns(self) -> tuple[str, ...]:
-        return ()
-
-    def plan_of_nothing(self, context: StageContext) -> StagePlan:
-        recoded = generalized_columns(as_generalize(self), context)
-        return replace(super().plan_of_nothing(context), detail={"recoded": recoded})
-
-    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
-        import pyarrow as pa
-
-        for column in plan.detail["recoded"]:
-            schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
-        return schema
+    def recoded_at_all(self, context: StageContext) -> tuple[str, ...]:
+        return generalized_columns(as_generalize(self), context)
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         columns = generalized_columns(as_generalize(self), context)

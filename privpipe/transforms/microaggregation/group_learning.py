@@ -357,17 +357,13 @@ def blocks_that_meet(
     def fine(each: NDArray[np.int64]) -> bool:
         return not each.sum() or bool(meets(each, int(each.sum()), shares, bound.l, limit))
 
-    nothing = np.zeros(len(shares), np.int64)
-    parts = []
-    for number, part in enumerate(group.parts):
-        tree, whole = _joined(part.trees[0], _of_part(found, number), fine, np.add, nothing)
-        if not fine(whole):
-            raise NoSolutionError(
-                f"{context.place}: {part.records:,} records together do not meet the condition on "
-                f"{bound.column!r}; ask for less, or merge strata"
-            )
-        parts.append(replace(part, trees=(tree, *part.trees[1:]) if tree.columns else (tree,)))
-    return replace(group, parts=tuple(parts))
+    def unmet(part: Part, whole: NDArray[np.int64]) -> str:
+        return (
+            f"{part.records:,} records together do not meet the condition on {bound.column!r}; ask for less, or merge "
+            "strata"
+        )
+
+    return _with_joined(group, found, fine, np.add, np.zeros(len(shares), np.int64), unmet, context)
 
 
 def blocks_of_persons(
@@ -390,21 +386,33 @@ def blocks_of_persons(
     def fine(each: Persons) -> bool:
         return persons.number(each) in (0, group.k)
 
+    def unmet(part: Part, whole: Persons) -> str:
+        return (
+            f"k = {group.k} is more than the {persons.number(whole):,} persons of {part.records:,} records with a "
+            f"value in {', '.join(map(repr, group.columns))}; lower k, or merge strata"
+        )
+
+    return _with_joined(group, found, fine, persons.merged, nothing, unmet, context)
+
+
+def _with_joined(
+    group: GroupPlan,
+    found: Mapping[tuple[int, int], T],
+    fine: Callable[[T], bool],
+    merge: Callable[[T, T], T],
+    nothing: T,
+    unmet: Callable[[Part, T], str],
+    context: StageContext,
+) -> GroupPlan:
+    """The plan with the first blocks of each part joined until each is fine."""
     parts = []
     for number, part in enumerate(group.parts):
-        tree, whole = _joined(part.trees[0], _of_part(found, number), fine, persons.merged, nothing)
+        own = {leaf: each for (at, leaf), each in found.items() if at == number}
+        tree, whole = _joined(part.trees[0], own, fine, merge, nothing)
         if not fine(whole):
-            raise NoSolutionError(
-                f"{context.place}: k = {group.k} is more than the {persons.number(whole):,} persons of "
-                f"{part.records:,} records with a value in {', '.join(map(repr, group.columns))}; lower k, or merge "
-                "strata"
-            )
+            raise NoSolutionError(f"{context.place}: {unmet(part, whole)}")
         parts.append(replace(part, trees=(tree, *part.trees[1:]) if tree.columns else (tree,)))
     return replace(group, parts=tuple(parts))
-
-
-def _of_part(found: Mapping[tuple[int, int], T], number: int) -> dict[int, T]:
-    return {leaf: each for (at, leaf), each in found.items() if at == number}
 
 
 def _joined(

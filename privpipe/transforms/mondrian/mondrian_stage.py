@@ -12,11 +12,11 @@ from typing_extensions import Doc
 from privpipe.blocks import Facts, FactsRequest, Histogram, Primitives, RowBlock
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, checked_columns
 from privpipe.transforms.mondrian.cut_columns import CutColumn, Labels, cut_columns
 from privpipe.transforms.mondrian.cut_passes import MOST_COMBINATIONS, combinations_exceed
 from privpipe.transforms.mondrian.cut_tree import CutTree, Leaves
-from privpipe.transforms.recoding.labelling import earlier
+from privpipe.transforms.recoding.labelling import RecodingStage, earlier
 from privpipe.transforms.suppression.judged_sets import judged_columns, judged_sets
 
 if TYPE_CHECKING:
@@ -83,10 +83,9 @@ CARRIED = ("approach", "columns", "fixed", "recoded", "tree", "dictionaries", "h
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class MondrianStage(Transformer):
+class MondrianStage(RecodingStage):
     """What `Mondrian` does to rows once its plan is known."""
 
-    taxon = "non-perturbative"
     columns_rule = "optional"
     searches = True
     draws_apart = (
@@ -130,20 +129,8 @@ class MondrianStage(Transformer):
     def shows_values(self) -> str:
         return "the ends of its intervals over columns without a hierarchy are values of the data"
 
-    def masked_columns(self) -> tuple[str, ...]:
-        return ()
-
-    def plan_of_nothing(self, context: StageContext) -> StagePlan:
-        keys = context.roles.quasi_identifiers
-        recoded = self.columns or [name for name in keys if name in context.hierarchies]
-        return replace(super().plan_of_nothing(context), detail={"recoded": recoded})
-
-    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
-        import pyarrow as pa
-
-        for column in plan.detail["recoded"]:
-            schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
-        return schema
+    def recoded_at_all(self, context: StageContext) -> Iterable[str]:
+        return self.columns or [name for name in context.roles.quasi_identifiers if name in context.hierarchies]
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         leaves = self._leaves(engine, table, plan, context)

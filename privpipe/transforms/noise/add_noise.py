@@ -17,6 +17,7 @@ from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import RowTransformer, StageContext, StagePlan, checked_columns
 from privpipe.transforms.numeric_columns import (
     clip_bounds,
+    counted_nulls,
     factor_of,
     masked_schema,
     masked_type,
@@ -292,10 +293,8 @@ class AddNoise(RowTransformer):
                 f"{context.place}: {', '.join(map(repr, constant))} had no variance when the plan was made and "
                 "would be released as it is; make a new plan"
             )
-        nulls = engine.facts(table, FactsRequest(nulls=self.columns)).nulls
-        for column in self.columns if self.nulls == "refuse" else ():
-            refuse_nulls(column, nulls[column], context)
-        return replace(plan, detail={**plan.detail, "nulls": {column: nulls[column] for column in self.columns}})
+        nulls = counted_nulls(engine, table, self.columns, self.nulls, context)
+        return replace(plan, detail={**plan.detail, "nulls": nulls})
 
     def draws_within(self) -> SameWithin | None:
         return self.same_within

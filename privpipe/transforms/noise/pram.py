@@ -11,14 +11,14 @@ from annotated_types import Ge, Gt, Le
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
-from privpipe.blocks import FactsRequest, Primitives, RowBlock
+from privpipe.blocks import Primitives, RowBlock
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import RowTransformer, StageContext, StagePlan, checked_columns, varies_within
 from privpipe.transforms.categories import Labels, combined, escaped, in_value_order, labelled, split, typed
-from privpipe.transforms.numeric_columns import refuse_nulls
+from privpipe.transforms.numeric_columns import counted_nulls, refuse_nulls
 from privpipe.transforms.shared_draws import SameWithin, refuse_apart
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by, require_present
 
@@ -185,10 +185,8 @@ class Pram(RowTransformer):
     def carried(self, engine: Primitives, table: Any, plan: StagePlan, context: StageContext) -> StagePlan:
         require_present((*self.by, *self.columns), context)
         self._require_categories(context)
-        nulls = engine.facts(table, FactsRequest(nulls=self.columns)).nulls
-        for column in self.columns if self.nulls == "refuse" else ():
-            refuse_nulls(column, nulls[column], context)
-        return replace(plan, detail={**plan.detail, "nulls": {column: nulls[column] for column in self.columns}})
+        nulls = counted_nulls(engine, table, self.columns, self.nulls, context)
+        return replace(plan, detail={**plan.detail, "nulls": nulls})
 
     def draws_within(self) -> SameWithin | None:
         return self.same_within

@@ -27,8 +27,7 @@ from privpipe.transforms.local_suppression.suppress_cells import blanked_of, cel
 from privpipe.transforms.local_suppression.suppress_cells_stage import SuppressCellsStage
 from privpipe.transforms.recoding.encoded_table import EncodedTable, encode
 from privpipe.transforms.recoding.explorer import Lattice, Limits
-from privpipe.transforms.recoding.generalize_stage import GeneralizeStage
-from privpipe.transforms.recoding.labelling import is_recoded, learnt_lengths
+from privpipe.transforms.recoding.generalize_stage import GeneralizeStage, levels_detail
 from privpipe.transforms.recoding.loss import LossSpec, aggregated
 from privpipe.transforms.suppression.record_suppression import require_within
 
@@ -164,13 +163,7 @@ def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext)
     hierarchies = dict(zip(encoded.columns, encoded.hierarchies, strict=True))
     detail: dict[str, Any] = {
         "approach": "AG_CS",
-        "levels": levels,
-        "recoded": [name for name, hierarchy in hierarchies.items() if is_recoded(hierarchy, levels[name])],
-        "level_names": {name: hierarchy.level_names[levels[name]] for name, hierarchy in hierarchies.items()},
-        "hierarchies": {name: stage.defined(name, each, context) for name, each in hierarchies.items()},
-        **learnt_lengths(context.hierarchies, hierarchies),
-        "builders": {name: context.hierarchies[name].recorded() for name in hierarchies},
-        "data_dependent": [name for name, hierarchy in hierarchies.items() if hierarchy.data_dependent],
+        **levels_detail(replace(stage, mark=False), hierarchies, levels, context),
         "records": encoded.records,
         "tuples": len(encoded),
         "exhausted": found.exhausted,

@@ -16,8 +16,8 @@ from privpipe.kernels.quality import quality_model
 from privpipe.kernels.quality.table import TableOfColumns
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.recoding.encoded_table import EncodedTable, encode, searched_quality
-from privpipe.transforms.recoding.generalize_stage import GeneralizeStage, generalized_columns
-from privpipe.transforms.recoding.labelling import Labelled, Labelling, built_over, is_recoded, learnt_lengths, texts_of
+from privpipe.transforms.recoding.generalize_stage import GeneralizeStage, generalized_columns, levels_detail
+from privpipe.transforms.recoding.labelling import Labelled, Labelling, built_over, texts_of
 from privpipe.transforms.recoding.loss import LossSpec
 from privpipe.transforms.recoding.node import CheckedNode, NodeCheck
 from privpipe.transforms.recoding.population import generalize_population
@@ -35,7 +35,6 @@ __all__ = [
     "Generalize",
     "approach_of",
     "given_levels",
-    "levels_detail",
     "needs_combinations",
     "plan",
     "plan_given",
@@ -177,21 +176,6 @@ def given_levels(stage: GeneralizeStage, hierarchies: Mapping[str, Hierarchy], c
                 f"{hierarchy.height}"
             )
     return {column: levels.get(column, 0) for column in hierarchies}
-
-
-def levels_detail(
-    stage: GeneralizeStage, hierarchies: Mapping[str, Hierarchy], levels: Mapping[str, int], context: StageContext
-) -> dict[str, Any]:
-    """What a plan says of its levels and the hierarchies they are of."""
-    return {
-        "levels": dict(levels),
-        "recoded": [name for name, own in hierarchies.items() if is_recoded(own, levels[name]) or stage.mark],
-        "level_names": {name: own.level_names[levels[name]] for name, own in hierarchies.items()},
-        "hierarchies": {name: stage.defined(name, own, context) for name, own in hierarchies.items()},
-        **learnt_lengths(context.hierarchies, hierarchies),
-        "builders": {name: context.hierarchies[name].recorded() for name in hierarchies},
-        "data_dependent": [name for name, own in hierarchies.items() if own.data_dependent],
-    }
 
 
 def _of_leaves(hierarchy: Hierarchy, found: Histogram, column: str, context: StageContext) -> Ints:

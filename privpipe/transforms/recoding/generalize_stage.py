@@ -15,15 +15,18 @@ from privpipe.blocks import Primitives
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
+from privpipe.transforms.base import StageContext, StagePlan, checked_columns
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
 from privpipe.transforms.recoding.labelling import (
     Labelled,
     Labelling,
+    RecodingStage,
     definition_digest,
     earlier,
     hierarchies_of,
+    is_recoded,
     labels_at,
+    learnt_lengths,
     texts_of,
     type_of,
     with_lengths,
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from privpipe.draws import Draws
     from privpipe.hierarchies import Hierarchy
 
-__all__ = ["MOST_NODES", "GeneralizeStage", "LossSpec", "SearchBudget", "generalized_columns"]
+__all__ = ["MOST_NODES", "GeneralizeStage", "LossSpec", "SearchBudget", "generalized_columns", "levels_detail"]
 
 
 Search = Literal["optimal", "minimal", "datafly", "bottom_up", "top_down", "genetic"]
@@ -78,10 +81,9 @@ class SearchBudget:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class GeneralizeStage(Transformer):
+class GeneralizeStage(RecodingStage):
     """What `Generalize` does to rows once its plan is known."""
 
-    taxon = "non-perturbative"
     columns_rule = "optional"
     searches = True
     suppresses = True
@@ -168,21 +170,9 @@ class GeneralizeStage(Transformer):
     def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
         return {"levels": dict(detail.get("levels", {}))}  # the labels are in the data
 
-    def masked_columns(self) -> tuple[str, ...]:
-        return ()
-
-    def plan_of_nothing(self, context: StageContext) -> StagePlan:
-        at = self.levels or {}
-        columns = generalized_columns(self, context)
-        recoded = [name for name in columns if self.is_search or self.mark or at.get(name, 0)]
-        return replace(super().plan_of_nothing(context), detail={"recoded": recoded})
-
-    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
-        import pyarrow as pa
-
-        for column in plan.detail["recoded"]:
-            schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
-        return schema
+    def recoded_at_all(self, context: StageContext) -> list[str]:
+        at, columns = self.levels or {}, generalized_columns(self, context)
+        return [name for name in columns if self.is_search or self.mark or at.get(name, 0)]
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         made = context.made_of(table)
@@ -301,6 +291,21 @@ class GeneralizeStage(Transformer):
             cls(search="minimal", suppress_at_most=0.3, mark=True),
             cls(levels={}),
         ]
+
+
+def levels_detail(
+    stage: GeneralizeStage, hierarchies: Mapping[str, Hierarchy], levels: Mapping[str, int], context: StageContext
+) -> dict[str, Any]:
+    """What a plan says of its levels and the hierarchies they are of."""
+    return {
+        "levels": dict(levels),
+        "recoded": [name for name, own in hierarchies.items() if is_recoded(own, levels[name]) or stage.mark],
+        "level_names": {name: own.level_names[levels[name]] for name, own in hierarchies.items()},
+        "hierarchies": {name: stage.defined(name, own, context) for name, own in hierarchies.items()},
+        **learnt_lengths(context.hierarchies, hierarchies),
+        "builders": {name: context.hierarchies[name].recorded() for name in hierarchies},
+        "data_dependent": [name for name, own in hierarchies.items() if own.data_dependent],
+    }
 
 
 def generalized_columns(stage: GeneralizeStage, context: StageContext) -> tuple[str, ...]:

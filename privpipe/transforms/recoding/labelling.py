@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import FactsRequest, Histogram, Primitives
-from privpipe.transforms.base import StageContext
+from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.suppression.class_keys import KeysDropped
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Labelled",
     "Labelling",
+    "RecodingStage",
     "built_over",
     "declared",
     "definition_digest",
@@ -167,6 +168,30 @@ class Labelled:
     known: Any = field(repr=False)
     table: Any = field(repr=False)
     unknown: tuple[KeysDropped, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RecodingStage(Transformer):
+    """A stage that releases columns as labels; `recoded` in the detail of its plan says which."""
+
+    taxon = "non-perturbative"
+
+    def masked_columns(self) -> tuple[str, ...]:
+        return ()
+
+    def recoded_at_all(self, context: StageContext) -> Iterable[str]:
+        """Columns that are labels in the release of a table without records."""
+        raise TypeError(f"{type(self).__name__} recodes nothing")
+
+    def plan_of_nothing(self, context: StageContext) -> StagePlan:
+        return replace(super().plan_of_nothing(context), detail={"recoded": list(self.recoded_at_all(context))})
+
+    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
+        import pyarrow as pa
+
+        for column in plan.detail["recoded"]:
+            schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
+        return schema
 
 
 def hierarchies_of(

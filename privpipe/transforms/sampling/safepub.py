@@ -18,13 +18,18 @@ from privpipe.blocks import ClassBlock, ClassQuery, Primitives, RowBlock
 from privpipe.blocks.marks import Levels
 from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
 from privpipe.kernels.process_proofs import MOST_EPSILON
-from privpipe.transforms.base import StageContext, StagePlan, Transformer
-from privpipe.transforms.recoding.labelling import declared, hierarchies_of, is_recoded, labels_at, texts_of
+from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.recoding.labelling import (
+    RecodingStage,
+    declared,
+    hierarchies_of,
+    is_recoded,
+    labels_at,
+    texts_of,
+)
 from privpipe.transforms.suppression.class_keys import KeysDropped
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from privpipe.draws import Draws, Stream
     from privpipe.hierarchies import Hierarchy
 
@@ -35,7 +40,7 @@ HARMLESS_BEFORE = ("drop_identifiers", "pseudonymise")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Safepub(Transformer):
+class Safepub(RecodingStage):
     """Draw each record at a rate, generalize to given levels and suppress every class below a size, both by epsilon.
 
     The sampling rate beta = 1 - exp(-epsilon) and the least class size k(epsilon, delta) make the whole
@@ -74,7 +79,6 @@ class Safepub(Transformer):
     Safepub(epsilon=1.0, delta=1e-05, levels={'age': 2})
     """
 
-    taxon = "non-perturbative"
     columns_rule = "none"
     suppresses = True
     needs_draws = True
@@ -131,16 +135,8 @@ class Safepub(Transformer):
         process = {name: value for name, value in detail.get("process", {}).items() if name != "drawn"}
         return {"levels": dict(detail.get("levels", {})), "process": process}
 
-    def plan_of_nothing(self, context: StageContext) -> StagePlan:
-        recoded = [name for name in self._columns(context) if self.levels[name]]
-        return replace(super().plan_of_nothing(context), detail={"recoded": recoded})
-
-    def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
-        import pyarrow as pa
-
-        for column in plan.detail["recoded"]:
-            schema = schema.set(schema.get_field_index(column), pa.field(column, pa.string()))
-        return schema
+    def recoded_at_all(self, context: StageContext) -> list[str]:
+        return [name for name in self._columns(context) if self.levels[name]]
 
     def run(self, engine: Primitives, table: Any, plan: StagePlan, draws: Draws, context: StageContext) -> Any:
         columns, process = self._columns(context), plan.detail["process"]

@@ -138,12 +138,7 @@ class _Coding:
         return min(len(self.shares[name][number]["labels"]), self.most) if name in self.shares else GROUPS
 
     def measure(self, block: RowBlock, facts: Facts) -> dict[int, Tables]:
-        numbers = self.strata.of(block)
-        found = {}
-        for number in np.unique(numbers[numbers >= 0]).tolist():
-            rows = block if not self.strata.by else block.take(np.flatnonzero(numbers == number))
-            found[number] = self._counted(rows, number)
-        return found
+        return {number: self._counted(rows, number) for number, rows in self.strata.parts(block)}
 
     def merge(self, left: dict[int, Tables], right: dict[int, Tables]) -> dict[int, Tables]:
         merged = dict(left)
@@ -291,9 +286,7 @@ def shares_of(engine: Primitives, table: Any, name: str, strata: Strata, folding
     """Labels of a column in each stratum with their shares, the most frequent first; rare ones folded or left out."""
     distinct = in_value_order(engine.distinct(table, (*strata.by, name)).combine_chunks(), (name,))
     counts = distinct["__count"].to_numpy().astype(np.int64)
-    numbers = np.zeros(len(distinct), np.int64)
-    if strata.by and len(distinct):
-        numbers = strata.of(RowBlock(distinct.select(list(strata.by)).combine_chunks().to_batches()[0]))
+    numbers = strata.of_distinct(distinct)
     words = labelled(distinct[name].combine_chunks())
     other = folding.rare if column_type_of(distinct[name].type) == "text" else "drop"
     texts = words.drop_null().unique()
@@ -388,12 +381,7 @@ class _ScoreSums:
     model_nulls: bool
 
     def measure(self, block: RowBlock, facts: Facts) -> dict[int, dict[tuple[int, ...], ExactSums]]:
-        numbers = self.strata.of(block)
-        found = {}
-        for number in np.unique(numbers[numbers >= 0]).tolist():
-            rows = block if not self.strata.by else block.take(np.flatnonzero(numbers == number))
-            found[number] = self._sums(rows, number)
-        return found
+        return {number: self._sums(rows, number) for number, rows in self.strata.parts(block)}
 
     def merge(
         self,

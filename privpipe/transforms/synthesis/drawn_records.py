@@ -219,7 +219,6 @@ class TreeModel:
 
     def drawn(self, ids: Ints, strata: Ints, rows: RowBlock | None = None) -> dict[str, Any]:
         """Arrow columns by name."""
-        import pyarrow as pa
 
         parts: dict[str, list[Any]] = {name: [] for name in self.columns}
         orders = []
@@ -233,10 +232,7 @@ class TreeModel:
             for name in self.columns:
                 points = self.draws.of(name).uniform(ids[here], word=POINT)
                 parts[name].append(model.books[name].values(codes[name], points, self.schema.field(name).type))
-        if not orders:
-            return {name: pa.array([], self.schema.field(name).type) for name in parts}
-        back = pa.array(np.argsort(np.concatenate(orders)))
-        return {name: pa.concat_arrays(arrays).take(back) for name, arrays in parts.items()}
+        return _in_order(parts, orders, self.schema)
 
 
 @dataclass(frozen=True)
@@ -347,7 +343,6 @@ class CopulaModel:
 
     def drawn(self, ids: NDArray[np.int64], strata: NDArray[np.int64], rows: RowBlock | None = None) -> dict[str, Any]:
         """Arrow columns by name."""
-        import pyarrow as pa
 
         parts: dict[str, list[Any]] = {name: [] for name in self.detail["columns"]}
         orders = []
@@ -356,10 +351,7 @@ class CopulaModel:
             orders.append(here)
             for name, array in self._stratum(ids[here], self.detail["models"][number]).items():
                 parts[name].append(array)
-        if not orders:
-            return {name: pa.array([], self.schema.field(name).type) for name in parts}
-        back = pa.array(np.argsort(np.concatenate(orders)))
-        return {name: pa.concat_arrays(arrays).take(back) for name, arrays in parts.items()}
+        return _in_order(parts, orders, self.schema)
 
     def _stratum(self, ids: NDArray[np.int64], model: Mapping[str, Any]) -> dict[str, Any]:
         from privpipe.kernels.synthesis.copula import uniforms_of
@@ -435,3 +427,13 @@ def _values(u: NDArray[np.float64], missing: NDArray[np.bool_], marginal: Mappin
     codes = inverse_shares(u, marginal["shares"])
     points = within_share(u, codes, marginal["shares"])
     return book.values(np.where(missing, 0, codes + 1), points, column.type)
+
+
+def _in_order(parts: Mapping[str, list[Any]], orders: list[NDArray[np.intp]], schema: Any) -> dict[str, Any]:
+    """Columns made part by part, in the order of the records; `orders` says which these were."""
+    import pyarrow as pa
+
+    if not orders:
+        return {name: pa.array([], schema.field(name).type) for name in parts}
+    back = pa.array(np.argsort(np.concatenate(orders)))
+    return {name: pa.concat_arrays(arrays).take(back) for name, arrays in parts.items()}

@@ -59,9 +59,7 @@ def ranks_of_column(engine: Primitives, table: Any, column: str, strata: Strata,
 
     distinct = engine.distinct(table, (*strata.by, column)).combine_chunks()
     counts = distinct["__count"].to_numpy().astype(np.int64)
-    numbers = np.zeros(len(distinct), np.int64)
-    if strata.by and len(distinct):
-        numbers = strata.of(RowBlock(distinct.select(list(strata.by)).to_batches()[0]))
+    numbers = strata.of_distinct(distinct)
     chunks = distinct[column].combine_chunks()
     values, gaps, _ = scaled_numbers(chunks, column)
     known = ~np.isnan(values) if gaps is None else ~gaps & ~np.isnan(values)
@@ -109,10 +107,8 @@ def sums_by_stratum(
     """Exact sums of what `places` gives for the records of each stratum: a column's numbers, and where it has none."""
     from privpipe.kernels.exact_sums import measure_sums
 
-    numbers = strata.of(block)
     found = {}
-    for number in np.unique(numbers[numbers >= 0]).tolist():
-        rows = block if not strata.by else block.take(np.flatnonzero(numbers == number))
+    for number, rows in strata.parts(block):
         values, nothing = zip(*places(rows, number), strict=True)
         found[number] = measure_sums(list(values), list(nothing))
     return found
