@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.facts import Histogram
 from privpipe.errors import DataError
 
@@ -48,7 +48,7 @@ class Cells:
 
     __slots__ = ("_memory", "codes", "counts", "offsets")
 
-    def __init__(self, offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+    def __init__(self, offsets: Ints, codes: Ints, counts: Ints) -> None:
         self.offsets = offsets
         self.codes = codes
         self.counts = counts
@@ -63,22 +63,19 @@ class Cells:
             self._memory[name] = compute(self)
         return self._memory[name]  # type: ignore[return-value]
 
-    def __getstate__(self) -> tuple[NDArray[np.int64], ...]:
+    def __getstate__(self) -> tuple[Ints, ...]:
         return self.offsets, self.codes, self.counts
 
-    def __setstate__(self, state: tuple[NDArray[np.int64], ...]) -> None:
+    def __setstate__(self, state: tuple[Ints, ...]) -> None:
         self.offsets, self.codes, self.counts = state
         self._memory = {}
 
-    def take(self, chosen: NDArray[np.bool_]) -> Cells:
+    def take(self, chosen: Bools) -> Cells:
         """The cells of the chosen classes (a mask over classes)."""
         lengths = np.diff(self.offsets)
         kept = np.repeat(chosen, lengths)
         offsets = np.concatenate([[0], np.cumsum(lengths[chosen])]).astype(np.int64)
         return Cells(offsets, self.codes[kept], self.counts[kept])
-
-
-Ints = NDArray[np.int64]
 
 
 class HeldValues:
@@ -112,11 +109,11 @@ class HeldValues:
         self.classes, self.persons, self.codes, self.counts = state
         self._sets = None
 
-    def rows(self, kept: NDArray[np.bool_]) -> HeldValues:
+    def rows(self, kept: Bools) -> HeldValues:
         """Some of the rows, shape (n,)."""
         return HeldValues(self.classes[kept], self.persons[kept], self.codes[kept], self.counts[kept])
 
-    def take(self, chosen: NDArray[np.bool_]) -> HeldValues:
+    def take(self, chosen: Bools) -> HeldValues:
         """What the chosen classes hold (a mask over classes), which are numbered again."""
         found = self.rows(chosen[self.classes])
         found.classes = (np.cumsum(chosen) - 1)[found.classes].astype(np.int64)
@@ -177,7 +174,7 @@ def _names(members: Ints, starts: Ints, codes: Ints, classes: int) -> Ints:
     return names
 
 
-def _shared(owner: Ints, code: Ints, many: Ints, members: Ints, weights: Ints, classes: int) -> NDArray[np.bool_]:
+def _shared(owner: Ints, code: Ints, many: Ints, members: Ints, weights: Ints, classes: int) -> Bools:
     """In which classes all persons have some value, shape (classes,)."""
     order = np.lexsort((code, owner))
     first = np.flatnonzero(_changes(owner[order], code[order]))
@@ -185,11 +182,11 @@ def _shared(owner: Ints, code: Ints, many: Ints, members: Ints, weights: Ints, c
     np.add.at(sizes, members, weights)
     if len(first):
         np.maximum.at(most, owner[order][first], np.add.reduceat(many[order], first))
-    shared: NDArray[np.bool_] = most == sizes
+    shared: Bools = most == sizes
     return shared
 
 
-def _changes(*columns: Ints) -> NDArray[np.bool_]:
+def _changes(*columns: Ints) -> Bools:
     """Which rows differ from the row before."""
     changes = np.ones(len(columns[0]), dtype=np.bool_)
     changes[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
@@ -215,10 +212,10 @@ class DistinctBlock:
     """
 
     columns: tuple[str, ...]
-    codes: NDArray[np.int64] = field(repr=False)
-    counts: NDArray[np.int64] = field(repr=False)
-    blanks: NDArray[np.bool_] | None = field(default=None, repr=False)
-    weights: NDArray[np.float64] | None = field(default=None, repr=False)
+    codes: Ints = field(repr=False)
+    counts: Ints = field(repr=False)
+    blanks: Bools | None = field(default=None, repr=False)
+    weights: Floats | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -279,7 +276,7 @@ class DistinctBlock:
         return cls(tuple(columns), codes, counts, blanks, weights)
 
 
-def weights_of(values: pa.ChunkedArray, counts: NDArray[np.int64], column: str) -> NDArray[np.float64]:
+def weights_of(values: pa.ChunkedArray, counts: Ints, column: str) -> Floats:
     """The weight of every row.
 
     Raises
@@ -293,7 +290,7 @@ def weights_of(values: pa.ChunkedArray, counts: NDArray[np.int64], column: str) 
     kind = values.type
     if not (pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)):
         raise DataError(f"weight column {column!r} is {kind}; weights must be numbers")
-    weights: NDArray[np.float64] = values.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
+    weights: Floats = values.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
     missing = int(counts[np.isnan(weights)].sum())
     if missing:
         raise DataError(f"weight column {column!r} has {missing:,} missing values; a record needs a weight")
@@ -327,7 +324,7 @@ INFORMATION = "__privpipe_information"
 """A column with the loss of each record's labels, added to a table while it is judged."""
 
 
-def information_lost(log_shares: NDArray[np.float64], log_domains: float) -> NDArray[np.float64]:
+def information_lost(log_shares: Floats, log_domains: float) -> Floats:
     """IL of labels, in [0, 1]: 0 where all are raw values, 1 where all stand for their whole domain.
 
     Parameters
@@ -415,15 +412,15 @@ class ClassBlock:
     (2, 5)
     """
 
-    sizes: NDArray[np.int64]
+    sizes: Ints
     cells: Mapping[str, Cells] = field(default_factory=dict)
-    marked: NDArray[np.bool_] | None = None
-    population: NDArray[np.int64] | None = None
-    weights: NDArray[np.float64] | None = None
-    matching: NDArray[np.int64] | None = None
-    partial: NDArray[np.int64] | None = None
-    partial_weights: NDArray[np.float64] | None = None
-    complete: NDArray[np.bool_] | None = None
+    marked: Bools | None = None
+    population: Ints | None = None
+    weights: Floats | None = None
+    matching: Ints | None = None
+    partial: Ints | None = None
+    partial_weights: Floats | None = None
+    complete: Bools | None = None
     held: Mapping[str, HeldValues] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -435,7 +432,7 @@ class ClassBlock:
         return int(self.sizes.sum())
 
     @property
-    def alike(self) -> NDArray[np.int64]:
+    def alike(self) -> Ints:
         """Records that a record of each class is like: the class's size, or what matches it under wildcards."""
         return self.sizes if self.matching is None else self.matching
 
@@ -453,7 +450,7 @@ class ClassBlock:
         held = self.held.get(column)
         return self.cells[column] if held is None else held.sets(len(self))
 
-    def take(self, chosen: NDArray[np.bool_]) -> ClassBlock:
+    def take(self, chosen: Bools) -> ClassBlock:
         """The chosen classes (a mask over classes)."""
         return ClassBlock(
             self.sizes[chosen],

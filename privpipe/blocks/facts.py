@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from privpipe.blocks.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +34,7 @@ class Histogram:
     """
 
     values: pa.Array = field(repr=False)  # data values: never in a log
-    counts: NDArray[np.int64] = field(repr=False)
+    counts: Ints = field(repr=False)
     members: int | None = None
 
     def __len__(self) -> int:
@@ -45,7 +46,7 @@ class Histogram:
         return int(self.counts.sum())
 
     @property
-    def shares(self) -> NDArray[np.float64]:
+    def shares(self) -> Floats:
         """Share of each value among all that were counted, shape (m,), summing to 1."""
         return np.asarray(self.counts / self.counts.sum(), dtype=np.float64)
 
@@ -129,13 +130,13 @@ class Facts:
     records: int = -1
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
     moments: Mapping[str, Moments] = field(default_factory=dict)
-    covariance: NDArray[np.float64] | None = None
+    covariance: Floats | None = None
     nulls: Mapping[str, int] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
     unit: str = "records"
 
-    def base(self, column: str) -> NDArray[np.float64]:
+    def base(self, column: str) -> Floats:
         """p_s = N_s / N of a sensitive column, by code: records, or persons, who have the value, of all there are."""
         histogram = self.histograms[column]
         if histogram.members is None:

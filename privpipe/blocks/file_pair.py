@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.marks import Columns, FilePath, KeyColumns, Stricter
@@ -243,7 +244,7 @@ class FilePair:
 
     original: pa.RecordBatch = field(repr=False)
     released: pa.RecordBatch = field(repr=False)
-    ids: NDArray[np.int64] = field(repr=False)
+    ids: Ints = field(repr=False)
     records: int
     released_records: int
     original_facts: Facts = field(default_factory=Facts, repr=False)
@@ -257,7 +258,7 @@ class FilePair:
     def __len__(self) -> int:
         return int(self.original.num_rows)
 
-    def numbers(self, side: Side, column: str) -> NDArray[np.float64] | None:
+    def numbers(self, side: Side, column: str) -> Floats | None:
         """A column of one side as float64, NaN where there is no value (dates: days); None where it is not a number."""
         import pyarrow as pa
 
@@ -268,7 +269,7 @@ class FilePair:
             return None
         return RowBlock(batch)[column]
 
-    def finite_numbers(self, column: str, owner: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    def finite_numbers(self, column: str, owner: str) -> tuple[Floats, Floats] | None:
         """A column of both sides as numbers that have distances; None where it is not a number in one of them.
 
         Raises
@@ -290,7 +291,7 @@ class FilePair:
         """The plan's stages of these names, in order."""
         return [stage for stage in self.stages if stage["name"] in names]
 
-    def sample(self, size: int | None) -> NDArray[np.int64]:
+    def sample(self, size: int | None) -> Ints:
         """Places of the records to attack: the `size` of smallest keyed order, in that order; None: all of them.
 
         Fixed by the seed, not by partitions or positions.
@@ -298,7 +299,7 @@ class FilePair:
         if size is None or size >= len(self) or self.order is None:
             return np.arange(len(self), dtype=np.int64)
         words = self.order.order(self.ids)
-        order: NDArray[np.int64] = np.lexsort((self.ids[:, 1], self.ids[:, 0], words))[:size].astype(np.int64)
+        order: Ints = np.lexsort((self.ids[:, 1], self.ids[:, 0], words))[:size].astype(np.int64)
         return order
 
 
@@ -359,7 +360,7 @@ class GatheredPairs:
         raise TypeError("gathered pairs are judged by the measures that asked for them")
 
     @staticmethod
-    def joined(blocks: list[tuple[Any, Any]]) -> tuple[pa.RecordBatch, pa.RecordBatch, NDArray[np.int64]]:
+    def joined(blocks: list[tuple[Any, Any]]) -> tuple[pa.RecordBatch, pa.RecordBatch, Ints]:
         """Original, released and ids, in the order of the ids."""
         import pyarrow as pa
 
@@ -393,7 +394,7 @@ class JoinedTables:
     counts: Any = field(repr=False)
     records: int
     released: int
-    secrets: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
+    secrets: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
     holdout: Any = field(default=None, repr=False)
     holdout_records: int = 0
     compared: tuple[Comparison, ...] = ()
@@ -427,7 +428,7 @@ class JoinedClassMeasure(Guarantee):
         """Path of a holdout that is joined with the release as the original is."""
         return None
 
-    def reduction(self, secrets: NDArray[np.int64]) -> Reduction[ClassBlock, Any]:
+    def reduction(self, secrets: Ints) -> Reduction[ClassBlock, Any]:
         """What counts a block: code s * values + v for the secret v in the original (s = 0) or the release (s = 1)."""
         raise TypeError(f"{type(self).__name__} joins no classes")
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.check_face import CheckFace
 from privpipe.blocks.class_block import Cells, ClassBlock, DistinctBlock, Tally, added
 from privpipe.blocks.entry import Entry
@@ -161,9 +162,7 @@ class Guarantee(CheckFace, Entry):
         columns = (self.weight_column(), self.household_column())
         return tuple(column for column in columns if column is not None)
 
-    def record_figures(
-        self, records: DistinctBlock, households: NDArray[np.int64] | None, matching: bool
-    ) -> Mapping[str, NDArray[np.float64]]:
+    def record_figures(self, records: DistinctBlock, households: Ints | None, matching: bool) -> Mapping[str, Floats]:
         """Figures of single records by name, shape (n,), where it `gives_record_figures`; a row of the block a record.
 
         `households` numbers those of the records, -1 for none; under `matching` blanks match anything.
@@ -314,7 +313,7 @@ class ClassModel(CountedOver, Guarantee):
         """One figure per class, shape (n_classes,); integers stay integers, infinite is "no number"."""
         raise TypeError(f"{type(self).__name__} scores no classes")
 
-    def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
+    def passing(self, block: ClassBlock, facts: Facts) -> Bools:
         """Which classes meet the rule, shape (n_classes,); all of them where no threshold is given."""
         if not self.is_gate():
             return np.ones(len(block), dtype=np.bool_)

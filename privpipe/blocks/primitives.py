@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.class_block import ClassBlock, ClassQuery
 from privpipe.blocks.facts import Facts, FactsRequest, Histogram
 
@@ -54,7 +55,7 @@ class RowBlock:
 
     __slots__ = ("_ids", "batch")
 
-    def __init__(self, batch: pa.RecordBatch, record_ids: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, batch: pa.RecordBatch, record_ids: Ints | None = None) -> None:
         names = batch.schema.names
         if record_ids is None and ID_COLUMNS[0] in names:
             words = [batch.column(name).to_numpy(zero_copy_only=False) for name in ID_COLUMNS]
@@ -71,7 +72,7 @@ class RowBlock:
         return self.batch.schema
 
     @property
-    def record_ids(self) -> NDArray[np.int64]:
+    def record_ids(self) -> Ints:
         """Ids, shape (n, 2): signed words hi, lo."""
         if self._ids is None:
             raise LookupError("these rows carry no record ids; the runner attaches them before the first stage")
@@ -81,7 +82,7 @@ class RowBlock:
         """One column as Arrow."""
         return self.batch.column(name)
 
-    def __getitem__(self, name: str) -> NDArray[np.float64]:
+    def __getitem__(self, name: str) -> Floats:
         """One numeric column as float64, NaN where there is no value (dates: days; timestamps: microseconds)."""
         return _as_floats(self.batch.column(name))
 
@@ -120,7 +121,7 @@ class RowBlock:
         return pa.record_batch(columns, names=[*self.batch.schema.names, *ID_COLUMNS])
 
 
-def _as_floats(column: pa.Array) -> NDArray[np.float64]:
+def _as_floats(column: pa.Array) -> Floats:
     import pyarrow as pa
 
     if pa.types.is_date32(column.type):
@@ -180,9 +181,9 @@ class RankExchange:
     records: int
     segment: int
     reach: int
-    permutation: Callable[[int, int], NDArray[np.int64]] = field(repr=False)
+    permutation: Callable[[int, int], Ints] = field(repr=False)
 
-    def of_segment(self, number: int) -> NDArray[np.int64]:
+    def of_segment(self, number: int) -> Ints:
         """pi of a segment.
 
         Examples
@@ -267,7 +268,7 @@ class Primitives(Protocol):
     def estimated_distinct(self, table: Any, columns: Sequence[str]) -> dict[str, int]:
         """Estimates of the distinct values of columns; nothing where there are none."""
 
-    def keep_classes(self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]) -> Any:
+    def keep_classes(self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], Bools]) -> Any:
         """The records whose class passes."""
 
     def recode(self, table: Any, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> Any:
@@ -279,7 +280,7 @@ class Primitives(Protocol):
     def map_groups(
         self,
         table: Any,
-        key: Callable[[RowBlock], NDArray[np.int64]],
+        key: Callable[[RowBlock], Ints],
         function: Callable[[RowBlock, int], RowBlock],
         schema: pa.Schema,
     ) -> Any:
@@ -290,7 +291,7 @@ class Primitives(Protocol):
         table: Any,
         column: str,
         stream: Stream,
-        function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
+        function: Callable[[RowBlock, Ints], RowBlock],
         schema: pa.Schema,
     ) -> Any:
         """Blocks with each record's 0-based global rank of `column`, ties by `stream.order`; null ranks -1."""

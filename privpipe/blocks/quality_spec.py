@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats
 from privpipe.blocks.parameters import check_parameters, require_number
 from privpipe.errors import UsageError, did_you_mean
 
@@ -145,7 +145,7 @@ class LossSpec:
         """Factor of suppression, min(1, 2 gs_factor)."""
         return min(1.0, 2.0 * self.gs_factor)
 
-    def weights_of(self, columns: Sequence[str]) -> NDArray[np.float64]:
+    def weights_of(self, columns: Sequence[str]) -> Floats:
         """Weights of these columns, divided by the largest; all 1 where all are 0."""
         weights = np.array([self.weights.get(column, 1.0) for column in columns], dtype=np.float64)
         top = weights.max(initial=0.0)
@@ -223,7 +223,7 @@ def _check_own(owner: str, place: str, spec: Any) -> None:
         raise UsageError(f"{owner}: {place}response is required: the column that is predicted")
 
 
-def penalties_of(spec: LossSpec, column: str, height: int, columns: Sequence[str]) -> NDArray[np.float64]:
+def penalties_of(spec: LossSpec, column: str, height: int, columns: Sequence[str]) -> Floats:
     """The figures of a column's levels under the model `static`.
 
     Raises

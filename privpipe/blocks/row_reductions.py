@@ -6,8 +6,8 @@ from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.primitives import Primitives, RowBlock
 from privpipe.tolerance import at_least
@@ -65,11 +65,11 @@ class NothingLeft:
         """Whether any column can bear the mark."""
         return bool(self.texts(schema))
 
-    def __call__(self, rows: Any) -> NDArray[np.bool_]:
+    def __call__(self, rows: Any) -> Bools:
         """Which rows of a block, a batch or a table are suppressed."""
         return self.like(rows) if self.possible(rows.schema) else np.zeros(len(rows), dtype=np.bool_)
 
-    def like(self, rows: Any) -> NDArray[np.bool_]:
+    def like(self, rows: Any) -> Bools:
         """Which rows look so over these columns, were they some of those that are released."""
         texts = self.texts(rows.schema)
         found = np.ones(len(rows), dtype=np.bool_)
@@ -80,7 +80,7 @@ class NothingLeft:
         return found
 
 
-def bears_nothing(column: Any, mark: str, *, missing: bool = False) -> NDArray[np.bool_]:
+def bears_nothing(column: Any, mark: str, *, missing: bool = False) -> Bools:
     """Which cells of an Arrow column disclose nothing: the mark, or no value where the column cannot hold text.
 
     `missing`: a missing text discloses nothing either.

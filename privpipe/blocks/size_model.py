@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.class_block import ClassBlock, Tally, added
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.guarantee import MEETS, Guarantee, short
@@ -39,11 +40,11 @@ class SizeModel(CountedOver, Guarantee):
             sums=added(left.sums, right.sums),
         )
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         """What is compared with the threshold, of so many (`counts`) classes of each of these `sizes`."""
         raise TypeError(f"{type(self).__name__} judges no size histogram")
 
-    def met_by(self, sizes: NDArray[np.int64], counts: NDArray[np.int64], facts: Facts) -> bool:
+    def met_by(self, sizes: Ints, counts: Ints, facts: Facts) -> bool:
         """Whether a table with so many (`counts`) classes of each of these `sizes` meets the rule."""
         if not self.is_gate() or not counts.sum():
             return True
@@ -71,7 +72,7 @@ class SizeModel(CountedOver, Guarantee):
         return f"cannot be met by this table: it has {records:,} {facts.unit}"
 
 
-def histogram_sums(sizes: NDArray[np.int64]) -> dict[str, int]:
+def histogram_sums(sizes: Ints) -> dict[str, int]:
     """How many classes have each size, with text keys, so that it survives JSON.
 
     Examples
@@ -88,7 +89,7 @@ def histogram_sums(sizes: NDArray[np.int64]) -> dict[str, int]:
     return {str(size): count for size, count in zip(seen.tolist(), counts.tolist(), strict=True)}
 
 
-def matching_sums(matching: NDArray[np.int64], records: NDArray[np.int64]) -> dict[str, int]:
+def matching_sums(matching: Ints, records: Ints) -> dict[str, int]:
     """How many records are matched by so many, under keys that differ from those of a histogram of classes.
 
     Examples
@@ -101,7 +102,7 @@ def matching_sums(matching: NDArray[np.int64], records: NDArray[np.int64]) -> di
     return {f"~{size}": count for size, count in zip(seen.tolist(), counts.tolist(), strict=True)}
 
 
-def size_histogram(tally: Tally) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def size_histogram(tally: Tally) -> tuple[Ints, NDArray[Any]]:
     """Sizes, ascending, and the number of classes of each, of a `SizeModel`'s tally.
 
     Under wildcard matching a record matched by w counts as a w-th of a class, which is what every figure of sizes

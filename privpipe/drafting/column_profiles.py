@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import FactsRequest, Histogram
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.drafting.guesses import CODE, LEADING_ZERO, MISSING, guess_type, scale_of
 from privpipe.drafting.profile import NUMBERS, Profile
 from privpipe.drafting.relations import Relations, relate
@@ -55,7 +55,7 @@ class NumberShape:
     even: bool = False
 
 
-def number_shape(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NumberShape:
+def number_shape(values: Floats, counts: Ints) -> NumberShape:
     """Of distinct finite numbers and the records of each.
 
     Examples

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.drafting.guesses import guess_role, is_age, is_birth, is_household_name, is_person_name, is_weight_name
 from privpipe.drafting.profile import NUMBERS, Profile
 from privpipe.engines import Engine
@@ -53,7 +54,7 @@ class CodedTable:
 
     codes: Mapping[str, NDArray[Any]]
     sizes: Mapping[str, int]
-    _joint: dict[tuple[str, ...], NDArray[np.int64]] = field(default_factory=dict, repr=False, compare=False)
+    _joint: dict[tuple[str, ...], Ints] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def records(self) -> int:
@@ -92,7 +93,7 @@ class CodedTable:
             return 0.0
         return int(np.count_nonzero(np.bincount(self._together(tuple(sorted(columns)))))) / self.records
 
-    def _together(self, columns: tuple[str, ...]) -> NDArray[np.int64]:
+    def _together(self, columns: tuple[str, ...]) -> Ints:
         found = self._joint.get(columns)
         if found is None:
             last = self.codes[columns[-1]].astype(np.int64)
@@ -114,7 +115,7 @@ def coded_table(table: Any, names: Sequence[str]) -> CodedTable:
     return CodedTable(codes, sizes)
 
 
-def whole_groups(key: NDArray[Any], share: float) -> NDArray[np.bool_]:
+def whole_groups(key: NDArray[Any], share: float) -> Bools:
     """Which records are in a sample of about that share of all groups: each group whole, or not at all.
 
     Parameters

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.policy.uses import Use
 
 __all__ = ["Paired", "lost_of_use", "lost_of_uses"]
@@ -36,16 +36,16 @@ class _Column:
         The values, where they are numbers; a missing one is their mean.
     """
 
-    before: NDArray[np.int64]
-    after: NDArray[np.int64]
-    shares: NDArray[np.float64]
-    numbers: NDArray[np.float64] | None
+    before: Ints
+    after: Ints
+    shares: Floats
+    numbers: Floats | None
 
     @property
-    def seen(self) -> NDArray[np.float64]:
+    def seen(self) -> Floats:
         """What each record is taken for, as a number: the mean of the values that its label may represent."""
         assert self.numbers is not None
-        found: NDArray[np.float64] = (self.shares @ self.numbers)[self.after]
+        found: Floats = (self.shares @ self.numbers)[self.after]
         return found
 
 
@@ -144,7 +144,7 @@ def _table(columns: Sequence[_Column]) -> float:
     return float(np.abs(before / before.sum() - after / after.sum()).sum() / 2)
 
 
-def _counts(codes: Sequence[NDArray[np.int64]], shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _counts(codes: Sequence[Ints], shape: tuple[int, ...]) -> Floats:
     flat = np.ravel_multi_index(tuple(codes), shape)
     return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape).astype(float)
 
@@ -207,7 +207,7 @@ def _regression(columns: Sequence[_Column]) -> float:
     return float(np.mean(np.where(length > 0, np.minimum(moved / np.where(length > 0, length, 1), 1), apart)))
 
 
-def _terms(column: _Column, *, seen: bool) -> list[NDArray[np.float64]]:
+def _terms(column: _Column, *, seen: bool) -> list[Floats]:
     """A number as itself, other values as indicators of all but the first; what a label may represent in parts."""
     if column.numbers is not None:
         return [column.seen if seen else column.numbers[column.before]]
@@ -216,7 +216,7 @@ def _terms(column: _Column, *, seen: bool) -> list[NDArray[np.float64]]:
     return [whole[:, at] for at in range(1, values)]
 
 
-def _codes(column: Any) -> tuple[NDArray[np.int64], Any]:
+def _codes(column: Any) -> tuple[Ints, Any]:
     """Codes in the order of the values, nulls last."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -229,13 +229,13 @@ def _codes(column: Any) -> tuple[NDArray[np.int64], Any]:
     return place[encoded.indices.to_numpy(zero_copy_only=False)], encoded.dictionary.take(order)
 
 
-def _numbers(values: Any) -> NDArray[np.float64] | None:
+def _numbers(values: Any) -> Floats | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     kind = values.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return None
-    found: NDArray[np.float64] = pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False).astype(float)
+    found: Floats = pc.cast(values, pa.float64()).to_numpy(zero_copy_only=False).astype(float)
     known = found[np.isfinite(found)]
     return np.where(np.isfinite(found), found, known.mean() if len(known) else 0.0)

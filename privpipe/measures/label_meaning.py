@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.verdict import EXPLAIN, Comparison
 from privpipe.errors import DataError, HierarchyError
 from privpipe.hierarchies import canonical_text
@@ -159,10 +159,7 @@ def _of_set(label: str, values: Sequence[Text]) -> float | None:
     return len(parts) / len(values) if all(part in values for part in parts) else None
 
 
-Flags = NDArray[np.bool_]
-
-
-def explained(labels: Sequence[Text], values: Sequence[Text], kind: str, hierarchy: Hierarchy | None = None) -> Flags:
+def explained(labels: Sequence[Text], values: Sequence[Text], kind: str, hierarchy: Hierarchy | None = None) -> Bools:
     """Which labels mean something; the others may stand for any value, since nothing says for which.
 
     A label is explained where it is a value of the original, a label of the hierarchy, a missing value, ``*``, a value
@@ -205,7 +202,7 @@ def _is_value(label: str, kind: str) -> bool:
     return True
 
 
-def counted_texts(column: pa.Array | pa.ChunkedArray) -> tuple[list[Text], NDArray[np.int64]]:
+def counted_texts(column: pa.Array | pa.ChunkedArray) -> tuple[list[Text], Ints]:
     """Distinct canonical texts of a column, in the order of their first occurrence, and how many cells have each."""
     import pyarrow as pa
 
@@ -245,7 +242,7 @@ def labels_compared(
     return found
 
 
-def _built(spec: HierarchySpec | None, values: list[Text], counts: NDArray[np.int64], kind: str) -> Hierarchy | None:
+def _built(spec: HierarchySpec | None, values: list[Text], counts: Ints, kind: str) -> Hierarchy | None:
     """The hierarchy over these values; one that does not fit them explains nothing."""
     if spec is None:
         return None

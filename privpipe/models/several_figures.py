@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.guarantee import MEETS, Direction, one_class, short
 
 __all__ = ["SeveralFigures"]
@@ -34,10 +35,10 @@ class SeveralFigures(ClassModel):
     def demanded(self) -> Any:
         return {name: bound for name, (_, bound) in self.rules().items()} if self.is_gate() else None
 
-    def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
+    def passing(self, block: ClassBlock, facts: Facts) -> Bools:
         return self._meeting(len(block), self.figures(block, facts))
 
-    def _meeting(self, classes: int, figures: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
+    def _meeting(self, classes: int, figures: Mapping[str, NDArray[Any]]) -> Bools:
         passing = np.ones(classes, dtype=np.bool_)
         if self.is_gate():
             for name, (direction, bound) in self.rules().items():

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, Facts, Guarantee, Histogram, Verdict, prepared
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.oracle_classes import Case, around_figure
 from privpipe.errors import PrivpipeError, UsageError
 from privpipe.roles import Roles
@@ -57,10 +57,10 @@ class ClassTable:
         Sum of sampling weights, at least the size.
     """
 
-    sizes: NDArray[np.int64]
-    counts: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
-    population: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    sizes: Ints
+    counts: Mapping[str, Ints] = field(default_factory=dict)
+    population: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    weights: Floats = field(default_factory=lambda: np.zeros(0))
 
     def __len__(self) -> int:
         return len(self.sizes)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.errors import PrivpipeError
 from privpipe.policy import Policy
 from privpipe.running.verbs import release
@@ -195,11 +195,11 @@ def aligned_by_order(a: Published, b: Published) -> list[Finding]:
     return [Finding("alignment", ", ".join(common), z, STANDARD_ERRORS)] if z > 2 * STANDARD_ERRORS else []
 
 
-def _codes(texts: pd.Series) -> NDArray[np.int64]:
+def _codes(texts: pd.Series) -> Ints:
     return np.array([int.from_bytes(hashlib.blake2b(t.encode(), digest_size=7).digest()) for t in texts], np.int64)
 
 
-def _common_subsequence(x: NDArray[np.int64], y: NDArray[np.int64]) -> int:
+def _common_subsequence(x: Ints, y: Ints) -> int:
     """Length of the longest common subsequence, a row of the table at a time."""
     best = np.zeros(len(y) + 1, np.int64)
     for value in x:
@@ -297,7 +297,7 @@ def _association(x: pd.Series, y: pd.Series) -> float:
     return abs(rho) * math.sqrt(float(known.sum()) - 1)
 
 
-def _ranks(column: pd.Series) -> NDArray[np.float64]:
+def _ranks(column: pd.Series) -> Floats:
     import pandas as pd
 
     if not pd.api.types.is_numeric_dtype(column):
@@ -305,9 +305,7 @@ def _ranks(column: pd.Series) -> NDArray[np.float64]:
     return np.asarray(column.rank(method="average"), np.float64)
 
 
-def _aligned(
-    a: pd.DataFrame, b: pd.DataFrame, column: str, key: str | None
-) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def _aligned(a: pd.DataFrame, b: pd.DataFrame, column: str, key: str | None) -> dict[str, tuple[Floats, Floats]]:
     rows = min(len(a), len(b))
     found = {"by position": (a[column].iloc[:rows], b[column].iloc[:rows])}
     if len(a) == len(b):
@@ -324,7 +322,7 @@ def _weights(first: float, second: float) -> list[float]:
     return [ratio for ratio in (*ratios, -1.0) if not math.isclose(ratio, 1.0)]
 
 
-def _hits(originals: NDArray[np.float64], guesses: NDArray[np.float64]) -> float:
+def _hits(originals: Floats, guesses: Floats) -> float:
     """Share of the guesses that are an original value to a millionth."""
     guesses = guesses[~np.isnan(guesses)]
     if not len(guesses) or not len(originals):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.errors import DataError
 from privpipe.roles import column_type_of
 
@@ -125,7 +125,7 @@ class Labels:
         object.__setattr__(self, "texts", tuple(self.texts))
 
     @classmethod
-    def counted(cls, words: pa.Array, counts: NDArray[np.int64]) -> tuple[Self, NDArray[np.int64]]:
+    def counted(cls, words: pa.Array, counts: Ints) -> tuple[Self, Ints]:
         """The categories among these words in the order they first come, with their counts; nulls left out.
 
         Examples
@@ -141,7 +141,7 @@ class Labels:
                 found[word] = found.get(word, 0) + count
         return cls(tuple(found)), np.array(list(found.values()), np.int64)
 
-    def codes(self, words: pa.Array, named: str) -> NDArray[np.int64]:
+    def codes(self, words: pa.Array, named: str) -> Ints:
         """Code of each word, -1 for null.
 
         Raises
@@ -160,7 +160,7 @@ class Labels:
             )
         return np.asarray(pc.fill_null(at, -1).to_numpy(zero_copy_only=False), np.int64)
 
-    def words(self, codes: NDArray[np.int64]) -> Any:
+    def words(self, codes: Ints) -> Any:
         """Texts of these codes, null for -1."""
         import pyarrow as pa
 

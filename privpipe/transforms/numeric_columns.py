@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.parameters import require_number
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.roles import column_type_of
@@ -150,7 +150,7 @@ def masked_schema(schema: pa.Schema, columns: tuple[str, ...], rounded: bool) ->
     return schema
 
 
-def written(values: NDArray[np.float64], target: Any, *, column: str = "", rounded: bool = False) -> pa.Array:
+def written(values: Floats, target: Any, *, column: str = "", rounded: bool = False) -> pa.Array:
     """Masked numbers as a column of that type; NaN is null; half rounds to even.
 
     Parameters
@@ -228,7 +228,7 @@ def _range_of(target: Any) -> tuple[float, float]:
     return -(2.0**63), 2.0**63
 
 
-def _decimals(whole: NDArray[np.int64], missing: NDArray[np.bool_], target: Any) -> pa.Array:
+def _decimals(whole: Ints, missing: Bools, target: Any) -> pa.Array:
     """Integers over 10^scale as decimals: two 64-bit words each, the upper one all sign."""
     import pyarrow as pa
 
@@ -256,7 +256,7 @@ def unit_range(found: Any) -> tuple[int, int]:
     return -(2**63), 2**63 - 1
 
 
-def whole_numbers(units: NDArray[np.int64], missing: NDArray[np.bool_], found: Any) -> Any:
+def whole_numbers(units: Ints, missing: Bools, found: Any) -> Any:
     """A column of a counted type from its exact units."""
     import pyarrow as pa
 
@@ -274,7 +274,7 @@ RANK_CUT = 1e-12
 LEAST_VARIANCE = 1e-290  # the squares of smaller deviations lose their digits
 
 
-def covariance_factor(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+def covariance_factor(covariance: Floats) -> Floats:
     """A with A A' = the covariance, by eigenvalues of the correlation matrix; served when it is singular.
 
     Eigenvalues below 1e-12 of the largest are taken as 0, so exactly collinear columns keep their identities.
@@ -295,7 +295,7 @@ def covariance_factor(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(sd[:, None] * (vectors * signs) * np.sqrt(values))
 
 
-def factor_of(facts: Facts, columns: tuple[str, ...], place: str) -> NDArray[np.float64]:
+def factor_of(facts: Facts, columns: tuple[str, ...], place: str) -> Floats:
     """The factor for correlated noise on these columns; zeros where none of them varies.
 
     Raises

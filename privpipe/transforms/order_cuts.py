@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.arrays import Ints
 
 if TYPE_CHECKING:
     from privpipe.draws import Stream
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["OrderCuts", "order_cuts"]
 
 
-Ints = NDArray[np.int64]
 BITS = 16
 TOP = np.uint64(1 << 63)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import StagePlan
 from privpipe.transforms.strata import ByStratum, Strata
@@ -29,15 +29,14 @@ __all__ = [
 ]
 
 
-Numbers = NDArray[np.float64]
-Sample = tuple[NDArray[np.int64], Numbers]
+Sample = tuple[Ints, Floats]
 LARGEST_SAMPLE = 20_000
 LEAST_SPREAD = 1e-290
 NORMAL_MAD = 1.482602218505602
 """Standard deviations of a normal variable in a median absolute deviation."""
 
 
-def median_and_spread(values: Numbers) -> tuple[float, float]:
+def median_and_spread(values: Floats) -> tuple[float, float]:
     """The median, and 1.4826 times the median absolute deviation from it.
 
     Examples
@@ -65,7 +64,7 @@ class FirstRecords:
         return _first(np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]]))
 
 
-def _first(ids: NDArray[np.int64], points: Numbers) -> Sample:
+def _first(ids: Ints, points: Floats) -> Sample:
     order = np.lexsort((ids[:, 1], ids[:, 0]))[:LARGEST_SAMPLE]
     return ids[order], points[order]
 
@@ -85,7 +84,7 @@ class Boundary:
     axes: tuple[tuple[float, ...], ...]
     cut: float
 
-    def squared(self, offsets: Numbers) -> Numbers:
+    def squared(self, offsets: Floats) -> Floats:
         """Squared distances of records from the centre, by their offsets in scales, shape (n, columns)."""
         found = np.zeros(len(offsets))
         with np.errstate(over="ignore", invalid="ignore"):  # what is not a finite number is counted and refused
@@ -118,7 +117,7 @@ class Region:
     boundaries: Mapping[str, Boundary] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, points: Numbers, quantile: float) -> Self:
+    def of(cls, points: Floats, quantile: float) -> Self:
         """From a sample, shape (n, s), NaN where there is no value, in any order, with 2 (s + 1) complete records.
 
         A column whose scale is 0 has no distance: there the region is none, and `scale` says which.
@@ -149,7 +148,7 @@ class Region:
                 found[pattern] = Boundary(_rows(part.axes), chi_square_quantile(quantile, part.rank))
         return replace(self, boundaries=found)
 
-    def coded(self, points: Numbers, upper: bool) -> tuple[NDArray[np.bool_], Numbers, int]:
+    def coded(self, points: Floats, upper: bool) -> tuple[Bools, Floats, int]:
         """Which records are coded on that side, where they meet the boundary, and how many are too far to be measured.
 
         Parameters
@@ -208,7 +207,7 @@ class Region:
         return cls(tuple(data["centre"]), tuple(data["scale"]), data["rank"], boundaries)
 
 
-def patterns_of(points: Numbers) -> Iterator[tuple[str, NDArray[np.int64]]]:
+def patterns_of(points: Floats) -> Iterator[tuple[str, Ints]]:
     """Records by which of their values are known, ``101``.
 
     Examples
@@ -226,7 +225,7 @@ def patterns_of(points: Numbers) -> Iterator[tuple[str, NDArray[np.int64]]]:
         yield "".join("1" if each else "0" for each in kind), np.flatnonzero(places.reshape(-1) == at)
 
 
-def _rows(axes: Numbers) -> tuple[tuple[float, ...], ...]:
+def _rows(axes: Floats) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, axes.tolist()))
 
 
@@ -255,7 +254,7 @@ class OutlierCuts:
     cut: float = 0.0
 
     @classmethod
-    def of(cls, points: Numbers, columns: Sequence[str], sd: Mapping[str, float], quantile: float) -> Self:
+    def of(cls, points: Floats, columns: Sequence[str], sd: Mapping[str, float], quantile: float) -> Self:
         """From a sample, shape (n, s), NaN where there is no value, in any order."""
         from privpipe.kernels.noise.minimum_covariance import chi_square_quantile
 
@@ -272,7 +271,7 @@ class OutlierCuts:
                 bounds[column] = middle - limit * scale, middle + limit * scale
         return cls(bounds=bounds, **_distance(whole, columns, units, quantile) if len(units) > 1 else {})
 
-    def outlying(self, values: Mapping[str, Numbers]) -> NDArray[np.bool_]:
+    def outlying(self, values: Mapping[str, Floats]) -> Bools:
         """Whether each record is an outlier."""
         n = len(next(iter(values.values())))
         found = np.full(n, self.everybody)
@@ -312,7 +311,7 @@ class OutlierCuts:
 
 
 def _distance(
-    whole: Numbers, columns: Sequence[str], units: Mapping[int, tuple[float, float]], quantile: float
+    whole: Floats, columns: Sequence[str], units: Mapping[int, tuple[float, float]], quantile: float
 ) -> dict[str, Any]:
     """Centre, axes and cut over the columns that have a unit, in which scatter is sought."""
     from privpipe.kernels.noise.minimum_covariance import chi_square_quantile, minimum_covariance

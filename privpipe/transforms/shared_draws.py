@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, Primitives, RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.draws import Seed
 from privpipe.errors import DataError, UsageError
 
@@ -66,7 +66,7 @@ class Together:
 
     column: str
 
-    def ids(self, rows: RowBlock) -> NDArray[np.int64]:
+    def ids(self, rows: RowBlock) -> Ints:
         """The id by which each row draws, shape (n, 2)."""
         from privpipe.hierarchies import canonical_text
         from privpipe.kernels.ids.record_ids import declared_id

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.primitives import one_batch
 from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
 from privpipe.transforms.base import StageContext, StagePlan, checked_columns
@@ -35,7 +35,6 @@ __all__ = [
 ]
 
 
-Ints = NDArray[np.int64]
 Persons = tuple[Ints, ...]
 """Of each unit (persons, households) the hashes of those that occur, ascending; no more than are enough."""
 
@@ -108,7 +107,7 @@ class PersonCounts:
         values: Any = rows.batch if isinstance(rows, RowBlock) else rows
         return tuple(person_codes(values, name, self.key) for name in self.columns)
 
-    def of(self, codes: Persons, places: Ints | NDArray[np.bool_]) -> Persons:
+    def of(self, codes: Persons, places: Ints | Bools) -> Persons:
         """The persons of the records at these places."""
         return tuple(np.unique(each[places])[: self.enough] for each in codes)
 
@@ -167,7 +166,7 @@ def require_present(columns: tuple[str, ...], context: StageContext) -> None:
             )
 
 
-def stratum_keys(values: pa.RecordBatch | pa.Table, key: bytes = b"") -> NDArray[np.int64]:
+def stratum_keys(values: pa.RecordBatch | pa.Table, key: bytes = b"") -> Ints:
     """A 64-bit hash of each combination, null-safe; a plan holds it instead of the values.
 
     Under the run's `key` no one else can try combinations against it; without one it is as good as the values.
@@ -206,9 +205,7 @@ class _Counts:
         persons = self._persons(block, places, len(keys), known)
         return dict(zip(keys.tolist(), zip(counts, persons, strict=True), strict=True))
 
-    def _persons(
-        self, block: RowBlock, places: NDArray[np.int64], keys: int, known: list[NDArray[np.bool_]]
-    ) -> list[tuple[Persons, ...]]:
+    def _persons(self, block: RowBlock, places: Ints, keys: int, known: list[Bools]) -> list[tuple[Persons, ...]]:
         """Of each key the persons of its values in each column."""
         if not self.persons.columns:
             return [()] * keys
@@ -230,7 +227,7 @@ def _added(left: Found, right: Found, persons: PersonCounts) -> Found:
     return counts, tuple(persons.merged(a, b) for a, b in zip(left[1], right[1], strict=True))
 
 
-def _missing(column: pa.Array) -> NDArray[np.bool_]:
+def _missing(column: pa.Array) -> Bools:
     import pyarrow.compute as pc
 
     return np.asarray(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False))
@@ -363,7 +360,7 @@ class Strata:
         """Which combination belongs where, without how many records that are."""
         return {"by": list(self.by), "keys": list(self.keys), "numbers": list(self.numbers)}
 
-    def of(self, rows: RowBlock) -> NDArray[np.int64]:
+    def of(self, rows: RowBlock) -> Ints:
         """Stratum of each record, shape (n,); -1 where it is suppressed.
 
         Raises
@@ -390,13 +387,13 @@ class Strata:
         for number in np.unique(numbers[numbers >= 0]).tolist():
             yield number, rows.take(np.flatnonzero(numbers == number)) if self.by else rows
 
-    def of_distinct(self, distinct: Any) -> NDArray[np.int64]:
+    def of_distinct(self, distinct: Any) -> Ints:
         """Stratum of each combination of an engine's `distinct`."""
         if not self.by or not len(distinct):
             return np.zeros(len(distinct), np.int64)
         return self.of(RowBlock(one_batch(distinct.select(list(self.by)))))
 
-    def kept(self, rows: RowBlock) -> tuple[RowBlock, NDArray[np.int64]]:
+    def kept(self, rows: RowBlock) -> tuple[RowBlock, Ints]:
         """The records that are not suppressed, and their strata."""
         numbers = self.of(rows)
         if not (numbers == SUPPRESSED).any():

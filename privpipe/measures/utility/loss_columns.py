@@ -8,9 +8,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.verdict import Comparison
 from privpipe.hierarchies import canonical_text
 from privpipe.measures.label_meaning import ANY, explained, range_members
@@ -32,9 +32,8 @@ __all__ = [
     "numbers_compared",
 ]
 
-Numbers = NDArray[np.float64]
 Text = str | None
-DesignColumn = tuple[str, str, Numbers, Numbers]
+DesignColumn = tuple[str, str, Floats, Floats]
 """The column it comes from, its label, and its numbers in both files."""
 MOST_LEVELS = 20
 """Categories of a column that enters a regression."""
@@ -56,8 +55,8 @@ class NumberColumns:
     """
 
     names: tuple[str, ...]
-    before: list[Numbers] = field(repr=False)
-    after: list[Numbers] = field(repr=False)
+    before: list[Floats] = field(repr=False)
+    after: list[Floats] = field(repr=False)
     left_out: tuple[str, ...]
 
     def only(self, kept: Sequence[bool]) -> NumberColumns:
@@ -126,8 +125,8 @@ class Design:
         Whether pairwise products are among them.
     """
 
-    before: Numbers = field(repr=False)
-    after: Numbers = field(repr=False)
+    before: Floats = field(repr=False)
+    after: Floats = field(repr=False)
     names: tuple[str, ...]
     left_out: tuple[str, ...]
     products: bool
@@ -162,7 +161,7 @@ def design_of(files: FilePair, names: Sequence[str], *, products: bool, standard
     return Design(before, after, ("intercept", *(label for _, label, _, _ in columns)), tuple(left_out), added)
 
 
-def _varying_columns(files: FilePair, name: str) -> list[tuple[str, Numbers, Numbers]]:
+def _varying_columns(files: FilePair, name: str) -> list[tuple[str, Floats, Floats]]:
     """What a column enters as, without what has one value on both sides."""
     found = _numbers_of(files, name) or _categories_of(files, name)
     return [(label, x, y) for label, x, y in found if not (x == x[0]).all() or not (y == x[0]).all()]
@@ -174,7 +173,7 @@ def _products_of(columns: Sequence[DesignColumn]) -> list[DesignColumn]:
     return [("", f"{a[1]} * {b[1]}", a[2] * b[2], a[3] * b[3]) for a, b in pairs]
 
 
-def _numbers_of(files: FilePair, name: str) -> list[tuple[str, Numbers, Numbers]]:
+def _numbers_of(files: FilePair, name: str) -> list[tuple[str, Floats, Floats]]:
     x, y = files.numbers("original", name), files.numbers("released", name)
     if x is None or y is None:
         return []
@@ -187,7 +186,7 @@ def _numbers_of(files: FilePair, name: str) -> list[tuple[str, Numbers, Numbers]
     return found
 
 
-def _categories_of(files: FilePair, name: str) -> list[tuple[str, Numbers, Numbers]]:
+def _categories_of(files: FilePair, name: str) -> list[tuple[str, Floats, Floats]]:
     levels, (before, after) = coded(files, name)
     if len(levels) > MOST_LEVELS:
         return []
@@ -195,7 +194,7 @@ def _categories_of(files: FilePair, name: str) -> list[tuple[str, Numbers, Numbe
     return [(f"{name}={at}", (before == at).astype(np.float64), (after == at).astype(np.float64)) for at in places]
 
 
-def _standardised(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
+def _standardised(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     from privpipe.kernels.exact_sums import measure_sums
 
     sums = measure_sums([x]).merge(measure_sums([y]))
@@ -203,13 +202,13 @@ def _standardised(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
     return (x - mean) / sd, (y - mean) / sd
 
 
-def _mean(values: Numbers) -> float:
+def _mean(values: Floats) -> float:
     from privpipe.kernels.exact_sums import measure_sums
 
     return measure_sums([values]).mean()
 
 
-def coded(files: FilePair, name: str) -> tuple[list[Text], tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def coded(files: FilePair, name: str) -> tuple[list[Text], tuple[Ints, Ints]]:
     """The texts of a column in both files, ascending with None last, and the place of each record's."""
     sides = [_texts(files, side, name) for side in ("original", "released")]
     levels = sorted(set(sides[0]) | set(sides[1]), key=lambda text: (text is None, text or ""))
@@ -263,9 +262,7 @@ def labelled_column(files: FilePair, name: str) -> LabelledColumn | None:
     return LabelledColumn(values, labels, covers, leaves)
 
 
-def _by_hierarchy(
-    hierarchy: Any, domain: list[Text], labels: list[Text], covers: NDArray[np.bool_], leaves: Numbers
-) -> None:
+def _by_hierarchy(hierarchy: Any, domain: list[Text], labels: list[Text], covers: Bools, leaves: Floats) -> None:
     """Lay out what the labels of the hierarchy's levels cover, each by its lowest."""
     codes = hierarchy.encode(domain)
     known = codes >= 0

@@ -9,8 +9,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.kernels.losses.distributions import hellinger, quantile_bins, total_variation, transport
 from privpipe.measures.utility.loss_columns import NumberColumns, coded, labelled_column, number_columns
 
@@ -226,7 +226,6 @@ LOSSES: Mapping[str, Callable[[FilePair, Sequence[str]], LossFigure]] = {
 """Losses that have no parameter but their columns."""
 
 
-Codes = NDArray[np.int64]
 BINS = 20
 PAIR_BINS = 5
 
@@ -268,7 +267,7 @@ def _contingency(files: FilePair, names: Sequence[str]) -> LossFigure:
     return LossFigure(column_means(apart), {}, {"largest": max(apart), "pairs": len(apart)})
 
 
-def _binned(files: FilePair, name: str, bins: int) -> tuple[Codes, Codes]:
+def _binned(files: FilePair, name: str, bins: int) -> tuple[Ints, Ints]:
     """A column of both files as codes: numbers by the quantiles of the original, others by text; null is a value."""
     x, y = files.numbers("original", name), files.numbers("released", name)
     if x is None or y is None or np.isnan(x).all():

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.errors import UnsupportedError
 from privpipe.measures.utility.loss_columns import MOST_LEVELS, Design, coded, design_of
 from privpipe.measures.utility.loss_figures import LossFigure, column_means
@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 ModelKind = Literal["logistic", "tree"]
-Numbers = NDArray[np.float64]
 FOLDS = 5
 SMALLEST_LEAF = 20
 
@@ -76,7 +75,7 @@ def propensity_loss(files: FilePair, names: Sequence[str], model: ModelKind, *, 
 
 
 def _of_scores(
-    error: float, scores: Numbers, told: Numbers, beside: dict[str, Any], notes: tuple[str, ...], gap: bool
+    error: float, scores: Floats, told: Floats, beside: dict[str, Any], notes: tuple[str, ...], gap: bool
 ) -> LossFigure:
     """The error of the scores with their largest gap as a further figure, or the other way round."""
     from privpipe.kernels.losses.distributions import largest_gap
@@ -86,7 +85,7 @@ def _of_scores(
     return LossFigure(loss, beside={**figures, **beside}, notes=notes)
 
 
-def _tree_scores(design: Design) -> tuple[Numbers, Numbers]:
+def _tree_scores(design: Design) -> tuple[Floats, Floats]:
     from privpipe.kernels.losses.distributions import canonical_order
 
     rows = np.vstack([design.before, design.after])
@@ -149,12 +148,12 @@ def classifier_loss(files: FilePair, names: Sequence[str], target: str, model: M
     return LossFigure(on_original - on_released, {}, beside, notes)
 
 
-Features = tuple[Numbers, list[tuple[str, Any, slice]]]
+Features = tuple[Floats, list[tuple[str, Any, slice]]]
 
 
 def _features(files: FilePair, names: Sequence[str]) -> tuple[Features, Features, list[str]]:
     """Designs of either file by itself, and which columns of it belong to which column and its codes."""
-    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
+    sides: tuple[list[Floats], list[Floats]] = ([], [])
     spans: tuple[list[tuple[str, Any, slice]], list[tuple[str, Any, slice]]] = ([], [])
     left_out, width = [], 0
     for name in names:
@@ -182,7 +181,7 @@ def _features(files: FilePair, names: Sequence[str]) -> tuple[Features, Features
     return (first, spans[0]), (second, spans[1]), left_out
 
 
-def _recoded(own: Features, released: Features, train: NDArray[np.bool_]) -> Numbers:
+def _recoded(own: Features, released: Features, train: Bools) -> Floats:
     """The originals as the release would show them: each category by its most frequent label in the training folds."""
     found = own[0].copy()
     for (_, before, span), (_, after, _) in zip(own[1], released[1], strict=True):
@@ -198,9 +197,7 @@ def _recoded(own: Features, released: Features, train: NDArray[np.bool_]) -> Num
     return found
 
 
-def predicted(
-    rows: Numbers, classes: NDArray[np.int64], held: Numbers, levels: int, model: ModelKind
-) -> NDArray[np.int64]:
+def predicted(rows: Floats, classes: Ints, held: Floats, levels: int, model: ModelKind) -> Ints:
     """The most likely class of each held record, of a fit to the rows; equally likely ones by the first."""
     from privpipe.kernels.losses.distributions import canonical_order, chances, logistic
 
@@ -220,7 +217,7 @@ def _tree(records: int) -> Any:
     return require_trees()(min_samples_leaf=max(1, min(SMALLEST_LEAF, records // 10)), random_state=0)
 
 
-def scale_of(values: Numbers) -> tuple[float, float]:
+def scale_of(values: Floats) -> tuple[float, float]:
     """Mean and deviation to standardise by."""
     from privpipe.kernels.exact_sums import measure_sums
 
@@ -229,7 +226,7 @@ def scale_of(values: Numbers) -> tuple[float, float]:
     return (mean if sums.count else 0.0), (sd if sd > 0 else 1.0)
 
 
-def filled(values: Numbers, mean: float, sd: float, gaps: bool) -> Numbers:
+def filled(values: Floats, mean: float, sd: float, gaps: bool) -> Floats:
     """Standardised numbers, missing ones at the mean; with `gaps` a column that says which."""
     missing = np.isnan(values)
     filled = np.where(missing, 0.0, (values - mean) / sd)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.file_pair import DistinctPair
 from privpipe.errors import HierarchyError, PrivpipeError
 from privpipe.hierarchies import Hierarchy, canonical_text
@@ -58,7 +58,7 @@ class Recoded:
 
     table: TableOfCodes
     levels: tuple[int, ...]
-    gone: NDArray[np.bool_] = field(repr=False)
+    gone: Bools = field(repr=False)
     values_known: bool
 
 
@@ -67,10 +67,10 @@ class Texts:
     """Distinct values of a column as canonical text, in their own order with nulls last, and each row's place."""
 
     values: list[Text] = field(repr=False)
-    places: NDArray[np.int64] = field(repr=False)
+    places: Ints = field(repr=False)
     kind: str
 
-    def counts(self, records: NDArray[np.int64]) -> list[int]:
+    def counts(self, records: Ints) -> list[int]:
         """Records of each value."""
         return [int(of) for of in np.bincount(self.places, weights=records, minlength=len(self.values))]
 
@@ -133,7 +133,7 @@ def _beside(pair: DistinctPair, columns: Sequence[str], fixed: Sequence[str], re
         codes.append(np.array([number[text] for text in first.values])[first.places])
         here.append(codes[-1])
         there.append(np.array([number[text] for text in second.values])[second.places])
-    known: NDArray[np.bool_] = np.asarray((np.stack(codes, axis=1) >= 0).all(axis=1))
+    known: Bools = np.asarray((np.stack(codes, axis=1) >= 0).all(axis=1))
     gone = _suppressed(np.stack(here, axis=1), counts, known, np.stack(there, axis=1), _counts(released))
     if gone is None:
         return None
@@ -145,12 +145,12 @@ def _beside(pair: DistinctPair, columns: Sequence[str], fixed: Sequence[str], re
 
 
 def _suppressed(
-    here: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    known: NDArray[np.bool_],
-    there: NDArray[np.int64],
-    released: NDArray[np.int64],
-) -> NDArray[np.bool_] | None:
+    here: Ints,
+    counts: Ints,
+    known: Bools,
+    there: Ints,
+    released: Ints,
+) -> Bools | None:
     """Which of the original's combinations are missing; None where some class is there in part, or from elsewhere."""
     _, numbers = np.unique(np.concatenate([here, there]), axis=0, return_inverse=True)
     numbers = numbers.ravel()
@@ -159,7 +159,7 @@ def _suppressed(
     after = np.bincount(other, weights=released, minlength=numbers.max() + 1)
     if ((after > 0) & (after != before)).any():
         return None
-    gone: NDArray[np.bool_] = after[own] == 0
+    gone: Bools = after[own] == 0
     return gone
 
 
@@ -203,7 +203,7 @@ def _level(hierarchy: Hierarchy, column: str, labels: Sequence[Text], pair: Dist
     )
 
 
-def _label_codes(hierarchy: Hierarchy, level: int, labels: Sequence[Text]) -> NDArray[np.int64]:
+def _label_codes(hierarchy: Hierarchy, level: int, labels: Sequence[Text]) -> Ints:
     """Code of each label at a level; -1 where the level has it not."""
     number: dict[Text, int] = {label: code for code, label in enumerate(hierarchy.released_labels(level))}
     if level and hierarchy.null_code is not None:
@@ -212,11 +212,11 @@ def _label_codes(hierarchy: Hierarchy, level: int, labels: Sequence[Text]) -> ND
     return np.array([number.get(label, -1) for label in labels], dtype=np.int64)
 
 
-def _counts(table: pa.Table) -> NDArray[np.int64]:
+def _counts(table: pa.Table) -> Ints:
     return np.asarray(table["__count"].to_numpy(), dtype=np.int64)
 
 
-def _responses(table: pa.Table, response: str | None, kept: NDArray[np.bool_]) -> dict[str, Any]:
+def _responses(table: pa.Table, response: str | None, kept: Bools) -> dict[str, Any]:
     return {} if response is None else {response: texts_of(table, response).places[kept]}
 
 
@@ -323,11 +323,11 @@ def _by_range(pair: DistinctPair, column: str, labels: Texts) -> list[float]:
     return [penalty or 0.0 for penalty in found]
 
 
-def _weighted_sum(each: Sequence[float], labels: Texts, counts: NDArray[np.int64]) -> float:
+def _weighted_sum(each: Sequence[float], labels: Texts, counts: Ints) -> float:
     return float(np.cumsum(np.array(each) * np.array(labels.counts(counts)))[-1])
 
 
-def _pair_counts(pair: DistinctPair) -> NDArray[np.int64]:
+def _pair_counts(pair: DistinctPair) -> Ints:
     return np.asarray(pair.released["__count"].to_numpy(), dtype=np.int64)
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
+from privpipe.blocks.arrays import Bools, Floats
 from privpipe.blocks.file_pair import TableFiles
 from privpipe.measures.utility.loss_columns import MOST_LEVELS, coded, labelled_column
 from privpipe.measures.utility.loss_figures import LossFigure
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["by_groups", "chance_level", "tested_elsewhere"]
 
-Numbers = NDArray[np.float64]
 Figure = Callable[[FilePair], LossFigure]
 LEAST_GROUP = 50
 
@@ -96,9 +95,9 @@ def tested_elsewhere(files: TableFiles, names: Sequence[str], target: str, model
     return LossFigure(right[0] - right[1], {}, accuracies, notes)
 
 
-def _designs(pair: FilePair, names: Sequence[str]) -> tuple[Numbers, Numbers, list[str]]:
+def _designs(pair: FilePair, names: Sequence[str]) -> tuple[Floats, Floats, list[str]]:
     """Records to predict and rows to learn from, on the scale of these; values under the labels that cover them."""
-    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
+    sides: tuple[list[Floats], list[Floats]] = ([], [])
     left_out = []
     for name in names:
         asked, learnt = pair.numbers("original", name), pair.numbers("released", name)
@@ -122,7 +121,7 @@ def _designs(pair: FilePair, names: Sequence[str]) -> tuple[Numbers, Numbers, li
     return asked_design, design, left_out
 
 
-def _mask(chosen: NDArray[np.bool_]) -> Any:
+def _mask(chosen: Bools) -> Any:
     import pyarrow as pa
 
     return pa.array(chosen)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts
+from privpipe.blocks.arrays import Floats
 from privpipe.blocks.guarantee import Direction
 from privpipe.blocks.marks import LeastNumber, SensitiveColumn, Stricter
 from privpipe.errors import UsageError
@@ -130,7 +131,7 @@ class AlphaKAnonymity(SeveralFigures):
         shares = [self._top_share(block, column, facts) for column in columns]
         return {"k": block.sizes, "alpha": shares[0] if len(shares) == 1 else np.maximum.reduce(shares)}
 
-    def _top_share(self, block: ClassBlock, column: str, facts: Facts) -> NDArray[np.float64]:
+    def _top_share(self, block: ClassBlock, column: str, facts: Facts) -> Floats:
         from privpipe.kernels.classes.counts import top_share_by_class
 
         cells = block.cells[column]

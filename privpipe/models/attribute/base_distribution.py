@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from privpipe.blocks import Cells, ClassBlock, Facts
+from privpipe.blocks.arrays import Floats
 from privpipe.blocks.table_name import TableName
 from privpipe.errors import UsageError
 from privpipe.tolerance import slack
@@ -154,10 +152,10 @@ def as_base(owner: str, base: Any) -> Base:
     )
 
 
-def largest_gains(block: ClassBlock, facts: Facts, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def largest_gains(block: ClassBlock, facts: Facts, column: str) -> tuple[Floats, Floats]:
     """Largest gain of each class; the same, infinite where a value exceeds its cap of -ln p; once a block."""
 
-    def compute(them: Cells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def compute(them: Cells) -> tuple[Floats, Floats]:
         from privpipe.kernels.classes.information import capped_gain_by_class, nats
 
         p = facts.base(column)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
+from privpipe.blocks.arrays import Floats
 from privpipe.blocks.marks import BaseDistribution, OneSensitive, Stricter
 from privpipe.models.attribute.base_distribution import Base, as_base
 
@@ -108,7 +109,7 @@ class DeltaDisclosure(ClassModel):
             return "infinite: a class lacks a value of the base"
         return super().seen(observed)
 
-    def _ratio(self, cells: Cells, block: ClassBlock, facts: Facts) -> NDArray[np.float64]:
+    def _ratio(self, cells: Cells, block: ClassBlock, facts: Facts) -> Floats:
         from privpipe.kernels.classes.information import log2_ratio_by_class
 
         p = facts.base(self.column)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
+from privpipe.blocks.arrays import Bools, Floats
 from privpipe.blocks.marks import OneSensitive, Stricter
 from privpipe.tolerance import integer_at_least
 
@@ -96,7 +97,7 @@ class EntropyLDiversity(ClassModel):
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         return block.value_sets(self.column).once(f"exp {self.estimator}", self._exp_entropy)
 
-    def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
+    def passing(self, block: ClassBlock, facts: Facts) -> Bools:
         return super().passing(block, facts) & self._enough_values(block)
 
     def measure(self, block: ClassBlock, facts: Facts) -> Tally:
@@ -120,11 +121,11 @@ class EntropyLDiversity(ClassModel):
         note = f" over classes with enough values ({few:,} have fewer than {self.least_values():,})" if few else ""
         return super().seen(observed) + note
 
-    def _enough_values(self, block: ClassBlock) -> NDArray[np.bool_]:
-        enough: NDArray[np.bool_] = np.diff(block.value_sets(self.column).offsets) >= self.least_values()
+    def _enough_values(self, block: ClassBlock) -> Bools:
+        enough: Bools = np.diff(block.value_sets(self.column).offsets) >= self.least_values()
         return enough
 
-    def _exp_entropy(self, cells: Cells) -> NDArray[np.float64]:
+    def _exp_entropy(self, cells: Cells) -> Floats:
         from privpipe.kernels.classes.information import entropy_by_class, grassberger_by_class
 
         entropy = entropy_by_class if self.estimator == "shannon" else grassberger_by_class

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Tally
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.marks import OneSensitive, Stricter
 from privpipe.tolerance import below
 
@@ -89,7 +90,7 @@ class RecursiveCLDiversity(ClassModel):
 
         return ratio_of_tails(*self._tails(block))
 
-    def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
+    def passing(self, block: ClassBlock, facts: Facts) -> Bools:
         largest, tail = self._tails(block)
         if self.c is None:
             return np.ones(len(block), dtype=np.bool_)
@@ -100,10 +101,10 @@ class RecursiveCLDiversity(ClassModel):
             return f"no c meets it: a class has fewer than {self.l:,} values"
         return super().seen(observed)
 
-    def _tails(self, block: ClassBlock) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _tails(self, block: ClassBlock) -> tuple[Ints, Ints]:
         return block.value_sets(self.column).once(f"tail {self.l}", self._count_tails)
 
-    def _count_tails(self, cells: Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _count_tails(self, cells: Cells) -> tuple[Ints, Ints]:
         from privpipe.kernels.classes.counts import recursive_tail_by_class
 
         # The kernel keeps l - 1 counts at hand; more than a class can hold would only cost memory.

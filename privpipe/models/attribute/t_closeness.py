@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Histogram
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.marks import BaseDistribution, LargestShare, OneSensitive, Stricter
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import HierarchySpec
@@ -36,8 +37,8 @@ class ValueTree:
         Node of each place at each level, leaves first.
     """
 
-    rank: NDArray[np.int64] = field(repr=False)
-    nodes: NDArray[np.int64] = field(repr=False)
+    rank: Ints = field(repr=False)
+    nodes: Ints = field(repr=False)
 
     @classmethod
     def of(cls, spec: HierarchySpec, histogram: Histogram, column: str) -> ValueTree:
@@ -211,12 +212,12 @@ class TCloseness(ClassModel):
             return cells.once(f"emd {key}", lambda them: self._hierarchical(them, facts, key))
         return cells.once(f"emd ordered {self.order!r}", lambda them: self._ordered(them, facts))
 
-    def _equal(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
+    def _equal(self, cells: Cells, facts: Facts) -> Floats:
         from privpipe.kernels.classes.distance import emd_equal_by_class
 
         return emd_equal_by_class(cells.offsets, cells.codes, cells.counts, facts.histograms[self.column].shares)
 
-    def _ordered(self, cells: Cells, facts: Facts) -> NDArray[np.float64]:
+    def _ordered(self, cells: Cells, facts: Facts) -> Floats:
         from privpipe.kernels.classes.distance import emd_ordered_by_class
 
         p = facts.histograms[self.column].shares
@@ -228,7 +229,7 @@ class TCloseness(ClassModel):
         codes, counts = in_rank_order(cells, rank)
         return emd_ordered_by_class(cells.offsets, codes, counts, by_rank)
 
-    def _hierarchical(self, cells: Cells, facts: Facts, key: str) -> NDArray[np.float64]:
+    def _hierarchical(self, cells: Cells, facts: Facts, key: str) -> Floats:
         from privpipe.kernels.classes.distance import emd_hierarchical_by_class
 
         if key not in facts.extra:

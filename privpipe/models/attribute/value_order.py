@@ -6,9 +6,9 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, Histogram
+from privpipe.blocks.arrays import Ints
 from privpipe.errors import DataError, UsageError
 
 __all__ = ["Order", "as_order", "canonical_texts", "in_rank_order", "ranks", "value_text"]
@@ -41,7 +41,7 @@ def as_order(owner: str, order: Any) -> Order | None:
     return tuple(order)
 
 
-def ranks(column: str, histogram: Histogram, order: Order | None) -> NDArray[np.int64] | None:
+def ranks(column: str, histogram: Histogram, order: Order | None) -> Ints | None:
     """Rank of each value by code, 0 to m - 1; None when values are in order as they stand.
 
     Parameters
@@ -96,7 +96,7 @@ def ranks(column: str, histogram: Histogram, order: Order | None) -> NDArray[np.
     return _inverse(sorted(range(len(texts)), key=lambda code: places[texts[code]]))
 
 
-def in_rank_order(cells: Cells, rank: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def in_rank_order(cells: Cells, rank: Ints) -> tuple[Ints, Ints]:
     """Codes replaced by ranks, ascending within each class, with their counts.
 
     Examples
@@ -110,7 +110,7 @@ def in_rank_order(cells: Cells, rank: NDArray[np.int64]) -> tuple[NDArray[np.int
     return cells_by_rank(cells.offsets, cells.codes, cells.counts, rank)
 
 
-def _inverse(by_rank: list[int]) -> NDArray[np.int64]:
+def _inverse(by_rank: list[int]) -> Ints:
     rank = np.empty(len(by_rank), dtype=np.int64)
     rank[by_rank] = np.arange(len(by_rank))
     return rank

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Histogram, RowBlock, Tally
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.class_block import INFORMATION, information_lost
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Stricter
@@ -126,7 +127,7 @@ def _shares_by_level(hierarchy: Hierarchy) -> list[dict[str, float]]:
     """The share of the domain behind each label, level by level."""
     shares: list[dict[str, float]] = []
     for level in range(hierarchy.height + 1):
-        each: NDArray[np.float64] = hierarchy.shares(level)
+        each: Floats = hierarchy.shares(level)
         # Releases of before wrote a label for missing values; where it is a value's too, the value counts.
         found = dict(zip(hierarchy.texts(level), each.tolist(), strict=True))
         shown = zip(hierarchy.released(level), each.tolist(), strict=True)
@@ -268,7 +269,7 @@ class ProsecutorProfitability(ClassModel):
         """Among how many the attacker looks for the person behind a record of each class, shape (n_classes,)."""
         return block.sizes
 
-    def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
+    def passing(self, block: ClassBlock, facts: Facts) -> Bools:
         scores = self.scores(block, facts)
         if self.no_attack:
             return np.asarray(scores >= self.least_class(), dtype=np.bool_)
@@ -288,14 +289,14 @@ class ProsecutorProfitability(ClassModel):
         each = facts.unit.removesuffix("s")
         return f"observed a least payout of {short(observed.observed)} a {each}, asked above 0; {fails}."
 
-    def _attacked(self, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _attacked(self, sizes: Ints) -> Bools:
         """gain / n > cost, exactly."""
         if not self.adversary_cost:
             return np.full(len(sizes), self.adversary_gain > 0)
         ratio = Fraction(str(self.adversary_gain)) / Fraction(str(self.adversary_cost))
         return np.asarray(sizes < math.ceil(ratio), dtype=np.bool_)
 
-    def _loss(self, block: ClassBlock, facts: Facts) -> NDArray[np.float64]:
+    def _loss(self, block: ClassBlock, facts: Facts) -> Floats:
         if INFORMATION not in block.cells:
             raise UnsupportedError(
                 f"{self.name()}: what the labels lose is not counted here; let `generalize` or `suppress_records` do "

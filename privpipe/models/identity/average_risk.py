@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Self
 
-import numpy as np
 from annotated_types import Gt, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.marks import Stricter
 
 __all__ = ["AverageRisk"]
@@ -61,7 +60,7 @@ class AverageRisk(SizeModel):
         Doc("highest mean probability, over records, that a record is matched to its person"),
     ] = None
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         return float(counts.sum() / (sizes @ counts))
 
     @classmethod

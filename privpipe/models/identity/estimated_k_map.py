@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally, Verdict
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import LeastNumber, PositiveNumber, Stricter
 from privpipe.errors import DataError, UsageError
@@ -102,7 +103,7 @@ class EstimatedKMap(ClassModel):
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         return block.sizes
 
-    def passing(self, block: ClassBlock, facts: Facts) -> NDArray[np.bool_]:
+    def passing(self, block: ClassBlock, facts: Facts) -> Bools:
         if self.k is None or not len(block):
             return np.ones(len(block), dtype=np.bool_)
         return np.asarray(block.sizes >= self.derived(facts.records), dtype=np.bool_)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, SizeModel, Tally, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import LargestShare, PositiveNumber, Stricter
 from privpipe.blocks.size_model import size_histogram
@@ -78,7 +77,7 @@ class PopulationUniqueness(SizeModel):
         Estimator, Stricter("equal"), Doc("dankar (chooses by the sampling fraction), pitman, zayatz or snb")
     ] = "dankar"
 
-    def share(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float | None:
+    def share(self, sizes: Ints, counts: Ints) -> float | None:
         """U/N of so many (`counts`) classes of each of these `sizes`; None where no estimate is available.
 
         Raises
@@ -98,11 +97,11 @@ class PopulationUniqueness(SizeModel):
         uniques = population_uniques(sizes[held], counts[held], self.population_size, self.estimator)
         return None if uniques is None else uniques / self.population_size
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         share = self.share(sizes, counts)
         return float("inf") if share is None else share
 
-    def met_by(self, sizes: NDArray[np.int64], counts: NDArray[np.int64], facts: Facts) -> bool:
+    def met_by(self, sizes: Ints, counts: Ints, facts: Facts) -> bool:
         if self.at_most is None or not counts.sum():
             return True
         return bool(at_most(self.figure_of(sizes, counts), self.at_most))

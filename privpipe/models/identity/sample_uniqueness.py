@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import SizeModel
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.marks import LargestShare
 
 __all__ = ["SampleUniqueness"]
@@ -56,7 +55,7 @@ class SampleUniqueness(SizeModel):
         LargestShare, Doc("highest share of records whose quasi-identifier combination no other record has")
     ] = None
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         return float(counts[sizes == 1].sum() / (sizes @ counts))
 
     @classmethod

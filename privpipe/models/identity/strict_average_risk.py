@@ -6,12 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-import numpy as np
 from annotated_types import Ge, Gt, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, SizeModel, Tally, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.size_model import size_histogram
@@ -95,7 +94,7 @@ class StrictAverageRisk(SizeModel):
         whole = math.floor(round(1 / self.highest, 9))
         return whole + 1 if 1 / whole - self.highest >= 0.01 * self.highest else whole
 
-    def figures(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> dict[str, float]:
+    def figures(self, sizes: Ints, counts: Ints) -> dict[str, float]:
         """The three figures of so many (`counts`) classes of each of these `sizes`."""
         records = float(sizes @ counts)
         small = sizes < self.least_class()
@@ -105,10 +104,10 @@ class StrictAverageRisk(SizeModel):
             "records_at_risk": float(sizes[small] @ counts[small]) / records,
         }
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         return self.figures(sizes, counts)["average"]
 
-    def met_by(self, sizes: NDArray[np.int64], counts: NDArray[np.int64], facts: Facts) -> bool:
+    def met_by(self, sizes: Ints, counts: Ints, facts: Facts) -> bool:
         if self.at_most is None or not counts.sum():
             return True
         found = self.figures(sizes, counts)

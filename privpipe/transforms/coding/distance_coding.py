@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks.arrays import Floats
 from privpipe.errors import DataError
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.coding.tail_thresholds import Tail, merged_tails, tail_mean
@@ -271,6 +271,6 @@ class _CodedSums:
         return merged_tails(left[0], right[0], self.persons), left[1] + right[1], left[2] + right[2]
 
 
-def _points(rows: RowBlock, columns: tuple[str, ...]) -> NDArray[np.float64]:
+def _points(rows: RowBlock, columns: tuple[str, ...]) -> Floats:
     """Values of the columns, shape (n, s), NaN where there is none."""
     return np.stack([rows[name] for name in columns], axis=1)

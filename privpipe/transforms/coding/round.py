@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Gt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks.arrays import Floats
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError
 from privpipe.roles import column_type_of
@@ -151,9 +151,7 @@ class Round(RowTransformer):
         return [cls(columns=("income",), base=10), cls(columns=("income",), base=0.5, mode="random")]
 
 
-def rounded_floats(
-    x: NDArray[np.float64], base: float, mode: str, uniforms: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def rounded_floats(x: Floats, base: float, mode: str, uniforms: Floats) -> Floats:
     """Multiples of a base for floats; NaN stays.
 
     Parameters
@@ -185,7 +183,7 @@ def rounded_floats(
         return np.asarray(np.where(np.abs(quotient) < MOST_MULTIPLES, multiple * whole / parts + 0.0, x + 0.0))
 
 
-def _in_units(array: pa.Array, base: int, mode: str, uniforms: NDArray[np.float64], column: str) -> Any:
+def _in_units(array: pa.Array, base: int, mode: str, uniforms: Floats, column: str) -> Any:
     from privpipe.kernels.columns.cell_words import scaled_numbers
 
     values, gaps, _ = scaled_numbers(array, column)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.marks import Columns
 from privpipe.draws.seed import key_id, read_key, require_key_place
 from privpipe.errors import DataError, UsageError
@@ -153,7 +153,7 @@ class Shifted:
             rows = rows.replace(column, whole_numbers(moved, missing, array.type))
         return rows
 
-    def _days(self, rows: RowBlock) -> NDArray[np.int64]:
+    def _days(self, rows: RowBlock) -> Ints:
         from privpipe.draws import Seed, Stream
         from privpipe.hierarchies import canonical_text
         from privpipe.kernels.ids.record_ids import declared_id

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
@@ -282,7 +282,7 @@ class TailCode(RowTransformer):
         return scalar_of(tail["threshold"], found)
 
 
-def _where(mask: NDArray[np.bool_], scalar: Any, array: Any) -> Any:
+def _where(mask: Bools, scalar: Any, array: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
 from privpipe.transforms.strata import PersonCounts, Persons, Strata, person_codes
@@ -89,7 +90,7 @@ def quantile_limits(
 
 def _held(
     engine: Primitives, table: Any, column: str, strata: Strata, unit: str | None
-) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[Any], Ints, Ints, Ints]:
     """Distinct values (of each person) with their strata, records and persons; missing ones left out."""
     from privpipe.kernels.columns.cell_words import scaled_numbers
 
@@ -103,14 +104,14 @@ def _held(
     return values[known], numbers[known], counts[known], codes[known]
 
 
-def _ends(values: NDArray[Any], codes: NDArray[np.int64], *, upper: bool) -> NDArray[Any]:
+def _ends(values: NDArray[Any], codes: Ints, *, upper: bool) -> NDArray[Any]:
     """The largest (or smallest) value of each person."""
     order = np.lexsort((values, codes))
     starts = np.flatnonzero(np.diff(codes[order], prepend=codes[order][:1] - 1)) if len(order) else order
     return np.asarray((np.maximum if upper else np.minimum).reduceat(values[order], starts)) if len(order) else values
 
 
-def _at_quantile(values: NDArray[Any], counts: NDArray[np.int64], quantile: float) -> Any:
+def _at_quantile(values: NDArray[Any], counts: Ints, quantile: float) -> Any:
     if not len(values):
         return None
     order = np.argsort(values, kind="stable")
@@ -118,7 +119,7 @@ def _at_quantile(values: NDArray[Any], counts: NDArray[np.int64], quantile: floa
     return values[order[np.searchsorted(sums, quantile_rank(quantile, int(sums[-1])), side="right")]].item()
 
 
-def lying_beyond(array: pa.Array, column: str, limits: NDArray[Any], upper: bool) -> NDArray[np.bool_]:
+def lying_beyond(array: pa.Array, column: str, limits: NDArray[Any], upper: bool) -> Bools:
     """Whether each value lies beyond its limit, strictly."""
     from privpipe.kernels.columns.cell_words import scaled_numbers
 

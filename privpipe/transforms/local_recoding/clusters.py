@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Codes, Ints
 from privpipe.draws import Stream
 from privpipe.kernels.cluster_labels import FORBIDDEN, UNIT, Labels, labels_of, nearest
 from privpipe.kernels.cluster_search import Combinations, searched
@@ -27,9 +28,6 @@ from privpipe.transforms.suppression.combinations import Classes, Counted
 from privpipe.transforms.suppression.combinations import Combinations as TupleRows
 
 __all__ = ["Clusters", "block_tree", "clustered", "cut_parts", "parts_of", "pools_of"]
-
-
-Ints = NDArray[np.int64]
 
 
 def block_tree(tuples: Tuples, most: int) -> CutTree:
@@ -80,7 +78,7 @@ def pools_of(tuples: Tuples, least: int, most: int) -> tuple[NDArray[np.intp], I
     return np.argsort(leaves, kind="stable"), np.array([*pools, len(tuples)])
 
 
-def _folded(columns: Ints, sizes: Ints, most: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _folded(columns: Ints, sizes: Ints, most: int) -> tuple[Bools, Bools]:
     """Which nodes of a tree in preorder are left when those that hold at most so many become leaves, and these leaves.
 
     Parameters
@@ -146,7 +144,7 @@ def _columns(tuples: Tuples) -> tuple[CutColumn, ...]:
     )
 
 
-def _codes(tuples: Tuples) -> NDArray[np.int32]:
+def _codes(tuples: Tuples) -> Codes:
     """Codes as a tree cuts them: labels of the lowest level."""
     codes = tuples.codes.copy()
     for at, hierarchy in enumerate(tuples.hierarchies):
@@ -348,11 +346,11 @@ class _Block:
         return pools_of(self._single, self._rule[0], POOL)
 
     @cached_property
-    def _leaves(self) -> NDArray[np.int32]:
+    def _leaves(self) -> Codes:
         return np.ascontiguousarray(self._single.codes, dtype=np.int32)
 
     @cached_property
-    def _around(self) -> NDArray[np.int32]:
+    def _around(self) -> Codes:
         order, pools = self._pools
         return nearest(_labels(self._single), self._leaves[order], pools, NEIGHBOURS)
 
@@ -393,7 +391,7 @@ class _Block:
             after = np.where(bad, before + len(order), after)
 
 
-def _spread(bad: NDArray[np.bool_], before: Ints, after: Ints) -> NDArray[np.bool_]:
+def _spread(bad: Bools, before: Ints, after: Ints) -> Bools:
     """All that hangs together with some combinations by groups of the one kind or the other."""
     many = -1
     while many < (many := int(bad.sum())):

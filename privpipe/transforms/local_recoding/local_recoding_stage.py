@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Primitives, RowBlock
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import canonical_text
@@ -163,7 +164,7 @@ class Recoded:
 
     columns: tuple[CutColumn, ...]
     places: KeyPlaces = field(repr=False)
-    kept: NDArray[np.bool_] = field(repr=False)
+    kept: Bools = field(repr=False)
     named: Mapping[str, Any] = field(repr=False)
 
     @classmethod
@@ -200,8 +201,8 @@ class _Counted:
     """The combinations of a table: by their values, and those the hierarchies know as `Tuples`."""
 
     columns: tuple[CutColumn, ...]
-    values: NDArray[np.int64] = field(repr=False)
-    known: NDArray[np.bool_] = field(repr=False)
+    values: Ints = field(repr=False)
+    known: Bools = field(repr=False)
     tuples: Tuples = field(repr=False)
 
     @classmethod
@@ -230,7 +231,7 @@ class _Counted:
                 # By rank of the text, as a planner codes them.
                 codes.append(text_ranks(canonical_text(seen, None, column=name).to_pylist())[own])
         matrix = np.column_stack(codes).astype(np.int32)
-        known: NDArray[np.bool_] = np.all(matrix >= 0, axis=1)
+        known: Bools = np.all(matrix >= 0, axis=1)
         sensitive = {name: sensitive_codes(distinct[name], name, context.base)[known] for name in sets.sensitive}
         left, rows, values = matrix[known], Combinations(records[known], sensitive), np.column_stack(coded)
         if sets.person is not None:
@@ -267,14 +268,14 @@ class KeyPlaces:
     [2, 1, 0]
     """
 
-    stages: tuple[tuple[int, int, NDArray[np.int64]], ...] = field(repr=False)
+    stages: tuple[tuple[int, int, Ints], ...] = field(repr=False)
     sizes: tuple[int, ...]
-    order: NDArray[np.int64] = field(repr=False)
+    order: Ints = field(repr=False)
 
     @classmethod
-    def of(cls, rows: NDArray[np.int64], sizes: Sequence[int]) -> Self:
+    def of(cls, rows: Ints, sizes: Sequence[int]) -> Self:
         """From rows of codes below these sizes."""
-        stages: list[tuple[int, int, NDArray[np.int64]]] = []
+        stages: list[tuple[int, int, Ints]] = []
         numbers, first, many = np.zeros(len(rows), dtype=np.int64), 0, 1
         order = np.zeros(min(1, len(rows)), dtype=np.int64)
         while first < len(sizes):
@@ -289,7 +290,7 @@ class KeyPlaces:
             first, many = last, len(found)
         return cls(tuple(stages), tuple(sizes), order.astype(np.int64))
 
-    def __call__(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def __call__(self, rows: Ints) -> Ints:
         """Place of each row.
 
         Raises
@@ -307,9 +308,7 @@ class KeyPlaces:
         return self.order[numbers]
 
 
-def _keys(
-    numbers: NDArray[np.int64], rows: NDArray[np.int64], first: int, last: int, sizes: Sequence[int]
-) -> NDArray[np.int64]:
+def _keys(numbers: Ints, rows: Ints, first: int, last: int, sizes: Sequence[int]) -> Ints:
     keys = numbers
     for at in range(first, last):
         keys = keys * max(sizes[at], 1) + rows[:, at]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts
+from privpipe.blocks.arrays import Bools, Codes, Ints
 from privpipe.kernels.cluster_labels import NEVER, UNIT, Extents, LevelTables, level_tables, union_increases
 from privpipe.progress import within
 from privpipe.transforms.recoding.loss import loss_units, weight_units
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["GONE", "ByClass", "Merged", "Tuples", "merged"]
 
 
-Ints = NDArray[np.int64]
 Levels = NDArray[np.int16]
 GONE = -1
 """The level of what no round recodes: it is suppressed."""
@@ -54,7 +54,7 @@ class Tuples:
     columns: tuple[str, ...]
     fixed: tuple[str, ...]
     hierarchies: tuple[Hierarchy, ...]
-    codes: NDArray[np.int32] = field(repr=False)
+    codes: Codes = field(repr=False)
     rows: Combinations = field(repr=False)
     sets: JudgedSets
     facts: Facts = field(repr=False)
@@ -84,7 +84,7 @@ class Tuples:
         """The same for compiled code, where each class decides for itself over all the columns; else None."""
         return ByClass.of(self)
 
-    def swept(self, vectors: Levels, least: int = 1) -> NDArray[np.int32]:
+    def swept(self, vectors: Levels, least: int = 1) -> Codes:
         """The vector of levels that keeps each combination, walked in their order, -1 where none does, shape (t,).
 
         Parameters
@@ -113,7 +113,7 @@ class Tuples:
                 rest = rest[found[rest] < 0]
         return found
 
-    def levels_of(self, places: NDArray[np.int32], vectors: Sequence[Sequence[int]] | Levels) -> Levels:
+    def levels_of(self, places: Codes, vectors: Sequence[Sequence[int]] | Levels) -> Levels:
         """Levels of each combination from the vector that keeps it."""
         table = np.vstack([np.array(vectors, dtype=np.int16).reshape(-1, len(self.columns)), self._nowhere])
         return np.asarray(table[places])
@@ -155,7 +155,7 @@ class Tuples:
         numbers = self._numbers[at][levels[:, at], self.codes[:, at]]
         return np.where(levels[:, at] == GONE, 0, numbers), texts if len(hierarchy.values) else [None]
 
-    def holding(self, members: Sequence[NDArray[np.intp]]) -> NDArray[np.bool_]:
+    def holding(self, members: Sequence[NDArray[np.intp]]) -> Bools:
         """Which classes of these combinations meet everything, shape (n,); only where classes decide for themselves."""
         rows, many = np.concatenate([np.zeros(0, np.intp), *members]), len(members)
         numbers = np.repeat(np.arange(many), [len(own) for own in members])
@@ -165,7 +165,7 @@ class Tuples:
         held[numbers[found.rows]] = False
         return held
 
-    def _failing(self, rest: NDArray[np.intp], levels: Levels) -> NDArray[np.bool_]:
+    def _failing(self, rest: NDArray[np.intp], levels: Levels) -> Bools:
         """Which of some combinations are in classes that must go, all of them where that does not help."""
         named = self.named(rest, levels)
         places = {name: at for at, name in enumerate((*self.columns, *self.fixed))}
@@ -177,7 +177,7 @@ class Tuples:
         found = failing_rows(self.sets, self.rows.take(rest), classes, self.facts, ties)
         return found.rows if found.met else np.ones(len(rest), dtype=np.bool_)
 
-    def named(self, rest: NDArray[np.intp], levels: Levels) -> NDArray[np.int32]:
+    def named(self, rest: NDArray[np.intp], levels: Levels) -> Codes:
         """Numbers of the released texts, equal for equal texts of a column and in their order, shape (n, c)."""
         named = self.codes[rest].copy()
         for at, numbers in enumerate(self._numbers):
@@ -270,7 +270,7 @@ def _lookups(tuples: Tuples) -> list[list[Ints]]:
     return lookups
 
 
-def _classes(named: NDArray[np.int32], places: Sequence[int]) -> Classes:
+def _classes(named: Codes, places: Sequence[int]) -> Classes:
     from privpipe.kernels.lattice.node_classes import class_numbers
 
     many = (named.max(axis=0, initial=-1) + 1).tolist()
@@ -445,7 +445,7 @@ class _Unions:
         self.new[number], self.violates[gone] = True, False
         return number
 
-    def _hold(self, groups: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
+    def _hold(self, groups: Sequence[Sequence[int]]) -> Bools:
         """Whether the classes of each group meet the guarantees as one."""
         records, values = self.classes.records, self.values
         held = np.array(

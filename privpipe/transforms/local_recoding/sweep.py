@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Codes, Ints
 from privpipe.progress import within
 from privpipe.transforms.local_recoding.rounds import GONE, Tuples
 from privpipe.transforms.recoding.encoded_table import EncodedTable
@@ -19,7 +20,6 @@ from privpipe.transforms.recoding.loss import cell_loss, column_loss
 
 __all__ = ["MOST_VECTORS", "Sweep", "column_losses", "lattice_size", "rounds_detail"]
 
-Ints = NDArray[np.int64]
 Levels = NDArray[np.int16]
 Order = Callable[[Ints], Ints]
 UNIT = 1 << 26
@@ -127,7 +127,7 @@ class Sweep:
             return walk
         return min([walk, *self._taken_back(walk, allowed)], key=lambda one: one.cost)
 
-    def _walk(self, vectors: Levels, places: NDArray[np.int32], allowed: int) -> _Walk:
+    def _walk(self, vectors: Levels, places: Codes, allowed: int) -> _Walk:
         levels = self.tuples.levels_of(places, vectors)
         left = self._left(levels)
         loss = cell_loss(list(column_losses(self.encoded, levels, left).values()))
@@ -219,7 +219,7 @@ class _Walk:
     """
 
     vectors: Levels = field(repr=False)
-    places: NDArray[np.int32] = field(repr=False)
+    places: Codes = field(repr=False)
     levels: Levels = field(repr=False)
     cost: tuple[int, float]
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.kernels.local_suppression.blanks import BlankingTable, cheapest_rescue, columns_to_meet, drop_blanks
 from privpipe.kernels.local_suppression.covers import blank_costs, cheapest_covers, hidden_words, is_empty, matches
 from privpipe.transforms.local_suppression.cell_blanks import BlankGroup
@@ -100,7 +101,7 @@ class StrictClasses:
         ]
         return sorted(found) + [(origin, -1, records) for origin, records in sorted(self.suppressed.items())]
 
-    def _fill(self, target: int, larger: NDArray[np.int64], to: int) -> None:
+    def _fill(self, target: int, larger: Ints, to: int) -> None:
         """Take what is missing to k from larger classes, where it costs least."""
         k = self.table.k
         lacking = k - int(self.sizes[target])
@@ -188,7 +189,7 @@ def blanking_of(table: CellTable, missing: NDArray[np.uint64] | None = None) -> 
     return BlankingTable(words, hidden, table.judged_bits, fields, table.counts, table.weights, table.sets[1])
 
 
-def informative_blanks(table: CellTable) -> tuple[NDArray[np.int64], int]:
+def informative_blanks(table: CellTable) -> tuple[Ints, int]:
     """Columns to blank as bits, a combination each, and how many records no blanks help.
 
     Independent covers, and what became unnecessary dropped; then the lightest cell of records that would stay alone
@@ -210,7 +211,7 @@ def informative_blanks(table: CellTable) -> tuple[NDArray[np.int64], int]:
     return blanks, table.alone_too_many(blanks)
 
 
-def with_few_alone(table: CellTable, blanks: NDArray[np.int64]) -> NDArray[np.int64]:
+def with_few_alone(table: CellTable, blanks: Ints) -> Ints:
     """Blank the lightest cell of as many records as must not stay alone and complete; then drop what that spares.
 
     A cell more adds matches, as long as its record does not become blank in every judged column.
@@ -235,13 +236,13 @@ def with_few_alone(table: CellTable, blanks: NDArray[np.int64]) -> NDArray[np.in
     return dropped if cheaper and not table.alone_too_many(dropped) else found
 
 
-def _blankable(table: CellTable) -> NDArray[np.bool_]:
+def _blankable(table: CellTable) -> Bools:
     """Combinations that can become blank in every judged column: what must match is missing in them."""
     own = [at for at in table.judged if at >= table.columns]
     return np.asarray((table.codes[:, own] < 0).all(axis=1) & bool(table.judged), dtype=np.bool_)
 
 
-def _covers(table: CellTable, alone: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
+def _covers(table: CellTable, alone: Bools) -> tuple[Ints, int]:
     """Feasible blanks of every combination, each by itself, and how many records have none.
 
     Parameters
@@ -281,14 +282,14 @@ def _strata(table: CellTable) -> NDArray[np.intp]:
     return np.unique(table.codes[:, others], axis=0, return_inverse=True)[1].ravel()
 
 
-def _short(table: CellTable, empty: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _short(table: CellTable, empty: Bools) -> Bools:
     """Combinations blank in every judged column of which there are fewer than k records."""
     strata = _strata(table)
     sizes = np.bincount(strata, weights=np.where(empty, table.counts, 0))
     return np.asarray(empty & (sizes[strata] < table.k), dtype=np.bool_)
 
 
-def _to_fill(table: CellTable, empty: NDArray[np.bool_], may_be: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _to_fill(table: CellTable, empty: Bools, may_be: Bools) -> Bools:
     """The rarest other combinations that bring those which are too few to k."""
     strata, found = _strata(table), np.zeros(len(table), dtype=np.bool_)
     for stratum in np.unique(strata[_short(table, empty)]).tolist():

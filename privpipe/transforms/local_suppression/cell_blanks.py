@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.draws import Seed
 from privpipe.draws.stream import Stream
 from privpipe.errors import DataError
@@ -115,11 +115,11 @@ class _FirstRecords:
     """Of some combinations, the ids of their first records in keyed order."""
 
     keys: tuple[str, ...]
-    words: NDArray[np.int64] = field(repr=False)
+    words: Ints = field(repr=False)
     wanted: Mapping[int, int]
     stream: Stream = field(repr=False)
 
-    def measure(self, rows: RowBlock, facts: Facts) -> dict[int, NDArray[np.int64]]:
+    def measure(self, rows: RowBlock, facts: Facts) -> dict[int, Ints]:
         numbers = _numbers(_words(rows.batch, self.keys), self.words)
         here = np.flatnonzero(np.isin(numbers, list(self.wanted)))
         ids = rows.record_ids[here]
@@ -143,7 +143,7 @@ class _CellsBlanked:
 
     keys: tuple[str, ...]
     columns: int
-    words: NDArray[np.int64] = field(repr=False)
+    words: Ints = field(repr=False)
     steps: tuple[Any, ...] = field(repr=False)
     stream: Stream = field(repr=False)
     along: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -160,7 +160,7 @@ class _CellsBlanked:
                 rows = rows.replace(name, pc.if_else(pa.array(gone), pa.scalar(None, values.type), values))
         return rows.take(np.flatnonzero(blanks >= 0)) if (blanks < 0).any() else rows
 
-    def _blanks(self, rows: RowBlock) -> NDArray[np.int64]:
+    def _blanks(self, rows: RowBlock) -> Ints:
         numbers = _numbers(_words(rows.batch, self.keys), self.words)
         blanks = np.zeros(len(rows), dtype=np.int64)
         alike = np.array([-2 if whole is None else whole for _, whole, _ in self.steps], dtype=np.int64)
@@ -178,20 +178,20 @@ class _CellsBlanked:
         return blanks
 
 
-def _ranks(ids: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ranks(ids: Ints, first: Ints) -> Ints:
     """Place of each id among the first ones; beyond them: their number."""
     found = _numbers(ids, first)
     return np.where(found >= 0, found, len(first))
 
 
-def _words(rows: Any, keys: Sequence[str]) -> NDArray[np.int64]:
+def _words(rows: Any, keys: Sequence[str]) -> Ints:
     """128 null-safe bits a combination, shape (n, 2)."""
     from privpipe.kernels.ids.record_ids import content_hash
 
     return content_hash(rows.select(list(keys)), Seed.public("privpipe/class keys"))
 
 
-def _numbers(words: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.int64]:
+def _numbers(words: Ints, known: Ints) -> Ints:
     """Place of each pair of words among known ones; -1 where it is none of them."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -200,7 +200,7 @@ def _numbers(words: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.i
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _binary(pa: Any, words: NDArray[np.int64]) -> Any:
+def _binary(pa: Any, words: Ints) -> Any:
     data = pa.py_buffer(np.ascontiguousarray(words, dtype=np.int64))
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(words), [None, data])
 
@@ -242,6 +242,6 @@ class Answer:
 class Part(Protocol):
     """Solves a part of a table with the rest as it is."""
 
-    def __call__(self, free: NDArray[np.int64], blank_groups: Sequence[BlankGroup], seconds: float) -> Answer:
+    def __call__(self, free: Ints, blank_groups: Sequence[BlankGroup], seconds: float) -> Answer:
         """Better parcels, where only those of the free combinations may change."""
         ...

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassModel
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
 from privpipe.kernels.local_suppression.covers import MOST_COLUMNS, cheapest_covers, cheapest_first, matches, packed
 from privpipe.models.identity.k_anonymity import KAnonymity
@@ -58,9 +59,9 @@ class CellTable:
 
     keys: tuple[str, ...]
     columns: int
-    codes: NDArray[np.int64] = field(repr=False)
-    counts: NDArray[np.int64] = field(repr=False)
-    weights: NDArray[np.float64] = field(repr=False)
+    codes: Ints = field(repr=False)
+    counts: Ints = field(repr=False)
+    weights: Floats = field(repr=False)
     k: int
     wildcard: bool
     judged: tuple[int, ...]
@@ -86,13 +87,13 @@ class CellTable:
         return bits
 
     @cached_property
-    def exposed(self) -> NDArray[np.bool_]:
+    def exposed(self) -> Bools:
         """Combinations of one complete record that, left as they are, equal no other complete one."""
         complete = (self.codes[:, list(self.judged)] >= 0).all(axis=1)
         return np.asarray(complete & (self.counts == 1), dtype=np.bool_)
 
     @cached_property
-    def completing(self) -> NDArray[np.int64]:
+    def completing(self) -> Ints:
         """Places of the columns that may be blanked and are judged: without a blank there a record stays complete."""
         return np.array([at for at in self.judged if at < self.columns], dtype=np.int64)
 
@@ -112,26 +113,26 @@ class CellTable:
         share = self.alone_at_most
         return len(self) if share is None or not self.limited else floor_share(share, self.records)
 
-    def left_alone(self, blanks: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def left_alone(self, blanks: Ints) -> Bools:
         """The exposed combinations that these blanks, as bits a combination, leave complete."""
         return np.asarray(self.exposed & (blanks & self.completing_bits == 0), dtype=np.bool_)
 
-    def alone_too_many(self, blanks: NDArray[np.int64]) -> int:
+    def alone_too_many(self, blanks: Ints) -> int:
         """How many records beyond what is allowed these blanks leave complete and alone."""
         return max(0, int(self.left_alone(blanks).sum()) - self.allowed)
 
     @cached_property
-    def sets(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def sets(self) -> tuple[Ints, Floats]:
         """Every set of columns that may be blanked, cheapest first; cost by set."""
         return cheapest_first(self.weights)
 
     @cached_property
-    def missing(self) -> NDArray[np.int64]:
+    def missing(self) -> Ints:
         """Columns that are missing in each combination already, as bits."""
         bits = np.int64(1) << np.arange(self.columns, dtype=np.int64)
         return np.asarray((self.codes[:, : self.columns] < 0) @ bits, dtype=np.int64)
 
-    def blanked_cells(self, blank_groups: Sequence[BlankGroup]) -> NDArray[np.int64]:
+    def blanked_cells(self, blank_groups: Sequence[BlankGroup]) -> Ints:
         """Cells that become blank in each column, shape (columns,); those of suppressed records are not counted."""
         found = np.zeros(self.columns, dtype=np.int64)
         for at, blanks, records in blank_groups:
@@ -143,7 +144,7 @@ class CellTable:
         """Weights of all cells that become blank, added column by column."""
         return float(np.cumsum(self.blanked_cells(blank_groups) * self.weights)[-1])
 
-    def lower_bound(self, members: NDArray[np.int64]) -> float:
+    def lower_bound(self, members: Ints) -> float:
         """A cost that no blanks of some combinations, which meet no others, fall below.
 
         Where a blank is a value, a record's class agrees with it outside its blanks in the data already, so it pays
@@ -167,7 +168,7 @@ class CellTable:
         sums = np.cumsum(np.where(certain, counts * cost[covers], 0.0))
         return float(sums[-1]) if len(sums) else 0.0
 
-    def patterns(self, blank_groups: Sequence[BlankGroup]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def patterns(self, blank_groups: Sequence[BlankGroup]) -> tuple[Ints, Ints]:
         """Distinct codes and records of the table with these parcels blanked or suppressed; places are of `codes`."""
         left = self.counts.copy()
         rows, counts = [], []
@@ -197,7 +198,7 @@ class CellTable:
         }
 
 
-def matching(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def matching(codes: Ints, counts: Ints) -> Ints:
     """Records that each distinct combination matches, -1 matching anything."""
     from privpipe.kernels.local_suppression.wildcard_matching import mask_count, matching_sizes
 
@@ -331,7 +332,7 @@ def read_cells(engine: Any, table: Any, stage: SuppressCellsStage, context: Stag
     )
 
 
-def _weights(stage: SuppressCellsStage, columns: tuple[str, ...], context: StageContext) -> NDArray[np.float64]:
+def _weights(stage: SuppressCellsStage, columns: tuple[str, ...], context: StageContext) -> Floats:
     """Of each column; under an order a column outweighs all those to be given up before it, together."""
     if stage.order is not None:
         if set(stage.order) != set(columns):
@@ -344,7 +345,7 @@ def _weights(stage: SuppressCellsStage, columns: tuple[str, ...], context: Stage
     return np.array([float(stage.weights.get(name, 1.0)) for name in columns])
 
 
-def _codes(values: Any, missing: int | None) -> NDArray[np.int64]:
+def _codes(values: Any, missing: int | None) -> Ints:
     """Codes by first appearance; a missing value has the given one, else a separate one."""
     column = values.combine_chunks()
     if missing is None:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.kernels.integer_programs import Limits, Solved, broken
 from privpipe.kernels.integer_programs import solve as solve_problem
 from privpipe.kernels.local_suppression.covers import differing_columns, hidden_words, is_empty, matches
@@ -55,7 +55,7 @@ TIE = 1e-9
 def wildcard_part(table: CellTable) -> Part:
     """Programs in which a blank matches anything, and all records of a combination have the same blanks."""
 
-    def part(free: NDArray[np.int64], blank_groups: Sequence[BlankGroup], seconds: float) -> Answer:
+    def part(free: Ints, blank_groups: Sequence[BlankGroup], seconds: float) -> Answer:
         blanks = np.zeros(len(table), dtype=np.int64)
         for at, blank, _ in blank_groups:
             blanks[at] = blank
@@ -67,7 +67,7 @@ def wildcard_part(table: CellTable) -> Part:
 class _WildcardProgram:
     """Minimise the cost of the free combinations' blanks, such that every combination matches k records."""
 
-    def __init__(self, table: CellTable, free: list[int], blanks: NDArray[np.int64]) -> None:
+    def __init__(self, table: CellTable, free: list[int], blanks: Ints) -> None:
         self.program = new_program()
         import pulp
 
@@ -232,7 +232,7 @@ def _covering(blanks: dict[int, Any], need: int) -> dict[int, Any]:
 def strict_part(table: CellTable) -> Part:
     """Programs in which a blank is a value: numbers of records of each combination in each class of k or more."""
 
-    def part(free: NDArray[np.int64], blank_groups: Sequence[BlankGroup], seconds: float) -> Answer:
+    def part(free: Ints, blank_groups: Sequence[BlankGroup], seconds: float) -> Answer:
         return _StrictProgram(table, free.tolist(), blank_groups).answer(seconds)
 
     return part
@@ -366,7 +366,7 @@ def improved(table: CellTable, start: BlanksFound, budget: CellBudget) -> Blanks
     return replace(run.found, bound=bound, optimal=closed, status="optimal" if closed else ended, solved=run.solved)
 
 
-def _solved_whole(run: _Run, strata: Sequence[NDArray[np.int64]]) -> tuple[int, float, list[NDArray[np.int64]]]:
+def _solved_whole(run: _Run, strata: Sequence[Ints]) -> tuple[int, float, list[Ints]]:
     """Strata that are proved, what all of them cost at the least, and those too large to solve as a whole."""
     proved, bound = 0, 0.0
     large = []
@@ -384,7 +384,7 @@ def _solved_whole(run: _Run, strata: Sequence[NDArray[np.int64]]) -> tuple[int, 
     return proved, bound, large
 
 
-def _solve_neighbourhoods(run: _Run, members: NDArray[np.int64], budget: CellBudget) -> None:
+def _solve_neighbourhoods(run: _Run, members: Ints, budget: CellBudget) -> None:
     for free in _neighbourhoods(run.table, members, run.found.blank_groups):
         if run.solved >= budget.neighbourhoods or run.clock.over():
             break
@@ -399,12 +399,12 @@ class _Run:
         self.solved, self.timed = 0, False
         self._solver = wildcard_part(table) if table.wildcard else strict_part(table)
 
-    def cost_of(self, members: NDArray[np.int64]) -> float:
+    def cost_of(self, members: Ints) -> float:
         """What the blanks of some combinations cost."""
         inside = set(members.tolist())
         return self.table.cost([blank_group for blank_group in self.found.blank_groups if blank_group[0] in inside])
 
-    def solve(self, free: NDArray[np.int64]) -> bool:
+    def solve(self, free: Ints) -> bool:
         """Take what a program over some combinations finds; whether it is proved."""
         answer = self._solver(free, self.found.blank_groups, self.clock.left())
         self.solved += 1
@@ -426,7 +426,7 @@ class _Clock:
         return self._end is not None and time.monotonic() >= self._end
 
 
-def _strata(table: CellTable) -> Iterator[NDArray[np.int64]]:
+def _strata(table: CellTable) -> Iterator[Ints]:
     """Combinations that can meet at all: those equal in every column that must match and is never missing."""
     fixed = table.codes[:, table.columns :]
     fixed = fixed[:, (fixed >= 0).all(axis=0)] if len(fixed) else fixed
@@ -438,9 +438,7 @@ def _strata(table: CellTable) -> Iterator[NDArray[np.int64]]:
         yield np.flatnonzero(owner.ravel() == stratum)
 
 
-def _neighbourhoods(
-    table: CellTable, members: NDArray[np.int64], blank_groups: Sequence[BlankGroup]
-) -> Iterator[NDArray[np.int64]]:
+def _neighbourhoods(table: CellTable, members: Ints, blank_groups: Sequence[BlankGroup]) -> Iterator[Ints]:
     """Around each blanked combination, the costliest first, the others at risk that differ in fewest columns."""
     touched = {at for at, _, _ in blank_groups}
     near = np.array([at for at in members.tolist() if at in touched or table.counts[at] < table.k], dtype=np.int64)
@@ -477,7 +475,7 @@ def _without_own_limit(table: CellTable, blank_groups: Sequence[BlankGroup]) -> 
     return tuple((at, int(best[at]), int(table.counts[at])) for at in np.flatnonzero(best).tolist())
 
 
-def _nearly_blank(table: CellTable) -> Iterator[NDArray[np.int64]]:
+def _nearly_blank(table: CellTable) -> Iterator[Ints]:
     """For each column the blanks that leave some records of each value nothing but that value."""
     every = (np.int64(1) << table.columns) - 1
     for column in range(table.columns):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.row_reductions import weight_faults
 from privpipe.errors import DataError, NoSolutionError, UnsupportedError, UsageError, did_you_mean
 from privpipe.tolerance import at_most
@@ -35,7 +36,7 @@ class _Risky:
 
     asked: ByRisk
 
-    def __call__(self, block: ClassBlock) -> NDArray[np.bool_]:
+    def __call__(self, block: ClassBlock) -> Bools:
         from privpipe.kernels.uniqueness.individual_risk import individual_risk
 
         sample = block.sizes.astype(np.float64)
@@ -45,7 +46,7 @@ class _Risky:
         return ~np.asarray(at_most(individual_risk(sample, population), self.asked.threshold), dtype=np.bool_)
 
 
-def risky_places(engine: Any, table: Any, cells: CellTable, distinct: Any, asked: ByRisk) -> NDArray[np.int64]:
+def risky_places(engine: Any, table: Any, cells: CellTable, distinct: Any, asked: ByRisk) -> Ints:
     """Places in the cell table of the combinations whose individual risk exceeds the threshold.
 
     A missing value is a separate value here: its class is then smaller, and its risk no less, than under wildcards.
@@ -83,7 +84,7 @@ class Parcels:
         self.blanks = np.zeros(len(cells), np.int64)
         self.counts = cells.counts.copy()
 
-    def blank(self, parcels: NDArray[np.int64], bits: int) -> None:
+    def blank(self, parcels: Ints, bits: int) -> None:
         """Blank cells of these parcels."""
         self.blanks[parcels] |= bits
 
@@ -99,9 +100,9 @@ class Parcels:
         hidden = self.blanks[:, None] >> np.arange(cells.columns) & 1 == 1
         codes[:, : cells.columns][hidden] = -1
         strata = [at for at in range(cells.columns, codes.shape[1]) if at not in cells.judged]
-        known: dict[int, NDArray[np.int64]] = {}
+        known: dict[int, Ints] = {}
 
-        def alike(columns: int) -> NDArray[np.int64]:
+        def alike(columns: int) -> Ints:
             if columns not in known:
                 names = [at for at in range(cells.columns) if columns >> at & 1] + strata
                 rows, owner = np.unique(codes[:, names], axis=0, return_inverse=True)
@@ -136,7 +137,7 @@ class Parcels:
             self._spend(live[owner == at], wide, records)
         return bool(groups)
 
-    def _over(self, live: NDArray[np.int64], keys: Sequence[int], k: int) -> tuple[CellTable, NDArray[np.intp]]:
+    def _over(self, live: Ints, keys: Sequence[int], k: int) -> tuple[CellTable, NDArray[np.intp]]:
         """The table of these columns alone, with what is blanked, and the row of each live parcel in it."""
         cells = self.cells
         codes = cells.codes[self.place[live]].copy()
@@ -163,7 +164,7 @@ class Parcels:
         )
         return sub, owner
 
-    def _spend(self, parcels: NDArray[np.int64], bits: int, records: int) -> None:
+    def _spend(self, parcels: Ints, bits: int, records: int) -> None:
         """Blank cells of so many records of these parcels, the first ones; bits -1: the records go."""
         for at in parcels.tolist():
             if not records:
@@ -230,7 +231,7 @@ def subsets_of(asked: Sequence[Combination], columns: Sequence[str], place: str)
 
 def blanks_for_all(
     cells: CellTable,
-    risky: NDArray[np.int64],
+    risky: Ints,
     bits: int,
     subsets: Sequence[tuple[tuple[int, ...], int]],
     context: StageContext,

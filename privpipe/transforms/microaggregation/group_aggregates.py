@@ -6,8 +6,8 @@ import functools
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.tolerance import floor_share
 
 __all__ = ["Aggregate", "Groups"]
@@ -32,19 +32,19 @@ class Groups:
     [2.5, 7.0]
     """
 
-    def __init__(self, labels: NDArray[np.int64], order: NDArray[np.int64]) -> None:
+    def __init__(self, labels: Ints, order: Ints) -> None:
         self.labels = labels
         self.count = int(labels.max(initial=-1)) + 1
         self.arranged = order[np.argsort(labels[order], kind="stable")]
 
     def numbers(
         self,
-        values: NDArray[np.float64],
+        values: Floats,
         aggregate: Aggregate,
         *,
         trim: float = 0.0,
-        weights: NDArray[np.float64] | None = None,
-    ) -> NDArray[np.float64]:
+        weights: Floats | None = None,
+    ) -> Floats:
         """One number per group, of its known values; NaN where there is none. Never outside their range.
 
         Parameters
@@ -100,7 +100,7 @@ class Groups:
         out[groups] = np.clip(middle, low, high) + 0.0
         return out
 
-    def mode(self, values: NDArray[np.float64], *, smallest: bool) -> NDArray[np.int64]:
+    def mode(self, values: Floats, *, smallest: bool) -> Ints:
         """A record of each group that carries its most frequent known value; -1 where none is known.
 
         Of equally frequent values the smallest, or else the one that comes first in keyed order.
@@ -125,7 +125,7 @@ class Groups:
         best = first[np.lexsort((tie, -often, keys[first]))]
         return self._firsts(held[best])
 
-    def lower_median(self, ranks: NDArray[np.float64]) -> NDArray[np.int64]:
+    def lower_median(self, ranks: Floats) -> Ints:
         """A record of each group that carries the lower median of its known ranks; -1 where none is known.
 
         Examples
@@ -141,7 +141,7 @@ class Groups:
             out[groups] = held[starts + (sizes - 1) // 2]
         return out
 
-    def medoid(self, apart: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def medoid(self, apart: Floats, known: Bools) -> Ints:
         """The known record of each group with the least distance to its centre; ties by keyed order; -1: none.
 
         Examples
@@ -153,7 +153,7 @@ class Groups:
         held = self.arranged[known[self.arranged]]
         return self._firsts(held[np.lexsort((apart[held], self.labels[held]))])
 
-    def _firsts(self, held: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _firsts(self, held: Ints) -> Ints:
         """The first of each group of records that are sorted by group."""
         out = np.full(self.count, -1, np.int64)
         if len(held):
@@ -161,12 +161,12 @@ class Groups:
             out[groups] = held[starts]
         return out
 
-    def _known(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _known(self, values: Floats) -> Ints:
         """The records with a value, by group."""
         gaps = np.isnan(values)
         return self.arranged[~gaps[self.arranged]] if gaps.any() else self.arranged
 
-    def _runs(self, held: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def _runs(self, held: Ints) -> tuple[Ints, Ints, Ints]:
         """Groups that occur among records sorted by group, where each begins, and its size."""
         if held is self.arranged:  # every group occurs, once for all columns without a gap
             return self._whole
@@ -175,14 +175,12 @@ class Groups:
         return keys[starts], starts, np.diff(starts, append=len(held))
 
     @functools.cached_property
-    def _whole(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def _whole(self) -> tuple[Ints, Ints, Ints]:
         sizes = np.bincount(self.labels, minlength=self.count)
         return np.arange(self.count), np.cumsum(sizes) - sizes, sizes
 
 
-def _two_middle(
-    ordered: NDArray[np.float64], starts: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _two_middle(ordered: Floats, starts: Ints, sizes: Ints) -> tuple[Floats, Floats]:
     """The two middle values of each group, of an odd number the middle one and the nearer of its neighbours."""
     low, high = starts + (sizes - 1) // 2, starts + sizes // 2
     odd = (low == high) & (sizes > 1)
@@ -192,5 +190,5 @@ def _two_middle(
     return ordered[low], ordered[high]
 
 
-def _sums(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+def _sums(values: Floats, starts: Ints) -> Floats:
     return np.asarray(np.add.reduceat(values, starts))

@@ -12,9 +12,9 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, FactsRequest, Moments, Primitives, RowBlock
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.draws import Stream
 from privpipe.errors import DataError, NoSolutionError
 from privpipe.transforms.base import StageContext, StagePlan
@@ -60,7 +60,7 @@ class Kept:
         return self.strata.kept(rows)[0]
 
 
-Counted = dict[tuple[int, int], tuple[int, tuple[NDArray[np.float64], ...]]]
+Counted = dict[tuple[int, int], tuple[int, tuple[Floats, ...]]]
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class _Sampled:
         one = len(self.strata) == 1 and not width
         for key in [0] if one and held.any() else np.unique(keys[held]).tolist():
             here = held & (keys == key)
-            points: tuple[NDArray[np.float64], ...] = ()
+            points: tuple[Floats, ...] = ()
             if self.group.block is not None:
                 sampled = block.take(np.flatnonzero(here & chosen))
                 points = (self.group.points(sampled, key >> width, self.encoding),)
@@ -135,7 +135,7 @@ class _Sampled:
             merged[key] = (had + records, (*before, *points))
         return merged
 
-    def _drawn(self, block: RowBlock) -> NDArray[np.bool_]:
+    def _drawn(self, block: RowBlock) -> Bools:
         bound = np.int64(min(round(self.share * 2.0**64) - 2**63, 2**63 - 1))
         return np.asarray(PUBLIC.order(block.record_ids) < bound)
 
@@ -192,7 +192,7 @@ def _one_block() -> BlockTree:
 
 
 def _trees(
-    points: tuple[NDArray[np.float64], ...],
+    points: tuple[Floats, ...],
     records: int,
     group: GroupPlan,
     share: float,
@@ -218,7 +218,7 @@ def _trees(
     return trees if trees[0].columns else trees[:1]
 
 
-def _between_values(tree: BlockTree, points: NDArray[np.float64]) -> BlockTree:
+def _between_values(tree: BlockTree, points: Floats) -> BlockTree:
     """The tree with cuts between two values: a plan holds no value of the data."""
     from privpipe.kernels.microaggregation.kd_tree import BlockTree, with_distance
 
@@ -280,7 +280,7 @@ T = TypeVar("T")
 
 def _leaves(
     rows: RowBlock, group: GroupPlan, strata: Strata, encoding: Encoding
-) -> Iterator[tuple[tuple[int, int], NDArray[np.int64]]]:
+) -> Iterator[tuple[tuple[int, int], Ints]]:
     """Part and block of the first pass, with the places of the records in them that are grouped."""
     known = np.full(len(rows), group.by_pattern) | ~missing_cells(rows, group.columns).all(axis=1)
     for number, places in group.parts_of(rows, strata):
@@ -300,14 +300,14 @@ class _LeafCounts:
     strata: Strata
     encoding: Encoding
 
-    def measure(self, block: RowBlock, facts: Facts) -> dict[tuple[int, int], NDArray[np.int64]]:
+    def measure(self, block: RowBlock, facts: Facts) -> dict[tuple[int, int], Ints]:
         codes, values = self.sensitive.codes(block), len(self.sensitive.keys)
         leaves = _leaves(block, self.group, self.strata, self.encoding)
         return {key: np.bincount(codes[here], minlength=values) for key, here in leaves}
 
     def merge(
-        self, left: dict[tuple[int, int], NDArray[np.int64]], right: dict[tuple[int, int], NDArray[np.int64]]
-    ) -> dict[tuple[int, int], NDArray[np.int64]]:
+        self, left: dict[tuple[int, int], Ints], right: dict[tuple[int, int], Ints]
+    ) -> dict[tuple[int, int], Ints]:
         return {key: left.get(key, 0) + right.get(key, 0) for key in {*left, *right}}  # type: ignore[misc]
 
 
@@ -354,10 +354,10 @@ def blocks_that_meet(
     shares = np.array(bound.counts, np.float64) / sum(bound.counts)
     limit = np.inf if bound.t is None else bound.t
 
-    def fine(each: NDArray[np.int64]) -> bool:
+    def fine(each: Ints) -> bool:
         return not each.sum() or bool(meets(each, int(each.sum()), shares, bound.l, limit))
 
-    def unmet(part: Part, whole: NDArray[np.int64]) -> str:
+    def unmet(part: Part, whole: Ints) -> str:
         return (
             f"{part.records:,} records together do not meet the condition on {bound.column!r}; ask for less, or merge "
             "strata"
@@ -456,7 +456,7 @@ def _joined(
 AFTERWARDS = ("losses", "loss", "lower_bound", "above_bound", "suppressed_records")
 """Figures of a plan that its groups, and the draws, do not depend on."""
 
-Gathered = dict[int, tuple[tuple[NDArray[np.float64], NDArray[np.int64]], ...]]
+Gathered = dict[int, tuple[tuple[Floats, Ints], ...]]
 
 
 @dataclass(frozen=True)

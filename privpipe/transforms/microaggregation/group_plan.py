@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.errors import DataError
 from privpipe.transforms.categories import labelled
 from privpipe.transforms.strata import Strata, stratum_keys
@@ -49,16 +49,14 @@ class Encoding:
     weights: Mapping[str, float] = field(default_factory=dict)
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict, repr=False)
 
-    def scale(
-        self, rows: RowBlock, column: str, centre: Mapping[str, float], scale: Mapping[str, float]
-    ) -> NDArray[np.float64]:
+    def scale(self, rows: RowBlock, column: str, centre: Mapping[str, float], scale: Mapping[str, float]) -> Floats:
         """A number in units of its spread or a rank over levels - 1, NaN where missing, shape (n,)."""
         if self.kinds[column] == "number":
             return np.asarray((rows[column] - centre[column]) / scale[column])
         ranks = self.ranks(rows, column)
         return ranks / max(len(self.order[column]) - 1, 1)
 
-    def ranks(self, rows: RowBlock, column: str) -> NDArray[np.float64]:
+    def ranks(self, rows: RowBlock, column: str) -> Floats:
         """Rank of each value of an ordinal column, from 0; NaN where missing.
 
         Raises
@@ -76,7 +74,7 @@ class Encoding:
             raise DataError(f"{strange:,} values of column {column!r} are not in its declared `order`; add them")
         return np.asarray(at.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
 
-    def codes(self, rows: RowBlock, column: str) -> NDArray[np.float64]:
+    def codes(self, rows: RowBlock, column: str) -> Floats:
         """Number of each nominal value among those of the block, in the order of the texts; NaN where missing."""
         texts = np.array(labelled(rows.column(column)).to_pylist(), dtype=object)
         known = np.array([text is not None for text in texts], dtype=np.bool_)
@@ -85,7 +83,7 @@ class Encoding:
             out[known] = np.unique(texts[known].astype(str), return_inverse=True)[1].reshape(-1)
         return out
 
-    def place(self, rows: RowBlock, column: str) -> NDArray[np.float64]:
+    def place(self, rows: RowBlock, column: str) -> Floats:
         """A number in [0, 1) that orders nominal values by their first bytes: what a block tree may cut."""
         texts = labelled(rows.column(column)).to_pylist()
         words = [
@@ -116,10 +114,10 @@ class Encoding:
         """Ordinal columns, and numbers that are not constant."""
         return [name for name, kind in self.kinds.items() if kind == "ordinal" or scale.get(name, 0.0) > 0]
 
-    def _weights_of(self, names: Sequence[str]) -> NDArray[np.float64]:
+    def _weights_of(self, names: Sequence[str]) -> Floats:
         return np.array([self.weights.get(name, 1.0) for name in names], np.float64)
 
-    def _nominal(self, rows: RowBlock, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _nominal(self, rows: RowBlock, column: str) -> tuple[Ints, Ints]:
         """Code of each value, -1 for none, and the label of each code at each level below the root."""
         hierarchy = self.hierarchies.get(column)
         if hierarchy is None or hierarchy.height < 1:
@@ -133,7 +131,7 @@ class Encoding:
         return codes, np.stack([np.unique(each, return_inverse=True)[1].reshape(-1) for each in names]).astype(np.int64)
 
 
-def _stacked(paths: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _stacked(paths: Sequence[Ints]) -> Ints:
     """Tables of labels in one array, each from its first place on."""
     levels, values = (max((each.shape[axis] for each in paths), default=1) for axis in (0, 1))
     tables = np.zeros((len(paths), levels, values), np.int64)
@@ -142,7 +140,7 @@ def _stacked(paths: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return tables
 
 
-def missing_cells(rows: RowBlock, columns: tuple[str, ...]) -> NDArray[np.bool_]:
+def missing_cells(rows: RowBlock, columns: tuple[str, ...]) -> Bools:
     """Which cells hold no value, shape (n, s).
 
     Examples
@@ -207,7 +205,7 @@ class SensitiveValues:
     t: float | None
     key: bytes = field(default=b"", repr=False, compare=False)
 
-    def codes(self, rows: RowBlock) -> NDArray[np.int64]:
+    def codes(self, rows: RowBlock) -> Ints:
         """Number of each record's value.
 
         Raises
@@ -297,7 +295,7 @@ class GroupPlan:
         """Groupings of the records: the first, and each over the borders of the one before."""
         return max((len(part.trees) for part in self.parts), default=1)
 
-    def points(self, rows: RowBlock, stratum: int, encoding: Encoding) -> NDArray[np.float64]:
+    def points(self, rows: RowBlock, stratum: int, encoding: Encoding) -> Floats:
         """Varying columns on their scale, shape (n, s); a missing value stands at the mean."""
         columns = [
             encoding.place(rows, name)
@@ -307,7 +305,7 @@ class GroupPlan:
         ]
         return np.nan_to_num(np.stack(columns, axis=1), nan=0.0) if columns else np.empty((len(rows), 0))
 
-    def parts_of(self, rows: RowBlock, strata: Strata) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def parts_of(self, rows: RowBlock, strata: Strata) -> Iterator[tuple[int, Ints]]:
         """Parts that occur, each with the places of its records.
 
         Raises

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.errors import NoSolutionError
 from privpipe.transforms.microaggregation.group_aggregates import Aggregate, Groups
 from privpipe.transforms.microaggregation.group_plan import PART, Encoding, GroupPlan, missing_cells
@@ -89,12 +89,12 @@ def carried_schema(schema: pa.Schema) -> pa.Schema:
     return schema.append(pa.field(GROUP, pa.int64())).append(pa.field(NEXT, pa.int64()))
 
 
-def carried(rows: RowBlock, name: str) -> NDArray[np.int64]:
+def carried(rows: RowBlock, name: str) -> Ints:
     """The numbers that records carry in a column."""
     return np.asarray(rows.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def with_columns(rows: RowBlock, columns: dict[str, NDArray[np.int64]]) -> RowBlock:
+def with_columns(rows: RowBlock, columns: dict[str, Ints]) -> RowBlock:
     """The rows with these columns at the end; they replace any of the same name."""
     import pyarrow as pa
 
@@ -145,7 +145,7 @@ class BlockKey:
     strata: Strata
     encoding: Encoding
 
-    def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
+    def __call__(self, rows: RowBlock) -> Ints:
         group = self.group
         keys = np.empty(len(rows), dtype=np.int64)
         for number, here in group.parts_of(rows, self.strata):
@@ -167,7 +167,7 @@ class BlockKey:
 class NextKey:
     """The block that the pass before sent each record to."""
 
-    def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
+    def __call__(self, rows: RowBlock) -> Ints:
         return carried(rows, NEXT)
 
 
@@ -219,10 +219,10 @@ class Pass:
         self,
         inside: RowBlock,
         stratum: int,
-        order: NDArray[np.int64],
-        points: NDArray[np.float64] | None,
+        order: Ints,
+        points: Floats | None,
         key: int,
-    ) -> NDArray[np.int64]:
+    ) -> Ints:
         """Group of each record, 0 .. groups - 1."""
         from privpipe.kernels.microaggregation.blocks import Refinement, block_groups, regroup
 
@@ -250,9 +250,7 @@ class Pass:
                 condition=condition,
             )
 
-    def _of_persons(
-        self, inside: RowBlock, labels: NDArray[np.int64], order: NDArray[np.int64], points: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
+    def _of_persons(self, inside: RowBlock, labels: Ints, order: Ints, points: Floats) -> Ints:
         """The groups, joined until each is of k persons, where the policy distinguishes them."""
         from privpipe.kernels.microaggregation.groups import by_first_member, groups_of_persons, restored
 
@@ -263,7 +261,7 @@ class Pass:
             labels = restored(by_first_member(self._enough(found)), order)
         return labels
 
-    def _enough(self, found: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    def _enough(self, found: Ints | None) -> Ints:
         if found is None:
             raise NoSolutionError(
                 f"a block of {', '.join(map(repr, self.group.columns))} is of fewer than k = {self.group.k} persons: "
@@ -276,9 +274,7 @@ class Pass:
 
         return self.group.sensitive.condition(inside) if self.group.sensitive else no_condition()
 
-    def _along(
-        self, values: NDArray[np.float64], order: NDArray[np.int64], condition: GroupCondition
-    ) -> NDArray[np.int64]:
+    def _along(self, values: Floats, order: Ints, condition: GroupCondition) -> Ints:
         from privpipe.kernels.microaggregation.groups import merged_groups
         from privpipe.kernels.microaggregation.univariate import fixed_groups, univariate_groups
 
@@ -291,7 +287,7 @@ class Pass:
         labels[order] = np.unique(merged, return_inverse=True)[1].reshape(-1)
         return labels
 
-    def _by_gower(self, inside: RowBlock, stratum: int, order: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _by_gower(self, inside: RowBlock, stratum: int, order: Ints) -> Ints:
         from privpipe.kernels.microaggregation.gower import descend_by_gower, gower_groups
 
         group = self.group
@@ -305,10 +301,10 @@ class Pass:
     def _carrying(
         self,
         rows: RowBlock,
-        held: NDArray[np.int64],
-        labels: NDArray[np.int64] | None,
-        order: NDArray[np.int64] | None,
-        points: NDArray[np.float64] | None,
+        held: Ints,
+        labels: Ints | None,
+        order: Ints | None,
+        points: Floats | None,
         key: int,
     ) -> RowBlock:
         """The rows with the group of each record and the block that its centroid falls into next."""
@@ -330,9 +326,9 @@ class Pass:
         self,
         rows: RowBlock,
         inside: RowBlock,
-        held: NDArray[np.int64],
-        labels: NDArray[np.int64],
-        order: NDArray[np.int64],
+        held: Ints,
+        labels: Ints,
+        order: Ints,
         stratum: int,
     ) -> RowBlock:
         """Each record with the aggregates of its group, or of the one that was drawn for it."""
@@ -362,10 +358,10 @@ class Pass:
         self,
         membership: Membership,
         inside: RowBlock,
-        labels: NDArray[np.int64],
-        order: NDArray[np.int64],
+        labels: Ints,
+        order: Ints,
         stratum: int,
-    ) -> NDArray[np.int64]:
+    ) -> Ints:
         """The group whose values each record publishes; each has k holders, or k persons hold it."""
         from privpipe.kernels.microaggregation.blocks import group_means
         from privpipe.kernels.microaggregation.fuzzy_membership import drawn_groups
@@ -388,9 +384,7 @@ class Pass:
             published = self._enough(held_by_persons(published, means, persons, self.group.k))
         return published
 
-    def _member(
-        self, groups: Groups, inside: RowBlock, column: str, apart: NDArray[np.float64] | None
-    ) -> NDArray[np.int64] | None:
+    def _member(self, groups: Groups, inside: RowBlock, column: str, apart: Floats | None) -> Ints | None:
         """The record of each group whose value all its members release; None where that is not a record's value."""
         kind = self.group.kinds[column]
         if apart is not None:
@@ -402,9 +396,7 @@ class Pass:
             return groups.mode(ranks, smallest=True) if self.rules.aggregate == "mode" else groups.lower_median(ranks)
         return None
 
-    def _to_centre(
-        self, inside: RowBlock, labels: NDArray[np.int64], order: NDArray[np.int64], stratum: int
-    ) -> NDArray[np.float64]:
+    def _to_centre(self, inside: RowBlock, labels: Ints, order: Ints, stratum: int) -> Floats:
         """Squared distance of each record to the mean of its group, on the scales of the plan."""
         from privpipe.kernels.microaggregation.blocks import group_means
 
@@ -429,7 +421,7 @@ class Pass:
             return rows  # not by way of doubles, which lose integers beyond 2^53
         return rows.replace(column, self._written(rows[column], rows, column))
 
-    def _written(self, values: NDArray[np.float64], rows: RowBlock, column: str) -> pa.Array:
+    def _written(self, values: Floats, rows: RowBlock, column: str) -> pa.Array:
         target = self.rules.type_of(rows.schema.field(column))
         return written(values, target, column=column, rounded=self.rules.rounded)
 
@@ -441,13 +433,11 @@ class Pass:
             )
 
 
-def _dealt(ids: NDArray[np.int64], blocks: int) -> NDArray[np.int64]:
+def _dealt(ids: Ints, blocks: int) -> Ints:
     return np.asarray(ids[:, 1] % blocks)
 
 
-def _taken(
-    rows: RowBlock, column: str, held: NDArray[np.int64], members: NDArray[np.int64], none: NDArray[np.bool_]
-) -> pa.Array:
+def _taken(rows: RowBlock, column: str, held: Ints, members: Ints, none: Bools) -> pa.Array:
     """Values of other records instead of a record's own; a missing value stays missing."""
     import pyarrow as pa
 

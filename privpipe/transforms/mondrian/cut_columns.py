@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Histogram
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.errors import DataError, HierarchyError, NoSolutionError
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.recoding.labelling import texts_of
@@ -33,7 +33,6 @@ __all__ = [
 ]
 
 Labels = Literal["cells", "values"]
-Ints = NDArray[np.int64]
 ANY = "*"
 
 
@@ -66,7 +65,7 @@ class CutColumn:
     codes: Ints = field(repr=False)
     texts: tuple[str | None, ...] = field(default=(), repr=False)
     is_number: bool = False
-    numbers: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), repr=False)
+    numbers: Floats = field(default_factory=lambda: np.empty(0), repr=False)
     hierarchy: Hierarchy | None = None
 
     @property
@@ -109,12 +108,12 @@ class CutColumn:
         found = self.hierarchy.common_level(self.leaves[first], self.leaves[last]).astype(np.int64)
         return np.maximum(found, self.hierarchy.min_level)
 
-    def shares(self, first: Ints, last: Ints) -> NDArray[np.float64]:
+    def shares(self, first: Ints, last: Ints) -> Floats:
         """Share of the domain that each range's label stands for, in [0, 1]."""
         if self.hierarchy is None:
             return (last - first + 1) / self.size
         table = np.array([self.hierarchy.shares(level) for level in range(self.hierarchy.height + 1)])
-        found: NDArray[np.float64] = table[self.levels(first, last), self.leaves[first]]
+        found: Floats = table[self.levels(first, last), self.leaves[first]]
         return found
 
     def told(self, first: Ints, last: Ints, low: Ints, high: Ints, labels: Labels) -> tuple[Ints, Ints]:
@@ -142,7 +141,7 @@ class CutColumn:
         missing = low > self._top
         return np.where(missing, low, first), np.where(high > self._top, high, np.minimum(last, self._top))
 
-    def is_root(self, first: Ints, last: Ints) -> NDArray[np.bool_]:
+    def is_root(self, first: Ints, last: Ints) -> Bools:
         """Whether the label of each range stands for anything: that of the last level, or all codes."""
         if self.hierarchy is None:
             most = self._top if self.is_number else self.size - 1
@@ -150,7 +149,7 @@ class CutColumn:
         height = self.hierarchy.height
         return np.asarray((self.levels(first, last) == height) & (height > 0), dtype=np.bool_)
 
-    def penalties(self, first: Ints, last: Ints, low: Ints, high: Ints) -> NDArray[np.float64]:
+    def penalties(self, first: Ints, last: Ints, low: Ints, high: Ints) -> Floats:
         """NCP of each range: a number's width over the table's, a category's share unless it is a single value.
 
         Parameters
@@ -274,7 +273,7 @@ def cut_columns(
     return tuple(found)
 
 
-def order_of_values(values: pa.Array) -> NDArray[np.int64]:
+def order_of_values(values: pa.Array) -> Ints:
     """What sorts distinct values in the order of their type, a missing one last.
 
     Examples
@@ -354,7 +353,7 @@ def by_value(name: str, values: pa.Array, texts: list[str | None]) -> CutColumn:
     return CutColumn(name, values, np.arange(len(texts)), tuple(texts), number, numbers)
 
 
-def _above_least(ticks: pa.Array) -> NDArray[np.float64]:
+def _above_least(ticks: pa.Array) -> Floats:
     """How far each integer lies above the least, NaN where missing: exact also where doubles of them are one."""
     import pyarrow.compute as pc
 

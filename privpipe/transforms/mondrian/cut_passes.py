@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, RowBlock
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.progress import advanced, within
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.mondrian.cut_columns import CutColumn
@@ -18,7 +18,6 @@ from privpipe.transforms.mondrian.cut_tree import CutTree, Leaves
 
 __all__ = ["MOST_COMBINATIONS", "InPasses", "combinations_exceed"]
 
-Ints = NDArray[np.int64]
 MOST_COMBINATIONS = 50_000_000
 """Distinct combinations that are held on the driver at a time."""
 MOST_COUNTERS = 1 << 24
@@ -163,7 +162,7 @@ class _Top:
 
     tree: CutTree
     sizes: Ints
-    done: NDArray[np.bool_]
+    done: Bools
     halves: dict[int, tuple[Ints, Ints, Ints]] = field(default_factory=dict)
 
     @classmethod
@@ -271,7 +270,7 @@ class _Kept:
     """A function of one block: the records of some leaves."""
 
     leaves: Leaves
-    wanted: NDArray[np.bool_] = field(repr=False)
+    wanted: Bools = field(repr=False)
 
     def __call__(self, rows: RowBlock) -> RowBlock:
         return rows.take(np.flatnonzero(self.wanted[self.leaves.numbers(rows)]))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, Histogram, RowBlock
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.class_block import HeldValues
 from privpipe.models import KAnonymity
 from privpipe.transforms.base import StageContext
@@ -33,9 +34,6 @@ __all__ = [
     "with_persons",
     "with_population",
 ]
-
-
-Ints = NDArray[np.int64]
 
 
 class Parts(NamedTuple):
@@ -159,7 +157,7 @@ class CutProblem:
         population = class_totals(rows, leaves, self.codes[:, -1].astype(np.int64))
         return Parts(tree, sizes, rows[self.counts > 0], population)
 
-    def passing(self, block: ClassBlock, *, hopeful: bool = False) -> NDArray[np.bool_]:
+    def passing(self, block: ClassBlock, *, hopeful: bool = False) -> Bools:
         """Which classes meet every rule; `hopeful`: every one but those that a further cut may mend."""
         passed = np.ones(len(block), dtype=np.bool_)
         for model in self.models:
@@ -256,7 +254,7 @@ def _grown_under_rules(problem: CutProblem, least: int, tables: Any) -> Any:
     return Nodes.of(parts)
 
 
-def _chosen(problem: CutProblem, segments: Ints, cuts: Ints, forced: NDArray[np.bool_], least: int) -> Ints:
+def _chosen(problem: CutProblem, segments: Ints, cuts: Ints, forced: Bools, least: int) -> Ints:
     """The first cut of each segment whose both sides meet the rules; -1: none does."""
     chosen = np.where(forced, 0, -1)
     undecided = np.flatnonzero(~forced & (cuts[:, 0, 0] >= 0))

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.blocks.arrays import Codes, Ints
 from privpipe.errors import UsageError
 from privpipe.transforms.mondrian.cut_columns import CutColumn, Labels, value_codes
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CutTree", "Leaves", "order_keys"]
 
-Ints = NDArray[np.int64]
 ALL = np.iinfo(np.int64).max
 
 
@@ -165,14 +164,14 @@ class Leaves:
         """Leaf of each record."""
         return self.numbers_of(self.codes(rows), rows)
 
-    def codes(self, rows: RowBlock) -> NDArray[np.int32]:
+    def codes(self, rows: RowBlock) -> Codes:
         """Codes of each record, shape (n, columns)."""
         codes = np.empty((len(rows), len(self.columns)), dtype=np.int32)
         for at, column in enumerate(self.columns):
             codes[:, at] = value_codes(column, rows.column(column.name))
         return codes
 
-    def numbers_of(self, codes: NDArray[np.int32], rows: RowBlock) -> Ints:
+    def numbers_of(self, codes: Codes, rows: RowBlock) -> Ints:
         """Leaf of each record, its codes being known."""
         from privpipe.kernels.mondrian.sides import leaf_numbers
 
@@ -180,7 +179,7 @@ class Leaves:
         return leaf_numbers(codes, keys, self.tree.columns, self.tree.cuts, self.tree.ties)
 
 
-def order_keys(record_ids: NDArray[np.int64]) -> Ints:
+def order_keys(record_ids: Ints) -> Ints:
     """What orders records of one value in a relaxed tree: a mix of their keyed ids, in [0, 2^63), shape (n,).
 
     Examples

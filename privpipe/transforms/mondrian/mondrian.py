@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import ClassModel, FactsRequest, Primitives
+from privpipe.blocks.arrays import Codes, Ints
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.mondrian.cut_columns import CutColumn
@@ -37,9 +37,6 @@ from privpipe.transforms.suppression.combinations import Counted
 from privpipe.transforms.suppression.judged_sets import require_attainable
 
 __all__ = ["Mondrian", "plan"]
-
-
-Ints = NDArray[np.int64]
 
 
 def plan(engine: Any, table: Any, stage: MondrianStage, context: StageContext) -> StagePlan:
@@ -157,7 +154,7 @@ class _Grown:
     sizes: Ints = field(repr=False)
     rows: Ints | None = field(repr=False)  # leaf of each combination, where a rule looks at more than their records
     population: Ints | None = field(repr=False)
-    named: NDArray[np.int32] = field(repr=False)  # number of each leaf's label, a column each
+    named: Codes = field(repr=False)  # number of each leaf's label, a column each
     classes: Ints = field(repr=False)  # class of each leaf over all columns
     least: int
 
@@ -197,7 +194,7 @@ class _Grown:
         return Classes(numbers if rows is None else numbers[rows], count, population)
 
 
-def _lookups(named: NDArray[np.int32]) -> list[tuple[int, Ints, int]]:
+def _lookups(named: Codes) -> list[tuple[int, Ints, int]]:
     many = (named.max(axis=0, initial=-1) + 1).tolist()
     return [(at, np.arange(labels), labels) for at, labels in enumerate(many)]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks.arrays import Floats
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import RowTransformer, StageContext, StagePlan, checked_columns
@@ -360,8 +360,8 @@ class AddNoise(RowTransformer):
         return with_others_restored(self.finished(rows, made, plan), rows, self.columns, outlying)
 
     def _masked(
-        self, x: Mapping[str, NDArray[np.float64]], z: Mapping[str, NDArray[np.float64]], figures: Mapping[str, Any]
-    ) -> dict[str, NDArray[np.float64]]:
+        self, x: Mapping[str, Floats], z: Mapping[str, Floats], figures: Mapping[str, Any]
+    ) -> dict[str, Floats]:
         """The noisy values of one stratum."""
         correlated = self._correlated(z, figures) if self.kind == "correlated" else {}
         found = {}
@@ -375,7 +375,7 @@ class AddNoise(RowTransformer):
             )
         return found
 
-    def finished(self, rows: RowBlock, masked: Mapping[str, NDArray[np.float64]], plan: StagePlan) -> RowBlock:
+    def finished(self, rows: RowBlock, masked: Mapping[str, Floats], plan: StagePlan) -> RowBlock:
         """Zeros kept, bounds held, and the result in its released type."""
         for column, y in masked.items():
             x = rows[column]
@@ -387,16 +387,14 @@ class AddNoise(RowTransformer):
             rows = rows.replace(column, written(y, target, column=column, rounded=self.round))
         return rows
 
-    def _single(self, x: NDArray[np.float64], z: NDArray[np.float64], sd: float) -> NDArray[np.float64]:
+    def _single(self, x: Floats, z: Floats, sd: float) -> Floats:
         with np.errstate(over="ignore"):  # what leaves float64 is refused where it is written
             if self.kind == "multiplicative":
                 t = np.sqrt(np.log1p(self.ratio))
                 return np.asarray(x * np.exp(t * z - t * t / 2))
             return np.asarray(x + np.sqrt(self.ratio) * sd * z)
 
-    def _correlated(
-        self, normals: Mapping[str, NDArray[np.float64]], figures: Mapping[str, Any]
-    ) -> dict[str, NDArray[np.float64]]:
+    def _correlated(self, normals: Mapping[str, Floats], figures: Mapping[str, Any]) -> dict[str, Floats]:
         """sqrt(k) A z by column; drawn for every record, so that a missing cell leaves no other unmasked."""
         noise = {}
         for column, row in zip(self.columns, figures["factor"], strict=True):
@@ -405,7 +403,7 @@ class AddNoise(RowTransformer):
             noise[column] = np.sqrt(self.ratio) * sum(terms[1:], terms[0])
         return noise
 
-    def _shrunk(self, y: NDArray[np.float64], column: str, figures: Mapping[str, Any]) -> NDArray[np.float64]:
+    def _shrunk(self, y: Floats, column: str, figures: Mapping[str, Any]) -> Floats:
         if not self.bias_correct:
             return y
         mean = figures["mean"][column]

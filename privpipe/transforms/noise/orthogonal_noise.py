@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.errors import NoSolutionError
 from privpipe.transforms.base import StageContext, StagePlan
 from privpipe.transforms.order_cuts import OrderCuts, order_cuts
@@ -81,7 +81,7 @@ class NullPatterns:
         """Stratum of a group."""
         return self.codes[number] >> len(self.columns)
 
-    def code_of(self, rows: RowBlock) -> NDArray[np.int64]:
+    def code_of(self, rows: RowBlock) -> Ints:
         """Code of each record; -1 for one without any value, or of a suppressed stratum."""
         bits = np.zeros(len(rows), np.int64)
         for j, column in enumerate(self.columns):
@@ -90,7 +90,7 @@ class NullPatterns:
         nothing = (bits == (1 << len(self.columns)) - 1) | (strata < 0)
         return np.where(nothing, -1, (strata << len(self.columns)) | bits)
 
-    def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
+    def __call__(self, rows: RowBlock) -> Ints:
         """Number of each record's group, -1 for none."""
         codes = self.code_of(rows)
         return np.where(codes < 0, -1, np.searchsorted(np.array(self.codes, np.int64), codes))
@@ -155,7 +155,7 @@ class _BlockKey:
     stream: Stream = field(repr=False)
     cuts: OrderCuts
 
-    def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
+    def __call__(self, rows: RowBlock) -> Ints:
         numbers, ids = self.patterns(rows), rows.record_ids
         keys = -1 - ids[:, 1] % 64
         here = np.flatnonzero(numbers >= 0)
@@ -171,7 +171,7 @@ class Finished:
     stage: Any
     plan: StagePlan
 
-    def __call__(self, rows: RowBlock, masked: Mapping[str, NDArray[np.float64]]) -> RowBlock:
+    def __call__(self, rows: RowBlock, masked: Mapping[str, Floats]) -> RowBlock:
         return self.stage.finished(rows, masked, self.plan)  # type: ignore[no-any-return]
 
 
@@ -216,9 +216,7 @@ class Rotated:
             values |= {name: turned[:, at] for at, name in enumerate(names)}
         return self.finish(rows, values)  # type: ignore[no-any-return]
 
-    def _turned(
-        self, points: NDArray[np.float64], order: NDArray[np.int64], number: int, run: int
-    ) -> NDArray[np.float64]:
+    def _turned(self, points: Floats, order: Ints, number: int, run: int) -> Floats:
         from privpipe.kernels.noise.orthogonal import block_borders, rotate_block
 
         first = run * BLOCKS_TOGETHER

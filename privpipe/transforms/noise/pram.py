@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Primitives, RowBlock
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UsageError
@@ -238,9 +238,7 @@ class Pram(RowTransformer):
             labels, totals = Labels.counted(words.filter(here), counts[here])
             yield self._matrix(group, labels, totals, context)
 
-    def _matrix(
-        self, group: tuple[str, ...], labels: Labels, counts: NDArray[np.int64], context: StageContext
-    ) -> dict[str, Any]:
+    def _matrix(self, group: tuple[str, ...], labels: Labels, counts: Ints, context: StageContext) -> dict[str, Any]:
         from privpipe.kernels.noise.pram import diagonal_matrix, posterior, transition_matrix
 
         named = ", ".join(map(repr, group))
@@ -267,7 +265,7 @@ class Pram(RowTransformer):
             "posterior": posterior(made, shares) if m else None,
         }
 
-    def _stay(self, group: tuple[str, ...], m: int) -> NDArray[np.float64]:
+    def _stay(self, group: tuple[str, ...], m: int) -> Floats:
         if not isinstance(self.diagonal, tuple):
             return np.full(m, float(self.diagonal))
         import hashlib
@@ -283,10 +281,10 @@ class Pram(RowTransformer):
         self,
         given: TransitionMatrix,
         labels: Labels,
-        shares: NDArray[np.float64],
+        shares: Floats,
         named: str,
         context: StageContext,
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         from privpipe.kernels.noise.pram import transition_matrix
 
         texts = [label if self.joint else escaped(label) for label in given.labels]
@@ -300,9 +298,7 @@ class Pram(RowTransformer):
         made = transition_matrix(np.array(given.rows), whole, invariant=self.invariant, alpha=self.alpha)
         return np.asarray(made[np.ix_(at, at)])
 
-    def _require_sound(
-        self, made: NDArray[np.float64], shares: NDArray[np.float64], named: str, context: StageContext
-    ) -> None:
+    def _require_sound(self, made: Floats, shares: Floats, named: str, context: StageContext) -> None:
         rows = np.abs(made.sum(axis=1) - 1.0).max(initial=0.0) <= ROW_SUM and (made >= 0).all()
         kept = not self.invariant or np.abs(shares @ made - shares).sum() <= SHARES_KEPT
         if not (rows and kept):
@@ -317,7 +313,7 @@ class Pram(RowTransformer):
         ]
 
 
-def _put(words: Any, places: NDArray[np.int64], values: Any) -> Any:
+def _put(words: Any, places: Ints, values: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 

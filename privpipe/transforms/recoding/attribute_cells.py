@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats
 from privpipe.draws import Draws, Seed
 from privpipe.errors import NoSolutionError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, canonical_text
@@ -120,7 +120,7 @@ def _repaired_loss(
     loss_of: _CellLoss,
     levels: tuple[int, ...],
     cells: CellTable,
-    shares: NDArray[np.float64],
+    shares: Floats,
     context: StageContext,
 ) -> tuple[float, list[float]] | None:
     """The loss and each column's part after greedy blanks; None where no blanks help: coarser levels may."""
@@ -207,7 +207,7 @@ def _recoded_cells(
     return cells, engine.distinct(recoded, list(cells.keys))
 
 
-def _shares_of(texts: Any, hierarchy: Hierarchy, level: int) -> NDArray[np.float64]:
+def _shares_of(texts: Any, hierarchy: Hierarchy, level: int) -> Floats:
     """Share of the domain that each released text stands for."""
     share = dict(zip(hierarchy.released(level), hierarchy.shares(level).tolist(), strict=True))
     return np.array([share[text] for text in canonical_text(texts, None).to_pylist()], dtype=np.float64)
@@ -217,9 +217,7 @@ def _blanking(encoded: EncodedTable) -> SuppressCellsStage:
     return SuppressCellsStage(columns=encoded.columns)
 
 
-def _cells_at(
-    encoded: EncodedTable, levels: Sequence[int], context: StageContext
-) -> tuple[CellTable, NDArray[np.float64]]:
+def _cells_at(encoded: EncodedTable, levels: Sequence[int], context: StageContext) -> tuple[CellTable, Floats]:
     """The table at a vector of levels, in the order of its texts, and the share of each label, shape (t, m)."""
     aim = aim_of(_blanking(encoded), context)
     columns, keys = aim.columns, aim.keys
@@ -275,7 +273,7 @@ class _CellLoss:
         weighted = np.array([units]) * self.spec.weights_of(self.encoded.columns)
         return float(aggregated(weighted, self._model.aggregate)[0, 0]), units
 
-    def repaired_at_least(self, levels: Sequence[int], cells: CellTable, shares: NDArray[np.float64]) -> float:
+    def repaired_at_least(self, levels: Sequence[int], cells: CellTable, shares: Floats) -> float:
         """A loss that no blanks fall below, where a blank is a value; 0 under wildcards, where others' blanks may do.
 
         Every record of a class that is too small, and has no cell missing, needs a blank in a column that is not the
@@ -292,7 +290,7 @@ class _CellLoss:
                 found.append(self(levels, more.tolist())[0])
         return min(found, default=0.0) - TIE
 
-    def added(self, cells: CellTable, shares: NDArray[np.float64], blank_groups: Sequence[BlankGroup]) -> list[float]:
+    def added(self, cells: CellTable, shares: Floats, blank_groups: Sequence[BlankGroup]) -> list[float]:
         """What blanks add in each column: for every blanked cell the rest of the domain; `shares` of shape (t, m)."""
         more = np.zeros(len(self.encoded.columns))
         for at, blanks, records in blank_groups:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Codes, Floats, Ints
 from privpipe.blocks.class_block import information_lost
 from privpipe.errors import NoSolutionError, PrivpipeError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, canonical_text
@@ -92,7 +93,7 @@ class EncodedTable:
     columns: tuple[str, ...]
     fixed: tuple[str, ...]
     hierarchies: tuple[Hierarchy, ...]
-    codes: NDArray[np.int32] = field(repr=False)
+    codes: Codes = field(repr=False)
     rows: Combinations = field(repr=False)
     records: int
     unknown: int
@@ -107,7 +108,7 @@ class EncodedTable:
         return {column: place for place, column in enumerate((*self.columns, *self.fixed))}
 
     @cached_property
-    def lookups(self) -> list[list[tuple[int, NDArray[np.int64], int]]]:
+    def lookups(self) -> list[list[tuple[int, Ints, int]]]:
         """Of each column and level: its place, the label's code of each leaf code, and how many labels there are."""
         found = [
             [
@@ -126,7 +127,7 @@ class EncodedTable:
         """`codes`, packed."""
         return PackedColumns(self.codes, [len(own[0][1]) for own in self.lookups])
 
-    def lookup(self, column: str, levels: Sequence[int]) -> tuple[int, NDArray[np.int64], int]:
+    def lookup(self, column: str, levels: Sequence[int]) -> tuple[int, Ints, int]:
         """The entry of `lookups` for a column at a vector of levels."""
         place = self.places[column]
         return self.lookups[place][levels[place] if place < len(self.columns) else 0]
@@ -154,7 +155,7 @@ class EncodedTable:
         return Classes(joint[: len(self)], count, population=sizes, information=information)
 
     @property
-    def population_counts(self) -> Callable[[Sequence[int]], NDArray[np.int64]] | None:
+    def population_counts(self) -> Callable[[Sequence[int]], Ints] | None:
         """Of a vector of levels: records of the population with the labels of each combination.
 
         None where no population is counted over all the columns.
@@ -162,14 +163,14 @@ class EncodedTable:
         if self.population is None or not set(self.places) <= set(self.population.columns):
             return None
 
-        def counts(levels: Sequence[int]) -> NDArray[np.int64]:
+        def counts(levels: Sequence[int]) -> Ints:
             found = self.classes((*self.columns, *self.fixed), levels, compared=True)
-            crowd: NDArray[np.int64] = np.asarray(found.population)[found.numbers]
+            crowd: Ints = np.asarray(found.population)[found.numbers]
             return crowd
 
         return counts
 
-    def information(self, keys: Sequence[str], levels: Sequence[int]) -> NDArray[np.float64]:
+    def information(self, keys: Sequence[str], levels: Sequence[int]) -> Floats:
         """What the labels of each combination over some keys lose, in [0, 1], shape (t,).
 
         A column without a hierarchy is raw: each of its values has the same share.
@@ -189,17 +190,17 @@ class EncodedTable:
         return information_lost(logs, domain)
 
     @cached_property
-    def _with_population(self) -> NDArray[np.int32]:
+    def _with_population(self) -> Codes:
         return self.codes if self.population is None else np.concatenate([self.codes, self.population.codes])
 
-    def key_ranks(self, column: str, levels: Sequence[int], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def key_ranks(self, column: str, levels: Sequence[int], rows: Ints) -> Ints:
         """Ranks of some combinations' released texts in a column: what class keys are ordered by, shape (n,)."""
         place = self.places[column]
         if place >= len(self.columns):
-            fixed: NDArray[np.int64] = self.codes[rows, place].astype(np.int64)
+            fixed: Ints = self.codes[rows, place].astype(np.int64)
             return fixed
         texts = self.hierarchies[place].released(levels[place])
-        ranks: NDArray[np.int64] = text_ranks(texts)[self.codes[rows, place]]
+        ranks: Ints = text_ranks(texts)[self.codes[rows, place]]
         return ranks
 
     def nodes(self) -> NDArray[np.int16]:
@@ -269,8 +270,8 @@ def _valued_columns(stage: GeneralizeStage, keys: Sequence[str], sensitive: Sequ
 
 
 def _coded_columns(
-    distinct: Any, counts: NDArray[np.int64], columns: Sequence[str], fixed: Sequence[str], context: StageContext
-) -> tuple[NDArray[np.int32], NDArray[np.bool_], dict[str, SeenColumn]]:
+    distinct: Any, counts: Ints, columns: Sequence[str], fixed: Sequence[str], context: StageContext
+) -> tuple[Codes, Bools, dict[str, SeenColumn]]:
     """The codes of each combination, whether all of them are known, and what each column holds."""
     codes, seen = [], {}
     for place, column in enumerate((*columns, *fixed)):
@@ -291,9 +292,7 @@ def _population(
     return encode_population(engine, columns, seen, context)
 
 
-def rows_by_person(
-    matrix: NDArray[np.int32], rows: Combinations, who: NDArray[np.int64]
-) -> tuple[NDArray[np.intp], Combinations]:
+def rows_by_person(matrix: Codes, rows: Combinations, who: Ints) -> tuple[NDArray[np.intp], Combinations]:
     """The combinations apart by person as far as they must be, and which of them stand for all."""
     words = np.column_stack([matrix, *rows.sensitive.values()])
     fresh = np.ones(len(words), dtype=np.int64)
@@ -304,13 +303,13 @@ def rows_by_person(
 
 def _coded(
     values: Any,
-    counts: NDArray[np.int64],
+    counts: Ints,
     column: str,
     place: int,
     context: StageContext,
     *,
     generalized: bool,
-) -> tuple[SeenColumn, NDArray[np.int32]]:
+) -> tuple[SeenColumn, Codes]:
     """A column, and the code of each of its values: a leaf of its hierarchy, or a rank where it has none."""
     distinct, places = sorted_values(values)
     if not generalized:
@@ -326,7 +325,7 @@ def _coded(
     return own, hierarchy.encode(texts).astype(np.int32)[places]
 
 
-def sorted_values(values: Any) -> tuple[Any, NDArray[np.int64]]:
+def sorted_values(values: Any) -> tuple[Any, Ints]:
     """Distinct values in the order of a histogram (nulls last), by which builders name leaves; and each row's place."""
     import pyarrow.compute as pc
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats
 from privpipe.kernels.quality import Forced
 from privpipe.progress import within
 from privpipe.transforms.recoding.encoded_table import EncodedTable
@@ -143,7 +144,7 @@ def tied(one: Loss, other: Loss) -> bool:
     return not any(_apart(a, b) for a, b in zip(one, other, strict=True))
 
 
-def above_and_not_below(bounds: NDArray[np.float64], loss: Loss) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def above_and_not_below(bounds: Floats, loss: Loss) -> tuple[Bools, Bools]:
     """Which bounds exceed a loss beyond a tie, and which are not below it at all, entry by entry.
 
     Examples
@@ -429,11 +430,11 @@ class Explorer:
         """Whether it pays to say what is expected."""
         return self._ahead.is_on
 
-    def bounds(self, nodes: Sequence[Levels]) -> NDArray[np.float64]:
+    def bounds(self, nodes: Sequence[Levels]) -> Floats:
         """Lower bounds of some nodes."""
         return self.check.loss.bounds(np.array(nodes, dtype=np.int16))
 
-    def sharper_bounds(self, nodes: Sequence[Levels], top: Levels) -> NDArray[np.float64]:
+    def sharper_bounds(self, nodes: Sequence[Levels], top: Levels) -> Floats:
         """Lower bounds of all vectors between each node and a top, by what must go at the top where that is known."""
         if top not in self._forced:
             return self.bounds(nodes)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Codes, Ints
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.lattice.node_cells import earliest, placed, tallied, tallies_merged
 from privpipe.kernels.lattice.node_classes import class_numbers, class_totals, compacted, numbered
@@ -47,9 +48,9 @@ class FormedClasses:
 
     def __init__(
         self,
-        own: NDArray[np.int32],
-        sizes: NDArray[np.int64],
-        members: NDArray[np.int32],
+        own: Codes,
+        sizes: Ints,
+        members: Codes,
         codes: Sequence[NDArray[Any]],
         finer: FormedClasses | None = None,
     ) -> None:
@@ -58,7 +59,7 @@ class FormedClasses:
         self._members = members
         self._finer_codes = codes
         self._finer = finer
-        self._tallies: dict[str, NDArray[np.int64]] = {}
+        self._tallies: dict[str, Ints] = {}
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -69,7 +70,7 @@ class FormedClasses:
         return [read_only(placed(codes, self._members), codes.dtype) for codes in self._finer_codes]
 
     @property
-    def numbers(self) -> NDArray[np.int32]:
+    def numbers(self) -> Codes:
         """Class of each combination, shape (t,); not kept, for it would outweigh the rest."""
         found, finer = self.own, self._finer
         while finer is not None:
@@ -77,18 +78,16 @@ class FormedClasses:
         return found
 
     @cached_property
-    def rows(self) -> NDArray[np.int32]:
+    def rows(self) -> Codes:
         """The first combination of each class."""
         return self._members if self._finer is None else earliest(self.own, len(self), self._finer.rows)
 
-    def spread(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def spread(self, chosen: Bools) -> Bools:
         """Which combinations are in the chosen classes, shape (t,)."""
         finer = placed(chosen, self.own)
         return finer if self._finer is None else self._finer.spread(finer)
 
-    def tallies(
-        self, column: str, codes: NDArray[np.int32], counts: NDArray[np.int64], values: int
-    ) -> NDArray[np.int64]:
+    def tallies(self, column: str, codes: Codes, counts: Ints, values: int) -> Ints:
         """Records of each value of a column in each class, shape (classes, values)."""
         if column not in self._tallies:
             known = None if self._finer is None else self._finer._tallies.get(column)
@@ -156,7 +155,7 @@ class PackedTable:
         self._members = table.packed.members
         self.codes: list[NDArray[Any]] = table.packed.codes
         self._leaves = table.packed.leaves
-        self._tables: dict[Any, tuple[NDArray[np.int64], int]] = {}
+        self._tables: dict[Any, tuple[Ints, int]] = {}
         self._asked: dict[tuple[str, ...], list[tuple[int, tuple[int, ...]]]] = {}
         self._known: dict[tuple[str, ...], KnownClasses] = {}
         cells = sum(int(codes.max(initial=-1)) + 1 for codes in table.rows.sensitive.values())
@@ -196,7 +195,7 @@ class PackedTable:
         asked = [tuple(place for place in members if place in chosen) for members in self._members]
         return [(group, places) for group, places in enumerate(asked) if places]
 
-    def meetings(self, row: int, keys: tuple[str, ...], strides: Sequence[int]) -> list[NDArray[np.int64]]:
+    def meetings(self, row: int, keys: tuple[str, ...], strides: Sequence[int]) -> list[Ints]:
         """Where each packed code's labels first meet those of one combination, for `class_everywhere`.
 
         Parameters
@@ -225,7 +224,7 @@ class PackedTable:
             parts.append(place)
         return parts
 
-    def _first_alike(self, column: int, leaf: int) -> NDArray[np.int64]:
+    def _first_alike(self, column: int, leaf: int) -> Ints:
         """Of each leaf of a column the level, from the least allowed one, at which it first equals one; -1: never."""
         table = self.table
         fixed = column >= len(table.columns)
@@ -237,7 +236,7 @@ class PackedTable:
             first[labels == labels[leaf]] = level - low
         return first
 
-    def _labels(self, group: int, asked: tuple[int, ...], levels: Sequence[int]) -> tuple[NDArray[np.int64], int]:
+    def _labels(self, group: int, asked: tuple[int, ...], levels: Sequence[int]) -> tuple[Ints, int]:
         """Label of each code of a group, numbered without gaps, and how many there are."""
         own = tuple(levels[place] if place < len(self.table.columns) else 0 for place in asked)
         known = self._tables.get((group, asked, own))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import FactsRequest, Histogram, Primitives
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.quality_spec import DEFAULT_AGGREGATES
 from privpipe.errors import NoSolutionError, PrivpipeError, UnsupportedError, UsageError
 from privpipe.kernels.quality import quality_model
@@ -100,9 +100,6 @@ def approach_of(name: str, stage: str, place: str) -> Approach:
         stages = " or ".join(f"`{each}`" for each in (found.stage, *found.also))
         raise UnsupportedError(f"{place}: approach {name} ({found.algorithm}) is served by the stage {stages}")
     return found
-
-
-Ints = NDArray[np.int64]
 
 
 def needs_combinations(stage: GeneralizeStage, context: StageContext) -> bool:

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import numpy as np
 from annotated_types import Ge, Gt, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Primitives
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
@@ -328,7 +327,7 @@ def generalized_columns(stage: GeneralizeStage, context: StageContext) -> tuple[
     return tuple(name for name in held if name in set(asked))
 
 
-def _mask(known: NDArray[np.bool_]) -> pa.Array:
+def _mask(known: Bools) -> pa.Array:
     import pyarrow as pa
 
     return pa.array(known)

@@ -10,6 +10,7 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools
 from privpipe.draws import Draws, Seed
 from privpipe.draws.stream import SHARED_SCHEME
 from privpipe.transforms.recoding.explorer import Explorer, Lattice, Visit, is_below
@@ -130,7 +131,7 @@ class _Hopeless:
         self._found.append(levels)
         del self._found[:-REMEMBERED]
 
-    def spares(self, nodes: Nodes) -> NDArray[np.bool_]:
+    def spares(self, nodes: Nodes) -> Bools:
         """Which vectors are below none of them."""
         spared = np.ones(len(nodes), dtype=np.bool_)
         for levels in self._found:

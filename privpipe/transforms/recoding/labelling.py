@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import FactsRequest, Histogram, Primitives
+from privpipe.blocks.arrays import Codes
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.suppression.class_keys import KeysDropped
 
@@ -231,7 +231,7 @@ def texts_of(values: pa.Array, context: StageContext, column: str) -> Any:
     return canonical_text(values, type_of(context, column), column=column)
 
 
-def labels_at(hierarchy: Hierarchy, level: int, codes: NDArray[np.int32]) -> pa.Array:
+def labels_at(hierarchy: Hierarchy, level: int, codes: Codes) -> pa.Array:
     """Labels of values; a missing value has none where it stays missing."""
     import pyarrow as pa
 

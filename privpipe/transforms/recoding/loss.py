@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.quality_spec import Aggregate, LossSpec, quality_parameters
 from privpipe.kernels.cluster_labels import UNIT
 from privpipe.kernels.quality.model import aggregated, normalised, own_loss
@@ -59,7 +59,7 @@ class OwnUnitLoss:
     units: Mapping[str, Mapping[str | None, float]] = field(repr=False)
     loss: LossSpec
 
-    def __call__(self, classes: Any) -> NDArray[np.float64]:
+    def __call__(self, classes: Any) -> Floats:
         from privpipe.hierarchies import canonical_text
 
         columns = [name for name in self.units if name in classes.schema.names]
@@ -69,7 +69,7 @@ class OwnUnitLoss:
         return own_loss(each, columns, self.loss)
 
 
-def column_loss(counts: NDArray[np.int64], shares: NDArray[np.float64], domain: float, gone: int = 0) -> float:
+def column_loss(counts: Ints, shares: Floats, domain: float, gone: int = 0) -> float:
     """u of one column, in [0, 1]: 0 where each cell is a single value, 1 where each stands for the whole domain.
 
     Parameters
@@ -106,7 +106,7 @@ def cell_loss(columns: Sequence[float]) -> float:
     return float(aggregated(np.array([columns], dtype=np.float64), "geometric_mean")[0, 0])
 
 
-def mean_penalty(counts: NDArray[np.int64], penalties: Sequence[NDArray[np.float64]], gone: int = 0) -> float:
+def mean_penalty(counts: Ints, penalties: Sequence[Floats], gone: int = 0) -> float:
     """GCP: the mean NCP of all cells, those of suppressed records being 1.
 
     Source: Ghinita et al., VLDB 2007.
@@ -121,7 +121,7 @@ def mean_penalty(counts: NDArray[np.int64], penalties: Sequence[NDArray[np.float
     return total / (records * len(penalties))
 
 
-def loss_units(hierarchy: Hierarchy, level: int) -> NDArray[np.int64]:
+def loss_units(hierarchy: Hierarchy, level: int) -> Ints:
     """What a record with each leaf loses at a level, in units: no rounding of a processor decides.
 
     Examples

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, SizeModel
+from privpipe.blocks.arrays import Bools, Codes, Floats, Ints
 from privpipe.kernels.lattice.node_cells import cells_of, tallied_cells
 from privpipe.kernels.lattice.node_classes import class_cells
 from privpipe.kernels.quality import Forced, QualityModel
@@ -29,14 +30,11 @@ from privpipe.transforms.suppression.class_failures import EVERY_WAY, Classes, f
 __all__ = ["Ahead", "CheckedNode", "NodeCheck", "Round", "checking_ahead", "forced_records"]
 
 
-Figures = NDArray[np.float64]
 Memory = dict[int, float]
 ROUNDING = 1e-6
 
 
-def forced_records(
-    model: ClassModel, block: ClassBlock, facts: Facts, memory: Memory | None = None
-) -> NDArray[np.int64]:
+def forced_records(model: ClassModel, block: ClassBlock, facts: Facts, memory: Memory | None = None) -> Ints:
     """Records of each class that must go at every refinement of it, shape (n_classes,).
 
     A sound lower bound for classes that fail; 0 where nothing is known. Exact for a class that cannot have a passing
@@ -70,17 +68,17 @@ def forced_records(
     hopeless = block.sizes < model.least_size()
     for column in model.sensitive_columns():
         hopeless = hopeless | (np.diff(block.cells[column].offsets) < model.least_values())
-    found: NDArray[np.int64] = np.where(hopeless, block.sizes, np.maximum(whole, 0))
+    found: Ints = np.where(hopeless, block.sizes, np.maximum(whole, 0))
     return found
 
 
-def _t_closeness(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
+def _t_closeness(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Floats:
     """n (D - t)/(Dmax - t), Dmax the greatest distance of a single value: a convex function is greatest there."""
     farthest = memory[id(model)] if id(model) in memory else memory.setdefault(id(model), _farthest(model, facts))
     t = model.t + float(slack(model.t))
     if farthest <= t:
         return np.zeros(len(block))
-    found: Figures = block.sizes * (model.scores(block, facts) - t) / (farthest - t)
+    found: Floats = block.sizes * (model.scores(block, facts) - t) / (farthest - t)
     return found
 
 
@@ -92,45 +90,45 @@ def _farthest(model: Any, facts: Facts) -> float:
     return float(model.scores(alone, facts).max(initial=0.0))
 
 
-def _entropy_l_diversity(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
+def _entropy_l_diversity(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Floats:
     """n (1 - H/ln l): entropy is concave, and at least 0."""
     l = model.l - float(slack(model.l))
     if model.estimator != "shannon" or l <= 1:
         return np.zeros(len(block))
-    found: Figures = block.sizes * (1.0 - np.log(model.scores(block, facts)) / np.log(l))
+    found: Floats = block.sizes * (1.0 - np.log(model.scores(block, facts)) / np.log(l))
     return found
 
 
-def _recursive_cl_diversity(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
+def _recursive_cl_diversity(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Floats:
     """r_1 - c tail: what survives of the most frequent value is below c times what lies outside the first l - 1."""
     from privpipe.kernels.classes.counts import recursive_tail_by_class
 
     cells = block.cells[model.column]
     most = int(np.diff(cells.offsets).max(initial=0))
     largest, tail = recursive_tail_by_class(cells.offsets, cells.counts, min(model.l, most + 1))
-    found: Figures = np.where(tail == 0, block.sizes, largest - model.c * tail)
+    found: Floats = np.where(tail == 0, block.sizes, largest - model.c * tail)
     return found
 
 
-def _basic_beta_likeness(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
+def _basic_beta_likeness(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Floats:
     p = facts.base(model.column)
     return _capped(block, model.column, p * (1.0 + model.beta + float(slack(model.beta))))
 
 
-def _enhanced_beta_likeness(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
+def _enhanced_beta_likeness(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Floats:
     p = facts.base(model.column)
     nats = np.where(p > 0, -np.log(np.where(p > 0, p, 1.0)), 0.0)
     loosened = np.minimum(model.beta + float(slack(model.beta)), nats + slack(nats))
     return _capped(block, model.column, p * (1.0 + loosened))
 
 
-def _delta_disclosure(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
+def _delta_disclosure(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Floats:
     """The upper side alone: q <= p 2^delta is necessary for a part to pass."""
     p = facts.base(model.column)
     return _capped(block, model.column, p * 2.0 ** (model.delta + float(slack(model.delta))))
 
 
-def _alpha_k_anonymity(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Figures:
+def _alpha_k_anonymity(model: Any, block: ClassBlock, facts: Facts, memory: Memory) -> Floats:
     alpha = model.alpha + float(slack(model.alpha))
     forced = np.zeros(len(block))
     if model.values is None:
@@ -140,18 +138,18 @@ def _alpha_k_anonymity(model: Any, block: ClassBlock, facts: Facts, memory: Memo
     return forced
 
 
-def _capped(block: ClassBlock, column: str, caps: Figures) -> Figures:
+def _capped(block: ClassBlock, column: str, caps: Floats) -> Floats:
     """max over values of (n_s - U_s n)/(1 - U_s): of a value with share at most U_s in each surviving part."""
     cells = block.cells[column]
     cap = caps[cells.codes] + 1e-12
     size = np.repeat(block.sizes, np.diff(cells.offsets))
     room = np.where(cap < 1, 1.0 - cap, 1.0)
     forced = np.where(cap < 1, (cells.counts - cap * size) / room, 0.0)
-    found: Figures = np.maximum.reduceat(forced, cells.offsets[:-1])
+    found: Floats = np.maximum.reduceat(forced, cells.offsets[:-1])
     return found
 
 
-RULES: dict[str, Callable[[Any, ClassBlock, Facts, Memory], Figures]] = {
+RULES: dict[str, Callable[[Any, ClassBlock, Facts, Memory], Floats]] = {
     "alpha_k_anonymity": _alpha_k_anonymity,
     "basic_beta_likeness": _basic_beta_likeness,
     "delta_disclosure": _delta_disclosure,
@@ -186,17 +184,17 @@ class Round:
     """
 
     classes: FormedClasses = field(repr=False)
-    forced: NDArray[np.int64] = field(repr=False)
-    failing: NDArray[np.bool_] = field(repr=False)
+    forced: Ints = field(repr=False)
+    failing: Bools = field(repr=False)
     in_part: bool
 
     @property
-    def numbers(self) -> NDArray[np.int32]:
+    def numbers(self) -> Codes:
         """Class of each combination, shape (t,)."""
         return self.classes.numbers
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Records of each class."""
         return self.classes.sizes
 
@@ -227,7 +225,7 @@ class CheckedNode:
     suppressed: int
     must_go: int
     rounds: dict[Keys, Round] = field(default_factory=dict, repr=False)
-    gone: NDArray[np.bool_] | None = field(default=None, repr=False)
+    gone: Bools | None = field(default=None, repr=False)
 
     @property
     def by_class(self) -> bool:
@@ -235,7 +233,7 @@ class CheckedNode:
         return self.gone is None
 
     @cached_property
-    def rows(self) -> NDArray[np.bool_]:
+    def rows(self) -> Bools:
         """Distinct combinations that are suppressed, shape (t,)."""
         if self.gone is not None:
             return self.gone
@@ -351,7 +349,7 @@ class NodeCheck:
         """Classes that are kept, over the first guarantee's quasi-identifiers, else the generalized columns."""
         return len(self.kept_sizes(node))
 
-    def kept_sizes(self, node: CheckedNode) -> NDArray[np.int64]:
+    def kept_sizes(self, node: CheckedNode) -> Ints:
         """Records of each class that is kept, over the keys of `kept_classes`."""
         keys = next(iter(self.sets.keys), self.table.columns)
         numbers = self.packed.classes(keys, node.levels).numbers
@@ -389,7 +387,7 @@ class NodeCheck:
                 in_part = in_part or not self.sets.hereditary(model)
         return Round(classes, forced, failing, in_part)
 
-    def _by_rule(self, levels: tuple[int, ...], rounds: dict[Keys, Round]) -> tuple[NDArray[np.bool_], bool, int]:
+    def _by_rule(self, levels: tuple[int, ...], rounds: dict[Keys, Round]) -> tuple[Bools, bool, int]:
         """Combinations that go, whether what is left meets everything, and what must go at finer levels too."""
         table = self.table
         formed = {
@@ -401,8 +399,8 @@ class NodeCheck:
             compared, labels = keys in self.sets.compared, keys in self.sets.labels
             classes[keys] = table.classes(keys, levels, compared=compared, labels=labels)
 
-        def ties(keys: Keys, at: NDArray[np.int64]) -> list[NDArray[np.float64] | NDArray[np.int64]]:
-            own: list[NDArray[np.float64] | NDArray[np.int64]] = list(self.loss.own(keys, levels, at).T)
+        def ties(keys: Keys, at: Ints) -> list[Floats | Ints]:
+            own: list[Floats | Ints] = list(self.loss.own(keys, levels, at).T)
             return [*own, *(table.key_ranks(key, levels, at) for key in keys), at]
 
         found = failing_rows(self.sets, table.rows, classes, self.context.base, ties)

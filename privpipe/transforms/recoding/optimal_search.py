@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.kernels.lattice.vectors import (
     added_up,
     below,
@@ -77,12 +78,12 @@ class Witnesses:
         widths = [check._values[column] for column in check.sets.sensitive] or [1]
         return check.counts_records and bool(check.sets.class_models) and self._nodes * max(widths) <= LARGEST
 
-    def lost(self, node: CheckedNode, alive: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    def lost(self, node: CheckedNode, alive: Ints, most: int) -> Ints:
         """Call up to `most` records of failing classes of a node; records lost at least at each node of `alive`."""
         for keys, each in node.rounds.items():
             for row in self._chosen(each, most):
                 self._call(keys, row, alive)
-        found: NDArray[np.int64] = self._lost[alive]
+        found: Ints = self._lost[alive]
         return found
 
     def _chosen(self, each: Round, most: int) -> list[int]:
@@ -93,7 +94,7 @@ class Witnesses:
         rows: list[int] = chosen_witnesses(asked, each.numbers, each.sizes, self._rarity, codes, most).tolist()
         return rows
 
-    def _call(self, keys: Keys, row: int, alive: NDArray[np.int64]) -> None:
+    def _call(self, keys: Keys, row: int, alive: Ints) -> None:
         check = self._check
         self._called.add(row)
         models = check.sets.class_models[keys]
@@ -122,7 +123,7 @@ class Witnesses:
         self._lost[alive[fails]] += check.table.rows.counts[row]
 
 
-def _cells(profile: NDArray[np.int64]) -> Cells:
+def _cells(profile: Ints) -> Cells:
     """Cells of classes given by their whole histograms, shape (n, values)."""
     places, codes = np.nonzero(profile)
     lengths = np.bincount(places, minlength=len(profile))
@@ -130,7 +131,7 @@ def _cells(profile: NDArray[np.int64]) -> Cells:
     return Cells(offsets, codes.astype(np.int64), profile[places, codes])
 
 
-def _rarity(check: NodeCheck) -> NDArray[np.float64]:
+def _rarity(check: NodeCheck) -> Floats:
     """How common each combination's values are: the sum of the logarithms of their records."""
     table = check.table
     totals = table.packed.totals(table.rows.counts).astype(np.float64)
@@ -380,7 +381,7 @@ class LatticeSearch:
             self.alive = self.alive[~(above | (not_below & (self.alive > self.winner)))]
         self.by_bound += before - len(self.alive)
 
-    def _ordered(self) -> NDArray[np.int64]:
+    def _ordered(self) -> Ints:
         """Nodes by bound; equal ones by levels, or else by how general they are, so that a middle means something."""
         places = np.arange(len(self.nodes))
         if self.best_first:
@@ -403,7 +404,7 @@ class LatticeSearch:
         return self.end is not None and time.monotonic() > self.end
 
 
-def above_rowwise(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.bool_]:
+def above_rowwise(one: Floats, other: Floats) -> Bools:
     """Which rows are greater than those of another table, compared entry by entry, left to right.
 
     Examples
@@ -419,7 +420,7 @@ def above_rowwise(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArr
     return greater
 
 
-def _at_quantile(bounds: NDArray[np.float64], quantile: float) -> int:
+def _at_quantile(bounds: Floats, quantile: float) -> int:
     """Place of the row at a quantile of the rows in order; equal ones in their given order."""
     rank = min(int(quantile * len(bounds)), len(bounds) - 1)
     if bounds.shape[1] > 1:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import FactsRequest, Histogram, Primitives
+from privpipe.blocks.arrays import Codes, Ints
 from privpipe.errors import DataError, HierarchyError, UnsupportedError
 from privpipe.hierarchies import Hierarchy, canonical_text
 from privpipe.transforms.base import StageContext, StagePlan
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-Lookup = tuple[int, NDArray[np.int64], int]
+Lookup = tuple[int, Ints, int]
 """A column's place, the label's code of each code, and how many labels there are."""
 
 
@@ -78,8 +78,8 @@ class PopulationRows:
     """
 
     columns: tuple[str, ...]
-    codes: NDArray[np.int32] = field(repr=False)
-    counts: NDArray[np.int64] = field(repr=False)
+    codes: Codes = field(repr=False)
+    counts: Ints = field(repr=False)
     lookups: Mapping[int, list[Lookup]] = field(repr=False)
 
 
@@ -138,7 +138,7 @@ def _codes_of_labels(
 
 def hierarchy_over_both(
     hierarchy: Hierarchy, own: SeenColumn, column: str, texts: list[str | None], context: StageContext
-) -> tuple[Hierarchy, NDArray[np.int32]]:
+) -> tuple[Hierarchy, Codes]:
     """The hierarchy over the values of both, under which the table's must keep their labels; the population's codes.
 
     Raises
@@ -170,7 +170,7 @@ def hierarchy_over_both(
     return both, codes
 
 
-def _of(hierarchy: Hierarchy, level: int, codes: NDArray[np.int32]) -> list[str | None]:
+def _of(hierarchy: Hierarchy, level: int, codes: Codes) -> list[str | None]:
     texts = hierarchy.released(level)
     return [None if code < 0 else texts[code] for code in codes.tolist()]
 

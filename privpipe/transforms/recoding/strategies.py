@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.errors import UnsupportedError
 from privpipe.kernels.lattice.vectors import below, under_any
 from privpipe.progress import within
@@ -250,7 +251,7 @@ class _MinimalSearch(LatticeSearch):
             self.alive = self.alive[~hopeless]
 
 
-def _above(nodes: NDArray[np.int16], chosen: NDArray[np.int64], bottom: NDArray[np.int16]) -> NDArray[np.bool_]:
+def _above(nodes: NDArray[np.int16], chosen: Ints, bottom: NDArray[np.int16]) -> Bools:
     return below(-nodes, chosen, -bottom)
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassQuery, Primitives, RowBlock
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import Levels
 from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
 from privpipe.kernels.process_proofs import MOST_EPSILON
@@ -256,8 +256,8 @@ class _AtLeast:
 
     size: int
 
-    def __call__(self, block: ClassBlock) -> NDArray[np.bool_]:
-        large: NDArray[np.bool_] = block.sizes >= self.size
+    def __call__(self, block: ClassBlock) -> Bools:
+        large: Bools = block.sizes >= self.size
         return large
 
 

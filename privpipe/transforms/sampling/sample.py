@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.marks import ColumnNames
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
@@ -170,7 +170,7 @@ class _Chosen:
     kept: tuple[int, ...] = ()
     together: Together | None = None
 
-    def __call__(self, rows: RowBlock) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    def __call__(self, rows: RowBlock) -> tuple[Bools, Ints]:
         numbers = self.strata.of(rows)
         if self.fraction is not None:
             ids = rows.record_ids if self.together is None else self.together.ids(rows)
@@ -187,11 +187,11 @@ class _Kept:
 
     chosen: _Chosen
 
-    def measure(self, block: RowBlock, facts: Facts) -> NDArray[np.int64]:
+    def measure(self, block: RowBlock, facts: Facts) -> Ints:
         stay, numbers = self.chosen(block)
         return np.bincount(numbers[stay], minlength=len(self.chosen.strata))
 
-    def merge(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
+    def merge(self, left: Ints, right: Ints) -> Ints:
         return left + right
 
 
@@ -201,7 +201,7 @@ class _Sampled:
 
     chosen: _Chosen
     weight: str | None
-    weights: NDArray[np.float64] | None
+    weights: Floats | None
 
     def __call__(self, rows: RowBlock) -> RowBlock:
         import pyarrow as pa

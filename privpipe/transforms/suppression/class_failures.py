@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, SizeModel
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.errors import DataError
 from privpipe.transforms.suppression.combinations import Classes, Combinations, Counted, Persons
 from privpipe.transforms.suppression.judged_sets import EVERY_WAY, JudgedSets, Keys, judged_sets, unserved
@@ -29,7 +29,7 @@ __all__ = [
     "unserved",
 ]
 
-Ties = Callable[[Keys, NDArray[np.int64]], Sequence[NDArray[np.float64] | NDArray[np.int64]]]
+Ties = Callable[[Keys, Ints], Sequence[Floats | Ints]]
 """What orders classes of one size over some keys: columns with an entry for each of the combinations at these
 places, one per class; the first column decides first."""
 
@@ -50,7 +50,7 @@ class Failures:
         at the least.
     """
 
-    rows: NDArray[np.bool_]
+    rows: Bools
     hereditary: int
     met: bool
 
@@ -122,7 +122,7 @@ def _failing_rows(
             return Failures(gone, hereditary, met=True)
 
 
-def shortest_prefix(sizes: NDArray[np.int64], model: SizeModel, facts: Facts) -> int | None:
+def shortest_prefix(sizes: Ints, model: SizeModel, facts: Facts) -> int | None:
     """How many of the classes, in ascending size, must go; None when even all but one do not suffice.
 
     By bisection, then verified: a prefix that does not hold is walked upward until one does, so a model that is
@@ -157,8 +157,8 @@ def _class_round(
     rows: Combinations,
     classes: Mapping[Keys, Classes],
     facts: Facts,
-    gone: NDArray[np.bool_],
-) -> tuple[NDArray[np.bool_], int]:
+    gone: Bools,
+) -> tuple[Bools, int]:
     """Rows of the classes that fail among those left, and how many records fail hereditarily."""
     failing = np.zeros_like(gone)
     inherited = np.zeros_like(gone)
@@ -195,11 +195,11 @@ def _prefix(
     rows: Combinations,
     keys: Keys,
     classes: Classes,
-    gone: NDArray[np.bool_],
+    gone: Bools,
     model: SizeModel,
     facts: Facts,
     ties: Ties,
-) -> NDArray[np.bool_] | None:
+) -> Bools | None:
     """Rows that go once a sample-based model has had the smallest classes removed; None when that cannot help."""
     counted = Counted.of(rows, classes, gone)
     sizes, left = counted.sizes, counted.left

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Primitives, RowBlock
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.row_reductions import Blanked
 from privpipe.draws import Seed
 from privpipe.errors import UsageError
@@ -34,7 +34,7 @@ class KeysDropped:
     def __call__(self, rows: RowBlock) -> RowBlock:
         return rows.take(np.flatnonzero(~self.holds(rows.batch)))
 
-    def holds(self, rows: Any) -> NDArray[np.bool_]:
+    def holds(self, rows: Any) -> Bools:
         """Which rows of an Arrow batch, or of a table of at least one row, are of these classes."""
         import pyarrow as pa
         import pyarrow.compute as pc

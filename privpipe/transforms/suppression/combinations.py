@@ -24,6 +24,7 @@ from privpipe.blocks import (
     RowBlock,
     prepared,
 )
+from privpipe.blocks.arrays import Bools, Codes, Floats, Ints
 from privpipe.blocks.class_block import INFORMATION, HeldValues
 from privpipe.errors import DataError
 from privpipe.transforms.base import StageContext
@@ -41,9 +42,6 @@ __all__ = [
     "sensitive_codes",
     "text_ranks",
 ]
-
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,7 @@ class Classes:
     numbers: Ints
     count: int
     population: Ints | None = None
-    information: NDArray[np.float64] | None = None
+    information: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,7 @@ class Counted:
     sizes: Ints = field(repr=False)
 
     @classmethod
-    def of(cls, rows: Combinations, classes: Classes, gone: NDArray[np.bool_]) -> Counted:
+    def of(cls, rows: Combinations, classes: Classes, gone: Bools) -> Counted:
         """Count the combinations that are not gone."""
         from privpipe.kernels.classes.counts import counted_once
         from privpipe.kernels.lattice.node_classes import class_totals
@@ -165,7 +163,7 @@ class Counted:
             adds = counted_once(classes.numbers, classes.count, who.order, who.numbers, who.counts, left)
         return cls(rows, classes, left, class_totals(classes.numbers, classes.count, adds))
 
-    def block(self, models: Sequence[ClassModel], facts: Facts) -> tuple[NDArray[np.bool_], ClassBlock, Facts]:
+    def block(self, models: Sequence[ClassModel], facts: Facts) -> tuple[Bools, ClassBlock, Facts]:
         """Which classes have something left, the class table of these, and the facts to read it by."""
         present = self.sizes > 0
         cells, held = {}, {}
@@ -200,9 +198,7 @@ class Counted:
         codes = self.rows.sensitive[column]
         return HeldValues(self.classes.numbers[there], who.numbers[there], codes[there], who.counts[there])
 
-    def _information(
-        self, information: NDArray[np.float64], present: NDArray[np.bool_], facts: Facts
-    ) -> tuple[Cells, Facts]:
+    def _information(self, information: Floats, present: Bools, facts: Facts) -> tuple[Cells, Facts]:
         """One cell per class: the place of its loss among all that occur."""
         import pyarrow as pa
 
@@ -268,7 +264,7 @@ class CountedTable:
     """
 
     keys: Any = field(repr=False)
-    codes: Mapping[str, NDArray[np.int32]] = field(repr=False)
+    codes: Mapping[str, Codes] = field(repr=False)
     rows: Combinations = field(repr=False)
     classes: Mapping[Keys, Classes] = field(repr=False)
     facts: Facts = field(repr=False)
@@ -317,7 +313,7 @@ def count_combinations(engine: Primitives, table: Any, sets: JudgedSets, context
     return CountedTable(keys, {column: each[: len(keys)] for column, each in codes.items()}, rows, classes, facts)
 
 
-def person_numbers(values: Any, column: str) -> NDArray[np.int64]:
+def person_numbers(values: Any, column: str) -> Ints:
     """A number for each person.
 
     Parameters
@@ -332,11 +328,11 @@ def person_numbers(values: Any, column: str) -> NDArray[np.int64]:
     encoded = values.combine_chunks().dictionary_encode()
     if encoded.null_count:
         raise DataError(f"person column {column!r} has missing values; a record needs a person to be counted by")
-    found: NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    found: Ints = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 
 
-def sensitive_codes(values: Any, column: str, facts: Facts) -> NDArray[np.int64]:
+def sensitive_codes(values: Any, column: str, facts: Facts) -> Ints:
     """Codes of sensitive values: positions in the base distribution where there is one.
 
     Parameters
@@ -361,7 +357,7 @@ def sensitive_codes(values: Any, column: str, facts: Facts) -> NDArray[np.int64]
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def text_ranks(texts: Sequence[str | None]) -> NDArray[np.int64]:
+def text_ranks(texts: Sequence[str | None]) -> Ints:
     """Rank of each text by code points, null last; equal texts share one.
 
     Examples
@@ -375,7 +371,7 @@ def text_ranks(texts: Sequence[str | None]) -> NDArray[np.int64]:
 
 
 def _combinations(
-    found: Any, sensitive: Mapping[str, NDArray[np.int64]], columns: list[str], person: str | None
+    found: Any, sensitive: Mapping[str, Ints], columns: list[str], person: str | None
 ) -> tuple[Combinations, Any]:
     """The combinations, apart by person as far as they must be, and the rows of the count that stand for them."""
     counts = found["__count"].to_numpy().astype(np.int64)
@@ -390,7 +386,7 @@ def _combinations(
     return Combinations(counts, {name: codes[kept] for name, codes in sensitive.items()}, persons), found.take(kept)
 
 
-def _population(engine: Primitives, sets: JudgedSets, context: StageContext) -> tuple[Any, NDArray[np.int64]]:
+def _population(engine: Primitives, sets: JudgedSets, context: StageContext) -> tuple[Any, Ints]:
     """Combinations of the population over the compared quasi-identifiers, and their records."""
     import pyarrow as pa
 
@@ -403,7 +399,7 @@ def _population(engine: Primitives, sets: JudgedSets, context: StageContext) -> 
     return found.select(compared), found["__count"].to_numpy().astype(np.int64)
 
 
-def _text_codes(values: Any, beside: Any, column: str, more: int) -> tuple[NDArray[np.int32], int]:
+def _text_codes(values: Any, beside: Any, column: str, more: int) -> tuple[Codes, int]:
     """Ranks of the table's texts, then codes of the population's (0 where it is not compared), and how many there are.
 
     The table's own come first, so that their order does not hang on the population.
@@ -443,10 +439,10 @@ def _looking(sets: JudgedSets, over: Iterable[Keys]) -> list[Guarantee]:
     return [model for keys in over for model in sets.class_models[keys] if model.counted_columns(keys)]
 
 
-def _information(sets: JudgedSets, names: Keys, keys: Any, facts: Facts) -> NDArray[np.float64]:
+def _information(sets: JudgedSets, names: Keys, keys: Any, facts: Facts) -> Floats:
     """What the labels of each combination lose, by the very function that the gate asks."""
     chosen = keys.select(list(names)).combine_chunks()
     made = next(model.row_column(facts) for model in _looking(sets, [names]))  # type: ignore[attr-defined]
     lost = made(RowBlock(chosen.to_batches()[0], None)).batch.column(INFORMATION)
-    found: NDArray[np.float64] = lost.to_numpy(zero_copy_only=False)
+    found: Floats = lost.to_numpy(zero_copy_only=False)
     return found

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassModel, ClassQuery, Facts, FactsRequest, Guarantee, Primitives
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.row_reductions import NothingLeft, suppressed_alone, without_suppressed
 from privpipe.blocks.size_model import HouseholdRule
 from privpipe.errors import DataError, NoSolutionError, UsageError
@@ -48,7 +49,7 @@ class Fewer:
 
     least: int
 
-    def __call__(self, block: ClassBlock) -> NDArray[np.bool_]:
+    def __call__(self, block: ClassBlock) -> Bools:
         return np.asarray(block.sizes < self.least, dtype=np.bool_)
 
 
@@ -132,7 +133,7 @@ def _without_rare(engine: Primitives, table: Any, rule: HouseholdRule, context: 
     return _without(engine, table, household, gone) if gone.num_rows else table
 
 
-OwnLoss = Callable[[Any], NDArray[np.float64]]
+OwnLoss = Callable[[Any], Floats]
 """Own loss of classes, shape (n, r), from a pyarrow Table of their keys; ties of size go by it, column by column."""
 
 
@@ -143,7 +144,7 @@ class Passing:
     models: tuple[ClassModel, ...]
     facts: Facts = field(repr=False)
 
-    def __call__(self, block: ClassBlock) -> NDArray[np.bool_]:
+    def __call__(self, block: ClassBlock) -> Bools:
         passing = np.ones(len(block), dtype=np.bool_)
         for model in self.models:
             passing &= model.passing(block, self.facts)
@@ -282,7 +283,7 @@ def _without_failing(
         return table
     require_sample(sets, counted.rows, counted.classes)
 
-    def ties(names: tuple[str, ...], at: NDArray[np.int64]) -> list[NDArray[Any]]:
+    def ties(names: tuple[str, ...], at: Ints) -> list[NDArray[Any]]:
         own = [] if own_loss is None else list(own_loss(counted.keys.select(list(names)).take(at)).T)
         # Last the order of the keys, so that no two classes are equal.
         return [*own, *(counted.codes[name][at] for name in names), at]

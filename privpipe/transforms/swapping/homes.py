@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Primitives, RowBlock
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.errors import DataError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Asked", "Homes", "household_ids", "read_homes", "rows_moved"]
 
 COUNT = "__count"
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class Homes:
     areas: Ints = field(repr=False)
     area_ids: Ints = field(repr=False)
     kinds: tuple[Ints, ...] = field(repr=False)
-    risk: NDArray[np.float64] = field(repr=False)
+    risk: Floats = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -182,7 +181,7 @@ def _row_ids(rows: pa.Table) -> Ints:
     return content_hash(rows.combine_chunks(), Seed.public("privpipe/record swap"))
 
 
-def _counted_risk(engine: Primitives, table: Any, asked: Asked, areas: Ints, place: str) -> NDArray[np.float64]:
+def _counted_risk(engine: Primitives, table: Any, asked: Asked, areas: Ints, place: str) -> Floats:
     """One over the records (or persons) of an area that are like a member of the household, for the rarest member."""
     found = engine.distinct(table, list(dict.fromkeys((asked.household, *asked.keys, *asked.persons))))
     _refuse_missing(found, asked.persons, place)
@@ -204,7 +203,7 @@ def _persons_in(cells: Ints, rows: pa.Table, persons: Sequence[str]) -> Ints:
     return np.asarray(np.min([np.bincount(each[:, 0], minlength=int(cells.max()) + 1) for each in pairs], axis=0))
 
 
-def _given_risk(engine: Primitives, table: Any, asked: Asked, place: str) -> NDArray[np.float64]:
+def _given_risk(engine: Primitives, table: Any, asked: Asked, place: str) -> Floats:
     """The largest risk of a member, by level."""
     found = engine.distinct(table, [asked.household, *dict.fromkeys(asked.risk)])
     _refuse_missing(found, asked.risk, place)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Primitives
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import ColumnNames, Columns, Household
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.tolerance import at_most, floor_share
@@ -207,7 +207,7 @@ class RecordSwap(Transformer):
     def _reading(self, household: str, keys: tuple[str, ...], persons: tuple[str, ...]) -> Asked:
         return Asked(household, self.areas, self.along, _profiles(self.similar), keys, self._risks(), persons)
 
-    def _high(self, homes: Homes) -> NDArray[np.bool_]:
+    def _high(self, homes: Homes) -> Bools:
         """Whether each household must be swapped across the areas of each level."""
         if self.risk is not None:
             limit = np.inf if self.threshold is None else self.threshold

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Histogram, Primitives, RowBlock, unsigned_zeros
+from privpipe.blocks.arrays import Ints
 from privpipe.tolerance import floor_share
 from privpipe.transforms.numeric_columns import written
 
@@ -54,7 +55,7 @@ class SortedValues:
     """A column in ascending order, run by run: value number i stands at ranks offsets[i] .. offsets[i + 1] - 1."""
 
     values: pa.Array = field(repr=False)
-    offsets: NDArray[np.int64] = field(repr=False)
+    offsets: Ints = field(repr=False)
 
     @classmethod
     def of(cls, histogram: Histogram) -> Self:
@@ -66,7 +67,7 @@ class SortedValues:
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
-    def at(self, ranks: NDArray[np.int64]) -> pa.Array:
+    def at(self, ranks: Ints) -> pa.Array:
         """The values at these ranks; null where a rank is negative."""
         import pyarrow as pa
 
@@ -100,7 +101,7 @@ class Swapped:
     top: int
     target: Any
 
-    def __call__(self, rows: RowBlock, ranks: NDArray[np.int64]) -> RowBlock:
+    def __call__(self, rows: RowBlock, ranks: Ints) -> RowBlock:
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -164,7 +165,7 @@ class SegmentPermutation:
     window: int
     partner: Any
 
-    def __call__(self, start: int, stop: int) -> NDArray[np.int64]:
+    def __call__(self, start: int, stop: int) -> Ints:
         from privpipe.kernels.rank_swapping import swap_segment
 
         return swap_segment(start, stop, self.window, self.stream, partner=self.partner)
@@ -196,12 +197,12 @@ class WholePermutation:
     window: int
     stream: Stream = field(repr=False)
 
-    def __call__(self, start: int, stop: int) -> NDArray[np.int64]:
+    def __call__(self, start: int, stop: int) -> Ints:
         pi = self.stage.permutation(self.records, self.window, self.stream)
         return np.asarray(pi[start:stop], np.int64)
 
 
-def local_order(column: pa.Array, name: str, stream: Stream, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+def local_order(column: pa.Array, name: str, stream: Stream, ids: Ints) -> Ints:
     """Positions of the records with a value by (value, keyed order, id): the global order, where all rows are here."""
     from privpipe.kernels.columns.cell_words import scaled_numbers
 

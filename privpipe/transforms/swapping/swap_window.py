@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.draws import Stream
 from privpipe.errors import DataError, UsageError
 from privpipe.roles import column_type_of
@@ -67,7 +68,7 @@ class TailBorders:
     below: Border = field(default=None, repr=False)
     above: Border = field(default=None, repr=False)
 
-    def of(self, array: pa.Array, column: str) -> NDArray[np.int64]:
+    def of(self, array: pa.Array, column: str) -> Ints:
         """The tail of each record, 0 for none."""
         values, known, _ = _known(array, column)
         found = np.zeros(len(values), np.int64)
@@ -116,7 +117,7 @@ def _bracket(rank: int, records: int, sample: NDArray[Any]) -> tuple[Any, Any]:
     return (sample[first] if first >= 0 else None), (sample[last] if last < size else None)
 
 
-def _in_bracket(rank: int, less: int, values: NDArray[Any], counts: NDArray[np.int64]) -> tuple[Any, int, int] | None:
+def _in_bracket(rank: int, less: int, values: NDArray[Any], counts: Ints) -> tuple[Any, int, int] | None:
     ends = less + np.cumsum(counts)
     if rank < less or not len(ends) or rank >= ends[-1]:
         return None
@@ -124,7 +125,7 @@ def _in_bracket(rank: int, less: int, values: NDArray[Any], counts: NDArray[np.i
     return values[at].item(), int(ends[at] - counts[at]), int(counts[at])
 
 
-def _known(array: pa.Array, column: str) -> tuple[NDArray[Any], NDArray[np.bool_], int]:
+def _known(array: pa.Array, column: str) -> tuple[NDArray[Any], Bools, int]:
     from privpipe.kernels.columns.cell_words import scaled_numbers
 
     values, gaps, scale = scaled_numbers(array, column)
@@ -143,15 +144,15 @@ class SampledColumn:
 
     column: str
 
-    def measure(self, block: RowBlock, facts: Facts) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def measure(self, block: RowBlock, facts: Facts) -> tuple[Ints, NDArray[Any]]:
         values, known, _ = _known(block.column(self.column), self.column)
         return _least(block.record_ids[known, 0], values[known])
 
-    def merge(self, left: Any, right: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def merge(self, left: Any, right: Any) -> tuple[Ints, NDArray[Any]]:
         return _least(np.concatenate([left[0], right[0]]), np.concatenate([left[1], right[1]]))
 
 
-def _least(ids: NDArray[np.int64], values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _least(ids: Ints, values: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
     if len(ids) <= SAMPLED:
         return ids, values
     kept = np.argpartition(ids, SAMPLED)[:SAMPLED]
@@ -165,7 +166,7 @@ class _Counts:
     column: str
     brackets: tuple[tuple[Any, Any], ...] = field(repr=False)
 
-    def measure(self, block: RowBlock, facts: Facts) -> list[tuple[int, NDArray[Any], NDArray[np.int64]]]:
+    def measure(self, block: RowBlock, facts: Facts) -> list[tuple[int, NDArray[Any], Ints]]:
         values, known, _ = _known(block.column(self.column), self.column)
         values = values[known]
         found = []
@@ -178,10 +179,10 @@ class _Counts:
             found.append((less, distinct, counts.astype(np.int64)))
         return found
 
-    def merge(self, left: list[Any], right: list[Any]) -> list[tuple[int, NDArray[Any], NDArray[np.int64]]]:
+    def merge(self, left: list[Any], right: list[Any]) -> list[tuple[int, NDArray[Any], Ints]]:
         return [self._both(a, b) for a, b in zip(left, right, strict=True)]
 
-    def _both(self, left: Any, right: Any) -> tuple[int, NDArray[Any], NDArray[np.int64]]:
+    def _both(self, left: Any, right: Any) -> tuple[int, NDArray[Any], Ints]:
         values, places = np.unique(np.concatenate([left[1], right[1]]), return_inverse=True)
         counts = np.zeros(len(values), np.int64)
         np.add.at(counts, places, np.concatenate([left[2], right[2]]))
@@ -432,7 +433,7 @@ def _between_tails(ordered: NDArray[Any], bottom: int, top: int) -> NDArray[Any]
     return ordered[start : max(stop, start)]
 
 
-def _scaled(ordered: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
+def _scaled(ordered: NDArray[Any]) -> tuple[Floats, float]:
     """Distances from the middle value, and the mean, in a unit in which neither's square leaves float64."""
     middle = ordered[len(ordered) // 2].item()
     ends = [abs(ordered[at].item()) for at in (0, -1)]
@@ -445,7 +446,7 @@ def _scaled(ordered: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
     return spread / widest, (middle / unit + float(spread.mean())) / widest
 
 
-def _change(spread: NDArray[np.float64], width: int, partner: Partner) -> float:
+def _change(spread: Floats, width: int, partner: Partner) -> float:
     """The mean square change of a value under a window of so many ranks."""
     from privpipe.kernels.rank_swapping import swap_permutation
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.transforms.categories import labelled
 from privpipe.transforms.numeric_columns import whole_numbers
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDED_AWAY", "Codebook", "is_bare"]
 
-Ints = NDArray[np.int64]
 FOLDED_AWAY = -1
 """Code of a rare category that is in no other."""
 
@@ -66,7 +65,7 @@ class Codebook:
             return None
         return int(self.cells.atom_cells[at[0]]) + 1 if len(at) else None
 
-    def outputs(self, codes: Ints) -> NDArray[np.float64]:
+    def outputs(self, codes: Ints) -> Floats:
         """What distinguishes an ordered column's codes: rank and value, in deviations, and whether one is missing."""
         cells = self.cells
         assert cells is not None
@@ -88,7 +87,7 @@ class Codebook:
             category_features(counts, most) if self.cells is None else number_features(counts, self.cells.means, most)
         )
 
-    def values(self, codes: Ints, uniforms: NDArray[np.float64], found: Any) -> Any:
+    def values(self, codes: Ints, uniforms: Floats, found: Any) -> Any:
         """A column of this Arrow type with the values of these codes; a cell's points by the uniforms."""
         import pyarrow as pa
 
@@ -130,7 +129,7 @@ def is_bare(book: Mapping[str, Any]) -> bool:
     return "cells" in book and not any(book["cells"]["points"])
 
 
-def _scaled(values: NDArray[np.float64], known: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _scaled(values: Floats, known: Bools) -> Floats:
     held = values[known]
     if not len(held):
         return np.zeros(len(values))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.errors import DataError
 from privpipe.roles import column_type_of
 from privpipe.transforms.categories import Labels, in_value_order, labelled
@@ -39,7 +40,6 @@ __all__ = [
 ]
 
 
-Ints = NDArray[np.int64]
 Scores = Literal["optimal", "frequency"]
 Shares = dict[str, list[dict[str, Any]]]
 Tables = dict[tuple[int, int], Ints]
@@ -339,7 +339,7 @@ def _latent(marginals: Mapping[str, Mapping[str, Any]], folding: Folding) -> lis
     return found
 
 
-def _terms(name: str, what: str, marginal: Mapping[str, Any], ranks: ValueRanks | None) -> NDArray[np.float64]:
+def _terms(name: str, what: str, marginal: Mapping[str, Any], ranks: ValueRanks | None) -> Floats:
     """Series of the scores of a latent variable: of a gap, of a number's values, or of categories."""
     from privpipe.kernels.synthesis.copula import interval_terms
 
@@ -350,7 +350,7 @@ def _terms(name: str, what: str, marginal: Mapping[str, Any], ranks: ValueRanks 
     return interval_terms(marginal["shares"])
 
 
-def _factor(sums: Mapping[tuple[int, ...], ExactSums], terms: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+def _factor(sums: Mapping[tuple[int, ...], ExactSums], terms: Sequence[Floats]) -> Floats:
     """A of the correlations under which scores correlate as they do in the table."""
     from privpipe.kernels.synthesis.copula import latent_correlation
     from privpipe.kernels.synthesis.scores import proper_correlation
@@ -417,7 +417,7 @@ class _ScoreSums:
     def _is_whole(self, marginal: Mapping[str, Any]) -> bool:
         return not marginal["missing"] and "labels" not in marginal
 
-    def _scores(self, rows: RowBlock, name: str, number: int) -> NDArray[np.float64]:
+    def _scores(self, rows: RowBlock, name: str, number: int) -> Floats:
         """Score of each value; NaN where there is none."""
         from privpipe.kernels.columns.cell_words import scaled_numbers
         from privpipe.kernels.synthesis.copula import category_scores
@@ -435,7 +435,7 @@ class _ScoreSums:
         return np.where(places < 0, np.nan, scores[places])
 
 
-def _gap_scores(rows: RowBlock, name: str, share: float) -> NDArray[np.float64]:
+def _gap_scores(rows: RowBlock, name: str, share: float) -> Floats:
     import pyarrow.compute as pc
 
     from privpipe.kernels.synthesis.copula import category_scores

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.categories import Labels, typed
 from privpipe.transforms.strata import Strata
@@ -36,7 +37,6 @@ __all__ = [
 ]
 
 
-Ints = NDArray[np.int64]
 EXPECTED = 10
 """Records that chance would give a combination that no record has, for it to count as impossible."""
 
@@ -113,9 +113,7 @@ def found_zeros(columns: Mapping[str, Ints], target: str, sizes: Mapping[str, in
     return found
 
 
-def allowed_codes(
-    name: str, size: int, drawn: Mapping[str, Ints], model: Mapping[str, Any], n: int
-) -> NDArray[np.bool_] | None:
+def allowed_codes(name: str, size: int, drawn: Mapping[str, Ints], model: Mapping[str, Any], n: int) -> Bools | None:
     """Which codes of a column each record may have, shape (n, size); None: all. Rules go before what was found."""
     rules, zeros = [rule for rule in model["rules"] if name in rule["then"]], model["zeros"].get(name, {})
     if not rules and not zeros:
@@ -329,7 +327,7 @@ NUMBER = "number"
 
 
 class _Model(Protocol):
-    def drawn(self, ids: NDArray[np.int64], strata: NDArray[np.int64], rows: RowBlock | None = None) -> dict[str, Any]:
+    def drawn(self, ids: Ints, strata: Ints, rows: RowBlock | None = None) -> dict[str, Any]:
         """Arrow columns by name, for records with these ids in these strata."""
 
 
@@ -341,7 +339,7 @@ class CopulaModel:
     schema: Any
     draws: Draws = field(repr=False)
 
-    def drawn(self, ids: NDArray[np.int64], strata: NDArray[np.int64], rows: RowBlock | None = None) -> dict[str, Any]:
+    def drawn(self, ids: Ints, strata: Ints, rows: RowBlock | None = None) -> dict[str, Any]:
         """Arrow columns by name."""
 
         parts: dict[str, list[Any]] = {name: [] for name in self.detail["columns"]}
@@ -353,7 +351,7 @@ class CopulaModel:
                 parts[name].append(array)
         return _in_order(parts, orders, self.schema)
 
-    def _stratum(self, ids: NDArray[np.int64], model: Mapping[str, Any]) -> dict[str, Any]:
+    def _stratum(self, ids: Ints, model: Mapping[str, Any]) -> dict[str, Any]:
         from privpipe.kernels.synthesis.copula import uniforms_of
 
         normals = [self.draws.of(name).normal(ids, word=int(what != PRESENT)) for name, what in model["latent"]]
@@ -409,7 +407,7 @@ class Redrawn:
         return rows
 
 
-def _values(u: NDArray[np.float64], missing: NDArray[np.bool_], marginal: Mapping[str, Any], column: Any) -> Any:
+def _values(u: Floats, missing: Bools, marginal: Mapping[str, Any], column: Any) -> Any:
     """The marginal's values at u."""
     import pyarrow as pa
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.parameters import check_parameters
 from privpipe.draws import Seed, Stream
 from privpipe.errors import UsageError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Domain", "MarginalModel", "learn_marginals"]
 
-Ints = NDArray[np.int64]
 POINT = 1
 
 
@@ -74,7 +73,7 @@ class Domain:
         cells = np.floor(np.nan_to_num((np.clip(numbers, low, low + width) - low) / width * self.bins)).astype(np.int64)
         return np.where(np.isnan(numbers), 0, np.clip(cells, 0, self.bins - 1) + 1)
 
-    def values(self, codes: Ints, uniforms: NDArray[np.float64], found: Any) -> Any:
+    def values(self, codes: Ints, uniforms: Floats, found: Any) -> Any:
         """A column of this Arrow type; numbers are drawn evenly from their cell."""
         import pyarrow as pa
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock, unsigned_zeros
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.draws import Stream
 from privpipe.errors import DataError
 from privpipe.transforms.numeric_columns import whole_numbers
@@ -43,7 +44,7 @@ __all__ = [
 ]
 
 
-Places = tuple[NDArray[Any], NDArray[np.bool_]]
+Places = tuple[NDArray[Any], Bools]
 
 
 def ranks_of_column(engine: Primitives, table: Any, column: str, strata: Strata, place: str) -> list[ValueRanks]:
@@ -122,7 +123,7 @@ def merged_sums(left: Mapping[int, ExactSums], right: Mapping[int, ExactSums]) -
     return merged
 
 
-def numbers_of(rows: RowBlock, column: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def numbers_of(rows: RowBlock, column: str) -> tuple[NDArray[Any], Bools]:
     """A column as exact numbers, and where it has none."""
     from privpipe.kernels.columns.cell_words import scaled_numbers
 
@@ -143,7 +144,7 @@ def ranks_within(rows: RowBlock, columns: Sequence[str]) -> list[ValueRanks]:
     return found
 
 
-def taken_at(ranks: ValueRanks, places: NDArray[np.int64], found: Any) -> Any:
+def taken_at(ranks: ValueRanks, places: Ints, found: Any) -> Any:
     """The values at these ranks as a column of that type; null where a rank is negative.
 
     Examples
@@ -163,7 +164,6 @@ def taken_at(ranks: ValueRanks, places: NDArray[np.int64], found: Any) -> Any:
     return whole_numbers(np.where(missing, 0, values), missing, found)
 
 
-Ints = NDArray[np.int64]
 KEY, TAG = "__privpipe_dealt_key", "__privpipe_dealt_tag"
 ROWS_PER_GROUP = 1 << 17
 
@@ -414,7 +414,7 @@ class _Infinities:
         return {name: count + right[name] for name, count in left.items()}
 
 
-def _integers(column: pa.Array) -> tuple[Ints, NDArray[np.bool_]]:
+def _integers(column: pa.Array) -> tuple[Ints, Bools]:
     """Whole numbers, 0 where there is none, and where that is."""
     nothing = column.is_null().to_numpy(zero_copy_only=False)
     return column.fill_null(0).to_numpy(zero_copy_only=False), nothing

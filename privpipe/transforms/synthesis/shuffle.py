@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
@@ -201,7 +201,7 @@ class Shuffle(Transformer):
         return [cls(columns=("income",)), cls(columns=("income", "age"), given=("weight",), by=("zip",))]
 
 
-def regression(spearman: NDArray[np.float64], masked: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def regression(spearman: Floats, masked: int) -> tuple[Floats, Floats]:
     """B and A of y* = B s* + A z, from the rank correlations of the masked columns followed by the given ones.
 
     Parameters
@@ -245,7 +245,7 @@ class _ByValue:
 
     ranks: Mapping[str, ValueRanks] = field(repr=False)
 
-    def __call__(self, rows: RowBlock, name: str) -> NDArray[np.float64]:
+    def __call__(self, rows: RowBlock, name: str) -> Floats:
         values, nothing = numbers_of(rows, name)
         return np.where(nothing, 0.0, self.ranks[name].scores(values))
 
@@ -256,7 +256,7 @@ class _ByPlace:
 
     middles: Mapping[str, tuple[str, int]]
 
-    def __call__(self, rows: RowBlock, name: str) -> NDArray[np.float64]:
+    def __call__(self, rows: RowBlock, name: str) -> Floats:
         from privpipe.kernels.synthesis.scores import normal_quantiles
 
         column, known = self.middles[name]
@@ -286,7 +286,7 @@ class _Scored:
             batch = batch.append_column(f"{SCORE}{at}", pa.array(scores, pa.float64(), mask=missing))
         return RowBlock(batch, rows.record_ids)
 
-    def scores(self, rows: RowBlock, number: int) -> list[NDArray[np.float64]]:
+    def scores(self, rows: RowBlock, number: int) -> list[Floats]:
         """y* of each shuffled column; drawn for every record, so that a missing value shows nowhere else."""
         normals = [self.draws.of(column).normal(rows.record_ids) for column in self.stage.columns]
         given = [self.given(rows, name) for name in self.stage.given] if self.given else []
@@ -309,7 +309,7 @@ class _Reassigned:
     column: str
     ranks: ValueRanks = field(repr=False)
 
-    def __call__(self, rows: RowBlock, places: NDArray[np.int64]) -> RowBlock:
+    def __call__(self, rows: RowBlock, places: Ints) -> RowBlock:
         found = rows.column(self.column).type
         return rows.replace(self.column, taken_at(self.ranks, places, found))
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.errors import UnsupportedError, UsageError
 from privpipe.transforms.base import StageContext
 from privpipe.transforms.categories import labelled
@@ -28,9 +29,6 @@ __all__ = [
     "require_counts",
     "with_known",
 ]
-
-
-Ints = NDArray[np.int64]
 
 
 class _Places(Protocol):
@@ -173,7 +171,7 @@ class _Known:
     strata: Strata
     columns: tuple[str, ...]
 
-    def measure(self, block: RowBlock, facts: Any) -> NDArray[np.int64]:
+    def measure(self, block: RowBlock, facts: Any) -> Ints:
         import pyarrow.compute as pc
 
         numbers = self.strata.of(block)
@@ -183,7 +181,7 @@ class _Known:
             rows.append(np.bincount(numbers[known & (numbers >= 0)], minlength=len(self.strata)))
         return np.stack(rows)
 
-    def merge(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
+    def merge(self, left: Ints, right: Ints) -> Ints:
         return left + right
 
 

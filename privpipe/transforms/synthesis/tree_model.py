@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Primitives, RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.draws import Seed, Stream
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import StageContext
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Growing", "learn_trees", "require_columns"]
 
-Ints = NDArray[np.int64]
 Sampled = tuple[Ints, Ints, Ints]
 """Order words, ids and codes (then persons) of the records of a stratum that come first in keyed order."""
 FEW_CODES = 64

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import FilePath, LargestShare, OptionalNumber, OwnColumns, Stricter
 from privpipe.blocks.verdict import EXPLAIN, Comparison
@@ -19,8 +19,6 @@ from privpipe.measures.risk.algorithm.finer_labels import Finer, finer_labels, t
 
 __all__ = ["Downcoding"]
 
-Ints = NDArray[np.int64]
-Numbers = NDArray[np.float64]
 LARGEST = 20_000
 
 
@@ -180,13 +178,13 @@ class _Shares:
         self._labels = np.column_stack([column.label_of[first] for column in columns])
         self._covers: dict[tuple[int, int], Any] = {}
 
-    def of(self, number: int, label: int) -> Numbers:
+    def of(self, number: int, label: int) -> Floats:
         """Shares of the children of a class's label, shape (children,)."""
         leaves = np.asarray(self._columns[self._at].leaves[label], dtype=np.float64)
         counts = next((each for each in self._counts(number, label, len(leaves)) if each.any()), leaves)
         return np.asarray(counts / counts.sum(), dtype=np.float64)
 
-    def _counts(self, number: int, label: int, children: int) -> list[Numbers]:
+    def _counts(self, number: int, label: int, children: int) -> list[Floats]:
         """Prior counts given all other labels, then by this column alone."""
         column = self._columns[self._at]
         others = [other for other in range(len(self._columns)) if other != self._at]
@@ -215,7 +213,7 @@ class _Shares:
             self._covers[key] = int(under[0]) if len(under) == 1 else -1
         return int(self._covers[key])
 
-    def _covered(self, other: int, label: int) -> NDArray[np.bool_]:
+    def _covered(self, other: int, label: int) -> Bools:
         key = -1 - other, label
         if key not in self._covers and self._raw is not None:
             self._covers[key] = self._columns[other].covers(label)[self._raw[other]]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.hierarchies import canonical_text
 from privpipe.roles import column_type_of
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Finer", "finer_labels", "texts_of"]
 
-Ints = NDArray[np.int64]
 Text = str | None
 
 
@@ -46,7 +45,7 @@ class Finer:
     children: list[Ints | None] = field(repr=False)
     leaves: list[Ints | None] = field(repr=False)
 
-    def covers(self, label: int) -> NDArray[np.bool_]:
+    def covers(self, label: int) -> Bools:
         """Which values the label stands for."""
         own = self.children[label]
         if own is None:

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 from annotated_types import Ge
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Cells, ClassBlock, ClassModel, Facts, FilePair, FilePairMeasure, Histogram, Verdict
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import LargestShare, OneSensitive, OwnColumns, Stricter
 from privpipe.kernels.classes.posterior import Table, class_tables, drawn_tables, ways
@@ -21,9 +21,6 @@ from privpipe.measures.risk.algorithm.finer_labels import Finer, finer_labels, t
 from privpipe.roles import Roles
 
 __all__ = ["MinimalityAttack", "unsplit_share"]
-
-
-Ints = NDArray[np.int64]
 
 
 def unsplit_share(files: FilePair, columns: Sequence[Finer], column: str) -> float:
@@ -61,9 +58,7 @@ def unsplit_share(files: FilePair, columns: Sequence[Finer], column: str) -> flo
     return float(failing.mean())
 
 
-def _fail(
-    classes: Ints, child: Ints, codes: Ints, column: str, models: Sequence[ClassModel], facts: Facts
-) -> NDArray[np.bool_]:
+def _fail(classes: Ints, child: Ints, codes: Ints, column: str, models: Sequence[ClassModel], facts: Facts) -> Bools:
     """Which records lie in a class that has a failing part."""
     parts = np.unique(np.column_stack([classes, child]), axis=0, return_inverse=True)[1].reshape(-1)
     number = int(parts.max()) + 1

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Tally, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Stricter
 from privpipe.measures.risk.attribute.class_inference import ClassInference
@@ -63,7 +63,7 @@ class AttributeInference(ClassInference):
         """Codes must distinguish values across classes, so the judged table's own are counted."""
         return "released"
 
-    def gained(self, block: ClassBlock) -> NDArray[np.int64]:
+    def gained(self, block: ClassBlock) -> Ints:
         from privpipe.kernels.classes.counts import largest_by_class
 
         cells = block.cells[self.column]

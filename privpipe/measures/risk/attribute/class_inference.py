@@ -7,10 +7,10 @@ from typing import Annotated, Self
 
 import numpy as np
 from annotated_types import Ge
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.class_block import added
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import LargestShare, OneSensitive, PositiveShare, Stricter
@@ -20,7 +20,7 @@ from privpipe.tolerance import at_least
 __all__ = ["BackgroundKnowledgeAttack", "ClassInference", "HomogeneityAttack", "certain"]
 
 
-def certain(posterior: NDArray[np.float64], certainty: float) -> NDArray[np.bool_]:
+def certain(posterior: Floats, certainty: float) -> Bools:
     """Which classes give a value away with at least this certainty."""
     return np.asarray(at_least(posterior, certainty), dtype=np.bool_)
 
@@ -38,7 +38,7 @@ class ClassInference(Guarantee):
     column: Annotated[OneSensitive, Doc("the sensitive column")]
     at_most: Annotated[LargestShare, Doc("largest share of records that is tolerated")] = None
 
-    def gained(self, block: ClassBlock) -> NDArray[np.int64]:
+    def gained(self, block: ClassBlock) -> Ints:
         """Records of each class that count, shape (n_classes,)."""
         raise TypeError(f"{type(self).__name__} reads no classes")
 
@@ -121,7 +121,7 @@ class HomogeneityAttack(ClassInference):
 
     certainty: Annotated[PositiveShare, Doc("share of the commonest value from which a class gives it away")] = 1.0
 
-    def gained(self, block: ClassBlock) -> NDArray[np.int64]:
+    def gained(self, block: ClassBlock) -> Ints:
         from privpipe.kernels.classes.counts import largest_by_class
 
         cells = block.cells[self.column]
@@ -193,7 +193,7 @@ class BackgroundKnowledgeAttack(ClassInference):
         if (self.exclude_values is None) == (self.insiders is None):
             raise UsageError("BackgroundKnowledgeAttack: give exclude_values or insiders, one of the two")
 
-    def gained(self, block: ClassBlock) -> NDArray[np.int64]:
+    def gained(self, block: ClassBlock) -> Ints:
         from privpipe.kernels.classes.posterior import insider_posterior, ruled_out_posterior
 
         cells = block.cells[self.column]

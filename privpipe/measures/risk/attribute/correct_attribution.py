@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.file_pair import JoinedClassMeasure, JoinedTables
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import ColumnName, LargestShare, OwnColumns, Stricter
@@ -53,6 +52,7 @@ class CorrectAttribution(JoinedClassMeasure):
 
     Examples
     --------
+    >>> import numpy as np
     >>> counts = attribution_counts(np.array([0, 2, 5]), np.array([0, 2, 0, 1, 3]), np.array([3, 2, 1, 1, 1]), 2)
     >>> tables = JoinedTables(counts=counts, records=5, released=3, secrets=np.array([4, 1]))
     >>> verdict = CorrectAttribution(column="illness", at_most=0.5).judge_joined(tables)
@@ -94,7 +94,7 @@ class CorrectAttribution(JoinedClassMeasure):
     def secret(self) -> str | None:
         return self.column
 
-    def reduction(self, secrets: NDArray[np.int64]) -> Attributing:
+    def reduction(self, secrets: Ints) -> Attributing:
         commonest = int(secrets.argmax()) if self.exclude_majority and len(secrets) else None
         return Attributing(len(secrets), commonest)
 

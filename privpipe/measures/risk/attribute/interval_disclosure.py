@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Gt, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.arrays import Bools, Floats
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import LargestShare, OwnColumns, Stricter
 from privpipe.blocks.verdict import Comparison, least
@@ -24,7 +24,7 @@ __all__ = ["Disclosed", "IntervalDisclosure", "RankIntervalDisclosure", "RobustI
 
 
 Joint = Literal["each", "all", "any"]
-Disclosed = tuple[NDArray[np.bool_], NDArray[np.bool_]]
+Disclosed = tuple[Bools, Bools]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -45,9 +45,7 @@ class IntervalDisclosure(FilePairMeasure):
         super().__post_init__()
         self.hold_columns()
 
-    def disclosed(
-        self, files: FilePair, column: str, original: NDArray[np.float64], released: NDArray[np.float64]
-    ) -> Disclosed:
+    def disclosed(self, files: FilePair, column: str, original: Floats, released: Floats) -> Disclosed:
         """Which records are disclosed by a column, and which could be."""
         raise TypeError(f"{type(self).__name__} discloses nothing")
 
@@ -74,7 +72,7 @@ class IntervalDisclosure(FilePairMeasure):
             compared=self.compared(files, {column: each[1] for column, each in found.items()}),
         )
 
-    def compared(self, files: FilePair, known: dict[str, NDArray[np.bool_]]) -> tuple[Comparison, ...]:
+    def compared(self, files: FilePair, known: dict[str, Bools]) -> tuple[Comparison, ...]:
         """Of the records with an original value those that have a released one: the others disclose nothing."""
         asked = {name: ~np.isnan(files.numbers("original", name)) for name in known}  # type: ignore[arg-type]
         remedy = "leave columns out of which the release has few values"
@@ -102,7 +100,7 @@ class IntervalDisclosure(FilePairMeasure):
         return found
 
 
-def _share(disclosed: NDArray[np.bool_], known: NDArray[np.bool_]) -> float | None:
+def _share(disclosed: Bools, known: Bools) -> float | None:
     records = int(known.sum())
     return int((disclosed & known).sum()) / records if records else None
 
@@ -144,9 +142,7 @@ class RankIntervalDisclosure(IntervalDisclosure):
 
     percent: Annotated[float, Ge(0), Le(200), Stricter("equal"), Doc("width of the interval, in percent")] = 10.0
 
-    def disclosed(
-        self, files: FilePair, column: str, original: NDArray[np.float64], released: NDArray[np.float64]
-    ) -> Disclosed:
+    def disclosed(self, files: FilePair, column: str, original: Floats, released: Floats) -> Disclosed:
         from privpipe.kernels.linkage.interval_disclosure import rank_disclosed
 
         return rank_disclosed(original, released, self.percent)
@@ -202,9 +198,7 @@ class SdIntervalDisclosure(IntervalDisclosure):
     def original_moments(self, roles: Roles) -> tuple[str, ...]:
         return self.columns_read(roles) if self.sd == "original" else ()
 
-    def disclosed(
-        self, files: FilePair, column: str, original: NDArray[np.float64], released: NDArray[np.float64]
-    ) -> Disclosed:
+    def disclosed(self, files: FilePair, column: str, original: Floats, released: Floats) -> Disclosed:
         from privpipe.kernels.linkage.interval_disclosure import sd_disclosed
 
         files.finite_numbers(column, self.name())
@@ -216,7 +210,7 @@ class SdIntervalDisclosure(IntervalDisclosure):
             sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
         return sd_disclosed(original, released, self.percent, sd)
 
-    def compared(self, files: FilePair, known: dict[str, NDArray[np.bool_]]) -> tuple[Comparison, ...]:
+    def compared(self, files: FilePair, known: dict[str, Bools]) -> tuple[Comparison, ...]:
         for name in known:
             values = int((~np.isnan(files.numbers("original", name))).sum())  # type: ignore[arg-type]
             if values == 1:
@@ -226,9 +220,6 @@ class SdIntervalDisclosure(IntervalDisclosure):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(), cls(columns=("age",), at_most=0.5), cls(percent=50, joint="all", sd="released", at_most=0.2)]
-
-
-Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -330,8 +321,8 @@ class RobustIntervalRisk(FilePairMeasure):
             compared=(Comparison(n, asked, what, "leave columns out of which the release has few values"),),
         )
 
-    def _numbers(self, files: FilePair) -> tuple[Numbers, Numbers]:
-        sides: tuple[list[Numbers], list[Numbers]] = ([], [])
+    def _numbers(self, files: FilePair) -> tuple[Floats, Floats]:
+        sides: tuple[list[Floats], list[Floats]] = ([], [])
         for name in files.original.schema.names:
             found = files.finite_numbers(name, "robust_interval_risk")
             if found is None:
@@ -342,7 +333,7 @@ class RobustIntervalRisk(FilePairMeasure):
             sides[1].append(found[1])
         return np.column_stack(sides[0]), np.column_stack(sides[1])
 
-    def _radius(self, files: FilePair, first: Numbers) -> Numbers | None:
+    def _radius(self, files: FilePair, first: Floats) -> Floats | None:
         from privpipe.kernels.linkage.interval_disclosure import centre_distances
 
         seed = 0 if files.order is None else int.from_bytes(files.order.key[:4], "little")
@@ -371,7 +362,7 @@ class RobustIntervalRisk(FilePairMeasure):
         ]
 
 
-def _standardised(columns: Numbers) -> Numbers:
+def _standardised(columns: Floats) -> Floats:
     """By each column's own mean and deviation; a constant one is 0."""
     if len(columns) < 2:
         return np.zeros_like(columns)
@@ -380,7 +371,7 @@ def _standardised(columns: Numbers) -> Numbers:
     return np.asarray(np.where(varied, (columns - columns.mean(axis=0)) / np.where(varied, sd, 1.0), 0.0))
 
 
-def _nearest_other(points: Numbers) -> Numbers:
+def _nearest_other(points: Floats) -> Floats:
     """Distance of each point to the nearest other one."""
     from scipy.spatial import cKDTree
 

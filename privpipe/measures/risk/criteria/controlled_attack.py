@@ -10,10 +10,10 @@ from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, Verdict
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.file_pair import TableFiles, TableMeasure
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, PositiveShare, Stricter
@@ -37,10 +37,6 @@ __all__ = [
     "keyed_rows",
     "scaled",
 ]
-
-
-Numbers = NDArray[np.float64]
-Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ def scaled(files: TableFiles, pair: FilePair, columns: Sequence[str], owner: str
     return ScaledTables(original, plain(released), holdout, tells)
 
 
-def keyed_rows(table: pa.Table, order: Stream | None, owner: str) -> tuple[NDArray[np.int64], Stream]:
+def keyed_rows(table: pa.Table, order: Stream | None, owner: str) -> tuple[Ints, Stream]:
     """An id for each record from its content and an ordinal among identical ones, and the stream of an entry.
 
     Names of columns do not enter, only their order, so that a renamed table is attacked in the same way.
@@ -88,13 +84,13 @@ def keyed_rows(table: pa.Table, order: Stream | None, owner: str) -> tuple[NDArr
     return record_id(words, ordinals(words), seed), stream.child(owner)
 
 
-def keyed_order(table: pa.Table, order: Stream | None, owner: str) -> Places:
+def keyed_order(table: pa.Table, order: Stream | None, owner: str) -> Ints:
     """The places of a table's records in the keyed order of an entry."""
     ids, stream = keyed_rows(table, order, owner)
     return stream.arrange(ids).astype(np.int64)
 
 
-def _tells(numbers: Numbers, own: Places, labels: Places, tables: tuple[NDArray[np.bool_] | None, ...]) -> bool:
+def _tells(numbers: Floats, own: Ints, labels: Ints, tables: tuple[Bools | None, ...]) -> bool:
     if not len(numbers) or any(_differ(column) for column in numbers.T):
         return bool(len(numbers))
     for at, table in enumerate(tables):
@@ -109,7 +105,7 @@ def _tells(numbers: Numbers, own: Places, labels: Places, tables: tuple[NDArray[
     return False
 
 
-def _differ(column: Numbers) -> bool:
+def _differ(column: Floats) -> bool:
     return bool((column != column[0]).any()) if not np.isnan(column[0]) else not np.isnan(column).all()
 
 
@@ -211,8 +207,8 @@ class Targets:
     `everyone` says that each original is attacked, so that the success is exact.
     """
 
-    original: Places
-    holdout: Places
+    original: Ints
+    holdout: Ints
     everyone: bool
     notes: tuple[str, ...] = ()
 
@@ -271,13 +267,13 @@ class RecordAttack(ControlledAttack):
         }
 
 
-def _farthest(distances: NDArray[np.float64], share: float) -> Places:
+def _farthest(distances: Floats, share: float) -> Ints:
     """Places of the share with the largest distances; of equal ones those that come first, in keyed order."""
     rounded = np.round(distances, 12)
     return np.argsort(-rounded, kind="stable")[: max(1, ceil(share * len(distances) - 1e-9))].astype(np.int64)
 
 
-def _ranks(order: Places) -> Places:
+def _ranks(order: Ints) -> Ints:
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.arange(len(order))
     return ranks

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.arrays import Floats
 from privpipe.blocks.file_pair import TableFiles
 from privpipe.blocks.guarantee import require_columns
 from privpipe.blocks.marks import Columns, Stricter
@@ -138,9 +138,7 @@ class LinkabilityAttack(RecordAttack):
         did = f"sought {attacked} by their {k} nearest rows on either side"
         return self.verdict(found, beside, did, broken, targets.notes)
 
-    def _linked(
-        self, searched: tuple[SearchedRows, SearchedRows], asked: tuple[LinkedFile, ...], k: int
-    ) -> NDArray[np.float64]:
+    def _linked(self, searched: tuple[SearchedRows, SearchedRows], asked: tuple[LinkedFile, ...], k: int) -> Floats:
         from privpipe.kernels.linkage.criteria import linked_shares
 
         if not len(asked[0]):

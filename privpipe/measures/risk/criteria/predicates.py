@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.hierarchies import canonical_text
 from privpipe.kernels.linkage.criteria import CodedColumn, Parts, matches
 from privpipe.measures.risk.linkage.linkable_files import coded_texts
@@ -36,9 +36,6 @@ __all__ = [
 ]
 
 
-Places = NDArray[np.int64]
-
-
 @dataclass(frozen=True)
 class ReleasedColumn:
     """The distinct released values of a column, in an order that is that of the values alone.
@@ -58,10 +55,10 @@ class ReleasedColumn:
         Place of the missing value among the distinct ones; -1 where none is missing.
     """
 
-    values: Places = field(repr=False)
-    place: Places = field(repr=False)
-    counts: Places = field(repr=False)
-    upper: NDArray[np.bool_] = field(repr=False)
+    values: Ints = field(repr=False)
+    place: Ints = field(repr=False)
+    counts: Ints = field(repr=False)
+    upper: Bools = field(repr=False)
     largest: int = -1
     missing: int = -1
 
@@ -70,7 +67,7 @@ class ReleasedColumn:
         """Whether its values are numbers or dates."""
         return self.largest >= 0
 
-    def ends(self) -> tuple[Places, Places]:
+    def ends(self) -> tuple[Ints, Ints]:
         """Of each value the part that a row with it gives: from it on, up to it, or it alone."""
         if not self.numeric:
             return self.values, self.values
@@ -88,7 +85,7 @@ class Coded:
     tables: tuple[list[CodedColumn], list[CodedColumn], list[CodedColumn]] = field(repr=False)
 
     @property
-    def offsets(self) -> Places:
+    def offsets(self) -> Ints:
         """Where the parts of each column begin."""
         return np.cumsum([0, *(len(column.values) for column in self.released)])[:-1].astype(np.int64)
 
@@ -123,10 +120,10 @@ def joined_parts(released: Sequence[ReleasedColumn]) -> Parts:
     )
 
 
-Found = tuple[ReleasedColumn, Places, Places, NDArray[np.bool_] | None]
+Found = tuple[ReleasedColumn, Ints, Ints, Bools | None]
 
 
-def _numbers(own: NDArray[np.float64], shown: NDArray[np.float64]) -> Found:
+def _numbers(own: Floats, shown: Floats) -> Found:
     values = np.unique(np.concatenate([own, shown]))
     values = values[~np.isnan(values)]
     codes = [np.where(np.isnan(side), -1, np.searchsorted(values, side)).astype(np.int64) for side in (own, shown)]
@@ -179,11 +176,11 @@ class Predicates:
     """
 
     parts: Parts = field(repr=False)
-    kept: Places = field(repr=False)
+    kept: Ints = field(repr=False)
     tried: int
 
 
-def drawn_predicates(coded: Coded, size: int, attacks: int, ids: NDArray[np.int64], stream: Stream) -> Predicates:
+def drawn_predicates(coded: Coded, size: int, attacks: int, ids: Ints, stream: Stream) -> Predicates:
     """Conjunctions of what rows say in some columns, row after row in keyed order, until enough isolate.
 
     Parameters
@@ -192,7 +189,7 @@ def drawn_predicates(coded: Coded, size: int, attacks: int, ids: NDArray[np.int6
         Of the released rows.
     """
     parts, seen, tried = joined_parts(coded.released), set[bytes](), 0
-    kept: list[Places] = []
+    kept: list[Ints] = []
     for batch in _batches(coded, size, ids, stream, TRIES * attacks):
         fresh = []
         for at, row in enumerate(batch):
@@ -285,7 +282,7 @@ def _random_part(coded: Coded, at: int, first: float, second: float) -> tuple[in
     return at, low, high, False
 
 
-def _batches(coded: Coded, size: int, ids: NDArray[np.int64], stream: Stream, most: int) -> Iterator[Places]:
+def _batches(coded: Coded, size: int, ids: Ints, stream: Stream, most: int) -> Iterator[Ints]:
     """Predicates of rows in keyed order, again from the start when all are used, `most` altogether."""
     width, offsets = len(coded.released), coded.offsets
     order = stream.arrange(ids)
@@ -303,12 +300,12 @@ def _batches(coded: Coded, size: int, ids: NDArray[np.int64], stream: Stream, mo
                 return
 
 
-def _isolating(predicates: Places, parts: Parts, coded: Coded) -> NDArray[np.bool_]:
+def _isolating(predicates: Ints, parts: Parts, coded: Coded) -> Bools:
     counts, _ = matches(predicates, parts, coded.tables[1])
     return np.asarray(counts == 1)
 
 
-def _first_of_each(rows: Places) -> Places:
+def _first_of_each(rows: Ints) -> Ints:
     """Places of the first row of each distinct one."""
     key = np.zeros(len(rows), dtype=np.int64)
     for column in rows.T:

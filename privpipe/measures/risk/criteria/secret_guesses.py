@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.file_pair import TableFiles
 from privpipe.hierarchies import canonical_text
 from privpipe.kernels.linkage.attack_figures import AttackFigures, attack_figures
@@ -38,8 +37,6 @@ __all__ = [
 
 
 ModelKind = Literal["logistic", "tree"]
-Numbers = NDArray[np.float64]
-Places = NDArray[np.int64]
 MOST_CATEGORIES = 200
 SMALLEST_LEAF = 20
 
@@ -48,8 +45,8 @@ SMALLEST_LEAF = 20
 class Predictors:
     """What is known of records as numbers, scaled by the release; `left_out` names columns of too many categories."""
 
-    known: Numbers = field(repr=False)
-    released: Numbers = field(repr=False)
+    known: Floats = field(repr=False)
+    released: Floats = field(repr=False)
     left_out: tuple[str, ...] = ()
 
 
@@ -58,7 +55,7 @@ def predictors(pair: FilePair, names: Sequence[str]) -> Predictors:
 
     Of several labels that cover a value the one that most rows bear; a value that no row bears is none of them.
     """
-    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
+    sides: tuple[list[Floats], list[Floats]] = ([], [])
     left_out = []
     for name in names:
         found = pair.finite_numbers(name, "inference_attack")
@@ -73,7 +70,7 @@ def predictors(pair: FilePair, names: Sequence[str]) -> Predictors:
     return Predictors(known, released, tuple(left_out))
 
 
-def predicted_categories(rows: Numbers, classes: Places, asked: Numbers, levels: int, model: ModelKind) -> Numbers:
+def predicted_categories(rows: Floats, classes: Ints, asked: Floats, levels: int, model: ModelKind) -> Floats:
     """The chance of each category for each record asked of, shape (n, levels), to nine digits."""
     from privpipe.kernels.losses.distributions import canonical_order, chances, logistic
 
@@ -92,7 +89,7 @@ def predicted_categories(rows: Numbers, classes: Places, asked: Numbers, levels:
     return _settled(np.divide(found, total, out=np.zeros_like(found), where=total > 0))
 
 
-def predicted_numbers(rows: Numbers, values: Numbers, asked: Numbers, model: ModelKind) -> Numbers:
+def predicted_numbers(rows: Floats, values: Floats, asked: Floats, model: ModelKind) -> Floats:
     """The number for each record asked of, to nine digits."""
     from privpipe.kernels.losses.distributions import canonical_order
 
@@ -106,7 +103,7 @@ def predicted_numbers(rows: Numbers, values: Numbers, asked: Numbers, model: Mod
     return _settled(wanted @ coefficients)
 
 
-def _scaled(known: Numbers, released: Numbers) -> tuple[Numbers, Numbers]:
+def _scaled(known: Floats, released: Floats) -> tuple[Floats, Floats]:
     own = np.sort(released[~np.isnan(released)])
     mean = float(own.mean()) if len(own) else 0.0
     # Of equal values, too, rounding may leave a deviation: it would make a scale of nothing.
@@ -119,7 +116,7 @@ def _scaled(known: Numbers, released: Numbers) -> tuple[Numbers, Numbers]:
     return sides[0], sides[1]
 
 
-def _indicators(pair: FilePair, name: str) -> tuple[Numbers, Numbers] | None:
+def _indicators(pair: FilePair, name: str) -> tuple[Floats, Floats] | None:
     own, shown, table = coded_texts(pair, name)
     labels, first, rows = np.unique(shown, return_index=True, return_counts=True)
     if len(labels) > MOST_CATEGORIES:
@@ -149,7 +146,7 @@ def _leaf(records: int) -> int:
     return max(1, min(SMALLEST_LEAF, records // 10))
 
 
-def _settled(figures: Numbers) -> Numbers:
+def _settled(figures: Floats) -> Floats:
     """To nine digits: the last bits of a fit are those of the linear algebra library and its number of threads."""
     with np.errstate(divide="ignore"):
         digits = 8 - np.floor(np.log10(np.abs(figures)))
@@ -167,8 +164,8 @@ CONFIDENT = 0.3
 class Guessed:
     """Successes of the attacked originals and others, their sums, and what is shown next to them."""
 
-    original: Numbers = field(repr=False)
-    holdout: Numbers = field(repr=False)
+    original: Floats = field(repr=False)
+    holdout: Floats = field(repr=False)
     beside: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -188,10 +185,10 @@ class Guessing:
     secrets: Secrets = field(repr=False)
     tables: ScaledTables = field(repr=False)
     tolerance: Mapping[str, float] | None = None
-    numbers: tuple[Numbers, Numbers] | None = field(default=None, repr=False)
+    numbers: tuple[Floats, Floats] | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
 
-    def _own(self, targets: Targets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _own(self, targets: Targets) -> tuple[Ints, Ints]:
         n = self.files.original.num_rows
         return self.secrets.own[targets.original], self.secrets.own[n + targets.holdout]
 
@@ -223,7 +220,7 @@ class Guessing:
         if not self.tables.tells:
             return f"no column of {', '.join(self.known)} tells rows of the release apart"
         rows = SearchedRows(self.tables.released)
-        found: list[Numbers] = []
+        found: list[Floats] = []
         beside: dict[str, Any] = {}
         sides = (self.tables.original.take(targets.original), self.tables.holdout.take(targets.holdout))
         for side, own in zip(sides, self._own(targets), strict=True):
@@ -241,7 +238,7 @@ class Guessing:
                 beside = {"width": float(covered.mean())}
         return Guessed(found[0], found[1], beside)
 
-    def _widths(self) -> Numbers:
+    def _widths(self) -> Floats:
         """Of each released label the share of the original's distinct secrets that it covers."""
         covers = self.secrets.covers
         own = np.unique(self.secrets.own[: self.files.original.num_rows])
@@ -272,9 +269,7 @@ class Guessing:
                 beside["width"] = float(self._widths()[guesses[: len(targets.original)]].mean())
         return Guessed(right[: len(targets.original)], right[len(targets.original) :], beside)
 
-    def _numbers_right(
-        self, asked: Numbers, released: Numbers, places: npt.NDArray[np.int64], kind: ModelKind
-    ) -> Numbers | None:
+    def _numbers_right(self, asked: Floats, released: Floats, places: Ints, kind: ModelKind) -> Floats | None:
         from privpipe.tolerance import at_most
 
         if self.numbers is None or self.tolerance is None:
@@ -292,7 +287,7 @@ class Guessing:
         # Comparisons with NaN never hold: a missing secret is guessed by nothing.
         return np.asarray(at_most(np.abs(guesses - secrets), reach), dtype=np.float64)
 
-    def _confident(self, chances: Numbers, own: npt.NDArray[np.int64]) -> float:
+    def _confident(self, chances: Floats, own: Ints) -> float:
         """Share of the targets whose true value gets p with (p - f)/(1 - f) > 0.3, f its share in the original."""
         every = np.arange(self.secrets.values)
         distinct, places = np.unique(own, return_inverse=True)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.file_pair import TableFiles
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import OwnColumns, Stricter
@@ -202,7 +202,7 @@ class SinglingOutAttack(ControlledAttack):
 
         _, stream = keyed_rows(files.released.slice(0, 0), files.order, self.name())
         drawn = random_predicates(coded, self.size if self.mode == "multivariate" else 1, count, stream)
-        counts: NDArray[np.int64] = matches(drawn.kept, drawn.parts, coded.tables[0])[0]
+        counts: Ints = matches(drawn.kept, drawn.parts, coded.tables[0])[0]
         return float((counts == 1).mean())
 
     @classmethod

@@ -9,10 +9,10 @@ from itertools import combinations
 from typing import Annotated, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.marks import KeyColumns, LargestShare, OwnColumns, PositiveNumber
 from privpipe.blocks.way import DISTINCT
 from privpipe.errors import UsageError
@@ -21,7 +21,7 @@ from privpipe.measures.risk.identity.column_set import ColumnSetMeasure
 __all__ = ["AttributeRisk", "Distinction", "Separation", "distinction", "separation", "set_name"]
 
 
-def distinction(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+def distinction(sizes: Ints, counts: Ints) -> float:
     """Distinct combinations / records, of so many (`counts`) classes of each of these `sizes`.
 
     Examples
@@ -71,7 +71,7 @@ class Distinction(ColumnSetMeasure):
 
     at_most: Annotated[LargestShare, Doc("largest share of distinct combinations among the records")] = None
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         return distinction(sizes, counts)
 
     @classmethod
@@ -79,7 +79,7 @@ class Distinction(ColumnSetMeasure):
         return [cls(), cls(at_most=1.0), cls(at_most=0.3), cls(columns=("zip",), at_most=0.5), cls(at_most=0.0)]
 
 
-def separation(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+def separation(sizes: Ints, counts: Ints) -> float:
     """Share of record pairs in different classes; NaN where there is no pair.
 
     In Python integers up to the last division: n(n - 1) leaves 64 bits from three billion records on.
@@ -135,7 +135,7 @@ class Separation(ColumnSetMeasure):
 
     at_most: Annotated[LargestShare, Doc("largest share of record pairs that the columns tell apart")] = None
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         return separation(sizes, counts)
 
     @classmethod

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, DistinctBlock, Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Household, LargestShare, PositiveShare, Stricter, Weight
 from privpipe.blocks.way import WEIGHTS
@@ -23,7 +24,7 @@ __all__ = ["IndividualRisk", "RiskSums", "Spread", "spread_of", "weighted_patter
 
 FINEST = 1074
 """Exact sums are whole numbers of 2^-1074."""
-Part = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]
+Part = tuple[Ints, Floats, Ints]
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,7 @@ class RiskSums:
     parts: tuple[Part, ...] = ()
 
     @classmethod
-    def of(
-        cls, risks: NDArray[np.float64], records: NDArray[np.int64], threshold: float, *, keep: bool = False
-    ) -> RiskSums:
+    def of(cls, risks: Floats, records: Ints, threshold: float, *, keep: bool = False) -> RiskSums:
         """Of so many records of each risk.
 
         Examples
@@ -124,7 +123,7 @@ def spread_of(sums: RiskSums, records: int, threshold: float, threshold_for: flo
     return Spread(expected, sums.highest, sums.above, level)
 
 
-def _level(risks: NDArray[np.float64], counts: NDArray[np.int64], bound: float) -> float | None:
+def _level(risks: Floats, counts: Ints, bound: float) -> float | None:
     """The largest observed v with sum min(r, v) < bound; None where the risks sum to less.
 
     Examples
@@ -291,7 +290,7 @@ class IndividualRisk(Guarantee):
     def counted_columns(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         return () if self.household is None else (self.household,)
 
-    def frequencies(self, block: ClassBlock) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def frequencies(self, block: ClassBlock) -> tuple[Floats, Floats]:
         """f and the estimate of F of each class, shape (n_classes,)."""
         sample, population = block.alike.astype(np.float64), np.asarray(block.weights, dtype=np.float64)
         if block.partial is not None and self.alpha < 1:
@@ -299,15 +298,13 @@ class IndividualRisk(Guarantee):
             population = population - (1 - self.alpha) * np.asarray(block.partial_weights)
         return sample, population
 
-    def risks(self, block: ClassBlock) -> NDArray[np.float64]:
+    def risks(self, block: ClassBlock) -> Floats:
         """Risk of a record of each class, shape (n_classes,)."""
         from privpipe.kernels.uniqueness.individual_risk import individual_risk
 
         return individual_risk(*self.frequencies(block), approximate=self.method == "approximate")
 
-    def record_figures(
-        self, records: DistinctBlock, households: NDArray[np.int64] | None, matching: bool
-    ) -> Mapping[str, NDArray[np.float64]]:
+    def record_figures(self, records: DistinctBlock, households: Ints | None, matching: bool) -> Mapping[str, Floats]:
         from privpipe.kernels.uniqueness.individual_risk import shared_risk
 
         patterns, owner = weighted_patterns(records, matching)
@@ -331,7 +328,7 @@ class IndividualRisk(Guarantee):
             sums = sums.merge(self._sums(block, self.risks(block), facts))
         return Tally(observed=sums, classes=len(block), records=block.records)
 
-    def _sums(self, block: ClassBlock, risks: NDArray[np.float64], facts: Facts) -> RiskSums:
+    def _sums(self, block: ClassBlock, risks: Floats, facts: Facts) -> RiskSums:
         if self.household is None:
             return RiskSums.of(risks, block.sizes, self.threshold, keep=self.threshold_for is not None)
         cells = block.cells[self.household]

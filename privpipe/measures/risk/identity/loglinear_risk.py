@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import KeyColumns, LargestShare, OptionalNumber, PositiveNumber, Stricter, Weight
 from privpipe.blocks.way import DISTINCT
@@ -208,11 +208,11 @@ class LoglinearRisk(Guarantee):
 
     def _means(
         self,
-        levels: NDArray[np.int64],
-        counts: NDArray[np.int64],
-        weights: NDArray[np.float64],
+        levels: Ints,
+        counts: Ints,
+        weights: Floats,
         terms: list[tuple[int, ...]],
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Fitted means of the cells, by the variant."""
         from privpipe.kernels.uniqueness.loglinear import NotSettled, fitted_means, fitted_with_offset
 
@@ -267,7 +267,7 @@ class LoglinearRisk(Guarantee):
 LoglinearRisk.formula = "sum over sample uniques of exp(-(1 - pi) lambda), over their number"
 
 
-def taus(means: NDArray[np.float64], chances: NDArray[np.float64]) -> tuple[float, float]:
+def taus(means: Floats, chances: Floats) -> tuple[float, float]:
     """Expected population uniques, and expected right matches, among sample uniques.
 
     Parameters

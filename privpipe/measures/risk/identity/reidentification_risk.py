@@ -9,10 +9,10 @@ from typing import Annotated, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Guarantee, SizeModel, Tally, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.class_block import added
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import LargestShare, PositiveShare, Stricter
@@ -22,7 +22,7 @@ from privpipe.tolerance import at_most
 __all__ = ["BesidePopulation", "Figure", "JournalistRisk", "MarketerRisk", "Pairs", "ProsecutorRisk"]
 
 
-Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+Pairs = tuple[Ints, Ints, Ints]
 """Sizes f in the release, sizes F in the population, and how many classes have both; f >= 1."""
 
 
@@ -127,7 +127,7 @@ class ProsecutorRisk(SizeModel):
     )
     threshold: Annotated[PositiveShare, Doc("risk of a record above which it counts as at risk")] = 0.2
 
-    def figure_of(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
+    def figure_of(self, sizes: Ints, counts: Ints) -> float:
         if self.figure == "highest":
             return 1.0 / int(sizes[counts > 0].min())
         records = float(sizes @ counts)

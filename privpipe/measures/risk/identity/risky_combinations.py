@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import DistinctBlock, Facts, Guarantee, Tally, Verdict
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import KeyColumns, LargestShare, OptionalNumber, OwnColumns, PositiveNumber, Stricter
 from privpipe.blocks.way import DISTINCT
@@ -212,9 +213,7 @@ class SpecialUniques(Guarantee):
                 f"name at most {MOST_COLUMNS} columns"
             )
 
-    def record_figures(
-        self, records: DistinctBlock, households: NDArray[np.int64] | None, matching: bool
-    ) -> Mapping[str, NDArray[np.float64]]:
+    def record_figures(self, records: DistinctBlock, households: Ints | None, matching: bool) -> Mapping[str, Floats]:
         block, owner = without_blanks_apart(records)
         scored = self._scored(block)
         return {"special_uniques_score": scored.scores[owner], "special_uniques_dis": scored.dis[owner]}
@@ -285,9 +284,9 @@ class SpecialUniques(Guarantee):
 class _Scored:
     """Scores and DIS of each combination, the columns' shares of the score, and records in pairs."""
 
-    scores: NDArray[np.float64]
-    dis: NDArray[np.float64]
-    shares: NDArray[np.float64]
+    scores: Floats
+    dis: Floats
+    shares: Floats
     paired: int
 
 

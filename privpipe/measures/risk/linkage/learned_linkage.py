@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Gt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, Stricter
 from privpipe.errors import UsageError
@@ -34,8 +34,6 @@ ADDED = 3
 DEFINITE = 1e-8
 TOLERANCE = 1e-9
 """A row's margin is 1e-6, so that the solver's own tolerance must lie well below."""
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class Learned:
         return self.linked == self.bound
 
 
-def worst_case(rivals: Rivals, places: Sequence[Integers] | None, incumbent: int, seconds: float) -> Learned:
+def worst_case(rivals: Rivals, places: Sequence[Ints] | None, incumbent: int, seconds: float) -> Learned:
     """Minimise the records that are not linked, rows added as they are found violated.
 
     Parameters
@@ -157,7 +155,7 @@ class _Program:
         self.problem += _sum([side for pair in sides for side in pair]) <= 1
         return [up - down for up, down in sides]
 
-    def add(self, record: int, places: Integers) -> None:
+    def add(self, record: int, places: Ints) -> None:
         """Rows of some rivals of a record; a rival that is never dominated settles the record."""
         if record in self._forced or not len(places):
             return

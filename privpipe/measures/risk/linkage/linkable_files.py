@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.verdict import Comparison
 from privpipe.errors import DataError
 from privpipe.hierarchies import canonical_text
@@ -37,7 +38,6 @@ __all__ = [
 
 Metric = Literal["euclidean", "gower", "mahalanobis"]
 Standardise = Literal["own", "original"]
-Numbers = NDArray[np.float64]
 Scale = tuple[float, float]
 
 
@@ -100,7 +100,7 @@ def linkable(
 
 
 def _euclidean(
-    numbers: dict[str, tuple[Numbers, Numbers]], standardise: Standardise, *, mahalanobis: bool
+    numbers: dict[str, tuple[Floats, Floats]], standardise: Standardise, *, mahalanobis: bool
 ) -> Linkable | None:
     from privpipe.kernels.linkage.distance import LinkedFile
 
@@ -119,13 +119,13 @@ def _euclidean(
 
 
 def standardised(
-    numbers: Mapping[str, tuple[Numbers, Numbers]], scales: Mapping[str, tuple[Scale, Scale]]
-) -> tuple[Numbers, Numbers]:
+    numbers: Mapping[str, tuple[Floats, Floats]], scales: Mapping[str, tuple[Scale, Scale]]
+) -> tuple[Floats, Floats]:
     """Numbers of both sides by the mean and deviation of each, without those that do not vary.
 
     A missing number stands at the mean; where there are any, one more column says which.
     """
-    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
+    sides: tuple[list[Floats], list[Floats]] = ([], [])
     for name, pair in numbers.items():
         if not _varies(scales[name]):
             continue
@@ -142,7 +142,7 @@ def _varies(scales: tuple[Scale, Scale]) -> bool:
     return all(sd > 0 for _, sd in scales)
 
 
-def moments(values: Numbers) -> Scale:
+def moments(values: Floats) -> Scale:
     """Mean and deviation (divisor n - 1) of the known values; 0 of equal ones, of which rounding may leave another."""
     known = values[~np.isnan(values)]
     if len(known) < 2:
@@ -151,17 +151,17 @@ def moments(values: Numbers) -> Scale:
     return mean, 0.0 if known.min() == known.max() else float(np.std(known, ddof=1))
 
 
-def _whitening(differences: Numbers) -> Numbers:
+def _whitening(differences: Floats) -> Floats:
     """The factor that makes plain distances those of Mahalanobis, by the pseudo-inverse of the covariance."""
     covariance = np.atleast_2d(np.cov(differences, rowvar=False))
     values, vectors = np.linalg.eigh(covariance)
     kept = values > 1e-10 * max(float(values.max()), 0.0)
-    factor: Numbers = vectors[:, kept] / np.sqrt(values[kept])
+    factor: Floats = vectors[:, kept] / np.sqrt(values[kept])
     return np.ascontiguousarray(factor) if kept.any() else np.eye(len(values))
 
 
 def gower_files(
-    pair: FilePair, columns: Mapping[str, tuple[Numbers, Numbers] | None], *, of: int, constant: bool = False
+    pair: FilePair, columns: Mapping[str, tuple[Floats, Floats] | None], *, of: int, constant: bool = False
 ) -> tuple[LinkedFile, LinkedFile]:
     """Both sides on the scale of Gower's distance: numbers over their range, texts as codes.
 
@@ -176,7 +176,7 @@ def gower_files(
     """
     from privpipe.kernels.linkage.distance import LinkedFile
 
-    sides: tuple[list[Numbers], list[Numbers]] = ([], [])
+    sides: tuple[list[Floats], list[Floats]] = ([], [])
     for before, after in filter(None, columns.values()):
         both = np.concatenate([before[:of], after])
         known = both[~np.isnan(both)]
@@ -205,7 +205,7 @@ def _stacked(columns: Sequence[NDArray[Any]], rows: int) -> NDArray[Any]:
     return np.ascontiguousarray(np.column_stack(columns)) if columns else np.zeros((rows, 0))
 
 
-def coded_texts(files: FilePair, column: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_] | None]:
+def coded_texts(files: FilePair, column: str) -> tuple[Ints, Ints, Bools | None]:
     """Codes of both sides, and where they mismatch: by equality of texts, or by what released labels cover."""
     before, after = _texts(files.original, column), _texts(files.released, column)
     own, own_places = _numbered(before)
@@ -216,7 +216,7 @@ def coded_texts(files: FilePair, column: str) -> tuple[NDArray[np.int64], NDArra
     return own_places, label_places, _mismatch(files, column, own, labels, own_places)
 
 
-def block_of(files: FilePair, columns: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def block_of(files: FilePair, columns: tuple[str, ...]) -> tuple[Ints, Ints]:
     """The block of each record on either side: numbers of the combinations of texts."""
     sides = []
     for batch in (files.original, files.released):
@@ -239,15 +239,13 @@ def _texts(batch: pa.RecordBatch, column: str) -> list[str | None]:
     return found
 
 
-def _numbered(texts: list[str | None]) -> tuple[list[str | None], NDArray[np.int64]]:
+def _numbered(texts: list[str | None]) -> tuple[list[str | None], Ints]:
     seen: dict[str | None, int] = {}
     places = np.array([seen.setdefault(text, len(seen)) for text in texts], dtype=np.int64)
     return list(seen), places
 
 
-def _mismatch(
-    files: FilePair, column: str, own: list[str | None], labels: list[str | None], places: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _mismatch(files: FilePair, column: str, own: list[str | None], labels: list[str | None], places: Ints) -> Bools:
     """Where a released label covers no original value: by no level of the hierarchy, no range, no set.
 
     Where records are paired, a label that nothing explains covers every value: it may stand for any of them. A row

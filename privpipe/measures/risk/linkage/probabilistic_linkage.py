@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, Stricter
 from privpipe.blocks.parameters import require_number
@@ -29,7 +29,6 @@ __all__ = ["ProbabilisticLinkage", "agreement_of", "checked_rules"]
 
 
 KINDS = ("absolute", "relative", "rank")
-Numbers = NDArray[np.float64]
 
 
 def checked_rules(owner: str, rules: Any, columns: Sequence[str] | None) -> dict[str, Any]:
@@ -103,7 +102,7 @@ def _column(files: FilePair, name: str, rule: Any) -> NumberColumn | CodeColumn:
     return NumberColumn(before, after, steps, relative=kind == "relative")
 
 
-def _mean_ranks(values: Numbers) -> Numbers:
+def _mean_ranks(values: Floats) -> Floats:
     """Rank of each value, that of equal ones the mean of theirs; NaN stays."""
     known = ~np.isnan(values)
     _, places, counts = np.unique(values[known], return_inverse=True, return_counts=True)
@@ -113,8 +112,7 @@ def _mean_ranks(values: Numbers) -> Numbers:
     return ranks
 
 
-Integers = NDArray[np.int64]
-Parts = list[tuple[Integers, Integers]]
+Parts = list[tuple[Ints, Ints]]
 
 
 class _Parameters(str):
@@ -254,7 +252,7 @@ class ProbabilisticLinkage(FilePairMeasure):
     def _asks(self, name: str) -> bool:
         return self.columns is None and name not in self.block_by
 
-    def _parts(self, files: FilePair, sample: Integers) -> tuple[Parts, Integers]:
+    def _parts(self, files: FilePair, sample: Ints) -> tuple[Parts, Ints]:
         """Attacked released records and the originals they are compared with, and those whose own is among them."""
         if not self.block_by:
             return [(sample, np.arange(len(files), dtype=np.int64))], sample
@@ -262,7 +260,7 @@ class ProbabilisticLinkage(FilePairMeasure):
         true = [np.intersect1d(attacked, candidates) for attacked, candidates in parts]
         return parts, np.concatenate([np.zeros(0, dtype=np.int64), *true])
 
-    def _blocks(self, files: FilePair, sample: Integers) -> Iterator[tuple[Integers, Integers]]:
+    def _blocks(self, files: FilePair, sample: Ints) -> Iterator[tuple[Ints, Ints]]:
         before, after = block_of(files, self.block_by)
         order = np.argsort(before, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(before[order])) + 1):
@@ -271,7 +269,7 @@ class ProbabilisticLinkage(FilePairMeasure):
                 yield attacked, rows
 
     def _links(
-        self, agreement: Agreement, parts: Parts, patterns: Integers, mixture: Mixture, counts: Integers
+        self, agreement: Agreement, parts: Parts, patterns: Ints, mixture: Mixture, counts: Ints
     ) -> dict[str, Any]:
         """Right links, and how the pairs and the true ones fall into the three classes."""
         from privpipe.kernels.linkage.fellegi_sunter import ranking
@@ -293,7 +291,7 @@ class ProbabilisticLinkage(FilePairMeasure):
         }
 
     def _verdict(
-        self, files: FilePair, sample: Integers, mixture: Mixture, figures: Mapping[str, Mapping[str, Any]]
+        self, files: FilePair, sample: Ints, mixture: Mixture, figures: Mapping[str, Mapping[str, Any]]
     ) -> Verdict:
         from privpipe.kernels.linkage.attack_figures import upper_share
 

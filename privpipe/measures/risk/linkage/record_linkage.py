@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, Stricter
 from privpipe.blocks.parameters import require_choice
@@ -189,7 +189,7 @@ class RecordLinkage(FilePairMeasure):
             shares["one_to_one"], beside["total_distance"] = self._assigned(files, found)
         return shares, beside
 
-    def _nearest(self, files: FilePair, found: Linkable, way: str, sample: NDArray[np.int64]) -> tuple[float, float]:
+    def _nearest(self, files: FilePair, found: Linkable, way: str, sample: Ints) -> tuple[float, float]:
         from privpipe.kernels.linkage.attack_figures import upper_share
         from privpipe.kernels.linkage.distance import linkage_scores
 
@@ -220,9 +220,7 @@ class RecordLinkage(FilePairMeasure):
             right, total = right + pairs, total + apart
         return right / files.records, total
 
-    def _blocks(
-        self, files: FilePair, way: str, sample: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def _blocks(self, files: FilePair, way: str, sample: Ints) -> Iterator[tuple[Ints, Ints]]:
         """Attacked records, and those they are compared with, ascending; a partner in another block is lost."""
         if not self.block_by:
             yield sample, np.arange(len(files), dtype=np.int64)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Gt, Le
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import FilePair, FilePairMeasure, Verdict
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Confidence, LargestShare, OptionalNumber, OwnColumns, PositiveNumber, Stricter
 from privpipe.errors import DataError, UsageError
@@ -25,7 +25,7 @@ __all__ = ["TransparencyAttack"]
 
 Method = Literal["rank_swap", "microaggregation"]
 STAGES: Mapping[Method, tuple[str, ...]] = {"rank_swap": ("rank_swap",), "microaggregation": ("microaggregate",)}
-Numbers = dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
+Numbers = dict[str, tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -112,21 +112,19 @@ class TransparencyAttack(FilePairMeasure):
             return self.not_judged(found)
         return self._verdict(files, method, self._attack(numbers, found, attacked), attacked)
 
-    def _numbers(self, files: FilePair, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _numbers(self, files: FilePair, column: str) -> tuple[Floats, Floats]:
         found = files.finite_numbers(column, "transparency_attack")
         if found is None:
             raise DataError(f"transparency_attack: column {column!r} is not a number in both tables; leave it out")
         return found
 
-    def _constraints(
-        self, files: FilePair, method: str, numbers: Numbers, attacked: NDArray[np.int64]
-    ) -> list[Constraint] | str:
+    def _constraints(self, files: FilePair, method: str, numbers: Numbers, attacked: Ints) -> list[Constraint] | str:
         """What each column says, or why nothing can be said."""
         if method == "rank_swap":
             return self._windows(files, numbers, attacked)
         return self._groups(files, numbers, attacked)
 
-    def _windows(self, files: FilePair, numbers: Numbers, attacked: NDArray[np.int64]) -> list[Constraint] | str:
+    def _windows(self, files: FilePair, numbers: Numbers, attacked: Ints) -> list[Constraint] | str:
         from privpipe.kernels.linkage.transparency import window_constraint
 
         constraints = []
@@ -151,7 +149,7 @@ class TransparencyAttack(FilePairMeasure):
             constraints.append(window_constraint(before[attacked], after, window, bottom, top))
         return constraints
 
-    def _groups(self, files: FilePair, numbers: Numbers, attacked: NDArray[np.int64]) -> list[Constraint] | str:
+    def _groups(self, files: FilePair, numbers: Numbers, attacked: Ints) -> list[Constraint] | str:
         from privpipe.kernels.linkage.transparency import centroid_constraint, nearest_constraint
 
         groups = _planned_groups(files, numbers)
@@ -167,7 +165,7 @@ class TransparencyAttack(FilePairMeasure):
         missing = sorted(set(numbers) - covered)
         return f"the plan does not microaggregate {missing[0]!r}; leave it out of columns" if missing else constraints
 
-    def _attack(self, numbers: Numbers, constraints: list[Constraint], attacked: NDArray[np.int64]) -> Left:
+    def _attack(self, numbers: Numbers, constraints: list[Constraint], attacked: Ints) -> Left:
         from privpipe.kernels.linkage.transparency import candidates_left
 
         own = [(before, after, before, after) for before, after in numbers.values()]
@@ -175,7 +173,7 @@ class TransparencyAttack(FilePairMeasure):
         after = np.column_stack([_by_own(column, scale) for _, column, _, scale in own])
         return candidates_left(constraints, before[attacked], after, attacked)
 
-    def _verdict(self, files: FilePair, method: str, left: Left, attacked: NDArray[np.int64]) -> Verdict:
+    def _verdict(self, files: FilePair, method: str, left: Left, attacked: Ints) -> Verdict:
         from privpipe.kernels.linkage.attack_figures import upper_share
 
         hits, released = float(left.scores.sum()), len(files) / files.records
@@ -217,12 +215,12 @@ def _planned_groups(files: FilePair, numbers: Numbers) -> list[list[str]]:
     return [[column for column in columns if column in numbers] for columns in groups]
 
 
-def _by_own(values: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
+def _by_own(values: Floats, scale: Floats) -> Floats:
     """Standardised by a column's own mean and deviation; missing values at the mean. A constant one is 0."""
     mean, sd = moments(scale)
     return np.nan_to_num((values - mean) / sd, nan=0.0) if sd > 0 else np.zeros(len(values))
 
 
-def _standardised(columns: list[tuple[NDArray[np.float64], NDArray[np.float64]]], side: int) -> NDArray[np.float64]:
+def _standardised(columns: list[tuple[Floats, Floats]], side: int) -> Floats:
     """Columns of one side on the scale of the original, as the groups were formed on."""
     return np.column_stack([_by_own(pair[side], pair[0]) for pair in columns])

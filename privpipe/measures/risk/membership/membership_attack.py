@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Gt, Lt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.arrays import Floats
 from privpipe.blocks.file_pair import TableFiles, TableMeasure
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import (
@@ -181,7 +181,7 @@ class MembershipAttack(TableMeasure):
             **({"reference": len(found.reference)} if name == "density" else {}),
         }
 
-    def _density(self, asked: LinkedFile, found: Compared) -> NDArray[np.float64]:
+    def _density(self, asked: LinkedFile, found: Compared) -> Floats:
         # Among values of one table labels have nothing to cover: the reference's codes are compared as they are.
         shares = [
             (within(known, side, self.radius) + 1) / (len(side) + 1)

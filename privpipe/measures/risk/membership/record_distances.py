@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.file_pair import TableFiles
 from privpipe.measures.risk.linkage.linkable_files import gower_files, moments, plain, standardised
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Compared", "DistanceFigures", "closest", "compared", "distance_figures", "nearest_two", "within"]
 
 
-Numbers = NDArray[np.float64]
 TREE_COLUMNS = 10
 TILE = 20_000_000
 
@@ -63,7 +62,7 @@ def compared(files: TableFiles, columns: Sequence[str], *, gower: bool = False) 
     return Compared(parts[0], released, parts[1], parts[2], "gower" if gower else "euclidean")
 
 
-def closest(asked: LinkedFile, among: LinkedFile, metric: str) -> Numbers:
+def closest(asked: LinkedFile, among: LinkedFile, metric: str) -> Floats:
     """Of each asked record the distance to the closest one among others, shape (n,)."""
     if metric == "euclidean" and asked.numbers.shape[1] <= TREE_COLUMNS:
         from scipy.spatial import cKDTree
@@ -73,7 +72,7 @@ def closest(asked: LinkedFile, among: LinkedFile, metric: str) -> Numbers:
     return np.concatenate(tiles) if tiles else np.zeros(0)
 
 
-def nearest_two(asked: LinkedFile, among: LinkedFile, *, itself: bool = False) -> Numbers:
+def nearest_two(asked: LinkedFile, among: LinkedFile, *, itself: bool = False) -> Floats:
     """Of each asked record Gower's distance to the closest and to the second closest one, shape (n, 2).
 
     Parameters
@@ -91,14 +90,14 @@ def nearest_two(asked: LinkedFile, among: LinkedFile, *, itself: bool = False) -
     return found
 
 
-def within(asked: LinkedFile, among: LinkedFile, radius: float) -> NDArray[np.int64]:
+def within(asked: LinkedFile, among: LinkedFile, radius: float) -> Ints:
     """Of each asked record how many others lie at most `radius` away by Gower's distance, shape (n,)."""
     reach = radius + 1e-12 * (1 + radius)
     tiles = [(tile <= reach).sum(axis=1) for _, tile in _tiles(asked, among, squared=False)]
     return np.concatenate(tiles).astype(np.int64) if tiles else np.zeros(0, dtype=np.int64)
 
 
-def _tiles(asked: LinkedFile, among: LinkedFile, *, squared: bool) -> Iterator[tuple[int, Numbers]]:
+def _tiles(asked: LinkedFile, among: LinkedFile, *, squared: bool) -> Iterator[tuple[int, Floats]]:
     """Distances of some asked records after others to all, with the place of the first of them."""
     from privpipe.kernels.linkage.distance import pair_distances
 
@@ -174,13 +173,13 @@ def _first(side: LinkedFile, size: int | None) -> LinkedFile:
     return side if size is None else side.take(np.arange(min(size, len(side))))
 
 
-def _equal(one: Numbers, other: Numbers) -> NDArray[np.bool_]:
+def _equal(one: Floats, other: Floats) -> Bools:
     larger = np.maximum(one, other)
-    same: NDArray[np.bool_] = np.abs(one - other) <= EQUAL * (1 + larger)
+    same: Bools = np.abs(one - other) <= EQUAL * (1 + larger)
     return same
 
 
-def _nndr(near: Numbers) -> float | None:
+def _nndr(near: Floats) -> float | None:
     """The 5 % quantile of nearest over second nearest, 1 for 0 / 0; None where there is no second."""
     if not np.isfinite(near).all():
         return None

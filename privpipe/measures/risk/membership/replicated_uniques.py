@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, Facts, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.file_pair import JoinedClassMeasure, JoinedTables
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import FilePath, LargestShare, OwnColumns, Stricter
@@ -43,6 +42,7 @@ class ReplicatedUniques(JoinedClassMeasure):
 
     Examples
     --------
+    >>> import numpy as np
     >>> counts = replicate_counts(np.array([0, 2, 3, 4]), np.array([0, 1, 0, 0]), np.array([1, 1, 1, 8]))
     >>> verdict = ReplicatedUniques(at_most=0.05).judge_joined(JoinedTables(counts=counts, records=10, released=5))
     >>> verdict.outcome, verdict.observed["replicated"], verdict.observed["copies"]
@@ -78,7 +78,7 @@ class ReplicatedUniques(JoinedClassMeasure):
     def table_beside(self) -> str | None:
         return self.holdout
 
-    def reduction(self, secrets: NDArray[np.int64]) -> Replicating:
+    def reduction(self, secrets: Ints) -> Replicating:
         return Replicating()
 
     def judge_joined(self, tables: JoinedTables) -> Verdict:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import FilePath, LeastNumber, SensitiveColumn, Stricter
 from privpipe.blocks.release_history import EarlierTables, HistoryMeasure, ReleaseHistory, ReleaseRows
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from privpipe.measures.risk.releases.joined_releases import Joined
 
 __all__ = ["ComplementaryRelease"]
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

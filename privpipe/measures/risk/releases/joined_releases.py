@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.release_history import EarlierTables
 from privpipe.blocks.verdict import EXPLAIN, Comparison, least
 from privpipe.errors import HierarchyError
@@ -31,8 +31,7 @@ __all__ = ["Joined", "Relation", "explained_labels", "joined", "relation_of"]
 
 
 Text = str | None
-Flags = NDArray[np.bool_]
-Relation = tuple[Flags, Flags, Flags]
+Relation = tuple[Bools, Bools, Bools]
 """Of each pair of labels: whether they overlap, whether the one lies inside the other, and the other inside the one."""
 
 ANY = "*"
@@ -219,7 +218,6 @@ def _cover(label: Text, hierarchy: Hierarchy | None) -> Cover:
     return frozenset.intersection(*held) if held else frozenset(), frozenset().union(*held)
 
 
-Ints = NDArray[np.int64]
 LARGEST = 100_000_000
 """Pairs of classes that are compared at the most."""
 
@@ -297,7 +295,7 @@ def _classes(table: pa.Table, keys: Sequence[str]) -> tuple[Ints, dict[str, list
 
 
 def _linked(
-    tables: EarlierTables, new: pa.Table, old: pa.Table, own: Ints, theirs: Ints, overlap: Flags
+    tables: EarlierTables, new: pa.Table, old: pa.Table, own: Ints, theirs: Ints, overlap: Bools
 ) -> tuple[float, int]:
     """Share of new rows that a single earlier row fits, and rows of the smallest class they form together."""
     shared = [name for name in tables.joined if name in new.schema.names and name in old.schema.names]

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import numpy as np
 from annotated_types import Gt
-from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks import Verdict
+from privpipe.blocks.arrays import Floats
 from privpipe.blocks.guarantee import short
 from privpipe.blocks.marks import Columns, Stricter
 from privpipe.blocks.release_history import HistoryMeasure, ReleaseHistory
@@ -60,6 +59,7 @@ class RepeatedNoise(HistoryMeasure):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from privpipe.blocks.release_history import NoiseRows, ReleaseRows
     >>> one = np.array([[1, 1]])
     >>> def release(key):
@@ -159,7 +159,7 @@ class RepeatedNoise(HistoryMeasure):
         )
 
     @staticmethod
-    def _left(looks: NoiseObservations, moving: bool) -> NDArray[np.float64]:
+    def _left(looks: NoiseObservations, moving: bool) -> Floats:
         from privpipe.kernels.noise.averaging import left_ratios
 
         return left_ratios(looks.units, looks.stages, looks.draws, looks.values, looks.ratios, moving=moving)
