@@ -326,8 +326,12 @@ class ClassModel(CountedOver, Guarantee):
         scores = self.scores(block, facts)
         passing = self.passing(block, facts)
         worst = scores.min() if self.direction == "at_least" else scores.max()
+        return self.tallied(block, worst.item(), passing)
+
+    def tallied(self, block: ClassBlock, observed: Any, passing: Bools) -> Tally:
+        """The figure of a block of which some classes pass."""
         return Tally(
-            observed=worst.item(),
+            observed=observed,
             failing_classes=len(block) - int(np.count_nonzero(passing)),
             failing_records=block.records - int(np.dot(block.sizes, passing)),
             classes=len(block),
@@ -381,8 +385,12 @@ class ClassModel(CountedOver, Guarantee):
         whole = one_class(records, facts, self.sensitive_columns())
         if self.passing(whole, facts).all():
             return ""
-        figure = self.scores(whole, facts).max().item()
-        return f"cannot be met without suppression: all {facts.unit} as one class would have {short(figure)}"
+        figures = self.shown_of(whole, facts)
+        return f"cannot be met without suppression: all {facts.unit} as one class would have {figures}"
+
+    def shown_of(self, whole: ClassBlock, facts: Facts) -> str:
+        """The figure of a single class as a sentence shows it."""
+        return short(self.scores(whole, facts).max().item())
 
     def judged_whole(self, records: int, facts: Facts) -> bool:
         """Whether all records as one class would pass if any classes did, and the facts say how they would fare."""

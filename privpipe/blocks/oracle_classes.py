@@ -29,6 +29,7 @@ __all__ = [
     "at_most",
     "base_shares",
     "by_class",
+    "finite_max",
     "plain_cell",
     "slack",
 ]
@@ -193,3 +194,9 @@ def around_figure(figure: Any, direction: str) -> Iterator[tuple[str, Any, bool]
         yield "within by rounding", figure - near, not strict
         yield "clearly beyond", figure + far, False
         yield "clearly within", figure - far, True
+
+
+def finite_max(figures: Any) -> float | None:
+    """The largest figure, None where it is infinite."""
+    worst = max(figures)
+    return None if math.isinf(worst) else worst

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
 from privpipe.blocks.arrays import Bools
-from privpipe.blocks.guarantee import MEETS, Direction, one_class, short
+from privpipe.blocks.guarantee import MEETS, Direction, short
 
 __all__ = ["SeveralFigures"]
 
@@ -54,13 +54,7 @@ class SeveralFigures(ClassModel):
             name: (figures[name].min() if direction == "at_least" else figures[name].max()).item()
             for name, (direction, _) in self.rules().items()
         }
-        return Tally(
-            observed=worst,
-            failing_classes=len(block) - int(np.count_nonzero(passing)),
-            failing_records=block.records - int(np.dot(block.sizes, passing)),
-            classes=len(block),
-            records=block.records,
-        )
+        return self.tallied(block, worst, passing)
 
     def merge(self, left: Tally, right: Tally) -> Tally:
         if left.observed is None or right.observed is None:
@@ -73,16 +67,8 @@ class SeveralFigures(ClassModel):
         counted = super().merge(replace(left, observed=None), replace(right, observed=None))
         return replace(counted, observed=observed)
 
-    def needs_suppression(self, records: int, facts: Facts) -> str:
-        if not self.judged_whole(records, facts):
-            return ""
-        whole = one_class(records, facts, self.sensitive_columns())
-        if self.passing(whole, facts).all():
-            return ""
-        figures = ", ".join(
-            f"{name} = {short(figure[0].item())}" for name, figure in self.figures(whole, facts).items()
-        )
-        return f"cannot be met without suppression: all {facts.unit} as one class would have {figures}"
+    def shown_of(self, whole: ClassBlock, facts: Facts) -> str:
+        return ", ".join(f"{name} = {short(figure[0].item())}" for name, figure in self.figures(whole, facts).items())
 
     def reason(self, observed: Tally, facts: Facts) -> str:
         fails = (

@@ -195,32 +195,9 @@ class StageFace:
         fitted: FittedStage = room_above("stages").fit(self, frame, options)
         return fitted
 
-    @overload
-    def fit_transform(self, frame: str | PurePath, **options: Unpack[StageOptions]) -> pa.Table: ...
-
-    @overload
-    def fit_transform(self, frame: F, **options: Unpack[StageOptions]) -> F: ...
-
-    def fit_transform(self, frame: Any, **options: Unpack[StageOptions]) -> Any:
-        """What `apply` does, under the name that pipelines of other libraries call."""
-        return room_above("stages").apply(self, frame, options)
-
-    @overload
-    def transform(self, frame: str | PurePath, **options: Unpack[StageOptions]) -> pa.Table: ...
-
-    @overload
-    def transform(self, frame: F, **options: Unpack[StageOptions]) -> F: ...
-
-    def transform(self, frame: Any, **options: Unpack[StageOptions]) -> Any:
-        """What `apply` does: a stage that was not fitted learns from the frame it runs over."""
-        return room_above("stages").apply(self, frame, options)
-
-    @overload
-    def __call__(self, frame: str | PurePath, **options: Unpack[StageOptions]) -> pa.Table: ...
-
-    @overload
-    def __call__(self, frame: F, **options: Unpack[StageOptions]) -> F: ...
-
-    def __call__(self, frame: Any, **options: Unpack[StageOptions]) -> Any:
-        """What `apply` does, so that ``frame.pipe(stage)`` works."""
-        return room_above("stages").apply(self, frame, options)
+    fit_transform = apply
+    """The name that pipelines of other libraries call."""
+    transform = apply
+    """A stage that was not fitted learns from the frame it runs over."""
+    __call__ = apply
+    """So that ``frame.pipe(stage)`` works."""

@@ -79,7 +79,7 @@ class BasicBetaLikeness(ClassModel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "base", as_base("BasicBetaLikeness", self.base))
+        object.__setattr__(self, "base", as_base(type(self).__name__, self.base))
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         return largest_gains(block, facts, self.column)[0]

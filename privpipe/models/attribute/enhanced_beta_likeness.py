@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Gt
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
-from privpipe.blocks import ClassBlock, ClassModel, Facts, Tally
-from privpipe.blocks.marks import BaseDistribution, OneSensitive, Stricter
-from privpipe.models.attribute.base_distribution import Base, as_base, largest_gains
+from privpipe.blocks import ClassBlock, Facts, Tally
+from privpipe.blocks.marks import Stricter
+from privpipe.models.attribute.base_distribution import largest_gains
+from privpipe.models.attribute.basic_beta_likeness import BasicBetaLikeness
 
 __all__ = ["EnhancedBetaLikeness"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class EnhancedBetaLikeness(ClassModel):
+class EnhancedBetaLikeness(BasicBetaLikeness):
     """No value's share in a class gains more than `beta` times, nor more than -ln p times; observed = max gain.
 
     Parameters
@@ -51,12 +52,6 @@ class EnhancedBetaLikeness(ClassModel):
     ('fail', None)
     """
 
-    threshold_field = "beta"
-    direction = "at_most"
-    convex = True
-    needs_base = True
-    observes = float | None
-    source = "Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012"
     threat = (
         "An intruder who finds a person's class finds a sensitive value, rare or common, far more likely than before."
     )
@@ -66,23 +61,12 @@ class EnhancedBetaLikeness(ClassModel):
         "coarser classes or suppression help."
     )
 
-    column: Annotated[OneSensitive, Doc("the sensitive column")]
     beta: Annotated[
         float | None,
         Gt(0),
         Stricter("smaller"),
         Doc("largest relative gain (q - p)/p of a value's share in a class; never more than -ln p"),
     ] = None
-    base: Annotated[
-        Base,
-        BaseDistribution(),
-        Stricter("equal"),
-        Doc("what classes are compared with: original, released, or {file: path}"),
-    ] = "original"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "base", as_base("EnhancedBetaLikeness", self.base))
 
     def scores(self, block: ClassBlock, facts: Facts) -> NDArray[Any]:
         return largest_gains(block, facts, self.column)[1]
@@ -98,12 +82,3 @@ class EnhancedBetaLikeness(ClassModel):
         if over:
             return f"unsatisfiable: in {over:,} classes a value exceeds its -ln p cap"
         return super().seen(observed)
-
-    @classmethod
-    def examples(cls) -> list[Self]:
-        return [
-            cls(column="illness"),
-            cls(column="illness", beta=0.5),
-            cls(column="illness", beta=3.0),
-            cls(column="income", beta=1.0, base="released"),
-        ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from privpipe.blocks.oracle_classes import Classes, Expected, base_shares, by_class, slack
+from privpipe.blocks.oracle_classes import Classes, Expected, base_shares, by_class, finite_max, slack
 
 __all__ = ["oracle", "thresholds"]
 
@@ -25,12 +25,7 @@ def oracle(model: Any, classes: Classes) -> Expected:
     ]
     if model.beta is None:
         passes = [True] * len(figures)
-    return by_class(classes, figures, passes, _finite_max)
-
-
-def _finite_max(figures: Any) -> float | None:
-    worst = max(figures)
-    return None if math.isinf(worst) else worst
+    return by_class(classes, figures, passes, finite_max)
 
 
 def thresholds(rng: Any) -> dict[str, Any]:

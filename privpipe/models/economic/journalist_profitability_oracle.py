@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from privpipe.blocks.oracle_classes import Case, Classes, Expected, by_class
+from privpipe.blocks.oracle_classes import Classes, Expected, by_class
+from privpipe.models.economic.prosecutor_profitability_oracle import around
 
 __all__ = ["around", "oracle", "thresholds"]
 
@@ -21,9 +21,3 @@ def oracle(model: Any, classes: Classes) -> Expected:
 def thresholds(rng: Any) -> dict[str, Any]:
     """Parameters of a random gate."""
     return {"adversary_gain": float(rng.integers(1, 30)), "adversary_cost": 1.0}
-
-
-def around(model: Any, observed: Any, facts: Any) -> Iterator[Case]:
-    """Gain over cost at the size and on both sides, in exact decimals: nothing is rounded, so nothing is tolerated."""
-    for what, gain, passes in (("at", 0.0, False), ("above", 0.001, False), ("below", -0.001, True)):
-        yield f"ratio {what} the size", {"adversary_gain": observed + gain, "adversary_cost": 1.0}, passes
