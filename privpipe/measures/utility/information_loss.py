@@ -80,9 +80,6 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
     cells, and blanked ones counted separately. Sums are rounded once, whatever the order of the records. Of fewer than
     20 records, figures that disclose moments are judged but not shown. The loss models of searches are `quality`.
 
-    Sources: Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Snoke et al., 2018; Karr et al., 2006; De Waal,
-    Willenborg, 1999; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006.
-
     Examples
     --------
     >>> import pyarrow as pa
@@ -95,7 +92,10 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
     """
 
     observes = dict[str, Any]
-    source = "Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Karr et al., 2006; De Waal, Willenborg, 1999"
+    source = (
+        "Mateo-Sanz, Domingo-Ferrer, Sebe, 2005; Woo et al., 2009; Snoke et al., 2018; Karr et al., 2006; De "
+        "Waal, Willenborg, 1999; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006"
+    )
     threat = "A release is safe and of no use; this is no privacy figure."
     formula = "divergence(f(original), f(released)) <= at_most, il1s: mean |x - y| / (sqrt(2) sd)"
     choose = (

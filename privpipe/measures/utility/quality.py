@@ -84,7 +84,6 @@ class Quality(DistinctPairMeasure):
     where the release is not a recoding of it by whole classes (other stages changed it as well), on the labels alone:
     enough for all models but the entropies and kl_divergence, which are errors then. The original's records need no
     ids.
-    Source: Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006; Ghinita et al., VLDB 2007.
 
     Examples
     --------
@@ -93,7 +92,7 @@ class Quality(DistinctPairMeasure):
     """
 
     observes = float | dict[str, float]
-    source = "Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006"
+    source = "Iyengar, KDD 2002; Bayardo, Agrawal, ICDE 2005; Xu et al., KDD 2006; Ghinita et al., VLDB 2007"
     threat = "A release is so coarse that it is of no use; this is no privacy figure."
     formula = "the loss that the stage generalize minimises, over the release as it is, <= at_most"
     choose = (

@@ -32,8 +32,6 @@ class JournalistProfitability(ProsecutorProfitability):
     An attack succeeds with 1/F_c, F_c the size of the class in the policy's `population:`, generalized as the
     release is. Classes without a released record do not count.
 
-    Source: Wan et al., PLoS ONE 10(3), 2015; Prasser et al., AMIA Annu. Symp. Proc. 2017.
-
     Examples
     --------
     >>> import numpy as np

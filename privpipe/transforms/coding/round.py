@@ -48,10 +48,6 @@ class Round(RowTransformer):
         down: towards minus infinity.
     nulls : {"keep", "refuse"}
 
-    Notes
-    -----
-    Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012.
-
     Examples
     --------
     >>> Round(columns=["income"], base=10).mode

@@ -48,10 +48,6 @@ class ShiftDates(Transformer):
         ``{from_env: NAME}`` or ``{from_file: PATH}``; at least 32 bytes.
     nulls : {"keep", "refuse"}
 
-    Notes
-    -----
-    Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012; HMAC, RFC 2104.
-
     Examples
     --------
     >>> ShiftDates(columns=["admitted"], days=30, key={"from_env": "DATES_KEY"}).days
@@ -61,7 +57,7 @@ class ShiftDates(Transformer):
     taxon = "perturbative"
     preserves = "intervals between, and order of, the dates of a person; the time of day"
     reveals = "each date to within 2 * days; whoever knows one date of a person knows all of them, in every release"
-    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012; HMAC, RFC 2104"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("dates and timestamps, moved together")]
     days: Annotated[int, Ge(1), Le(36525), Doc("most days that a person's dates move, either way")]

@@ -45,7 +45,10 @@ class TailCode(RowTransformer):
 
     taxon = "non-perturbative"
     upper: ClassVar[bool] = True
-    source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012"
+    source = (
+        "Hundepool et al., Statistical Disclosure Control, Wiley, 2012; Rousseeuw, Van Driessen, "
+        "Technometrics 41(3), 1999 (FAST-MCD)"
+    )
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("numeric or date columns")]
     # An integer is exact beyond 2^53 too.
@@ -328,11 +331,6 @@ class TopCode(TailCode):
         Strata with a quantile or region and a mean each.
     small_strata : {"refuse", "suppress", "merge"}
 
-    Notes
-    -----
-    Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012; Rousseeuw, Van Driessen, Technometrics 41(3),
-    1999 (FAST-MCD).
-
     Examples
     --------
     >>> TopCode(columns=["age"], at=99, replace="label", label="100+").replace
@@ -393,11 +391,6 @@ class BottomCode(TailCode):
     by : tuple of str
         Strata with a quantile or region and a mean each.
     small_strata : {"refuse", "suppress", "merge"}
-
-    Notes
-    -----
-    Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012; Rousseeuw, Van Driessen, Technometrics 41(3),
-    1999 (FAST-MCD).
 
     Examples
     --------

@@ -104,7 +104,7 @@ class Pseudonymise(Transformer):
 
     Notes
     -----
-    Source: HMAC, RFC 2104. An unkeyed hash is not offered: identifiers can be guessed.
+    An unkeyed hash is not offered: identifiers can be guessed.
 
     Examples
     --------
@@ -116,7 +116,7 @@ class Pseudonymise(Transformer):
     taxon = "identifiers"
     preserves = "equality of values; the number of distinct values and of nulls"
     reveals = "which records, also of other releases with this key and domain, are of one person"
-    source = "RFC 2104"
+    source = "HMAC, RFC 2104"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("identifier columns to be replaced")]
     key: Annotated[

@@ -313,8 +313,7 @@ class LocalRecoding(LocalRecodingStage):
     Notes
     -----
     What a vector loses is the loss of the whole table at it. What `search` draws is public and the same for every
-    seed: it hides nothing, and the plan is a function of the counts. Source: Xu et al., KDD 2006 (local recoding);
-    Iyengar, KDD 2002 (loss).
+    seed: it hides nothing, and the plan is a function of the counts.
 
     Examples
     --------

@@ -47,7 +47,7 @@ class LocalRecodingStage(RecodingStage):
     serves = ("persons", "wildcard")
     preserves = "truth: every label covers the value it stands for"
     reveals = "that coarsely labelled records did not fit into an earlier round (minimality)"
-    source = "Xu et al., KDD 2006"
+    source = "Xu et al., KDD 2006 (local recoding); Iyengar, KDD 2002 (loss)"
 
     columns: Annotated[
         tuple[str, ...] | None, Columns(), Doc("columns to generalize; default: the quasi-identifiers with a hierarchy")

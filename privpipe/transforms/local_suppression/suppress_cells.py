@@ -165,8 +165,6 @@ class SuppressCells(SuppressCellsStage):
     The stage does not aim at guarantees on sensitive values: the release is judged by them afterwards. Blanks show
     that a record was rare (minimality).
 
-    Source: Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015; Meyerson, Williams, PODS 2004 (NP-hardness).
-
     Examples
     --------
     >>> SuppressCells(k=3, weights={"age": 2.0}, method="optimal")

@@ -79,7 +79,7 @@ class SuppressCellsStage(Transformer):
     spelt = {"with": "along"}
     preserves = "truth: every value that stays is the record's own"
     reveals = "that a record with a blank was rare, and in which columns (minimality)"
-    source = "Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015"
+    source = "Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015; Meyerson, Williams, PODS 2004 (NP-hardness)"
     formula = "least sum of w_j over blanked cells such that every record matches >= k records"
     choose = (
         "Generalize first, so that few records are rare. own_value protects against whoever reads blanks as blanks and "

@@ -111,10 +111,8 @@ class Microaggregate(GroupingParameters):
 
     Notes
     -----
-    Source: Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005 (MDAV, mixed types); Solanas,
-    Martinez-Balleste, COMPSTAT 2006 (V-MDAV); Hansen, Mukherjee, IEEE TKDE 15(4), 2003 (univariate); Gower,
-    Biometrics 27, 1971. Euclidean distances are over columns standardised by the mean and deviation of the stratum;
-    a constant column takes no part.
+    Euclidean distances are over columns standardised by the mean and deviation of the stratum; a constant column takes
+    no part.
 
     Where the policy distinguishes persons, a group holds k different ones (and k households, where a guarantee counts
     them): groups of k records are made and refined, then each of fewer than k persons takes in the nearest ones. Of
@@ -139,7 +137,11 @@ class Microaggregate(GroupingParameters):
     draws_apart = (
         "averages groups of records, and members of a household may be in several: aggregate a table of households"
     )
-    source = "Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005"
+    source = (
+        "Domingo-Ferrer, Torra, Data Mining and Knowledge Discovery 11, 2005 (MDAV, mixed types); Solanas, "
+        "Martinez-Balleste, COMPSTAT 2006 (V-MDAV); Hansen, Mukherjee, IEEE TKDE 15(4), 2003 (univariate); "
+        "Gower, Biometrics 27, 1971"
+    )
 
     @property
     def links_releases(self) -> bool:
@@ -423,9 +425,8 @@ class FuzzyMicroaggregate(Transformer):
 
     Notes
     -----
-    Source: Torra, Fuzzy microaggregation for the transparency principle, J. Applied Logic 23, 2017, for the idea. The
-    recipe is ours: groups by `Microaggregate`, one keyed draw a record, and groups that fewer than k records drew are
-    handed to the nearest one.
+    The recipe is ours: groups by `Microaggregate`, one keyed draw a record, and groups that fewer than k records drew
+    are handed to the nearest one.
 
     Examples
     --------
@@ -440,7 +441,7 @@ class FuzzyMicroaggregate(Transformer):
     draws_apart = (
         "averages groups of records, and members of a household may be in several: aggregate a table of households"
     )
-    source = "Torra, J. Applied Logic 23, 2017"
+    source = "Torra, Fuzzy microaggregation for the transparency principle, J. Applied Logic 23, 2017, for the idea"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("numeric columns to mask as one group of columns")]
     k: Annotated[int, Ge(2), Doc("least number of records in a group and of holders of a released combination")]

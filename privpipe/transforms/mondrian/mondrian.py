@@ -374,10 +374,9 @@ class Mondrian(MondrianStage):
 
     Notes
     -----
-    Source: LeFevre, DeWitt, Ramakrishnan, ICDE 2006. A column with a hierarchy is cut in the order of its leaves
-    and released as the lowest common ancestor of the values present. A range that takes in missing values and others
-    is released as ``*``. Labels of one column may overlap (``north`` and ``*``): who reads them alone finds more of a
-    population than are counted.
+    A column with a hierarchy is cut in the order of its leaves and released as the lowest common ancestor of the values
+    present. A range that takes in missing values and others is released as ``*``. Labels of one column may overlap
+    (``north`` and ``*``): who reads them alone finds more of a population than are counted.
 
     Examples
     --------

@@ -114,9 +114,6 @@ class AddNoise(RowTransformer):
 
     Notes
     -----
-    Source: Kim, ASA Survey Research Methods, 1986; Hundepool et al., Statistical Disclosure Control, Wiley 2012;
-    Ting, Fienberg, Trottini, Int. J. Information and Computer Security 2, 2008 (orthogonal); Templ, Kowarik, Meindl,
-    J. Statistical Software 67(4), 2015 (outliers); Rousseeuw, Van Driessen, Technometrics 41(3), 1999 (FAST-MCD).
     The ratio is public: anyone who knows it can remove the variance, not the noise. Noise is drawn for a record and its
     value (orthogonal: for the table): under an unchanged plan an unchanged value keeps its noise in every release, and
     a changed one draws afresh. A deviation that is learnt again changes all noise; freeze the plan to keep it.
@@ -131,7 +128,12 @@ class AddNoise(RowTransformer):
     needs_draws = True
     preserves = "means in expectation; correlations when correlated; sums and covariances exactly when orthogonal"
     reveals = "the variance of the noise; zeros, when they are kept; who is no outlier, when these alone are masked"
-    source = "Kim, ASA Survey Research Methods, 1986"
+    source = (
+        "Kim, ASA Survey Research Methods, 1986; Hundepool et al., Statistical Disclosure Control, Wiley "
+        "2012; Ting, Fienberg, Trottini, Int. J. Information and Computer Security 2, 2008 (orthogonal); "
+        "Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015 (outliers); Rousseeuw, Van Driessen, "
+        "Technometrics 41(3), 1999 (FAST-MCD)"
+    )
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("numeric columns to mask")]
     kind: Annotated[Noise, Doc("uncorrelated, correlated, multiplicative or orthogonal")] = "uncorrelated"

@@ -94,10 +94,6 @@ class Pram(RowTransformer):
     same_within : {"household_id", "person_id"}, optional
         Rows of one household (or person) draw alike for equal values; the plan says in how many a column differs.
 
-    Notes
-    -----
-    Source: Gouweleeuw, Kooiman, Willenborg, de Wolf, Journal of Official Statistics 14(4), 1998.
-
     Examples
     --------
     >>> Pram(columns=["region"], diagonal=0.7)

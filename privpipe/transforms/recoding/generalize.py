@@ -393,10 +393,6 @@ class Generalize(GeneralizeStage):
         _TS (values stay raw and failing classes go).
     budget : SearchBudget
 
-    Notes
-    -----
-    Source: Samarati, IEEE TKDE 13(6), 2001; Iyengar, KDD 2002 (loss); Bayardo, Agrawal, ICDE 2005.
-
     Examples
     --------
     >>> Generalize(levels={"age": 2}).is_search, Generalize(suppress_at_most=0.05).is_search

@@ -90,7 +90,7 @@ class GeneralizeStage(RecodingStage):
     serves = ("persons", "population", "wildcard", "labels")
     preserves = "truth: every label covers the value it stands for"
     reveals = "that a finer vector of levels did not meet the guarantees (minimality)"
-    source = "Samarati, IEEE TKDE 13(6), 2001; Iyengar, KDD 2002"
+    source = "Samarati, IEEE TKDE 13(6), 2001; Iyengar, KDD 2002 (loss); Bayardo, Agrawal, ICDE 2005"
 
     columns: Annotated[
         tuple[str, ...] | None, Columns(), Doc("columns to generalize; default: the quasi-identifiers with a hierarchy")

@@ -70,9 +70,6 @@ class Safepub(RecodingStage):
     released next to them are not covered. The draw is as secret as the seed. Each further release of the same data
     adds up epsilon and delta.
 
-    Source: Bild, Kuhn, Prasser, SafePub, PoPETs 2018(1); Li, Qardaji, Su, On sampling, anonymization, and
-    differential privacy, ASIACCS 2012.
-
     Examples
     --------
     >>> Safepub(epsilon=1.0, delta=1e-5, levels={"age": 2})
@@ -85,7 +82,10 @@ class Safepub(RecodingStage):
     forbids_counts = True
     preserves = "truth: every label covers the value it stands for; shares, up to sampling"
     reveals = "little more of any one person than a release without the person would"
-    source = "Bild, Kuhn, Prasser, PoPETs 2018(1); Li, Qardaji, Su, ASIACCS 2012"
+    source = (
+        "Bild, Kuhn, Prasser, SafePub, PoPETs 2018(1); Li, Qardaji, Su, On sampling, anonymization, and "
+        "differential privacy, ASIACCS 2012"
+    )
 
     epsilon: Annotated[
         float,

@@ -47,10 +47,6 @@ class Sample(Transformer):
     weight : str, optional
         A new column with the weight of each record: records of its stratum over those kept.
 
-    Notes
-    -----
-    Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012.
-
     Examples
     --------
     >>> Sample(fraction=0.1)

@@ -315,10 +315,6 @@ class SuppressRecords(Transformer):
         households: where one member goes, all go, and what is left is judged again until nothing more goes; the
         households that fail `household_k_anonymity` go too. Default: households where the guarantees count them.
 
-    Notes
-    -----
-    Source: Samarati, IEEE TKDE 13(6), 2001 (record suppression).
-
     Examples
     --------
     >>> SuppressRecords(suppress_at_most=0.05)
@@ -331,7 +327,7 @@ class SuppressRecords(Transformer):
     serves = ("persons", "population", "wildcard", "labels")
     preserves = "the values of every record that stays"
     reveals = "that the records which went were in small or uneven classes"
-    source = "Samarati, IEEE TKDE 13(6), 2001"
+    source = "Samarati, IEEE TKDE 13(6), 2001 (record suppression)"
 
     suppress_at_most: Annotated[float, Ge(0), Le(1), Doc("share of the records that may be removed")] = 0.0
 

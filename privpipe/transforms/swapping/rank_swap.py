@@ -93,8 +93,7 @@ class RankSwap(Transformer):
 
     Notes
     -----
-    Source: Moore, Controlled data-swapping techniques for masking public use microdata sets, US Census Bureau,
-    1996. Anyone who knows the window can narrow a record down to the window (Nin, Herranz, Torra, DKE 64, 2008).
+    Anyone who knows the window can narrow a record down to the window (Nin, Herranz, Torra, DKE 64, 2008).
 
     Examples
     --------
@@ -107,7 +106,10 @@ class RankSwap(Transformer):
     preserves = "the multiset of each column's values; displacement of at most the window of ranks"
     reveals = "for a known value, the window of ranks its record must be in"
     draws_apart = "exchanges values of single records by rank, and members of a household would take those of several"
-    source = "Moore, US Census Bureau, 1996; Nin, Herranz, Torra, DKE 64(1), 2008"
+    source = (
+        "Moore, Controlled data-swapping techniques for masking public use microdata sets, US Census Bureau, "
+        "1996; Nin, Herranz, Torra, DKE 64(1), 2008"
+    )
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("ordered columns, each swapped by itself")]
     p: Annotated[float | None, Gt(0), Le(1), Doc("window as a fraction of the records (0.05 is 5 %)")] = None

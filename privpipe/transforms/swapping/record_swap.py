@@ -75,8 +75,6 @@ class RecordSwap(Transformer):
     The rows of all households, without their members, are held on the driver. Which households exchanged with each
     other is never revealed. Swapping hides *where* a rare household lives; its other values stay true.
 
-    Source: Shlomo, Tudor, Groom, Data swapping for protecting census tables, PSD 2010; sdcMicro's `recordSwap`.
-
     Examples
     --------
     >>> RecordSwap(areas=["region", "town"], rate=0.02, similar=[["tenure"]], household="home")
@@ -91,7 +89,7 @@ class RecordSwap(Transformer):
     )
     reveals = "that a household of this kind lives in each area; who is not swapped is shown where he lives"
     draws_apart = "swaps households as a whole already"
-    source = "Shlomo, Tudor, Groom, Privacy in Statistical Databases, 2010"
+    source = "Shlomo, Tudor, Groom, Data swapping for protecting census tables, PSD 2010; sdcMicro's `recordSwap`"
     formula = "swap if min over members of #(records of the area alike) < k; then up to rate x households"
     choose = (
         "rate .02 to .10; k 3. Profiles from strict to loose (type and tenure, then type, then size alone), so that "

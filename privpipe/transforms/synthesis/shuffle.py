@@ -63,10 +63,6 @@ class Shuffle(Transformer):
         Strata: values stay within one.
     small_strata : {"refuse", "suppress", "merge"}
 
-    Notes
-    -----
-    Source: Muralidhar, Sarathy, Data shuffling, Management Science 52(5), 2006.
-
     Examples
     --------
     >>> Shuffle(columns=["income", "savings"], given=["age"])
@@ -78,7 +74,7 @@ class Shuffle(Transformer):
     preserves = "the multiset of each column's values; rank correlations approximately"
     reveals = "that each value belongs to someone; rank correlations with the given columns"
     draws_apart = "deals values out by rank, and members of a household would get several"
-    source = "Muralidhar, Sarathy, Management Science 52(5), 2006"
+    source = "Muralidhar, Sarathy, Data shuffling, Management Science 52(5), 2006"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("ordered columns to shuffle")]
     given: Annotated[

@@ -149,12 +149,6 @@ class Synthesize(Transformer):
         Strata with a model each, of at least 50 records; their values are released in proportion.
     small_strata : {"refuse", "suppress", "merge"}
 
-    Notes
-    -----
-    Source: Reiter, J. Official Statistics 21(3), 2005; Nowok, Raab, Dibben, J. Statistical Software 74(11), 2016;
-    Nelsen, An Introduction to Copulas, Springer, 2006; Rubin, J. Official Statistics 9(2), 1993; McKenna, Miklau,
-    Sheldon, J. Privacy and Confidentiality 11(3), 2021.
-
     Examples
     --------
     >>> Synthesize(records=1000, min_leaf=20)
@@ -167,7 +161,11 @@ class Synthesize(Transformer):
     preserves = "shares, means and deviations within sampling error; under cart relations too"
     reveals = "the distribution of each column, and what relations tell of outlying groups"
     draws_apart = "draws records of nobody, who live in no household"
-    source = "Reiter, J. Official Statistics 21(3), 2005; Nelsen, An Introduction to Copulas, 2006"
+    source = (
+        "Reiter, J. Official Statistics 21(3), 2005; Nowok, Raab, Dibben, J. Statistical Software 74(11), "
+        "2016; Nelsen, An Introduction to Copulas, Springer, 2006; Rubin, J. Official Statistics 9(2), 1993; "
+        "McKenna, Miklau, Sheldon, J. Privacy and Confidentiality 11(3), 2021"
+    )
 
     method: Annotated[
         Literal["cart", "copula", "marginals"], Doc("model: cart (sequential trees), copula, or marginals with epsilon")

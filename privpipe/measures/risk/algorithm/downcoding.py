@@ -48,8 +48,6 @@ class Downcoding(FilePairMeasure):
     algorithm that splits whenever both parts have k records leaves min(a, s - a) < k: `conditioned` is what follows
     from that.
 
-    Source: Cohen, Attacks on Deidentification's Defenses, USENIX Security 2022.
-
     Examples
     --------
     >>> import pyarrow as pa
@@ -66,7 +64,7 @@ class Downcoding(FilePairMeasure):
     """
 
     observes = dict[str, Any]
-    source = "Cohen, USENIX Security 2022"
+    source = "Cohen, Attacks on Deidentification's Defenses, USENIX Security 2022"
     threat = "An intruder knows that a class was left coarse because it could not be split, and guesses why."
     formula = "share of cells guessed correctly one level finer - share the prior expects"
     choose = "Experimental: 0.1 to 0.2. What helps: a search that is not minimal, or noise."

@@ -106,8 +106,6 @@ class MinimalityAttack(FilePairMeasure):
     `unsplit` needs no worlds: the share of records whose class would fail a guarantee on the column if it were split
     one level finer in some column; at 0 minimality discloses nothing about the values.
 
-    Source: Wong, Fu, Wang, Pei, VLDB 2007.
-
     Examples
     --------
     >>> MinimalityAttack(column="illness", at_most=0.5).worlds

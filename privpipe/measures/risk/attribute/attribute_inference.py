@@ -35,7 +35,6 @@ class AttributeInference(ClassInference):
     Notes
     -----
     Observed: `share`, `baseline` (the most frequent value of all judged records) and `gain`, their difference.
-    Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007.
 
     Examples
     --------

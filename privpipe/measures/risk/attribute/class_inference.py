@@ -101,8 +101,6 @@ class HomogeneityAttack(ClassInference):
     Where persons are counted, a class of f persons discloses a value that all of them (or the share `certainty`) have,
     whatever else each of them has.
 
-    Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007; Sweeney, IJUFKS 10(5), 2002.
-
     Examples
     --------
     >>> from privpipe.blocks import Cells, Facts
@@ -114,7 +112,7 @@ class HomogeneityAttack(ClassInference):
     """
 
     observes = float
-    source = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007"
+    source = "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007; Sweeney, IJUFKS 10(5), 2002"
     threat = "An intruder finds a person's class, not the record, and learns the value: all there share it."
     formula = "share of records in classes with max_v c_v / f >= certainty"
     choose = "0 with certainty 1 is the least to ask; certainty 0.8 also counts near-certain classes."
@@ -162,9 +160,6 @@ class BackgroundKnowledgeAttack(ClassInference):
     the class and c_v those who have the value; ruling out values then gives an upper bound, for one person may have
     several of these.
 
-    Source: Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007; Martin, Kifer, Machanavajjhala,
-    Gehrke, Halpern, ICDE 2007.
-
     Examples
     --------
     >>> from privpipe.blocks import Cells, Facts
@@ -175,7 +170,10 @@ class BackgroundKnowledgeAttack(ClassInference):
     """
 
     observes = float
-    source = "Machanavajjhala et al., ACM TKDD 1(1), 2007; Martin et al., ICDE 2007"
+    source = (
+        "Machanavajjhala, Kifer, Gehrke, Venkitasubramaniam, ACM TKDD 1(1), 2007; Martin, Kifer, "
+        "Machanavajjhala, Gehrke, Halpern, ICDE 2007"
+    )
     threat = "An intruder rules out values for a person, or members of the class pool what they know."
     formula = "share of records in classes with max_v c_v / (f - E) >= certainty"
     choose = "b = 1 or r = 1 is the least to try; a class withstands b if it has b + 2 values."

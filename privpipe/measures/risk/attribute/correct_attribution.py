@@ -47,9 +47,6 @@ class CorrectAttribution(JoinedClassMeasure):
     records compared, `mean_of_matched` and `disco_of_matched` of those with a row of their key; `disco_homogeneous`
     counts keys of one secret in both tables; `cap_original` and `cap_released` are of each table within itself.
 
-    Sources: Elliot, SYLLS report, 2014; Taub, Elliot, Pampaka, Smith, PSD 2018; Little, Elliot, Allmendinger, PSD 2022;
-    Raab, Nowok, Dibben, 2024.
-
     Examples
     --------
     >>> import numpy as np
@@ -62,7 +59,10 @@ class CorrectAttribution(JoinedClassMeasure):
 
     observes = dict[str, Any]
     protects_nobody_at = 1
-    source = "Taub, Elliot, Pampaka, Smith, PSD 2018; Raab, Nowok, Dibben, 2024"
+    source = (
+        "Elliot, SYLLS report, 2014; Taub, Elliot, Pampaka, Smith, PSD 2018; Little, Elliot, Allmendinger, "
+        "PSD 2022; Raab, Nowok, Dibben, 2024"
+    )
     threat = "Somebody who knows a person's key reads the secret off the released rows with this key."
     formula = "records whose key shows one secret in the release, and it is theirs / records <= at_most"
     choose = (

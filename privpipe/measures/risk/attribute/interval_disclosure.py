@@ -123,7 +123,6 @@ class RankIntervalDisclosure(IntervalDisclosure):
     Notes
     -----
     Needs the original next to the release. A record without a value on either side is left out, and counted.
-    Source: Nin, Herranz, Torra, DKE 64(1), 2008.
 
     Examples
     --------
@@ -172,7 +171,6 @@ class SdIntervalDisclosure(IntervalDisclosure):
     Notes
     -----
     Needs the original next to the release. Where the deviation is 0, a record is disclosed iff both numbers are equal.
-    Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012.
 
     Examples
     --------
@@ -250,8 +248,6 @@ class RobustIntervalRisk(FilePairMeasure):
     the number inside times the sum of their R_i over n. Records with a missing value are left out and counted,
     infinite values are refused. Where more than half of the records are alike, `mcd` has no scatter: an error.
 
-    Source: Templ, Meindl, Robust statistics meets SDC, PSD 2008.
-
     Examples
     --------
     >>> import pyarrow as pa
@@ -264,7 +260,7 @@ class RobustIntervalRisk(FilePairMeasure):
     """
 
     observes = dict[str, Any]
-    source = "Templ, Meindl, PSD 2008"
+    source = "Templ, Meindl, Robust statistics meets SDC, PSD 2008"
     threat = "An intruder recognises an outlying record although its values were moved a little."
     formula = "share with any |x - y| < k R_i, R_i = 0.05 sqrt(x_i' C+ x_i)"
     choose = "Experimental: report it, or gate loosely beside record_linkage."

@@ -65,9 +65,6 @@ class InferenceAttack(RecordAttack):
     label is right for what it covers, and `width` is the share of the original's secrets that guesses cover. The
     relative tolerance is a share of the true secret. No records are paired. A lower bound of the risk.
 
-    Source: Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Taub, Elliot, Pampaka, Smith, PSD 2018; the model:
-    Templ, Thees, Mueller, RAPID, 2026.
-
     Examples
     --------
     >>> import pyarrow as pa
@@ -78,7 +75,10 @@ class InferenceAttack(RecordAttack):
     ('fail', 1.0, 0.667)
     """
 
-    source = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Taub et al., PSD 2018"
+    source = (
+        "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Taub, Elliot, Pampaka, Smith, PSD 2018; the "
+        "model: Templ, Thees, Mueller, RAPID, 2026"
+    )
     threat = "Somebody who knows some columns of a person reads a secret off the rows that come nearest."
     formula = "a = mean share of the nearest rows whose secret is right; (a - control)/(1 - control) <= at_most"
     choose = "0.1 for the excess over a holdout, as a starting point; the tolerance of a number decides the result."

@@ -56,8 +56,6 @@ class LinkabilityAttack(RecordAttack):
     they share a row, with ties broken by chance in closed form. A guess takes rows at random. No records are paired.
     A lower bound of the risk: it is what this attack links.
 
-    Source: Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2).
-
     Examples
     --------
     >>> import pyarrow as pa

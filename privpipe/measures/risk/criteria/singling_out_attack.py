@@ -62,8 +62,6 @@ class SinglingOutAttack(ControlledAttack):
     0.37 of the time, so lower thresholds need the excess. Of a larger holdout samples of the original's size are
     worked out exactly; a smaller one under-states the control, and the verdict says so.
 
-    Source: Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Cohen, Nissim, PNAS 117, 2020.
-
     Examples
     --------
     >>> import pyarrow as pa

@@ -48,8 +48,7 @@ class Distinction(ColumnSetMeasure):
 
     Notes
     -----
-    In (0, 1]; 1 when the columns are a key of the table. Source: Motwani, Xu, Efficient Algorithms for Masking and
-    Finding Quasi-Identifiers, VLDB SDM workshop, 2007.
+    In (0, 1]; 1 when the columns are a key of the table.
 
     Examples
     --------
@@ -61,7 +60,7 @@ class Distinction(ColumnSetMeasure):
     """
 
     observes = float
-    source = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
+    source = "Motwani, Xu, Efficient Algorithms for Masking and Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
     threat = "An intruder who knows these columns of a person finds a record with few others like it."
     formula = "distinct combinations / n <= at_most"
     choose = (
@@ -112,8 +111,7 @@ class Separation(ColumnSetMeasure):
 
     Notes
     -----
-    A table of one record has no pair: undefined, and as a guarantee an error. Source: Motwani, Xu, Efficient Algorithms
-    for Masking and Finding Quasi-Identifiers, VLDB SDM workshop, 2007.
+    A table of one record has no pair: undefined, and as a guarantee an error.
 
     Examples
     --------
@@ -125,7 +123,7 @@ class Separation(ColumnSetMeasure):
     """
 
     observes = float
-    source = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
+    source = "Motwani, Xu, Efficient Algorithms for Masking and Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
     threat = "An intruder distinguishes people by columns that nobody considered identifying."
     formula = "1 - sum n_c (n_c - 1) / (n (n - 1)) <= at_most"
     choose = (
@@ -169,8 +167,7 @@ class AttributeRisk(Guarantee):
     Notes
     -----
     All figures come of one count of the distinct combinations of `columns`, held in memory as codes. A table of one
-    record has no pair, so no separation (null). Source: Motwani, Xu, Efficient Algorithms for Masking and Finding
-    Quasi-Identifiers, VLDB SDM workshop, 2007.
+    record has no pair, so no separation (null).
 
     Examples
     --------
@@ -186,7 +183,7 @@ class AttributeRisk(Guarantee):
 
     way = DISTINCT
     observes = dict[str, Any]
-    source = "Motwani, Xu, Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
+    source = "Motwani, Xu, Efficient Algorithms for Masking and Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
     threat = "Columns released as harmless distinguish people, alone or together."
     formula = "for each set: distinct combinations / n, and the share of record pairs that differ on it"
     choose = (

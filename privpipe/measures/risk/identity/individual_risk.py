@@ -223,8 +223,7 @@ class IndividualRisk(Guarantee):
     Notes
     -----
     Weights that sum to less than a class's records (p > 1) make the outcome an error, which counts them. A record
-    without a household stands alone. Sums are exact, so all engines agree to the last bit. Source: Benedetti,
-    Franconi, NTTS 1998; Franconi, Polettini, PSD 2004.
+    without a household stands alone. Sums are exact, so all engines agree to the last bit.
 
     Examples
     --------

@@ -111,8 +111,7 @@ class LoglinearRisk(Guarantee):
     -----
     With pi the chance of a sample unique to be sampled (at most 1), lambda the fitted mean of its cell and v = max((1 -
     pi) lambda, 0): tau1 = sum exp(-v), tau2 = sum (1 - exp(-v)) / v. `share` is tau over the sample uniques, `per_cell`
-    tau over the cells with a record. A missing value is a level. Source: Skinner, Shlomo, JASA 103, 2008; Elamir,
-    Skinner, J. Official Statistics 22, 2006; Clogg, Eliason, Sociological Methods & Research 16, 1987 (ce).
+    tau over the cells with a record. A missing value is a level.
 
     Examples
     --------
@@ -129,7 +128,10 @@ class LoglinearRisk(Guarantee):
     threshold_field = "at_most"
     trusts_values = True
     observes = dict[str, Any]
-    source = "Skinner, Shlomo, JASA 103, 2008; Elamir, Skinner, J. Official Statistics 22, 2006"
+    source = (
+        "Skinner, Shlomo, JASA 103, 2008; Elamir, Skinner, J. Official Statistics 22, 2006; Clogg, Eliason, "
+        "Sociological Methods & Research 16, 1987 (ce)"
+    )
     threat = "An intruder matches a record that is alone in its cell with the only such person there is."
     choose = (
         "0.1 or less. Start with main effects; add the pairs of columns that go together (age*marital): a model that "

@@ -99,10 +99,6 @@ class ProsecutorRisk(SizeModel):
     quasi_identifiers : tuple of str, optional
         Default: all of the policy.
 
-    Notes
-    -----
-    Source: El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010.
-
     Examples
     --------
     >>> from privpipe.blocks import ClassBlock, Facts
@@ -166,7 +162,6 @@ class JournalistRisk(BesidePopulation):
     Notes
     -----
     Needs the policy's `population:`. A class with more released records than persons in the population is a DataError.
-    Source: El Emam, Dankar, JAMIA 15(5), 2008; Dankar, El Emam, PAIS 2010.
 
     Examples
     --------
@@ -223,7 +218,7 @@ class MarketerRisk(BesidePopulation):
 
     Notes
     -----
-    Observed = (1/n) sum f/F; without a population classes / records. Source: Dankar, El Emam, PAIS 2010.
+    Observed = (1/n) sum f/F; without a population classes / records.
 
     Examples
     --------

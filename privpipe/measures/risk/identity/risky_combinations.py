@@ -49,7 +49,7 @@ class RiskyCells(Guarantee):
     Notes
     -----
     Observed: `share` of records in a risky cell of any set of columns, and the number of risky cells of each set.
-    A missing value is a value. Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012.
+    A missing value is a value.
 
     Examples
     --------
@@ -157,8 +157,7 @@ class SpecialUniques(Guarantee):
     -----
     A record with a blank in a set takes no part in it. With U records alone on all columns and P in classes of two,
     DIS = 1 / (1 + P(1-f)/f / (S^Q sum S^-Q)), Q = 1 + (8-m)/20; without pairs every score above 0 has a DIS of 1.
-    `contributions` is the share of the total score in sets with a column. Source: Elliot, Manning, Ford, IJUFKS 10,
-    2002; Manning, Haglin, Keane, DMKD 16, 2008.
+    `contributions` is the share of the total score in sets with a column.
 
     Examples
     --------

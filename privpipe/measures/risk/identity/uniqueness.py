@@ -31,7 +31,7 @@ class FileUniqueness(BesidePopulation):
 
     Notes
     -----
-    Needs the policy's `population:`. Source: Skinner, Elliot, JRSS B 64, 2002.
+    Needs the policy's `population:`.
 
     Examples
     --------
@@ -92,8 +92,7 @@ class HouseholdUniqueness(HouseholdRule):
 
     Notes
     -----
-    Compositions are those of `household_k_anonymity`. Source: Dankar, El Emam, Neisa, Roffey, BMC Med. Inform. Decis.
-    Mak. 12:66, 2012, with a household instead of a record.
+    Compositions are those of `household_k_anonymity`.
 
     Examples
     --------

@@ -293,8 +293,6 @@ class LearnedLinkage(FilePairMeasure):
     implied by others are left out, the rest added as they are found violated, so that an optimum is that of the whole
     program. An unproved run ends by the clock, so that its bound may differ from run to run.
 
-    Source: Abril, Navarro-Arribas, Torra, Information Fusion 13, 2012, and 26, 2015.
-
     Examples
     --------
     >>> import numpy as np, pyarrow as pa

@@ -159,8 +159,6 @@ class ProbabilisticLinkage(FilePairMeasure):
     A lower bound of the risk: it is what this attack links. A missing value agrees with missing ones alone; a
     generalised label with the values it covers, by the column's hierarchy.
 
-    Sources: Fellegi, Sunter, JASA 64, 1969; Jaro, JASA 84, 1989; Winkler, 1988.
-
     Examples
     --------
     >>> import pyarrow as pa

@@ -67,8 +67,6 @@ class RecordLinkage(FilePairMeasure):
     -----
     A lower bound of the risk: it is what this attack links. Suppressed originals count as not linked.
 
-    Sources: Pagliuca, Seri, 1999; Domingo-Ferrer, Torra, 2001; Winkler, PSD 2004.
-
     Examples
     --------
     >>> import pyarrow as pa

@@ -55,8 +55,6 @@ class TransparencyAttack(FilePairMeasure):
     several the nearest is taken (ties 1/t). Kinds of rank swapping without a window leave the whole file, so that only
     the distance remains. `inside` is the share of records whose true one is among the candidates: 1 where p is right.
 
-    Sources: Winkler, 2002; Nin, Herranz, Torra, DKE 67 and DKE 64(1), 2008.
-
     Examples
     --------
     >>> import pyarrow as pa

@@ -37,8 +37,6 @@ class UnsortedMatching(PositionMeasure):
     With fewer records than three standard deviations need (3 sd > at_most) the figure decides nothing: it passes only
     if the order of the files is proved to be the keyed one that releases are written in, and is an error otherwise.
 
-    Source: Sweeney, IJUFKS 10(5), 2002.
-
     Examples
     --------
     >>> rows = np.arange(1000)

@@ -57,9 +57,6 @@ class ClosestRecord(TableMeasure):
     order: `nndr` is the 5 % quantile of nearest over second nearest, `privacy_loss` the adversarial accuracy of the
     holdout less that of the original. Figures of distances miss leaks that attacks find: judge `membership_attack` too.
 
-    Sources: Yeom, Giacomelli, Fredrikson, Jha, CSF 2018, for the holdout as yardstick; Platzer, Reutterer, 2021; Yale
-    et al., 2020; Yao, Krco, Ganev, de Montjoye, 2025, for what distances miss.
-
     Examples
     --------
     >>> import pyarrow as pa
@@ -74,7 +71,10 @@ class ClosestRecord(TableMeasure):
     direction = "at_least"
     observes = dict[str, Any]
     other_thresholds = ("at_most",)
-    source = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018; Platzer, Reutterer, 2021"
+    source = (
+        "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018, for the holdout as yardstick; Platzer, Reutterer, 2021; "
+        "Yale et al., 2020; Yao, Krco, Ganev, de Montjoye, 2025, for what distances miss"
+    )
     threat = (
         "A synthetic release repeats records of its source. Distances miss leaks that attacks find (Yao et al., 2025): "
         "the gate is membership_attack."

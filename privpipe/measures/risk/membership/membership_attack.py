@@ -72,9 +72,6 @@ class MembershipAttack(TableMeasure):
     The density is by Gower's distance always. Attacks with models of the generator need the generator: they are not
     made, and a pass says nothing of them.
 
-    Sources: Yeom, Giacomelli, Fredrikson, Jha, CSF 2018; van Breugel, Sun, Qian, van der Schaar, AISTATS 2023
-    (density); Carlini et al., IEEE S&P 2022.
-
     Examples
     --------
     >>> import pyarrow as pa
@@ -87,7 +84,10 @@ class MembershipAttack(TableMeasure):
 
     threshold_field = "at_most"
     observes = dict[str, Any]
-    source = "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018; van Breugel et al., AISTATS 2023"
+    source = (
+        "Yeom, Giacomelli, Fredrikson, Jha, CSF 2018; van Breugel, Sun, Qian, van der Schaar, AISTATS 2023 "
+        "(density); Carlini et al., IEEE S&P 2022"
+    )
     threat = "An intruder learns from the release that a person is among the persons it was made from."
     formula = "max over d of share(members within d) - share(others within d), and its upper limit"
     choose = "0.1; the limit alone is 0.08 for 1,000 of each and 0.025 for 10,000."

@@ -38,8 +38,6 @@ class ReplicatedUniques(JoinedClassMeasure):
     the original count as an average over all samples of its size. Fewer are unique more easily, so that the excess is
     under-stated: the verdict says so.
 
-    Source: Raab, Nowok, Dibben, 2024 (repU).
-
     Examples
     --------
     >>> import numpy as np
@@ -52,7 +50,7 @@ class ReplicatedUniques(JoinedClassMeasure):
     compares_numbers = False
     observes = dict[str, Any]
     protects_nobody_at = 1
-    source = "Raab, Nowok, Dibben, 2024"
+    source = "Raab, Nowok, Dibben, 2024 (repU)"
     threat = "A release repeats records that only one person has, if only a few of them."
     formula = "keys of one record in the original and one row in the release / records <= at_most"
     choose = (

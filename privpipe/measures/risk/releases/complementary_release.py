@@ -65,8 +65,6 @@ class ComplementaryRelease(HistoryMeasure):
     have is a value. A label that nothing explains overlaps every other, and where more than half of the records bear
     such labels in a column, the outcome is an error.
 
-    Sources: Sweeney, IJUFKS 10(5), 2002; Ganta, Kasiviswanathan, Smith, KDD 2008; Xiao, Tao, SIGMOD 2007.
-
     Examples
     --------
     >>> from privpipe.blocks.release_history import ReleaseRows
@@ -85,7 +83,7 @@ class ComplementaryRelease(HistoryMeasure):
     direction = "at_least"
     protects_nobody_at = 1
     observes = dict[str, Any]
-    source = "Sweeney, IJUFKS 10(5), 2002; Ganta, Kasiviswanathan, Smith, KDD 2008"
+    source = "Sweeney, IJUFKS 10(5), 2002; Ganta, Kasiviswanathan, Smith, KDD 2008; Xiao, Tao, SIGMOD 2007"
     threat = "An intruder combines this release with earlier ones: each alone is safe, together they split groups."
     formula = "min over persons of those with the same classes in all releases >= k"
     choose = "The k of the release itself; where recodings refine one another nothing is lost."

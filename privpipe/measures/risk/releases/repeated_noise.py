@@ -55,8 +55,6 @@ class RepeatedNoise(HistoryMeasure):
     keeps and zeros under multiplicative noise hide nothing and are left out; clipping, rounding and other stages on the
     column are not taken into account.
 
-    Source: weighing of independent measurements by their variances (Gauss, Theoria combinationis, 1823).
-
     Examples
     --------
     >>> import numpy as np
@@ -78,7 +76,7 @@ class RepeatedNoise(HistoryMeasure):
     direction = "at_least"
     forms_classes = False
     observes = dict[str, Any]
-    source = "weighing of independent measurements by their variances"
+    source = "weighing of independent measurements by their variances (Gauss, Theoria combinationis, 1823)"
     threat = "An intruder averages what several releases say of one person, and which cancels the noise."
     formula = "min over persons of 1 / sum over releases with distinct stage keys of 1/ratio"
     choose = "The ratio that one release needs; a frozen plan lets the same noise stand in all of them."
