@@ -23,7 +23,7 @@ def observe_stub() -> str:
     stub = Stub()
     for name in observe.__all__:
         stub.imported("privpipe.observe.figures", f"{name} as {name}")
-    unpack, options = stub.imported("typing", "Unpack"), stub.imported("privpipe.blocks.check_face", "CheckOptions")
+    unpack, options = stub.imported("typing", "Unpack"), stub.imported("privpipe.blocks.guarantee", "CheckOptions")
     frame, keys = f"frame: {stub.imported('typing', 'Any')}", f"quasi_identifiers: {NAMES} | None"
     for name in observe.figures.names():
         if name in observe.__all__:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from privpipe.blocks.catalogue import Catalogue
 from privpipe.blocks.class_block import Cells, ClassBlock, ClassQuery, DistinctBlock, Tally
-from privpipe.blocks.entry import Entry
+from privpipe.blocks.entry import Catalogue, Entry
 from privpipe.blocks.facts import Facts, FactsRequest, Histogram, Moments
 from privpipe.blocks.file_pair import FilePair, FilePairMeasure, GatheredPairs
 from privpipe.blocks.guarantee import ClassModel, Guarantee, prepared

@@ -1,17 +1,18 @@
-"""`Guarantee`: the base class of privacy models and of measures with a threshold; rules on the names of columns."""
+"""`Guarantee`: the base class of privacy models and of measures with a threshold, and an entry as a check of one data
+frame; rules on the names of columns.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
 from privpipe.blocks.arrays import Bools, Floats, Ints
-from privpipe.blocks.check_face import CheckFace
 from privpipe.blocks.class_block import Cells, ClassBlock, DistinctBlock, Tally, added
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
@@ -19,13 +20,17 @@ from privpipe.blocks.marks import BaseDistribution, Columns, Household, KeyColum
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.verdict import Severity, Verdict
 from privpipe.blocks.way import CLASSES, COLUMNS, PAIRS, CountedOver, Over, Way
+from privpipe.draws import Seed
 from privpipe.errors import UsageError
-from privpipe.roles import Roles, not_text
+from privpipe.roles import EmptyRule, NullRule, Roles, not_text
 from privpipe.tolerance import at_least, at_most, below
+from privpipe.wired import room_above
 
 __all__ = [
     "COMMON_KEYS",
     "MEETS",
+    "CheckFace",
+    "CheckOptions",
     "ClassModel",
     "ColumnRule",
     "Direction",
@@ -41,6 +46,90 @@ COMMON_KEYS = ("quasi_identifiers", "severity")
 """Parameters that every guarantee takes."""
 Direction = Literal["at_least", "at_most", "below"]
 MEETS = {"at_least": at_least, "at_most": at_most, "below": below}
+
+
+class CheckOptions(TypedDict, total=False):
+    """What a check of a frame takes by name; each may be left out or None.
+
+    Parameters
+    ----------
+    quasi_identifiers, sensitive : sequence of str
+        Roles of columns; a column that an entry names as its own needs none.
+    roles : Roles
+        All roles at once, instead of the two: then a column, or a named index level, without a role is an error, and
+        an identifier a fail of `no_identifiers`.
+    undeclared : {"refuse", "note"}
+        Whether a column without a role is an error, or a note. Default: an error where `roles` are given.
+    original : path or frame
+        The table the frame was made from: base distributions, and the other half of pair measures.
+    align : {"record_id", "position"}
+        How pairs with the original are formed.
+    population : path or frame
+        The table of all persons a record could be of, generalized as the frame is.
+    record_id, person_id, household_id : str
+    nulls : {"own_value", "wildcard", "refuse"}
+    mark : str
+        The suppression mark; default ``*``.
+    empty : {"refuse", "pass"}
+        Whether a frame without records is an error, or passes with a note, as an empty batch of a stream may; what it
+        observes is None.
+    hierarchies : mapping of column to Hierarchy, builder mapping or path of a CSV file
+    seed : Seed, text or bytes of at least 128 bits, or ``{"from_env": NAME}``
+        Fixes which records an attack samples.
+    engine : str, Engine or DuckDB connection
+    """
+
+    quasi_identifiers: Sequence[str] | None
+    sensitive: Sequence[str] | None
+    roles: Roles | None
+    undeclared: Literal["refuse", "note"] | None
+    original: Any
+    align: Literal["record_id", "position"] | None
+    population: Any
+    record_id: str | None
+    person_id: str | None
+    household_id: str | None
+    nulls: NullRule | None
+    mark: str | None
+    empty: EmptyRule | None
+    hierarchies: Mapping[str, Any] | None
+    seed: Seed | str | bytes | Mapping[str, Any] | None
+    engine: Any
+
+
+class CheckFace:
+    """The public method of every guarantee and measure; the rooms above run it."""
+
+    def assess(self, frame: Any, **options: Unpack[CheckOptions]) -> Verdict:
+        """Judge one frame by this entry alone.
+
+        Parameters
+        ----------
+        frame : path, or pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark frame
+            A finished table.
+        options : see `CheckOptions`
+
+        Returns
+        -------
+        Verdict
+            Also when it fails; that of `no_identifiers` where the frame holds an identifier. Of an entry without a
+            threshold: what it observed.
+
+        Raises
+        ------
+        UsageError, DataError
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from privpipe.models import KAnonymity
+        >>> frame = pd.DataFrame({"zip": ["081", "081", "082"]})
+        >>> verdict = KAnonymity(k=2).assess(frame, quasi_identifiers=["zip"])
+        >>> verdict.outcome, verdict.observed, verdict.failing_records
+        ('fail', 1, 1)
+        """
+        verdict: Verdict = room_above("checks").judged_alone(self, frame, options)
+        return verdict
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

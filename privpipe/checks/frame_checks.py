@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, TypeVar, Unpack, get_args, overload
 import pyarrow as pa
 
 from privpipe.blocks import Guarantee, Verdict
-from privpipe.blocks.check_face import CheckOptions
+from privpipe.blocks.guarantee import CheckOptions
 from privpipe.blocks.verdict import binding
 from privpipe.border import bordered
 from privpipe.compiled import passed_over

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from privpipe.blocks import Guarantee
-from privpipe.blocks.check_face import CheckOptions
-from privpipe.blocks.guarantee import COMMON_KEYS
+from privpipe.blocks.guarantee import COMMON_KEYS, CheckOptions
 from privpipe.blocks.marks import SensitiveColumn
 from privpipe.blocks.parameters import marked, parameters_of
 from privpipe.border import bordered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from privpipe.blocks.catalogue import Catalogue
+from privpipe.blocks.entry import Catalogue
 
 CATALOGUE = Catalogue(
     "privpipe.transforms",

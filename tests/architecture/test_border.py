@@ -50,7 +50,7 @@ def test_every_public_callable_has_passed_the_border() -> None:
 
 
 def test_so_has_what_the_methods_of_entries_call() -> None:
-    from privpipe.blocks.check_face import CheckFace
+    from privpipe.blocks.guarantee import CheckFace
     from privpipe.transforms.face import FittedStage, StageFace
 
     for face in (CheckFace, StageFace, FittedStage):

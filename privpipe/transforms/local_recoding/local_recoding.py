@@ -145,7 +145,7 @@ class _Rounds:
             # What a round keeps is at least one class.
             levels = self._searched(gs_factor, entering - self.least)
             found = None if levels is None else self._with(levels)
-            kept = 0 if found is None else entering - self._left(found)
+            kept = 0 if found is None else entering - self.tuples.left(found)
             if kept < stage.least_share * entering and gs_factor < 1.0 and self._can_keep(stage.least_share, gs_factor):
                 gs_factor = min(1.0, round(gs_factor + STEP, 12))
                 continue
@@ -174,10 +174,7 @@ class _Rounds:
     @property
     def left(self) -> int:
         """Records with known values that no round has kept."""
-        return self._left(self.levels)
-
-    def _left(self, levels: Levels) -> int:
-        return int(self.encoded.rows.counts[levels[:, 0] == GONE].sum())
+        return self.tuples.left(self.levels)
 
     def _finish(self, gs_factor: float, budget: int) -> None:
         """A last round in which no more than the budget may go."""
@@ -192,7 +189,7 @@ class _Rounds:
     def _accept(self, levels: tuple[int, ...], gs_factor: float) -> bool:
         """Take a round, unless the classes that it adds to break a guarantee over the union."""
         found = self._with(levels)
-        kept = self.left - self._left(found)
+        kept = self.left - self.tuples.left(found)
         if not kept or not self.tuples.holds(found):
             return False
         self.levels = found

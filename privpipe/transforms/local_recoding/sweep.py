@@ -96,15 +96,12 @@ class Sweep:
     @property
     def left(self) -> int:
         """Records with known values that no vector keeps."""
-        return self._left(self.levels)
+        return self.tuples.left(self.levels)
 
     @property
     def fewest(self) -> int:
         """The fewest that could be left."""
         return self.left
-
-    def _left(self, levels: Levels) -> int:
-        return int(self.encoded.rows.counts[levels[:, 0] == GONE].sum())
 
     def _improved(self, vectors: Levels, least: int, allowed: int, again: int) -> _Walk:
         """A walk, then walks without one of its vectors while that costs less, at most so many."""
@@ -129,7 +126,7 @@ class Sweep:
 
     def _walk(self, vectors: Levels, places: Codes, allowed: int) -> _Walk:
         levels = self.tuples.levels_of(places, vectors)
-        left = self._left(levels)
+        left = self.tuples.left(levels)
         loss = cell_loss(list(column_losses(self.encoded, levels, left).values()))
         # Too much left is worse than any loss.
         return _Walk(vectors, places, levels, (max(0, left - allowed), loss))

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from privpipe.draws import Draws
     from privpipe.hierarchies import Hierarchy
 
-__all__ = ["MOST_NODES", "GeneralizeStage", "LossSpec", "SearchBudget", "generalized_columns"]
+__all__ = ["MOST_NODES", "GeneralizeStage", "LossSpec", "SearchBudget", "generalized_columns", "levels_detail"]
 
 
 Search = Literal["optimal", "minimal", "datafly", "bottom_up", "top_down", "genetic"]
