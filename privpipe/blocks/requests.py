@@ -14,7 +14,6 @@ from privpipe.blocks.class_block import ClassBlock, ClassQuery
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from privpipe.blocks.primitives import RowBlock
     from privpipe.draws import Seed, Stream
 
 __all__ = [
@@ -93,7 +92,7 @@ Measured = RowsOf | ClassesOf | PairsOf
 class ByKey:
     """Blocks of all records of one key."""
 
-    key: Callable[[RowBlock], NDArray[np.int64]]
+    key: Callable[[Any], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,7 +14,7 @@ from privpipe.blocks import Facts, Primitives, RowBlock, Table
 from privpipe.blocks.requests import Numbering
 from privpipe.draws import Seed
 from privpipe.engines.base.catalogue import Catalogue
-from privpipe.engines.base.frames import Frames
+from privpipe.engines.base.held_frames import Frames
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.readers.source import Format, Source
 from privpipe.errors import UnsupportedError

@@ -36,7 +36,8 @@ from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.contract import NO_TYPES, Engine, Order, Resources, Written, numbered
 from privpipe.engines.base.default_primitives import FirstIds, exchange_in_segments, last_id_of
-from privpipe.engines.base.frames import Frames, Held
+from privpipe.engines.base.frames import Held
+from privpipe.engines.base.held_frames import Frames
 from privpipe.engines.base.paired_schemas import beside_schema
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.dask.class_table import collected_blocks, kept_parts, measured_classes

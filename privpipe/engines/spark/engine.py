@@ -32,7 +32,8 @@ from privpipe.blocks.requests import (
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.contract import NO_TYPES, Engine, Order, Resources, Written, numbered
 from privpipe.engines.base.default_primitives import exchange_in_segments, last_id_of
-from privpipe.engines.base.frames import Frames, Held
+from privpipe.engines.base.frames import Held
+from privpipe.engines.base.held_frames import Frames
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
 from privpipe.engines.distributed.row_functions import require_columns, require_unique

@@ -29,6 +29,7 @@ __all__ = [
     "SparkTable",
     "append",
     "as_counted",
+    "select",
     "spark_type",
     "stack",
 ]
