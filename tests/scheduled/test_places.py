@@ -126,5 +126,7 @@ def test_what_stands_published_is_whole_or_nothing(tmp_path: Path, written: Writ
     assert found is not None
     assert (found.run_id, found.passed) == (ending.run_id, True)
     [part] = target.glob("*.csv")
-    part.write_text(part.read_text(encoding="utf-8")[:-1], encoding="utf-8")
-    assert published_at(str(target)) is None
+    text = part.read_text(encoding="utf-8")
+    for changed in (text[:-1], f"{text}1,2\n"):
+        part.write_text(changed, encoding="utf-8")
+        assert published_at(str(target)) is None
