@@ -56,6 +56,7 @@ def fresh(code: str, context: Path) -> Any:
     return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 
+@pytest.mark.deep
 def test_only_a_protected_context_judges_without_the_import(tmp_path: Path) -> None:
     context = made(tmp_path, anonymous())
     assert "SUCCESS True" in fresh(RUN, context).stdout, "Great Expectations no longer passes over what it lacks"

@@ -250,6 +250,7 @@ def test_what_is_counted_together_is_counted_once(monkeypatch: pytest.MonkeyPatc
     assert asked.count("distinct") == 2  # the batch's combinations and the original's
 
 
+@pytest.mark.deep
 def test_suites_over_files_survive_a_fresh_process_and_hold_no_record(tmp_path: Path) -> None:
     for name, frame in (("original", ORIGINAL), ("population", POPULATION)):
         frame.to_csv(tmp_path / f"{name}.csv", index=False, sep=";")
