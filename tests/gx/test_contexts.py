@@ -56,6 +56,7 @@ def fresh(code: str, context: Path) -> Any:
     return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 
+@pytest.mark.deep
 def test_only_a_protected_context_judges_without_the_import(tmp_path: Path) -> None:
     context = made(tmp_path, anonymous())
     assert "SUCCESS True" in fresh(RUN, context).stdout, "Great Expectations no longer passes over what it lacks"
@@ -66,6 +67,7 @@ def test_only_a_protected_context_judges_without_the_import(tmp_path: Path) -> N
     assert [finding.kind for finding in ppgx.check(context)] == ["does_not_stop"]
 
 
+@pytest.mark.deep
 def test_a_loss_is_found_and_a_protected_context_refuses_the_suite(tmp_path: Path) -> None:
     context = made(tmp_path, anonymous(), ppgx.RaiseOnFailure(name="gate"))
     assert not fresh(CHANGE, context).returncode
@@ -80,6 +82,7 @@ def test_a_loss_is_found_and_a_protected_context_refuses_the_suite(tmp_path: Pat
     assert fresh(RUN, context).returncode
 
 
+@pytest.mark.deep
 def test_a_protected_context_keeps_the_suite_and_its_number(tmp_path: Path) -> None:
     context = made(tmp_path, anonymous())
     ppgx.protect(context)
@@ -92,6 +95,7 @@ def test_a_protected_context_keeps_the_suite_and_its_number(tmp_path: Path) -> N
     assert [finding.kind for finding in ppgx.check(context)] == []
 
 
+@pytest.mark.deep
 def test_an_unknown_type_in_a_protected_context_is_refused(tmp_path: Path) -> None:
     context = made(tmp_path, anonymous())
     ppgx.protect(context)

@@ -8,6 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.validated_frames import batch_of
+
 gx = pytest.importorskip("great_expectations")
 import privpipe.gx as ppgx  # noqa: E402  # after the check that great_expectations is there
 
@@ -18,13 +20,8 @@ TREE = {"tree": {"any": {"air": ["flu", "cold"], "other": ["gout"]}}}
 
 
 def result_of(name: str, **parameters: Any) -> Any:
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}
-    asset = context.data_sources.add_pandas("source").add_dataframe_asset("asset")
-    batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": FRAME})
     settings = {"quasi_identifiers": ["zip"], "sensitive": ["illness", "wage"]} | parameters
-    expectation = getattr(ppgx, name)(**settings)
-    return batch.validate(expectation)
+    return batch_of(FRAME).validate(getattr(ppgx, name)(**settings))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,10 @@ import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.testing import GAPS
 
-gx = pytest.importorskip("great_expectations")
-import privpipe.gx as ppgx  # noqa: E402  # after the check that great_expectations is there
-from privpipe.gx.batch import listen  # noqa: E402
+pytest.importorskip("great_expectations")
+import privpipe.gx as ppgx  # after the check that great_expectations is there
+from privpipe.gx.batch import listen
+from tests.validated_frames import gate, passing, validated
 
 pytestmark = [
     pytest.mark.gx,
@@ -44,22 +44,6 @@ def released(policy: Any, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFr
     return pd.read_parquet(result.path)
 
 
-@pytest.fixture
-def context() -> Iterator[Any]:
-    made = gx.get_context(mode="ephemeral")
-    made.variables.progress_bars = {"globally": False}
-    return made
-
-
-def validate(context: Any, suite: Any, frame: Any, *, spark: bool = False) -> Any:
-    add = context.data_sources.add_spark if spark else context.data_sources.add_pandas
-    batches = add("source").add_dataframe_asset("asset").add_batch_definition_whole_dataframe("all")
-    definition = gx.ValidationDefinition(name="gate", data=batches, suite=context.suites.add(suite))
-    return context.validation_definitions.add(definition).run(
-        batch_parameters={"dataframe": frame}, result_format="COMPLETE"
-    )
-
-
 def test_the_saved_suite_is_the_policy_s(project: Path, policy: Any, tmp_path: Path) -> None:
     made = ppgx.suite_of(policy.guarantees, policy.released_roles, name=policy.name, undeclared="refuse")
     ppgx.save_suite(made, tmp_path / "adult.json")
@@ -76,39 +60,33 @@ def load(project: Path) -> Any:
     return ppgx.load_suite(project / "expectations/adult.json")
 
 
-def test_pandas_data_release_passes_and_raw_fails(context: Any, project: Path, released: Any, raw: Any) -> None:
-    assert validate(context, load(project), released).success
-    result = validate(gx.get_context(mode="ephemeral"), load(project), raw)
+def test_pandas_data_release_passes_and_raw_fails(project: Path, released: Any, raw: Any) -> None:
+    assert validated(load(project), released).success
+    result = validated(load(project), raw)
     assert [outcome.success for outcome in result.results] == [False, False, False]
     by_type = {outcome.expectation_config.type: outcome.result for outcome in result.results}
     assert by_type["expect_k_anonymity"]["observed_value"] == 1
     assert by_type["expect_k_anonymity"]["details"]["failing_records"] > 0
 
 
-def test_dask_data_goes_through_a_handle(
-    context: Any, project: Path, released: Any, raw: Any, dask_engine: Engine
-) -> None:
+def test_dask_data_goes_through_a_handle(project: Path, released: Any, raw: Any, dask_engine: Engine) -> None:
     import dask.dataframe as dd
 
-    assert validate(context, load(project), ppgx.handle(dd.from_pandas(released, npartitions=3))).success
-    other = gx.get_context(mode="ephemeral")
-    assert not validate(other, load(project), ppgx.handle(dd.from_pandas(raw, npartitions=3))).success
+    assert validated(load(project), ppgx.handle(dd.from_pandas(released, npartitions=3))).success
+    assert not validated(load(project), ppgx.handle(dd.from_pandas(raw, npartitions=3))).success
 
 
 @pytest.mark.spark
-def test_spark_data_release_passes_and_raw_fails(
-    context: Any, project: Path, released: Any, raw: Any, spark_engine: Engine
-) -> None:
+def test_spark_data_release_passes_and_raw_fails(project: Path, released: Any, raw: Any, spark_engine: Engine) -> None:
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     raw = raw.astype(object).where(raw.notna(), None)
-    assert validate(context, load(project), session.createDataFrame(released), spark=True).success
-    other = gx.get_context(mode="ephemeral")
-    assert not validate(other, load(project), session.createDataFrame(raw), spark=True).success
+    assert validated(load(project), session.createDataFrame(released), spark=True).success
+    assert not validated(load(project), session.createDataFrame(raw), spark=True).success
 
 
-def test_ten_expectations_over_the_same_columns_make_one_count(context: Any, policy: Any, released: Any) -> None:
+def test_ten_expectations_over_the_same_columns_make_one_count(policy: Any, released: Any) -> None:
     guarantees = [
         *(pp.models.KAnonymity(k=k) for k in (1, 2, 3, 4, 5)),
         *(pp.models.DistinctLDiversity(column="occupation", l=l) for l in (1, 2, 3)),
@@ -117,50 +95,45 @@ def test_ten_expectations_over_the_same_columns_make_one_count(context: Any, pol
     ]
     counts: list[Any] = []
     stop = listen(counts.append)
-    result = validate(context, ppgx.suite_of(guarantees, policy.roles, name="ten"), released)
+    result = validated(ppgx.suite_of(guarantees, policy.roles, name="ten"), released)
     stop()
     assert len(result.results) == 10
     assert len(counts) == 1
 
 
-def test_a_result_tells_no_value_of_the_table(context: Any, project: Path, raw: pd.DataFrame) -> None:
+def test_a_result_tells_no_value_of_the_table(project: Path, raw: pd.DataFrame) -> None:
     canary = "Zanzibarella"
     marked = raw.copy()
     marked.loc[3, ["occupation", "education"]] = canary
-    result = validate(context, load(project), marked)
+    result = validated(load(project), marked)
     assert canary not in json.dumps(result.to_json_dict())
     assert canary not in str(result)
 
 
-def test_a_broken_batch_tells_no_value_either(context: Any, project: Path, raw: pd.DataFrame) -> None:
+def test_a_broken_batch_tells_no_value_either(project: Path, raw: pd.DataFrame) -> None:
     canary = "Zanzibarella"
     mixed = raw.astype({"age": object})
     mixed["age"] = [canary, *range(len(raw) - 1)]
-    result = validate(context, load(project), mixed)
+    result = validated(load(project), mixed)
     assert not result.success
     assert canary not in json.dumps(result.to_json_dict())
 
 
-def test_a_missing_column_fails_and_is_named(context: Any, project: Path, released: pd.DataFrame) -> None:
-    result = validate(context, load(project), released.drop(columns="race"))
+def test_a_missing_column_fails_and_is_named(project: Path, released: pd.DataFrame) -> None:
+    result = validated(load(project), released.drop(columns="race"))
     assert not result.success
     assert "'race'" in json.dumps(result.to_json_dict())
 
 
-def test_an_empty_table_does_not_pass(context: Any, project: Path, released: pd.DataFrame) -> None:
-    assert not validate(context, load(project), released.iloc[:0]).success
+def test_an_empty_table_does_not_pass(project: Path, released: pd.DataFrame) -> None:
+    assert not validated(load(project), released.iloc[:0]).success
 
 
-def test_a_checkpoint_that_fails_raises(context: Any, project: Path, released: Any, raw: Any) -> None:
-    batches = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("all")
-    suite = context.suites.add(load(project))
-    definition = context.validation_definitions.add(gx.ValidationDefinition(name="gate", data=batches, suite=suite))
-    checkpoint = context.checkpoints.add(
-        gx.Checkpoint(name="gate", validation_definitions=[definition], actions=[ppgx.RaiseOnFailure(name="gate")])
-    )
-    assert checkpoint.run(batch_parameters={"dataframe": released}).success
+def test_a_checkpoint_that_fails_raises(project: Path, released: Any, raw: Any) -> None:
+    checkpoint = gate(load(project))
+    assert passing(checkpoint, released).success
     with pytest.raises(pp.errors.Refused, match="expect_distinct_l_diversity .*; expect_k_anonymity"):
-        checkpoint.run(batch_parameters={"dataframe": raw})
+        passing(checkpoint, raw)
 
 
 def test_a_saved_suite_runs_in_a_fresh_process(project: Path, released: pd.DataFrame, tmp_path: Path) -> None:

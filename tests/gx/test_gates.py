@@ -13,6 +13,7 @@ import pytest
 import privpipe as pp
 from privpipe.cli.explain import described
 from privpipe.errors import Refused
+from tests.validated_frames import batch_of, gate, passing, validated
 
 gx = pytest.importorskip("great_expectations")
 from great_expectations.exceptions import SuiteParameterError  # noqa: E402
@@ -27,15 +28,7 @@ KEYS = ["zip"]
 
 
 def checked(suite: Any, *, frame: pd.DataFrame = ROWS, expects: Any = None, **parameters: Any) -> Any:
-    context = gx.get_context(mode="ephemeral")
-    data = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("b")
-    definition = gx.ValidationDefinition(name="gate", data=data, suite=context.suites.add(suite))
-    gate = gx.Checkpoint(
-        name="gate",
-        validation_definitions=[context.validation_definitions.add(definition)],
-        actions=[ppgx.RaiseOnFailure(name="gate", expects=expects)],
-    )
-    return context.checkpoints.add(gate).run(batch_parameters={"dataframe": frame}, expectation_parameters=parameters)
+    return passing(gate(suite, expects=expects), frame, **parameters)
 
 
 def suite(*expectations: Any) -> Any:
@@ -113,9 +106,7 @@ def test_a_part_of_an_asset_is_judged_only_where_parts_are_meant(tmp_path: Any) 
         )
         assert result.success is success
     assert "one part of its asset" in str(result)
-    whole = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("b")
-    batch = whole.get_batch(batch_parameters={"dataframe": ROWS})
-    assert batch.validate(ppgx.ExpectKAnonymity(k=2, quasi_identifiers=KEYS, judge="whole")).success
+    assert batch_of(ROWS).validate(ppgx.ExpectKAnonymity(k=2, quasi_identifiers=KEYS, judge="whole")).success
 
 
 def test_a_sql_source_is_refused_in_one_sentence(tmp_path: Any) -> None:
@@ -138,11 +129,8 @@ def shown(expectation: Any, frame: pd.DataFrame = ROWS) -> str:
     from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
     from great_expectations.render.view import DefaultJinjaPageView
 
-    context = gx.get_context(mode="ephemeral")
-    data = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("b")
-    definition = gx.ValidationDefinition(name="gate", data=data, suite=context.suites.add(suite(expectation)))
-    result = context.validation_definitions.add(definition).run(batch_parameters={"dataframe": frame})
-    page = str(DefaultJinjaPageView().render(ValidationResultsPageRenderer().render(result)))
+    result = ValidationResultsPageRenderer().render(validated(suite(expectation), frame))
+    page = str(DefaultJinjaPageView().render(result))
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
 
 

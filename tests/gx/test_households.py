@@ -7,6 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.validated_frames import batch_of
+
 gx = pytest.importorskip("great_expectations")
 import privpipe.gx as ppgx  # noqa: E402  # after the check that great_expectations is there
 
@@ -23,11 +25,8 @@ ROWS = pd.DataFrame(
 
 
 def validated(name: str, **asked: Any) -> dict[str, Any]:
-    context = gx.get_context(mode="ephemeral")
-    batch = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("b")
     expectation = ppgx.EXPECTATIONS[name](**{"quasi_identifiers": ["age"], **asked})
-    found = batch.get_batch(batch_parameters={"dataframe": ROWS}).validate(expectation)
-    return dict(found.result)
+    return dict(batch_of(ROWS).validate(expectation).result)
 
 
 @pytest.mark.parametrize(

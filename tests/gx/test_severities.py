@@ -11,8 +11,9 @@ import pytest
 import privpipe as pp
 from privpipe.models import KAnonymity
 
-gx = pytest.importorskip("great_expectations")
-import privpipe.gx as ppgx  # noqa: E402  # after the check that great_expectations is there
+pytest.importorskip("great_expectations")
+import privpipe.gx as ppgx  # after the check that great_expectations is there
+from tests.validated_frames import gate, passing
 
 pytestmark = [pytest.mark.gx, pytest.mark.filterwarnings("default")]
 FRAME = pd.DataFrame({"age": ["30-40"] * 4 + ["50-60"] * 4})
@@ -20,15 +21,7 @@ ROLES = pp.Roles(quasi_identifiers=["age"])
 
 
 def run(suite: Any) -> Any:
-    context = gx.get_context(mode="ephemeral")
-    batches = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("all")
-    definition = gx.ValidationDefinition(name="gate", data=batches, suite=context.suites.add(suite))
-    checkpoint = gx.Checkpoint(
-        name="gate",
-        validation_definitions=[context.validation_definitions.add(definition)],
-        actions=[ppgx.RaiseOnFailure(name="gate")],
-    )
-    return context.checkpoints.add(checkpoint).run(batch_parameters={"dataframe": FRAME})
+    return passing(gate(suite), FRAME)
 
 
 def test_a_warning_fails_and_does_not_raise(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from privpipe.engines import Source, open_engine
 from privpipe.engines.base.contract import fingerprint
 from privpipe.errors import UsageError
 from privpipe.judging import JudgingRules, assess
+from tests.validated_frames import validated
 
 gx = pytest.importorskip("great_expectations")
 import privpipe.gx as ppgx  # noqa: E402  # after the check that great_expectations is there
@@ -66,17 +67,6 @@ BESIDE: dict[str, Any] = {
     "seed": SEED,
     "household_id": "household",
 }
-
-
-def validate(suite: Any, frame: Any, *, spark: bool = False) -> Any:
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}
-    add = context.data_sources.add_spark if spark else context.data_sources.add_pandas
-    batches = add("source").add_dataframe_asset("asset").add_batch_definition_whole_dataframe("all")
-    definition = gx.ValidationDefinition(name="gate", data=batches, suite=context.suites.add(suite))
-    return context.validation_definitions.add(definition).run(
-        batch_parameters={"dataframe": frame}, result_format="COMPLETE"
-    )
 
 
 def suite_for(guarantees: list[Guarantee], **beside: Any) -> Any:
@@ -127,7 +117,7 @@ def _histogram(column: str) -> Any:
 
 
 def results(suite: Any, frame: Any, **how: Any) -> list[tuple[Any, Any]]:
-    found = validate(suite, frame, **how)
+    found = validated(suite, frame, **how)
     return [(each.result.get("observed_value"), each.result["details"]["outcome"]) for each in _in_order(suite, found)]
 
 
@@ -169,7 +159,7 @@ def test_without_what_it_needs_an_expectation_fails_and_says_why() -> None:
     }
     guarantees = [each for every in asked.values() for each in every]
     suite = suite_for(guarantees, seed=SEED)
-    found = validate(suite, RELEASED)
+    found = validated(suite, RELEASED)
     assert [each.success for each in found.results] == [False] * len(guarantees)
     reasons = [each.result["details"]["reason"] for each in _in_order(suite, found)]
     expected = [text for text, every in asked.items() for _ in every]
@@ -190,7 +180,7 @@ def test_without_what_it_needs_an_expectation_fails_and_says_why() -> None:
 )
 def test_what_lies_beside_and_cannot_be_read_fails(changed: dict[str, Any], reason: str) -> None:
     suite = suite_for([pp.measures.RecordLinkage(at_most=1.0)], **{**BESIDE, **changed})
-    found = validate(suite, RELEASED).results[0]
+    found = validated(suite, RELEASED).results[0]
     assert not found.success
     assert found.result["details"]["outcome"] == "error"
     assert reason in found.result["details"]["reason"]
@@ -251,7 +241,7 @@ def test_what_is_counted_together_is_counted_once(monkeypatch: pytest.MonkeyPatc
         pp.measures.SdIntervalDisclosure(at_most=1.0),
         pp.measures.RecordLinkage(at_most=1.0),
     ]
-    found = validate(suite_for(guarantees), RELEASED)
+    found = validated(suite_for(guarantees), RELEASED)
     stop()
     assert len(found.results) == len(guarantees)
     assert len(counts) == 2  # classes of the batch; classes beside the population
@@ -260,6 +250,7 @@ def test_what_is_counted_together_is_counted_once(monkeypatch: pytest.MonkeyPatc
     assert asked.count("distinct") == 2  # the batch's combinations and the original's
 
 
+@pytest.mark.deep
 def test_suites_over_files_survive_a_fresh_process_and_hold_no_record(tmp_path: Path) -> None:
     for name, frame in (("original", ORIGINAL), ("population", POPULATION)):
         frame.to_csv(tmp_path / f"{name}.csv", index=False, sep=";")
@@ -316,7 +307,7 @@ def test_labels_are_read_by_hierarchies_as_in_a_policy() -> None:
         original_source={"handle": "original"},
         hierarchies={"zip": columns["zip"]["hierarchy"]},
     )
-    found = validate(gx.ExpectationSuite(name="labels", expectations=[asked]), released).results[0]
+    found = validated(gx.ExpectationSuite(name="labels", expectations=[asked]), released).results[0]
     expected = pp.assess(released, policy, original=original).verdicts[0]
     assert expected.observed is not None
     assert found.result["observed_value"] == expected.observed
@@ -327,7 +318,7 @@ def test_an_attack_that_knows_the_plan_reads_it(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps({"stages": [stage]}), encoding="utf-8")
     attack = [pp.measures.TransparencyAttack(columns=("age",), at_most=1.0, p=0.5)]
     blind, knowing = (
-        validate(suite_for(attack, **BESIDE, plan=plan), RELEASED).results[0]
+        validated(suite_for(attack, **BESIDE, plan=plan), RELEASED).results[0]
         for plan in (None, str(tmp_path / "plan.json"))
     )
     assert blind.result["details"]["outcome"] == "error"
@@ -339,7 +330,7 @@ def test_a_result_tells_no_value_of_any_table() -> None:
     ppgx.hold("original", ORIGINAL.assign(illness=canary, age=[canary, *ORIGINAL["age"][1:]]))
     ppgx.hold("population", POPULATION.assign(zip=canary))
     marked = RELEASED.assign(illness=canary)
-    found = validate(suite_for(gates()), marked)
+    found = validated(suite_for(gates()), marked)
     assert canary not in json.dumps(found.to_json_dict())
     assert canary not in str(found)
 
@@ -348,12 +339,12 @@ def test_by_position_the_files_are_paired_as_they_lie() -> None:
     names = [name for name in ORIGINAL.columns if name != "who"]
     beside = {"original_source": {"handle": "original"}, "align": "position"}
     exact, shuffled = (
-        validate(suite_for([pp.measures.SdIntervalDisclosure(columns=("age",), at_most=1.0)], **beside), frame[names])
+        validated(suite_for([pp.measures.SdIntervalDisclosure(columns=("age",), at_most=1.0)], **beside), frame[names])
         for frame in (RELEASED, RELEASED.iloc[::-1])
     )
     figures = [found.results[0].result["observed_value"] for found in (exact, shuffled)]
     assert figures[0] != figures[1]
-    short = validate(suite_for([pp.measures.RecordLinkage(at_most=1.0)], **beside), RELEASED[names].iloc[1:])
+    short = validated(suite_for([pp.measures.RecordLinkage(at_most=1.0)], **beside), RELEASED[names].iloc[1:])
     assert "cannot be aligned by position" in short.results[0].result["details"]["reason"]
 
 

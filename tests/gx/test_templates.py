@@ -12,6 +12,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.errors import Refused, UnsupportedError, UsageError
+from tests.validated_frames import batch_of, gate, passing, quiet_context
 
 gx = pytest.importorskip("great_expectations")
 
@@ -34,19 +35,6 @@ BAD = {
 }
 
 
-def gate(context: Any, suite: Any, frame: pd.DataFrame, **parameters: Any) -> Any:
-    data = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("b")
-    definition = context.validation_definitions.add(gx.ValidationDefinition(name="gate", data=data, suite=suite))
-    made = gx.Checkpoint(name="gate", validation_definitions=[definition], actions=[ppgx.RaiseOnFailure(name="gate")])
-    return context.checkpoints.add(made).run(batch_parameters={"dataframe": frame}, expectation_parameters=parameters)
-
-
-def ephemeral() -> Any:
-    made = gx.get_context(mode="ephemeral")
-    made.variables.progress_bars = {"globally": False}
-    return made
-
-
 @pytest.mark.parametrize("name", sorted(GIVEN))
 def test_a_saved_template_is_that_of_the_code_and_judges(name: str, project: Path, tmp_path: Path) -> None:
     ppgx.save_suite(ppgx.template(name), tmp_path / "made.json")
@@ -60,30 +48,28 @@ def test_a_saved_template_is_that_of_the_code_and_judges(name: str, project: Pat
     def loaded(context: Any) -> Any:
         return context.suites.add(ppgx.load_suite(project / f"expectations/{name}.json"))
 
-    context = ephemeral()
-    assert gate(context, loaded(context), VISITS, **GIVEN[name]).success
+    context = quiet_context()
+    assert passing(gate(loaded(context), context), VISITS, **GIVEN[name]).success
     frame, said = BAD[name]
     for refused, why in ((frame, said), (VISITS.assign(surname="Abel"), "'surname'")):
-        context = ephemeral()
+        context = quiet_context()
         with pytest.raises(Refused, match=re.escape(why)) as refusal:
-            gate(context, loaded(context), refused, **GIVEN[name])
+            passing(gate(loaded(context), context), refused, **GIVEN[name])
         assert "ann@" not in str(refusal.value)
 
 
 def test_safe_harbor_passes_over_no_empty_batch() -> None:
-    context = ephemeral()
+    context = quiet_context()
     suite = context.suites.add(ppgx.template("safe_harbor", **GIVEN["safe_harbor"]))
     with pytest.raises(Refused, match=r"expect_safe_harbor \(the table has no records"):
-        gate(context, suite, VISITS.head(0))
+        passing(gate(suite, context), VISITS.head(0))
 
 
 def test_what_a_person_vouches_for_is_not_found() -> None:
     frame = VISITS.assign(illness="ann@example.org")
     for vouched, success in (([], False), (["illness"], True)):
         suite = ppgx.template("safe_harbor", **{**GIVEN["safe_harbor"], "vouched": vouched})
-        batches = ephemeral().data_sources.add_pandas("p").add_dataframe_asset("a")
-        batch = batches.add_batch_definition_whole_dataframe("b").get_batch(batch_parameters={"dataframe": frame})
-        assert batch.validate(suite.expectations[1]).success is success
+        assert batch_of(frame).validate(suite.expectations[1]).success is success
 
 
 def test_init_writes_a_template_that_a_fresh_context_runs(tmp_path: Path) -> None:
@@ -93,7 +79,7 @@ def test_init_writes_a_template_that_a_fresh_context_runs(tmp_path: Path) -> Non
     context = gx.get_context(mode="file", project_root_dir=tmp_path)
     assert type(context.suites.get("k_anonymity").expectations[1]).__name__ == "ExpectKAnonymity"
     with pytest.raises(Refused, match="observed 4, asked at least 5"):
-        gate(context, context.suites.get("k_anonymity"), VISITS.head(9))
+        passing(gate(context.suites.get("k_anonymity"), context), VISITS.head(9))
     assert ppgx.check(context) == []  # saving a data source has kept the protection
 
 
@@ -103,7 +89,7 @@ def test_init_names_what_each_run_must_give(tmp_path: Path) -> None:
     context = gx.get_context(mode="file", project_root_dir=tmp_path)
     given = {"column": "illness", "quasi_identifiers": ["age"], "sensitive": ["illness"]}
     with pytest.raises(Refused, match="'cost'"):  # no role was given to it
-        gate(context, context.suites.get("visits"), VISITS, **given)
+        passing(gate(context.suites.get("visits"), context), VISITS, **given)
 
 
 def test_init_writes_the_suite_of_a_policy(tmp_path: Path) -> None:
@@ -121,7 +107,7 @@ def test_init_writes_the_suite_of_a_policy(tmp_path: Path) -> None:
     made = ppgx.init(policy, tmp_path)
     assert (made.suite, made.left_out) == ("visits", {})
     context = gx.get_context(mode="file", project_root_dir=tmp_path)
-    assert gate(context, context.suites.get("visits"), VISITS).success
+    assert passing(gate(context.suites.get("visits"), context), VISITS).success
     with pytest.raises(UsageError, match="the project has a suite 'visits'"):
         ppgx.init(policy, tmp_path)
     assert ppgx.init(policy, tmp_path, replace=True).expectations == made.expectations
@@ -153,7 +139,7 @@ def test_protect_takes_an_open_context_and_survives_what_it_saves(tmp_path: Path
     assert "module_name: privpipe.gx.store" in (tmp_path / "gx/great_expectations.yml").read_text()
     assert not ppgx.protect(context)
     with pytest.raises(UsageError, match="EphemeralDataContext keeps no files"):
-        ppgx.protect(ephemeral())
+        ppgx.protect(quiet_context())
 
 
 def test_a_refusal_of_a_sql_source_gives_the_reason(tmp_path: Path) -> None:
@@ -163,7 +149,7 @@ def test_a_refusal_of_a_sql_source_gives_the_reason(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE visits (age TEXT)")
         connection.execute("INSERT INTO visits VALUES ('secret-age')")
     connection.close()
-    context = ephemeral()
+    context = quiet_context()
     table = context.data_sources.add_sqlite("s", connection_string=f"sqlite:///{tmp_path / 'x.db'}")
     batches = table.add_table_asset("visits", table_name="visits").add_batch_definition_whole_table("all")
     foreign = gx.expectations.ExpectColumnValuesToBeInSet(column="age", value_set=["other"])

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from privpipe.errors import Refused, UsageError
+from tests.validated_frames import gate, passing
 
 gx = pytest.importorskip("great_expectations")
 ppgx = pytest.importorskip("privpipe.gx")
@@ -19,18 +20,6 @@ pytestmark = pytest.mark.gx
 ROWS = pd.DataFrame({"zip": ["a", "a", "b", "b"], "illness": ["flu", "cold", "flu", "cold"]})
 COLUMN_EXISTS = {"type": "expect_column_to_exist", "kwargs": {"column": "zip"}}
 ANONYMITY = {"type": "expect_k_anonymity", "kwargs": {"k": 2, "quasi_identifiers": ["zip"]}}
-
-
-def gate(suite: Any) -> Any:
-    context = gx.get_context(mode="ephemeral")
-    data = context.data_sources.add_pandas("p").add_dataframe_asset("a").add_batch_definition_whole_dataframe("b")
-    definition = gx.ValidationDefinition(name="gate", data=data, suite=context.suites.add(suite))
-    check = gx.Checkpoint(
-        name="gate",
-        validation_definitions=[context.validation_definitions.add(definition)],
-        actions=[ppgx.RaiseOnFailure(name="gate")],
-    )
-    return context.checkpoints.add(check)
 
 
 def suite(*expectations: dict[str, Any], declared: int | None = None) -> Any:
@@ -52,19 +41,19 @@ def suite(*expectations: dict[str, Any], declared: int | None = None) -> Any:
 )
 def test_a_gate_that_judged_too_little_refuses(given: Any, said: str) -> None:
     with pytest.raises(Refused, match=f"evaluated {said}.*import privpipe.gx"):
-        gate(given()).run(batch_parameters={"dataframe": ROWS})
+        passing(gate(given()), ROWS)
 
 
 @pytest.mark.parametrize("declared", [None, 1])
 def test_a_gate_that_judged_all_passes(declared: int | None) -> None:
-    assert gate(suite(ANONYMITY, COLUMN_EXISTS, declared=declared)).run(batch_parameters={"dataframe": ROWS}).success
+    assert passing(gate(suite(ANONYMITY, COLUMN_EXISTS, declared=declared)), ROWS).success
 
 
 def test_a_saved_suite_tells_how_many_it_holds(tmp_path: Path) -> None:
     ppgx.save_suite(suite(ANONYMITY, COLUMN_EXISTS), tmp_path / "suite.json")
     document = json.loads((tmp_path / "suite.json").read_text())
     assert document["meta"]["privpipe"] == {"privacy_expectations": 1}
-    assert gate(ppgx.load_suite(tmp_path / "suite.json")).run(batch_parameters={"dataframe": ROWS}).success
+    assert passing(gate(ppgx.load_suite(tmp_path / "suite.json")), ROWS).success
     document["expectations"][0]["type"] = "expect_something_nobody_knows"
     (tmp_path / "suite.json").write_text(json.dumps(document))
     with pytest.raises(UsageError, match="1 of its expectations cannot be made"):

@@ -20,6 +20,7 @@ import privpipe as pp
 from privpipe.errors import PrivpipeError
 from privpipe.models import DistinctLDiversity, KAnonymity
 from tests.gathering import gathered
+from tests.validated_frames import batch_of
 
 ROWS = pd.DataFrame({"zip": ["a"] * 6 + ["b"] * 6, "illness": ["flu", "cold", "gout"] * 4, "cost": [1, 2, 3] * 4})
 SURNAMES = [f"Zanzibarella{at}" for at in range(12)]
@@ -162,16 +163,6 @@ def by_dbt(frame: Any, note: bool, folder: Path) -> Seen:
         to_arrow_table=lambda: pa.Table.from_pandas(frame, preserve_index=any(frame.index.names))
     )
     return judged(lambda: gate(SimpleNamespace(is_incremental=False), relation, folder / "p.yaml"))
-
-
-def batch_of(frame: Any, *, spark: bool = False) -> Any:
-    import great_expectations as gx
-
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}
-    add = context.data_sources.add_spark if spark else context.data_sources.add_pandas
-    asset = add("source").add_dataframe_asset("asset")
-    return asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
 
 
 def expected(frame: Any, suite: Any, *, spark: bool = False) -> Seen:

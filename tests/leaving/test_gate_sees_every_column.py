@@ -14,6 +14,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import DataError
+from tests.validated_frames import batch_of
 
 POLICY: dict[str, Any] = {
     "version": 1,
@@ -177,10 +178,7 @@ class TestExpectations:
     gx = pytest.importorskip("great_expectations")
 
     def results(self, frame: pd.DataFrame, *expectations: Any) -> list[Any]:
-        context = self.gx.get_context(mode="ephemeral")
-        context.variables.progress_bars = {"globally": False}
-        asset = context.data_sources.add_pandas("source").add_dataframe_asset("asset")
-        batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
+        batch = batch_of(frame)
         return [batch.validate(each) for each in expectations]
 
     def test_an_identifier_fails_every_expectation_that_is_told_of_it(self) -> None:

@@ -20,6 +20,7 @@ from privpipe.cli import app
 from privpipe.engines import Engine
 from privpipe.judging.notes import folded
 from tests.tiers import deep
+from tests.validated_frames import batch_of
 
 COLUMNS: dict[str, Any] = {
     "zip": {"role": "quasi_identifier"},
@@ -236,15 +237,11 @@ class TestFaces:
         assert OWN in refusal.value.assessment.notes  # type: ignore[union-attr]
 
     def test_expectations(self, tmp_path: Path) -> None:
-        gx = pytest.importorskip("great_expectations")
+        pytest.importorskip("great_expectations")
         import privpipe.gx as ppgx
 
         self.policy(tmp_path)
-        context = gx.get_context(mode="ephemeral")
-        context.variables.progress_bars = {"globally": False}
-        asset = context.data_sources.add_pandas("source").add_dataframe_asset("asset")
-        frame = pd.read_parquet(tmp_path / "d.parquet")
-        batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
+        batch = batch_of(pd.read_parquet(tmp_path / "d.parquet"))
         told: dict[str, Any] = {"quasi_identifiers": ["zip"], "sensitive": ["illness"], "insensitive": ["pay"]}
         first = batch.validate(ppgx.ExpectKAnonymity(k=1, **told))  # type: ignore[attr-defined]
         second = batch.validate(ppgx.ExpectDistinctLDiversity(column="illness", l=2, **told))  # type: ignore[attr-defined]

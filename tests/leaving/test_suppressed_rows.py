@@ -18,6 +18,7 @@ from privpipe.errors import NoSolutionError, Refused
 from privpipe.judging import Assessment
 from privpipe.running.stage_run import DrawRoot
 from tests.tiers import at_most
+from tests.validated_frames import batch_of
 
 Rows = dict[str, list[Any]]
 
@@ -252,18 +253,14 @@ def test_quasi_identifiers_alone(engine: Engine, tmp_path: Path) -> None:
 
 def test_expectations_judge_them_too() -> None:
     pytest.importorskip("great_expectations")
-    import great_expectations as gx
     import pandas as pd
 
     import privpipe.gx as ppgx
 
-    context = gx.get_context(mode="ephemeral")
-    asset = context.data_sources.add_pandas("p").add_dataframe_asset("a")
-    whole = asset.add_batch_definition_whole_dataframe("all")
     expectation = ppgx.EXPECTATIONS["k_anonymity"](k=5, quasi_identifiers=["zip"], sensitive=["illness"])
     for salary, illness, fine in ((999.0, "hiv", False), (None, "*", True)):
         frame = pd.DataFrame(beside(BASE, zip="*", illness=illness, salary=salary))
-        result = whole.get_batch({"dataframe": frame}).validate(expectation)
+        result = batch_of(frame).validate(expectation)
         assert result.success == fine
         assert result.result["observed_value"] == (5 if fine else 1)
         assert result.result["details"]["suppressed_records"] == int(fine)

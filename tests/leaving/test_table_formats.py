@@ -15,6 +15,7 @@ import pytest
 import privpipe as pp
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, PrivpipeError, UnsupportedError, UsageError
+from tests.validated_frames import batch_of
 
 ROWS = pa.table({"n": pa.array(range(16)), "illness": ["flu", "cold"] * 8})
 COLUMNS = {"n": {"role": "quasi_identifier"}, "illness": {"role": "sensitive"}}
@@ -199,13 +200,11 @@ def test_every_argument_that_takes_a_path_refuses_a_table(argument: str, tmp_pat
 @pytest.mark.gx
 @pytest.mark.parametrize("part", ["batch", "original"])
 def test_great_expectations_refuses_a_table(part: str, tmp_path: Path, plain: str) -> None:
-    gx = pytest.importorskip("great_expectations")
+    pytest.importorskip("great_expectations")
     import privpipe.gx as ppgx
 
     table = str(delta(tmp_path / "table"))
     frame = ppgx.handle(table if part == "batch" else plain)
-    asset = gx.get_context(mode="ephemeral").data_sources.add_pandas("p").add_dataframe_asset("a")
-    batch = asset.add_batch_definition_whole_dataframe("b").get_batch({"dataframe": frame})
     expected = ppgx.EXPECTATIONS["t_closeness"](
         column="illness",
         t=0.9,
@@ -213,7 +212,7 @@ def test_great_expectations_refuses_a_table(part: str, tmp_path: Path, plain: st
         sensitive=["illness"],
         **({"original_source": table} if part == "original" else {}),
     )
-    found = batch.validate(expected)
+    found = batch_of(frame).validate(expected)
     assert not found.success
     assert "Delta table" in json.dumps(found.to_json_dict())
 
@@ -221,7 +220,7 @@ def test_great_expectations_refuses_a_table(part: str, tmp_path: Path, plain: st
 @pytest.mark.gx
 @pytest.mark.parametrize("part", ["batch", "population"])
 def test_great_expectations_reads_the_live_rows(part: str, tmp_path: Path, plain: str) -> None:
-    gx = pytest.importorskip("great_expectations")
+    pytest.importorskip("great_expectations")
     deltalake = pytest.importorskip("deltalake")
     import privpipe.gx as ppgx
 
@@ -230,11 +229,9 @@ def test_great_expectations_reads_the_live_rows(part: str, tmp_path: Path, plain
         deltalake.write_deltalake(table, ROWS, mode="overwrite")
     pq.write_table(ROWS, plain)
     frame = ppgx.handle(table if part == "batch" else plain)
-    asset = gx.get_context(mode="ephemeral").data_sources.add_pandas("p").add_dataframe_asset("a")
-    batch = asset.add_batch_definition_whole_dataframe("b").get_batch({"dataframe": frame})
     name, population = ("k_anonymity", {}) if part == "batch" else ("k_map", {"population_source": table})
     expected = ppgx.EXPECTATIONS[name](k=3, quasi_identifiers=["n"], sensitive=["illness"], **population)
-    found = batch.validate(expected)
+    found = batch_of(frame).validate(expected)
     assert (found.success, found.result["observed_value"]) == (False, 1)
 
 

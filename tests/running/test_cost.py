@@ -23,6 +23,7 @@ from privpipe.errors import UsageError
 from privpipe.running.cost import model
 from privpipe.running.cost.model import MEASURED
 from privpipe.running.cost.source_facts import KEPT, LookedAt, TableSketch, Work
+from tests.tiers import deep
 
 ROWS = 100_000
 FACTOR = 1.5
@@ -97,7 +98,7 @@ print(json.dumps({"read": read, "spilled": sum(staged), "written": written}))
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count what a process reads")
-@pytest.mark.parametrize("memory", ["1GB", "40MB"])
+@pytest.mark.parametrize("memory", ["1GB", deep("40MB")])
 def test_the_prediction_is_near_the_counters(memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "KEPT_BYTES", 0)
     pq.write_table(rows_of(ROWS), tmp_path / "data.parquet")
@@ -115,6 +116,7 @@ def test_the_prediction_is_near_the_counters(memory: str, tmp_path: Path, monkey
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count what a process reads")
+@pytest.mark.deep
 def test_the_prediction_of_a_table_in_the_database_is_near_the_counters(tmp_path: Path) -> None:
     assert model.STORED_ROWS == session.CODED_ROWS
     pq.write_table(rows_of(2 * ROWS + 1), tmp_path / "data.parquet")

@@ -17,6 +17,7 @@ from privpipe import errors
 from privpipe.scheduled import Ending, Job, published_at, run_apart
 from privpipe.scheduled import job as apart
 from privpipe.scheduled.job import ERRORS, WORDS
+from tests.tiers import deep, deep_beyond
 
 from .conftest import CANARY
 
@@ -58,6 +59,7 @@ def test_a_refusal_is_final_says_what_was_asked_and_leaves_what_stood_there(tmp_
     assert published_at(str(tmp_path / "policies" / "published" / "visits")) == before is not None
 
 
+@pytest.mark.deep
 def test_a_refusal_on_few_records_shows_no_figure_that_a_release_would_not(tmp_path: Path, written: Written) -> None:
     """The public edition withholds counts below the k of the policy; so does an ending."""
     policy = written(3, more="measures:\n  - sample_uniqueness: {}\n")
@@ -72,8 +74,8 @@ def test_a_refusal_on_few_records_shows_no_figure_that_a_release_would_not(tmp_p
     ("change", "word"),
     [
         ({"policy": "nowhere.yaml"}, "usage"),
-        ({"engine": "abacus"}, "usage"),
-        ({"plan": "nowhere.json"}, "usage"),
+        deep({"engine": "abacus"}, "usage"),
+        deep({"plan": "nowhere.json"}, "usage"),
     ],
 )
 def test_what_is_wrong_without_the_data_is_final(written: Written, change: dict[str, str], word: str) -> None:
@@ -116,9 +118,10 @@ def test_every_exit_code_of_the_error_tree_has_a_word_and_its_error() -> None:
     assert Ending.of_code(0, "nothing told").good is False
 
 
-@pytest.mark.parametrize(
-    "hostile", ["", "  ", "a\nb", "a\x00b", "\x1b[2J", "$(touch hacked); `touch hacked`", "--help", "-", "{{ x }}"]
-)
+HOSTILE = ("$(touch hacked); `touch hacked`", "a\x00b", "", "  ", "a\nb", "\x1b[2J", "--help", "-", "{{ x }}")
+
+
+@pytest.mark.parametrize("hostile", deep_beyond(2, HOSTILE))
 def test_a_hostile_text_is_a_path_that_is_not_there_and_nothing_else(tmp_path: Path, hostile: str) -> None:
     def told() -> str:
         try:

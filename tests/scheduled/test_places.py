@@ -36,6 +36,7 @@ def test_the_sink_of_the_policy_and_a_target(tmp_path: Path, dags: Path, written
     assert "the sink" in refused(dags, written(), target=str(dags))
 
 
+@pytest.mark.deep
 def test_tables_that_lie_on_this_machine(
     tmp_path: Path, dags: Path, written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +69,7 @@ def test_a_sink_behind_links(tmp_path: Path, dags: Path, written: Written) -> No
     assert "the sink" in refused(dags, written(), target=str(tmp_path / "out"))
 
 
+@pytest.mark.deep
 def test_a_dag_folder_that_is_a_link(tmp_path: Path, dags: Path, written: Written) -> None:
     (tmp_path / "current").symlink_to(dags)
     ending = run_apart(
@@ -76,6 +78,7 @@ def test_a_dag_folder_that_is_a_link(tmp_path: Path, dags: Path, written: Writte
     assert ending.word == "usage"
 
 
+@pytest.mark.deep
 def test_a_link_in_the_dag_folder_that_leads_out_lies_in_it_all_the_same(
     tmp_path: Path, dags: Path, written: Written
 ) -> None:
@@ -85,6 +88,7 @@ def test_a_link_in_the_dag_folder_that_leads_out_lies_in_it_all_the_same(
     refused(dags, written(), target=str(dags / "visits"))
 
 
+@pytest.mark.deep
 def test_a_work_area_that_is_a_link(tmp_path: Path, dags: Path, written: Written) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / ".visits.privpipe").symlink_to(dags)
@@ -126,5 +130,7 @@ def test_what_stands_published_is_whole_or_nothing(tmp_path: Path, written: Writ
     assert found is not None
     assert (found.run_id, found.passed) == (ending.run_id, True)
     [part] = target.glob("*.csv")
-    part.write_text(part.read_text(encoding="utf-8")[:-1], encoding="utf-8")
-    assert published_at(str(target)) is None
+    text = part.read_text(encoding="utf-8")
+    for changed in (text[:-1], f"{text}1,2\n"):
+        part.write_text(changed, encoding="utf-8")
+        assert published_at(str(target)) is None

@@ -148,6 +148,7 @@ def test_the_order_of_the_records_says_which_groups_and_the_proof_is_of_these() 
 AT_MOST = {"tarragona.csv": (14.49, 0.3), "census.csv": (4.78, 0.3)}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("file", AT_MOST)
 def test_losses_are_proved_to_be_near_the_least(shared: Path, file: str) -> None:
     values = pd.read_csv(shared / "data/casc" / file).to_numpy(dtype=np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -19,9 +20,14 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
+@cache
+def validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json_schema())
+
+
 def accepts(document: dict[str, Any]) -> bool:
     """Whether the schema takes the document."""
-    return bool(jsonschema.Draft202012Validator(json_schema()).is_valid(document))
+    return bool(validator().is_valid(document))
 
 
 def reads(document: dict[str, Any]) -> bool:
@@ -46,13 +52,12 @@ def test_every_catalogue_entry_is_in_it() -> None:
 
 
 def test_every_example_of_the_catalogues_is_accepted() -> None:
-    validator = jsonschema.Draft202012Validator(json_schema())
     for section, room in (("transform", Catalogues.shipped().transforms), ("guarantees", Catalogues.shipped().models)):
         for name in room:
             for example in room[name].examples():
                 sound = section == "transform" or example.is_gate()
                 document = {**DOCUMENT, section: [{name: _plain(example.parameters())}]}
-                assert not sound or validator.is_valid(document), (name, example)
+                assert not sound or validator().is_valid(document), (name, example)
 
 
 def _plain(value: Any) -> Any:
