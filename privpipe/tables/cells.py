@@ -1,4 +1,4 @@
-"""Cells of an aggregated table: dimensions with a total, the relations between cells, and cells that several tables share."""
+"""Cells of an aggregated table: dimensions with a total, relations between cells, cells that tables share."""
 
 from __future__ import annotations
 
