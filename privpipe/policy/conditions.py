@@ -50,7 +50,8 @@ __all__ = [
 class Draft:
     """A policy being read.
 
-    `unreadable_columns` names columns whose role could not be read: nothing more is reported of these.
+    `unreadable_columns` names columns whose role could not be read: nothing more is reported of these. `of_tables` is
+    whether tables of cells are released and no records, so that no guarantee judges any.
     """
 
     base_dir: Path
@@ -60,6 +61,7 @@ class Draft:
     guarantees: Sequence[ReadEntry] = ()
     measures: Sequence[ReadEntry] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
+    of_tables: bool = False
 
     def with_role(self, *roles: str) -> tuple[str, ...]:
         """Columns of these roles, in policy order."""

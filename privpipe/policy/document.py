@@ -31,6 +31,7 @@ from privpipe.policy.public_views import (
     without_folders,
     without_paths,
     without_queries,
+    without_secrets,
 )
 from privpipe.policy.reader import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
@@ -46,6 +47,7 @@ from privpipe.policy.specs import (
     Utility,
     roles_of,
 )
+from privpipe.policy.tables import TableRelease
 from privpipe.policy.uses import Use
 from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
 from privpipe.transforms.base import Transformer
@@ -117,6 +119,7 @@ class Policy:
     guarantees: tuple[Guarantee, ...]
     transform: tuple[Transformer, ...] = ()
     measures: tuple[Guarantee, ...] = ()
+    tables: TableRelease | None = None
     source: SourceSpec | None = None
     population: SourceSpec | None = None
     original: SourceSpec | None = None
@@ -358,7 +361,8 @@ class Policy:
         are the reasons of columns, which are free text, the folders of absolute paths, and of a query all but that
         there is one.
         """
-        return dict(without_folders(without_queries(self._told()), self._path_keys()))
+        shown = without_folders(without_queries(self._told()), self._path_keys())
+        return dict(shown) if self.tables is None else without_secrets(shown, self.tables.secrets())
 
     def queries(self) -> dict[str, str]:
         """The text of each query, by the section it is in; for private documents."""

@@ -26,26 +26,32 @@ FILE_KEYS = ("file", "from_file")
 
 @dataclass(frozen=True)
 class Catalogues:
-    """The three catalogues; names are unique over them."""
+    """The catalogues; names are unique over them."""
 
     transforms: Catalogue
     models: Catalogue
     measures: Catalogue
+    table_stages: Catalogue
+    cell_guarantees: Catalogue
 
     @classmethod
     def shipped(cls) -> Catalogues:
         """Those of this package."""
-        from privpipe import measures, models, transforms
+        from privpipe import measures, models, tables, transforms
 
-        return cls(transforms.CATALOGUE, models.CATALOGUE, measures.CATALOGUE)
+        return cls(
+            transforms.CATALOGUE, models.CATALOGUE, measures.CATALOGUE, tables.STAGES, tables.CELL_GUARANTEES
+        )
 
     def of(self, section: str) -> tuple[Catalogue, ...]:
         """The catalogues a section of a policy draws from."""
-        return (self.transforms,) if section == "transform" else (self.models, self.measures)
+        if section == "transform":
+            return (self.transforms, self.table_stages)
+        return (self.models, self.measures, self.cell_guarantees)
 
     def every(self) -> tuple[Catalogue, ...]:
         """All of them."""
-        return (self.transforms, self.models, self.measures)
+        return (self.transforms, self.table_stages, self.models, self.measures, self.cell_guarantees)
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,8 @@ def _class_of(report: Report, name: str, place: Place, section: str, catalogues:
             return _taken(report, room, name, place)
     for room in catalogues.every():
         if name in room:
-            where = "`transform:`" if room is catalogues.transforms else "`guarantees:` or `measures:`"
+            stages = any(room is each for each in catalogues.of("transform"))
+            where = "`transform:`" if stages else "`guarantees:` or `measures:`"
             report.wrong(place, f"is a {room.kind} and stands under {where}, not under `{section}:`")
             return None
     known = [name for room in rooms for name in room]

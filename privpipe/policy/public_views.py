@@ -14,11 +14,12 @@ from privpipe.hierarchies.spec import CLASSES
 from privpipe.html_tables import Table, html_tables
 from privpipe.policy.specs import ColumnSpec
 
-__all__ = ["PATH_KEYS", "QUERIED", "policy_page", "without_folders", "without_paths", "without_queries"]
+__all__ = ["PATH_KEYS", "QUERIED", "policy_page", "without_folders", "without_paths", "without_queries", "without_secrets"]
 
 
 PATH_KEYS = ("path", "file", "from_file", "database", "policy", "records", "plan")
 """Keys of a policy that name files, whatever section they are in."""
+ENTRIES = ("transform", "guarantees", "measures")
 QUERIED = ("source", "population", "original")
 """Sections of a policy that may hold a query."""
 
@@ -54,6 +55,38 @@ def without_folders(value: Any, keys: Collection[str] = PATH_KEYS) -> Any:
     if isinstance(value, Mapping):
         return {key: _named(each, keys) if key in keys else without_folders(each, keys) for key, each in value.items()}
     return [without_folders(each, keys) for each in value] if isinstance(value, list) else value
+
+
+def without_secrets(document: Mapping[str, Any], secret: Mapping[str, Collection[str]]) -> dict[str, Any]:
+    """The document without parameters of entries that no public document shows.
+
+    Parameters
+    ----------
+    secret : mapping of str to collection of str
+        Names of such parameters, by the name of the entry.
+
+    Examples
+    --------
+    >>> without_secrets({"guarantees": [{"p_percent": {"at_least": 10, "tables": ["t"]}}]}, {"p_percent": ["at_least"]})
+    {'guarantees': [{'p_percent': {'tables': ['t']}}]}
+    """
+    return {section: _unsecret(value, secret) if section in ENTRIES else value for section, value in document.items()}
+
+
+def _unsecret(entries: Any, secret: Mapping[str, Collection[str]]) -> Any:
+    if not isinstance(entries, list):
+        return entries
+    return [
+        {
+            name: {key: each for key, each in given.items() if key not in secret.get(name, ())}
+            if isinstance(given, Mapping)
+            else given
+            for name, given in entry.items()
+        }
+        if isinstance(entry, Mapping)
+        else entry
+        for entry in entries
+    ]
 
 
 def without_paths(value: Any, keys: Collection[str]) -> Any:

@@ -33,6 +33,7 @@ from privpipe.policy.sections import (
 )
 from privpipe.policy.sinks import read_failing, read_sink
 from privpipe.policy.specs import ColumnSpec, roles_of
+from privpipe.policy.tables import without_tables
 
 __all__ = ["held_job", "read_file", "read_mapping"]
 
@@ -83,6 +84,7 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     read = {name: read_entries(report, found.get(name, []), name, catalogues, base_dir) for name in ENTRIES}
     compared = "population" in found
     read = {name: filled_in(report, items, columns, population=compared) for name, items in read.items()}
+    read, tables = without_tables(report, read, columns, found)
     if found.get("guarantees") == []:
         report.wrong(("guarantees",), "at least one guarantee is needed: without any, every table would be published")
     draft = Draft(
@@ -90,6 +92,7 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
         columns=columns,
         unreadable_columns=frozenset(name for name in columns if _role(document, name) not in COLUMN["role"].choices),
         values=found,
+        of_tables=tables is not None,
         **read,
     )
     check(draft, report)
@@ -104,6 +107,7 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
         "name": stem,
         **fields,
         **_entries(read),
+        "tables": tables,
         "columns": columns,
         "warnings": tuple(report.warnings),
         "file": report.file,
