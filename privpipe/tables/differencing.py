@@ -12,7 +12,7 @@ from scipy import sparse
 from privpipe.errors import UsageError
 from privpipe.tables.cells import Cells
 
-__all__ = ["Differencing", "Differences", "atoms_of_leaves"]
+__all__ = ["Differences", "Differencing", "atoms_of_leaves"]
 
 Ints = NDArray[np.int64]
 PRODUCTS = 20_000_000
@@ -100,7 +100,7 @@ class Differencing:
         # which the frequency rule judges.
         cells = np.flatnonzero(shown & (sizes > 0))
         atoms = np.flatnonzero(populations > 0)
-        chosen = sparse.csr_array(inside[cells][:, atoms], dtype=np.int64)
+        chosen = sparse.csr_array(inside[cells][:, atoms]).astype(np.int64)
         chosen.sum_duplicates()
         weighted = chosen.multiply(populations[atoms][None, :]).tocsr()
         transposed = chosen.T.tocsr()

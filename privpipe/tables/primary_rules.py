@@ -484,7 +484,7 @@ def protection_levels(rules: Sequence[Rule], figures: CellFigures, settings: Set
         lower = np.where(says, np.maximum(lower, below), lower)
     share = settings.share
     span = np.abs(figures.totals[chosen]).astype(object) * (share.numerator * (denominator // share.denominator))
-    return Levels(chosen, *(_whole_words(each) for each in (lower, upper, span)), denominator)
+    return Levels(chosen, _whole_words(lower), _whole_words(upper), _whole_words(span), denominator)
 
 
 def _room_below(

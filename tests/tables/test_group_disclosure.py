@@ -108,7 +108,7 @@ def _check_remedy(rule: GroupDisclosure, figures: CellFigures) -> None:
     lower = dict(zip(levels.variables.tolist(), levels.lower.tolist(), strict=True))
     for child, margin in zip(*rule.pairs(figures), strict=True):
         least = figures.contributors[child] - lower[int(child)]
-        assert 0 <= least
+        assert least >= 0
         assert figures.contributors[margin] - least > rule.known or least == 0
         if rule.share is not None:
             assert least < Fraction(rule.share) * int(figures.contributors[margin]) or least == 0

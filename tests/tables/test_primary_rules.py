@@ -191,7 +191,7 @@ def test_negative_contributions() -> None:
 def test_parts_of_one_contributor_that_cancel_are_nothing() -> None:
     figures = CellFigures.of_contributions(row_of_cells(1), [[(5, 1), (-5, 1), (3, 2)]])
     assert (figures.totals.tolist(), figures.nonzero.tolist(), figures.negative.tolist()) == ([3], [1], [0])
-    assert figures.magnitudes.tolist() == [3] and figures.contributors.tolist() == [2]
+    assert (figures.magnitudes.tolist(), figures.contributors.tolist()) == ([3], [2])
 
 
 def test_an_open_lower_bound_leaves_the_level_symmetric() -> None:
