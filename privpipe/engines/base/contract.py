@@ -24,6 +24,7 @@ from privpipe.blocks import (
     RowBlock,
     Table,
 )
+from privpipe.blocks.aggregate_query import AggregateQuery
 from privpipe.draws import Seed
 from privpipe.engines.base.catalogue import Catalogue
 from privpipe.engines.base.default_primitives import FirstIds, last_id_of
@@ -231,6 +232,31 @@ class Engine(ABC):
     @abstractmethod
     def distinct(self, table: Any, columns: Sequence[str]) -> pa.Table:
         """Distinct combinations, sorted by the columns in order (nulls last), count in `__count` (int64)."""
+
+    @abstractmethod
+    def aggregate(self, table: Any, query: AggregateQuery) -> pa.Table:
+        """Cells of one combination of keys with their contributors, sums and largest contributions, unordered.
+
+        Columns: `key_0` and on, then, of int64, `contributors`, `records`, `single` (keyed code of the only
+        contributor, else 0; 0 for records without ids), and for each measure i `present_i` (contributors with a value), `total_i`,
+        `magnitude_i` (of absolute contributions), `nonzero_i`, `negative_i`, `single_i`; with weights `product_i` and
+        `size_i` (of absolute products), with waivers `unwaived_i` (-1: none). Lists of `largest` int64: `largest_i`
+        (absolute, without zeros, falling, filled up with 0), `products_i` and `holders_i` (codes). Ties are ranked by
+        product and contributor, falling.
+
+        Raises
+        ------
+        DataError
+            A missing column or person, sums beyond 64 bits, records of a person with different weights.
+        """
+
+    @abstractmethod
+    def contributions(self, table: Any, query: AggregateQuery) -> tuple[Table, bool]:
+        """One row for each contributor and cell, and whether each contributor has one row.
+
+        Columns: the keys, the person, ``__privpipe_records``, and those of the measures: sums, minima of waivers,
+        values of what is counted once. Rows of one contributor are in one place. It raises what `aggregate` does.
+        """
 
     def thinned(self, table: Any, share: float) -> Table:
         """Some `share` of the records, ids and all: those of smallest id, which is keyed, so the same in any table."""

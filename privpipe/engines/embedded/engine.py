@@ -24,6 +24,7 @@ from privpipe.blocks import (
     Reduction,
     RowBlock,
 )
+from privpipe.blocks.aggregate_query import AggregateQuery
 from privpipe.blocks.table_name import TableName
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base import Engine, Format, Source, Where, Written
@@ -34,7 +35,7 @@ from privpipe.engines.base.frames import frame_like, is_local_frame
 from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
-from privpipe.engines.embedded import joins, output, ranks, record_ids, row_functions, sources
+from privpipe.engines.embedded import aggregation, joins, output, ranks, record_ids, row_functions, sources
 from privpipe.engines.embedded.aggregated_classes import weighted_classes
 from privpipe.engines.embedded.class_table import ClassTable, reduce_class_table
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, append, column_list, quoted, stack
@@ -217,6 +218,12 @@ class EmbeddedEngine(Engine):
         )
         found = row_functions.logical_table(found, table.schema)
         return pa.table([pa.chunked_array(map(group_key, c.chunks), c.type) for c in found.columns], found.schema)
+
+    def aggregate(self, table: EmbeddedTable, query: AggregateQuery) -> pa.Table:
+        return aggregation.aggregate(self.session, table, query)
+
+    def contributions(self, table: EmbeddedTable, query: AggregateQuery) -> tuple[EmbeddedTable, bool]:
+        return aggregation.contributions(self.session, table, query)
 
     def thinned(self, table: EmbeddedTable, share: float) -> EmbeddedTable:
         sql = (
