@@ -1,0 +1,283 @@
+"""The cheapest pattern of hidden cells in which every sensitive cell keeps its protection levels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, sparse
+
+from privpipe.tables.moves import OPTIMAL, Hiding, Requirement, cheapest_move, farthest
+
+__all__ = ["Limits", "Pattern", "least_cost"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+GRAIN = 5040
+"""Multipliers are rounded to this part of 1: any multipliers give a valid cut, and these give one without noise."""
+MARGIN = 1e-6
+GAPS = (0.02, 0.0)
+"""How far from the optimum a programme may end: first roughly, while cuts are still missing."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Most work of a search, in steps that do not depend on the machine.
+
+    Parameters
+    ----------
+    nodes : int
+        Of all integer programmes together.
+    rounds : int
+        Of cuts, in the linear and in the integer phase each.
+    """
+
+    nodes: int = 200_000
+    rounds: int = 60
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Hidden cells, with what is known about the least cost.
+
+    Parameters
+    ----------
+    hidden : ndarray of bool
+    cost : int
+        Of the cells that are not sensitive.
+    bound : int
+        No pattern costs less, by the solver.
+    unattainable : tuple of int
+        Sensitive variables that no pattern protects.
+    """
+
+    hidden: Bools
+    cost: int
+    bound: int
+    unattainable: tuple[int, ...] = ()
+
+    @property
+    def proven(self) -> bool:
+        return self.bound >= self.cost
+
+
+def least_cost(hiding: Hiding, start: Bools | None = None, limits: Limits | None = None) -> Pattern:
+    """Choose cells to hide in addition to the sensitive ones, for the least sum of costs.
+
+    Source: Fischetti, Salazar, JASA 95 (2000). A sensitive cell fails in a pattern if the farthest move is too short.
+    The multipliers of that linear programme bound the farthest move of every pattern by a weighted sum of its hidden
+    cells, so the sum of weights must be at least the level: a cut. Cuts are added until the cheapest pattern that
+    meets all of them fails nowhere.
+
+    Parameters
+    ----------
+    hiding : Hiding
+        Best one component at a time.
+    start : ndarray of bool or None
+        Cells that are hidden already.
+    limits : Limits or None
+
+    Returns
+    -------
+    Pattern
+    """
+    required = hiding.primary if start is None else hiding.primary | start
+    return _Search(hiding, required, limits or Limits()).run()
+
+
+class _Search:
+    """The state of one search: cuts, and moves that were found."""
+
+    def __init__(self, hiding: Hiding, required: Bools, limits: Limits) -> None:
+        self.hiding, self.required, self.limits = hiding, required, limits
+        self.free = np.flatnonzero(hiding.candidates & ~required)
+        self.nodes = limits.nodes
+        self.rows: list[Floats] = []
+        self.supports: dict[Requirement, list[Bools]] = {}
+        self.bound = hiding.price(required)
+        self.within = self._bridges()
+
+    def run(self) -> Pattern:
+        everything = self.required.copy()
+        everything[self.free] = True
+        lost = {need.variable for need in self._failing(everything, self.hiding.requirements)}
+        needs = [need for need in self.hiding.requirements if need.variable not in lost]
+        self._cut(self.required.astype(np.float64), needs)
+        self._linear_phase(needs)
+        best = self._integer_phase(needs)
+        cost = self.hiding.price(best)
+        return Pattern(best, cost, min(self.bound, cost), tuple(sorted(lost)))
+
+    def _bridges(self) -> sparse.csr_array:
+        """A cell that is hidden without being sensitive has another hidden one in each relation: alone it is exact."""
+        place = np.full(len(self.hiding), -1)
+        place[self.free] = np.arange(len(self.free))
+        relations = self.hiding.relations
+        entries: list[tuple[int, int, float]] = []
+        rows = 0
+        for first, last in zip(relations.indptr[:-1], relations.indptr[1:], strict=True):
+            cells = relations.indices[first:last]
+            if self.required[cells].any():
+                continue
+            free = place[cells][place[cells] >= 0].tolist()
+            for cell in free:
+                entries += [(rows, other, -1.0 if other == cell else 1.0) for other in free]
+                rows += 1
+        if not rows:
+            return sparse.csr_array((0, len(self.free)))
+        row, column, value = zip(*entries, strict=True)
+        return sparse.csr_array((value, (row, column)), shape=(rows, len(self.free)))
+
+    def _linear_phase(self, needs: Sequence[Requirement]) -> None:
+        for _ in range(self.limits.rounds):
+            solved = optimize.linprog(
+                self._prices(), A_ub=-self._matrix(), b_ub=-self._right_side(), bounds=(0.0, 1.0), method="highs"
+            )
+            if solved.status != OPTIMAL:
+                return
+            share = self.required.astype(np.float64)
+            share[self.free] = np.clip(solved.x, 0.0, 1.0)
+            if not self._cut(share, needs):
+                return
+
+    def _integer_phase(self, needs: Sequence[Requirement]) -> Bools:
+        """The best pattern found; `bound` is raised on the way."""
+        best: Bools | None = None
+        gap = 0
+        for _ in range(self.limits.rounds):
+            hidden, exact = self._cheapest(GAPS[gap])
+            if hidden is None:
+                break
+            failing = self._failing(hidden, needs)
+            if failing and self._cut(hidden.astype(np.float64), failing, whole=True):
+                continue
+            if not failing and (best is None or self.hiding.price(hidden) < self.hiding.price(best)):
+                best = hidden
+            if failing or exact or gap + 1 == len(GAPS) or self.nodes <= 0:
+                break
+            gap += 1
+        else:
+            hidden = None
+        if best is None:
+            best = self._repaired(self.required if hidden is None else hidden, needs)
+        return best
+
+    def _cheapest(self, gap: float) -> tuple[Bools | None, bool]:
+        """The cheapest pattern that meets the cuts, and whether it is known to be."""
+        if not len(self.free):
+            return self.required.copy(), True
+        constraint = optimize.LinearConstraint(self._matrix(), lb=self._right_side())
+        solved = optimize.milp(
+            self._prices(),
+            integrality=np.ones(len(self.free)),
+            bounds=optimize.Bounds(0.0, 1.0),
+            constraints=constraint,
+            options={"node_limit": max(self.nodes, 1), "mip_rel_gap": gap},
+        )
+        self.nodes -= int(getattr(solved, "mip_node_count", None) or 1)
+        base = self.hiding.price(self.required)
+        if solved.x is None or not np.isfinite(solved.x).all():
+            return None, False
+        if solved.mip_dual_bound is not None and np.isfinite(solved.mip_dual_bound):
+            bound = solved.mip_dual_bound * self._scale()
+            self.bound = max(self.bound, base + int(np.ceil(bound - MARGIN * max(1.0, abs(bound)))))
+        hidden = self.required.copy()
+        hidden[self.free] = solved.x > 0.5
+        return hidden, bool(solved.status == OPTIMAL and self.hiding.price(hidden) <= self.bound)
+
+    def _repaired(self, hidden: Bools, needs: Sequence[Requirement]) -> Bools:
+        """The pattern with the cheapest moves of what fails in it, for a search that ended early."""
+        hidden = hidden.copy()
+        for need in needs:
+            if self._failing(hidden, [need]):
+                added = cheapest_move(self.hiding, hidden, need)
+                if added is not None:
+                    hidden |= added
+        return hidden
+
+    def _failing(self, hidden: Bools, needs: Sequence[Requirement]) -> list[Requirement]:
+        """Requirements that a pattern does not meet."""
+        up, down = np.where(hidden, self.hiding.room_up, 0.0), np.where(hidden, self.hiding.room_down, 0.0)
+        return [need for need in needs if not self._met(need, hidden, up, down)]
+
+    def _met(self, need: Requirement, hidden: Bools, up: Floats, down: Floats) -> bool:
+        known = self.supports.setdefault(need, [])
+        if any(not (support & ~hidden).any() for support in known):
+            return True
+        reached, support = 0.0, np.zeros(len(self.hiding), dtype=np.bool_)
+        for sign in need.signs:
+            found = farthest(self.hiding, *_towards(self.hiding, need, sign, up, down))
+            if found is None:
+                return False
+            reached += sign * found[0][need.variable]
+            support |= np.abs(found[0]) > MARGIN
+        if reached < need.level * (1 - MARGIN):
+            return False
+        known.append(support & hidden)
+        return True
+
+    def _cut(self, share: Floats, needs: Sequence[Requirement], *, whole: bool = False) -> int:
+        """Add the cuts that a fractional pattern violates; their number."""
+        hiding, added = self.hiding, 0
+        for need in needs:
+            # A cell moves no farther than the level in all but a few relations: the tighter room gives better cuts.
+            up, down = np.minimum(hiding.room_up, need.level), np.minimum(hiding.room_down, need.level)
+            row = self._violated(need, share, up, down)
+            if row is None and whole:
+                row = self._violated(need, share, hiding.room_up, hiding.room_down)
+            if row is not None:
+                self.rows.append(row)
+                added += 1
+        return added
+
+    def _violated(self, need: Requirement, share: Floats, up: Floats, down: Floats) -> Floats | None:
+        hiding = self.hiding
+        some = share > 0
+        up, down = (np.where(some, np.where(some, share, 1.0) * room, 0.0) for room in (up, down))
+        weight = np.zeros(len(hiding))
+        for sign in need.signs:
+            objective, limit_up, limit_down = _towards(hiding, need, sign, up, down)
+            found = farthest(hiding, objective, limit_up, limit_down)
+            if found is None:
+                return None
+            reduced = GRAIN * objective + hiding.relations.T @ np.rint(GRAIN * found[1])
+            weight += _product(np.maximum(reduced, 0.0), hiding.room_up)
+            weight += _product(np.maximum(-reduced, 0.0), hiding.room_down)
+        right = need.level * GRAIN - weight[self.required].sum()
+        if not right > 0:
+            return None
+        row: Floats = np.minimum(weight[self.free] / right, 1.0)
+        return row if row @ share[self.free] < 1.0 - 1e-4 else None
+
+    def _scale(self) -> float:
+        return float(self.hiding.cost[self.free].max(initial=1))
+
+    def _prices(self) -> Floats:
+        return np.asarray(self.hiding.cost[self.free] / self._scale(), dtype=np.float64)
+
+    def _matrix(self) -> sparse.csr_array:
+        cuts = np.array(self.rows).reshape(-1, len(self.free))
+        return sparse.csr_array(sparse.vstack([sparse.csr_array(cuts), self.within]))
+
+    def _right_side(self) -> Floats:
+        return np.concatenate([np.ones(len(self.rows)), np.zeros(self.within.shape[0])])
+
+
+def _towards(
+    hiding: Hiding, need: Requirement, sign: int, up: Floats, down: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """The objective of a requirement, and bounds that end a move where it is long enough."""
+    objective = np.zeros(len(hiding))
+    objective[need.variable] = sign
+    up, down = up.copy(), down.copy()
+    side = up if sign > 0 else down
+    side[need.variable] = min(side[need.variable], need.level)
+    return objective, up, down
+
+
+def _product(weight: Floats, room: Floats) -> Floats:
+    """0 times no bound is 0."""
+    return np.where(weight > 0, weight * np.where(weight > 0, room, 1.0), 0.0)
