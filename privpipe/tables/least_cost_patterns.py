@@ -19,6 +19,7 @@ Bools = NDArray[np.bool_]
 GRAIN = 5040
 """Multipliers are rounded to this part of 1: any multipliers give a valid cut, and these give one without noise."""
 MARGIN = 1e-6
+LOOSE = 0.2
 GAPS = (0.02, 0.0)
 """How far from the optimum a programme may end: first roughly, while cuts are still missing."""
 
@@ -30,13 +31,16 @@ class Limits:
     Parameters
     ----------
     nodes : int
-        Of all integer programmes together.
+        Of one integer programme.
     rounds : int
         Of cuts, in the linear and in the integer phase each.
+    entries : int
+        Of the matrices of all programmes of a search together.
     """
 
-    nodes: int = 200_000
-    rounds: int = 60
+    nodes: int = 20_000
+    rounds: int = 100
+    entries: int = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -94,17 +98,18 @@ class _Search:
     def __init__(self, hiding: Hiding, required: Bools, limits: Limits) -> None:
         self.hiding, self.required, self.limits = hiding, required, limits
         self.free = np.flatnonzero(hiding.candidates & ~required)
-        self.nodes = limits.nodes
+        self.entries = limits.entries
         self.rows: list[Floats] = []
         self.supports: dict[Requirement, list[Bools]] = {}
         self.bound = hiding.price(required)
+        self.needs: list[Requirement] = []
         self.within = self._bridges()
 
     def run(self) -> Pattern:
         everything = self.required.copy()
         everything[self.free] = True
         lost = {need.variable for need in self._failing(everything, self.hiding.requirements)}
-        needs = [need for need in self.hiding.requirements if need.variable not in lost]
+        needs = self.needs = [need for need in self.hiding.requirements if need.variable not in lost]
         self._cut(self.required.astype(np.float64), needs)
         self._linear_phase(needs)
         best = self._integer_phase(needs)
@@ -133,70 +138,78 @@ class _Search:
 
     def _linear_phase(self, needs: Sequence[Requirement]) -> None:
         for _ in range(self.limits.rounds):
+            matrix = self._matrix()
             solved = optimize.linprog(
-                self._prices(), A_ub=-self._matrix(), b_ub=-self._right_side(), bounds=(0.0, 1.0), method="highs"
+                self._prices(), A_ub=-matrix, b_ub=-self._right_side(), bounds=(0.0, 1.0), method="highs"
             )
-            if solved.status != OPTIMAL:
+            if solved.status != OPTIMAL or self.entries <= 0:
                 return
             share = self.required.astype(np.float64)
             share[self.free] = np.clip(solved.x, 0.0, 1.0)
             if not self._cut(share, needs):
+                # What is far from tight at the end only slows down the integer programmes.
+                tight = solved.slack[: len(self.rows)] < LOOSE
+                self.rows = [row for row, keep in zip(self.rows, tight, strict=True) if keep]
                 return
 
     def _integer_phase(self, needs: Sequence[Requirement]) -> Bools:
         """The best pattern found; `bound` is raised on the way."""
-        best: Bools | None = None
+        best = self._repaired(self.required, needs)
         gap = 0
         for _ in range(self.limits.rounds):
+            if self.hiding.price(best) <= self.bound or self.entries <= 0:
+                break
             hidden, exact = self._cheapest(GAPS[gap])
             if hidden is None:
                 break
             failing = self._failing(hidden, needs)
+            safe = self._repaired(hidden, failing)
+            if self.hiding.price(safe) < self.hiding.price(best):
+                best = safe
             if failing and self._cut(hidden.astype(np.float64), failing, whole=True):
                 continue
-            if not failing and (best is None or self.hiding.price(hidden) < self.hiding.price(best)):
-                best = hidden
-            if failing or exact or gap + 1 == len(GAPS) or self.nodes <= 0:
+            if failing or exact or gap + 1 == len(GAPS):
                 break
             gap += 1
-        else:
-            hidden = None
-        if best is None:
-            best = self._repaired(self.required if hidden is None else hidden, needs)
         return best
 
     def _cheapest(self, gap: float) -> tuple[Bools | None, bool]:
         """The cheapest pattern that meets the cuts, and whether it is known to be."""
-        if not len(self.free):
-            return self.required.copy(), True
-        constraint = optimize.LinearConstraint(self._matrix(), lb=self._right_side())
+        matrix = self._matrix()
+        self.entries -= matrix.nnz
         solved = optimize.milp(
             self._prices(),
             integrality=np.ones(len(self.free)),
             bounds=optimize.Bounds(0.0, 1.0),
-            constraints=constraint,
-            options={"node_limit": max(self.nodes, 1), "mip_rel_gap": gap},
+            constraints=optimize.LinearConstraint(matrix, lb=self._right_side()),
+            options={"node_limit": self.limits.nodes, "mip_rel_gap": gap},
         )
-        self.nodes -= int(getattr(solved, "mip_node_count", None) or 1)
-        base = self.hiding.price(self.required)
         if solved.x is None or not np.isfinite(solved.x).all():
             return None, False
         if solved.mip_dual_bound is not None and np.isfinite(solved.mip_dual_bound):
             bound = solved.mip_dual_bound * self._scale()
-            self.bound = max(self.bound, base + int(np.ceil(bound - MARGIN * max(1.0, abs(bound)))))
+            least = self.hiding.price(self.required) + int(np.ceil(bound - MARGIN * max(1.0, abs(bound))))
+            self.bound = max(self.bound, least)
         hidden = self.required.copy()
         hidden[self.free] = solved.x > 0.5
         return hidden, bool(solved.status == OPTIMAL and self.hiding.price(hidden) <= self.bound)
 
     def _repaired(self, hidden: Bools, needs: Sequence[Requirement]) -> Bools:
-        """The pattern with the cheapest moves of what fails in it, for a search that ended early."""
-        hidden = hidden.copy()
+        """A pattern with the cheapest moves of what fails in it, less the cells that it does without."""
+        repaired = hidden.copy()
         for need in needs:
-            if self._failing(hidden, [need]):
-                added = cheapest_move(self.hiding, hidden, need)
+            if self._failing(repaired, [need]):
+                added = cheapest_move(self.hiding, repaired, need)
                 if added is not None:
-                    hidden |= added
-        return hidden
+                    repaired |= added
+        if (repaired == hidden).all():
+            return hidden
+        extra = np.flatnonzero(repaired & ~self.required)
+        for cell in extra[np.argsort(-self.hiding.cost[extra], kind="stable")].tolist():
+            repaired[cell] = False
+            if self._failing(repaired, self.needs):
+                repaired[cell] = True
+        return repaired
 
     def _failing(self, hidden: Bools, needs: Sequence[Requirement]) -> list[Requirement]:
         """Requirements that a pattern does not meet."""
