@@ -171,7 +171,7 @@ class _Search:
             if failing or exact or gap + 1 == len(GAPS):
                 break
             gap += 1
-        return best
+        return best if self.hiding.price(best) <= self.bound else self._trimmed(best)
 
     def _cheapest(self, gap: float) -> tuple[Bools | None, bool]:
         """The cheapest pattern that meets the cuts, and whether it is known to be."""
@@ -195,21 +195,26 @@ class _Search:
         return hidden, bool(solved.status == OPTIMAL and self.hiding.price(hidden) <= self.bound)
 
     def _repaired(self, hidden: Bools, needs: Sequence[Requirement]) -> Bools:
-        """A pattern with the cheapest moves of what fails in it, less the cells that it does without."""
+        """A pattern with the cheapest moves of what fails in it."""
         repaired = hidden.copy()
         for need in needs:
             if self._failing(repaired, [need]):
                 added = cheapest_move(self.hiding, repaired, need)
-                if added is not None:
-                    repaired |= added
-        if (repaired == hidden).all():
-            return hidden
-        extra = np.flatnonzero(repaired & ~self.required)
-        for cell in extra[np.argsort(-self.hiding.cost[extra], kind="stable")].tolist():
-            repaired[cell] = False
-            if self._failing(repaired, self.needs):
-                repaired[cell] = True
+                if added is None:
+                    repaired[self.free] = True
+                    break
+                repaired |= added
         return repaired
+
+    def _trimmed(self, hidden: Bools) -> Bools:
+        """The pattern without the cells that it does without, the most expensive ones first."""
+        trimmed = hidden.copy()
+        extra = np.flatnonzero(hidden & ~self.required)
+        for cell in extra[np.argsort(-self.hiding.cost[extra], kind="stable")].tolist():
+            trimmed[cell] = False
+            if self._failing(trimmed, self.needs):
+                trimmed[cell] = True
+        return trimmed
 
     def _failing(self, hidden: Bools, needs: Sequence[Requirement]) -> list[Requirement]:
         """Requirements that a pattern does not meet."""
