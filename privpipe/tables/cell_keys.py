@@ -156,7 +156,9 @@ class NoiseTable:
             If a row cannot have this variance; it names the least one.
         """
         if not 1 <= D <= LARGEST_DEVIATION or not 0 <= js < D or not V > 0 or not 0 <= (stay or 0.0) < 1:
-            raise UsageError(f"cell_key: D in 1 .. {LARGEST_DEVIATION}, js in 0 .. D - 1, V > 0 and stay in [0, 1) needed")
+            raise UsageError(
+                f"cell_key: D in 1 .. {LARGEST_DEVIATION}, js in 0 .. D - 1, V > 0 and stay in [0, 1) needed"
+            )
         last = D + js + 1 if js else D
         rows = [NoiseRow((0,), (ONE,))]
         for count in range(1, last + 1):

@@ -169,8 +169,9 @@ def _with_distances(price: Ints, base: int, rest: Ints, relations: sparse.csr_ar
     one = sparse.eye_array(count)
     step = base * one
     matrix = sparse.csr_array(
-        sparse.block_array([[relations, None], [-step, one], [step, one]]) if relations.shape[0] else
-        sparse.block_array([[-step, one], [step, one]])
+        sparse.block_array([[relations, None], [-step, one], [step, one]])
+        if relations.shape[0]
+        else sparse.block_array([[-step, one], [step, one]])
     )
     low = np.concatenate([right, -rest, rest]).astype(np.float64)
     high = np.concatenate([right.astype(np.float64), np.full(2 * count, np.inf)])

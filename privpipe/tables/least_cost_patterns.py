@@ -68,7 +68,7 @@ class Pattern:
         return self.bound >= self.cost
 
 
-def least_cost(hiding: Hiding, start: Bools | None = None, limits: Limits | None = None) -> Pattern:
+def least_cost(hiding: Hiding, limits: Limits | None = None, covers: Sequence[NDArray[np.int64]] = ()) -> Pattern:
     """Choose cells to hide in addition to the sensitive ones, for the least sum of costs.
 
     Source: Fischetti, Salazar, JASA 95 (2000). A sensitive cell fails in a pattern if the farthest move is too short.
@@ -80,30 +80,30 @@ def least_cost(hiding: Hiding, start: Bools | None = None, limits: Limits | None
     ----------
     hiding : Hiding
         Best one component at a time.
-    start : ndarray of bool or None
-        Cells that are hidden already.
     limits : Limits or None
+    covers : sequence of ndarray of int64
+        Cells of which at least one more must be hidden.
 
     Returns
     -------
     Pattern
     """
-    required = hiding.primary if start is None else hiding.primary | start
-    return _Search(hiding, required, limits or Limits()).run()
+    return _Search(hiding, limits or Limits(), covers).run()
 
 
 class _Search:
     """The state of one search: cuts, and moves that were found."""
 
-    def __init__(self, hiding: Hiding, required: Bools, limits: Limits) -> None:
-        self.hiding, self.required, self.limits = hiding, required, limits
-        self.free = np.flatnonzero(hiding.candidates & ~required)
+    def __init__(self, hiding: Hiding, limits: Limits, covers: Sequence[NDArray[np.int64]]) -> None:
+        self.hiding, self.required, self.limits = hiding, hiding.primary, limits
+        self.free = np.flatnonzero(hiding.open)
         self.entries = limits.entries
         self.rows: list[Floats] = []
+        self.covers = [np.isin(self.free, cover).astype(np.float64) for cover in covers]
         self.supports: dict[Requirement, list[Bools]] = {}
-        self.bound = hiding.price(required)
+        self.bound = 0
         self.needs: list[Requirement] = []
-        self.within = self._bridges()
+        self.within = self._bridges(covers)
 
     def run(self) -> Pattern:
         everything = self.required.copy()
@@ -116,8 +116,10 @@ class _Search:
         cost = self.hiding.price(best)
         return Pattern(best, cost, min(self.bound, cost), tuple(sorted(lost)))
 
-    def _bridges(self) -> sparse.csr_array:
+    def _bridges(self, covers: Sequence[NDArray[np.int64]]) -> sparse.csr_array:
         """A cell that is hidden without being sensitive has another hidden one in each relation: alone it is exact."""
+        covered = np.zeros(len(self.hiding), dtype=np.bool_)
+        covered[np.concatenate([np.empty(0, dtype=np.int64), *covers])] = True
         place = np.full(len(self.hiding), -1)
         place[self.free] = np.arange(len(self.free))
         relations = self.hiding.relations
@@ -125,7 +127,7 @@ class _Search:
         rows = 0
         for first, last in zip(relations.indptr[:-1], relations.indptr[1:], strict=True):
             cells = relations.indices[first:last]
-            if self.required[cells].any():
+            if self.required[cells].any() or covered[cells].any():
                 continue
             free = place[cells][place[cells] >= 0].tolist()
             for cell in free:
@@ -188,7 +190,7 @@ class _Search:
             return None, False
         if solved.mip_dual_bound is not None and np.isfinite(solved.mip_dual_bound):
             bound = solved.mip_dual_bound * self._scale()
-            least = self.hiding.price(self.required) + int(np.ceil(bound - MARGIN * max(1.0, abs(bound))))
+            least = int(np.ceil(bound - MARGIN * max(1.0, abs(bound))))
             self.bound = max(self.bound, least)
         hidden = self.required.copy()
         hidden[self.free] = solved.x > 0.5
@@ -197,6 +199,10 @@ class _Search:
     def _repaired(self, hidden: Bools, needs: Sequence[Requirement]) -> Bools:
         """A pattern with the cheapest moves of what fails in it."""
         repaired = hidden.copy()
+        for cover in self.covers:
+            if not repaired[self.free[cover > 0]].any():
+                among = self.free[cover > 0]
+                repaired[among[np.argmin(self.hiding.cost[among])]] = True
         for need in needs:
             if self._failing(repaired, [need]):
                 added = cheapest_move(self.hiding, repaired, need)
@@ -212,19 +218,22 @@ class _Search:
         extra = np.flatnonzero(hidden & ~self.required)
         for cell in extra[np.argsort(-self.hiding.cost[extra], kind="stable")].tolist():
             trimmed[cell] = False
-            if self._failing(trimmed, self.needs):
+            if self._failing(trimmed, self.needs) or not self._covered(trimmed):
                 trimmed[cell] = True
         return trimmed
 
+    def _covered(self, hidden: Bools) -> bool:
+        return all(hidden[self.free[cover > 0]].any() for cover in self.covers)
+
     def _failing(self, hidden: Bools, needs: Sequence[Requirement]) -> list[Requirement]:
         """Requirements that a pattern does not meet."""
-        up, down = np.where(hidden, self.hiding.room_up, 0.0), np.where(hidden, self.hiding.room_down, 0.0)
-        return [need for need in needs if not self._met(need, hidden, up, down)]
+        return [need for need in needs if not self._met(need, hidden)]
 
-    def _met(self, need: Requirement, hidden: Bools, up: Floats, down: Floats) -> bool:
+    def _met(self, need: Requirement, hidden: Bools) -> bool:
         known = self.supports.setdefault(need, [])
         if any(not (support & ~hidden).any() for support in known):
             return True
+        up, down = (np.where(hidden, room, 0.0) for room in self.hiding.rooms(need))
         reached, support = 0.0, np.zeros(len(self.hiding), dtype=np.bool_)
         for sign in need.signs:
             found = farthest(self.hiding, *_towards(self.hiding, need, sign, up, down))
@@ -242,19 +251,21 @@ class _Search:
         hiding, added = self.hiding, 0
         for need in needs:
             # A cell moves no farther than the level in all but a few relations: the tighter room gives better cuts.
-            up, down = np.minimum(hiding.room_up, need.level), np.minimum(hiding.room_down, need.level)
-            row = self._violated(need, share, up, down)
+            rooms = hiding.rooms(need)
+            row = self._violated(need, share, rooms, np.minimum(rooms, need.level))
             if row is None and whole:
-                row = self._violated(need, share, hiding.room_up, hiding.room_down)
+                row = self._violated(need, share, rooms, np.array(rooms))
             if row is not None:
                 self.rows.append(row)
                 added += 1
         return added
 
-    def _violated(self, need: Requirement, share: Floats, up: Floats, down: Floats) -> Floats | None:
+    def _violated(
+        self, need: Requirement, share: Floats, rooms: tuple[Floats, Floats], limits: Floats
+    ) -> Floats | None:
         hiding = self.hiding
         some = share > 0
-        up, down = (np.where(some, np.where(some, share, 1.0) * room, 0.0) for room in (up, down))
+        up, down = (np.where(some, np.where(some, share, 1.0) * limit, 0.0) for limit in limits)
         weight = np.zeros(len(hiding))
         for sign in need.signs:
             objective, limit_up, limit_down = _towards(hiding, need, sign, up, down)
@@ -262,8 +273,8 @@ class _Search:
             if found is None:
                 return None
             reduced = GRAIN * objective + hiding.relations.T @ np.rint(GRAIN * found[1])
-            weight += _product(np.maximum(reduced, 0.0), hiding.room_up)
-            weight += _product(np.maximum(-reduced, 0.0), hiding.room_down)
+            weight += _product(np.maximum(reduced, 0.0), rooms[0])
+            weight += _product(np.maximum(-reduced, 0.0), rooms[1])
         right = need.level * GRAIN - weight[self.required].sum()
         if not right > 0:
             return None
@@ -277,16 +288,14 @@ class _Search:
         return np.asarray(self.hiding.cost[self.free] / self._scale(), dtype=np.float64)
 
     def _matrix(self) -> sparse.csr_array:
-        cuts = np.array(self.rows).reshape(-1, len(self.free))
+        cuts = np.array([*self.rows, *self.covers]).reshape(-1, len(self.free))
         return sparse.csr_array(sparse.vstack([sparse.csr_array(cuts), self.within]))
 
     def _right_side(self) -> Floats:
-        return np.concatenate([np.ones(len(self.rows)), np.zeros(self.within.shape[0])])
+        return np.concatenate([np.ones(len(self.rows) + len(self.covers)), np.zeros(self.within.shape[0])])
 
 
-def _towards(
-    hiding: Hiding, need: Requirement, sign: int, up: Floats, down: Floats
-) -> tuple[Floats, Floats, Floats]:
+def _towards(hiding: Hiding, need: Requirement, sign: int, up: Floats, down: Floats) -> tuple[Floats, Floats, Floats]:
     """The objective of a requirement, and bounds that end a move where it is long enough."""
     objective = np.zeros(len(hiding))
     objective[need.variable] = sign

@@ -46,7 +46,7 @@ def _passes(n: int, base: int) -> bool:
 
 def linear_pattern(
     relations: sparse.csr_array, primary: NDArray[np.bool_], order: Sequence[int], prime: int | None = None
-) -> NDArray[np.bool_] | None:
+) -> NDArray[np.bool_]:
     """Publish cells in this order, each unless a primary cell then lies in the span of the published ones.
 
     Source: Langsrud, GaussSuppression. There the cells are vectors over inner cells; here the relations between cells
@@ -65,8 +65,8 @@ def linear_pattern(
 
     Returns
     -------
-    ndarray of bool or None
-        Hidden cells, the primary ones among them; None if what is published anyway gives a primary cell away.
+    ndarray of bool
+        Hidden cells, the primary ones among them. Those that what is published anyway gives away are as lost.
 
     Examples
     --------
@@ -79,8 +79,7 @@ def linear_pattern(
     rows, left = _eliminated(relations, primary, order, modulus)
     known = _Equations(modulus)
     for row in left:
-        if not known.add(row):
-            return None
+        known.add(row, anyway=True)
     kept: dict[int, Row] = {}
     for cell in order:
         row = rows.pop(cell, None)
@@ -162,14 +161,14 @@ class _Equations:
         self.rows: dict[int, Row] = {}
         self.holders: dict[int, set[int]] = {}
 
-    def add(self, equation: Row) -> bool:
-        """Add one, unless a cell then follows from the equations; whether it was added or followed already."""
+    def add(self, equation: Row, *, anyway: bool = False) -> bool:
+        """Add one, unless one more cell then follows from the equations; whether it was added or followed already."""
         prime, row = self.prime, dict(equation)
         for column in [at for at in row if at in self.rows]:
             _subtract(row, self.rows[column], row[column], prime)
         if not row:
             return True
-        if len(row) == 1:
+        if len(row) == 1 and not anyway:
             return False
         # The cell that is in fewest equations leaves fewest to be changed.
         pivot = min(row, key=lambda at: (len(self.holders.get(at, ())), at))
@@ -179,7 +178,7 @@ class _Equations:
         for at in self.holders.get(pivot, ()):
             other = dict(self.rows[at])
             _subtract(other, row, other[pivot], prime)
-            if len(other) == 1:
+            if len(other) == 1 and not anyway:
                 return False
             changed[at] = other
         changed[pivot] = row

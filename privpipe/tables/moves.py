@@ -6,7 +6,7 @@ choose cells; whether a pattern is safe is decided by the audit alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,12 +17,15 @@ from scipy.sparse import csgraph
 
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
 
-__all__ = ["Hiding", "Requirement", "cheapest_move", "farthest"]
+__all__ = ["Hiding", "Requirement", "cheapest_move", "farthest", "joint_move"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 OPTIMAL = 0  # scipy's status
 SMALLEST_STEP = 1e-7
+LEAST_PRICE = 1e-4
+REWARD = 50.0
+"""For a unit of the way of a sensitive cell: more than any sensible detour costs, with prices of at most 1."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,14 @@ class Requirement:
         (1,) up, (-1,) down, (1, -1) the distance of both ends.
     level : float
         In units, more than 0.
+    held : tuple of int
+        Variables that an insider knows, which cannot move.
     """
 
     variable: int
     signs: tuple[int, ...]
     level: float
+    held: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,9 @@ class Hiding:
         The sensitive cells with their protection levels.
     whole : bool
         Whether every cell is an integer (counts).
+    knowing : tuple of (ndarray of int64, ndarray of int64)
+        Insiders: sensitive cells whose value one contributor knows, and the sensitive cells of others, none of which
+        may be exact for that contributor.
     """
 
     relations: sparse.csr_array
@@ -72,6 +81,7 @@ class Hiding:
     candidates: Bools
     levels: Levels
     whole: bool
+    knowing: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...] = ()
 
     def __len__(self) -> int:
         return len(self.true)
@@ -108,7 +118,18 @@ class Hiding:
                 found.append(Requirement(variable, (-1,), down / unit))
             if up + down < span:
                 found.append(Requirement(variable, (1, -1), span / unit))
+        for known, others in self.knowing:
+            held = tuple(known.tolist())
+            found += [Requirement(variable, (1, -1), 1.0, held) for variable in others.tolist()]
         return tuple(found)
+
+    def rooms(self, need: Requirement) -> tuple[Floats, Floats]:
+        """How far each hidden cell can go up and down for a reader whom a requirement is about."""
+        if not need.held:
+            return self.room_up, self.room_down
+        held = np.zeros(len(self), dtype=np.bool_)
+        held[list(need.held)] = True
+        return np.where(held, 0.0, self.room_up), np.where(held, 0.0, self.room_down)
 
     def price(self, hidden: Bools) -> int:
         """Cost of the cells that are hidden without being sensitive."""
@@ -119,6 +140,7 @@ class Hiding:
         place = np.full(len(self), -1)
         place[cells] = np.arange(len(cells))
         mine = place[self.levels.variables] >= 0
+        knowing = ((place[known], place[others]) for known, others in self.knowing)
         levels = self.levels
         within = self.relations[:, cells]
         return Hiding(
@@ -130,6 +152,7 @@ class Hiding:
                 levels.denominator,
             ),
             self.whole,
+            tuple((known[known >= 0], others[others >= 0]) for known, others in knowing if (others >= 0).any()),
         )
 
     def components(self, hidden: Bools) -> Iterator[NDArray[np.int64]]:
@@ -154,12 +177,11 @@ class Hiding:
             self.whole,
             self.true,
             self.levels,
+            self.knowing,
         )
 
 
-def farthest(
-    hiding: Hiding, objective: Floats, up: Floats, down: Floats
-) -> tuple[Floats, Floats] | None:
+def farthest(hiding: Hiding, objective: Floats, up: Floats, down: Floats) -> tuple[Floats, Floats] | None:
     """The move within -down <= d <= up with the largest objective, and a multiplier for each relation.
 
     Returns
@@ -199,7 +221,7 @@ def cheapest_move(hiding: Hiding, hidden: Bools, requirement: Requirement, *, wh
     within = hiding.relations[:, cells]
     within = within[np.diff(within.indptr) > 0]
     price = np.where(hidden[cells], 0.0, hiding.cost[cells] / max(int(hiding.cost.max()), 1))
-    up, down = hiding.room_up[cells], hiding.room_down[cells]
+    up, down = (room[cells] for room in hiding.rooms(requirement))
     level, best = requirement.level, None
     ways = [[(sign, level)] for sign in requirement.signs]
     if len(ways) > 1 and max(up[at], down[at]) < level:
@@ -254,3 +276,49 @@ def _priced_step(
         return None
     step: Floats = np.asarray(solved.x[:count] - solved.x[count:], dtype=np.float64)
     return step
+
+
+def joint_move(hiding: Hiding, hidden: Bools, needs: Sequence[Requirement], sign: int) -> tuple[Bools, Bools]:
+    """One cheap move in which as many sensitive cells as possible go as far as they need in one direction.
+
+    Parameters
+    ----------
+    needs : sequence of Requirement
+        Of different variables.
+    sign : int
+        1 up, -1 down.
+
+    Returns
+    -------
+    tuple of ndarray of bool
+        Published cells that move, and which needs were met.
+    """
+    cells = np.flatnonzero(hidden | hiding.open)
+    at = np.searchsorted(cells, [need.variable for need in needs])
+    within = hiding.relations[:, cells]
+    within = within[np.diff(within.indptr) > 0]
+    price = np.clip(hiding.cost[cells] / max(int(hiding.cost.max()), 1), LEAST_PRICE, 1.0)
+    price = np.where(hidden[cells], LEAST_PRICE / 10, price)
+    up, down = hiding.room_up[cells], hiding.room_down[cells]
+    level = np.array([need.level for need in needs])
+    # A sensitive cell may only go forward: a rewarded part up to its level, and the rest without a reward.
+    rewarded = np.minimum(level, (up if sign > 0 else down)[at])
+    forward, backward = (up, down) if sign > 0 else (down, up)
+    backward[at] = 0.0
+    forward[at] -= rewarded
+    count = len(cells)
+    solved = optimize.linprog(
+        np.concatenate([price, price, np.full(len(at), -REWARD)]),
+        A_eq=sparse.csr_array(sparse.hstack([within, -within, sign * within[:, at]])),
+        b_eq=np.zeros(within.shape[0]),
+        bounds=np.column_stack((np.zeros(2 * count + len(at)), np.concatenate([up, down, rewarded]))),
+        method="highs",
+    )
+    moved = np.zeros(len(hiding), dtype=np.bool_)
+    if solved.status != OPTIMAL or solved.x is None:
+        return moved, np.zeros(len(at), dtype=np.bool_)
+    reached = solved.x[2 * count :]
+    step = solved.x[:count] - solved.x[count : 2 * count]
+    step[at] += sign * reached
+    moved[cells] = np.abs(step) > SMALLEST_STEP
+    return np.asarray(moved & ~hidden, dtype=np.bool_), np.asarray(reached >= level * (1 - 1e-6), dtype=np.bool_)

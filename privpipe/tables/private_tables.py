@@ -265,15 +265,11 @@ class PrivateTable:
     def _draw(self, scale: Fraction) -> int:
         return discrete_laplace(scale) if self.mechanism == "laplace" else discrete_gaussian(scale)
 
-    def _leaves(
-        self, cells: Cells, values: Ints, response: str, share: Fraction, inner: Inner, draw: Noise
-    ) -> Ints:
+    def _leaves(self, cells: Cells, values: Ints, response: str, share: Fraction, inner: Inner, draw: Noise) -> Ints:
         scale = self.scale(response, share)
         return _added(values[inner[0]], [draw(scale) for _ in range(len(inner[0]))])
 
-    def _levels(
-        self, cells: Cells, values: Ints, response: str, share: Fraction, inner: Inner, draw: Noise
-    ) -> Ints:
+    def _levels(self, cells: Cells, values: Ints, response: str, share: Fraction, inner: Inner, draw: Noise) -> Ints:
         """Leaves of the table that is nearest to noisy figures of all levels, each weighted by its variance."""
         leaves, parts = inner
         exact = np.asarray(parts @ values[leaves], dtype=np.int64)
@@ -321,8 +317,14 @@ def kept_contributions(
     _, person = np.unique(contributors, axis=0, return_inverse=True)
     person = person.reshape(-1)
     # A draw for each contributor and cell: the second word of the id is mixed with the cell's number.
-    drawn = stream.words(np.column_stack([contributors[:, 0], contributors[:, 1] ^ stream.words(
-        np.column_stack([cells, np.zeros_like(cells)]), 1).view(np.int64)]))
+    drawn = stream.words(
+        np.column_stack(
+            [
+                contributors[:, 0],
+                contributors[:, 1] ^ stream.words(np.column_stack([cells, np.zeros_like(cells)]), 1).view(np.int64),
+            ]
+        )
+    )
     order = np.lexsort((cells, drawn, person))
     first = np.flatnonzero(np.diff(person[order], prepend=-1))
     place = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
