@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+
+from privpipe.tables.integer_matrices import Integers, Matrix
 
 __all__ = ["UNBOUNDED", "AuditProblem", "Levels"]
 
@@ -22,10 +23,10 @@ class Levels:
     a - lower / denominator possible, at least span / denominator apart, and never one value alone.
     """
 
-    variables: NDArray[np.int64]
-    lower: NDArray[np.int64]
-    upper: NDArray[np.int64]
-    span: NDArray[np.int64]
+    variables: Integers
+    lower: Integers
+    upper: Integers
+    span: Integers
     denominator: int = 1
 
 
@@ -48,10 +49,15 @@ class AuditProblem:
         Insiders: variables whose true value one contributor knows, and the sensitive variables of others.
     """
 
-    relations: sparse.csr_array
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]
+    relations: Matrix
+    low: Integers
+    high: Integers
     whole: bool
-    true: NDArray[np.int64] | None = None
+    true: Integers | None = None
     levels: Levels | None = None
-    knowing: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...] = field(default=())
+    knowing: tuple[tuple[Integers, Integers], ...] = field(default=())
+
+    @property
+    def published(self) -> NDArray[np.bool_]:
+        """Whether a reader knows the value of each variable before relations."""
+        return np.asarray((self.low == self.high) & (self.low != UNBOUNDED))
