@@ -39,9 +39,7 @@ class Catalogues:
         """Those of this package."""
         from privpipe import measures, models, tables, transforms
 
-        return cls(
-            transforms.CATALOGUE, models.CATALOGUE, measures.CATALOGUE, tables.STAGES, tables.CELL_GUARANTEES
-        )
+        return cls(transforms.CATALOGUE, models.CATALOGUE, measures.CATALOGUE, tables.STAGES, tables.CELL_GUARANTEES)
 
     def of(self, section: str) -> tuple[Catalogue, ...]:
         """The catalogues a section of a policy draws from."""

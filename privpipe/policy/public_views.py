@@ -14,7 +14,15 @@ from privpipe.hierarchies.spec import CLASSES
 from privpipe.html_tables import Table, html_tables
 from privpipe.policy.specs import ColumnSpec
 
-__all__ = ["PATH_KEYS", "QUERIED", "policy_page", "without_folders", "without_paths", "without_queries", "without_secrets"]
+__all__ = [
+    "PATH_KEYS",
+    "QUERIED",
+    "policy_page",
+    "without_folders",
+    "without_paths",
+    "without_queries",
+    "without_secrets",
+]
 
 
 PATH_KEYS = ("path", "file", "from_file", "database", "policy", "records", "plan")

@@ -390,5 +390,9 @@ def _require_role(draft: Draft, report: Report, place: Place, column: str, role:
         report.wrong(place, f"{column!r} is declared {draft.columns[column].role}; this needs `role: {role}`")
 
 
-OF_RECORDS = (check_quasi_identifiers, check_every_sensitive_column_is_judged, check_every_quasi_identifier_is_looked_at)
+OF_RECORDS = (
+    check_quasi_identifiers,
+    check_every_sensitive_column_is_judged,
+    check_every_quasi_identifier_is_looked_at,
+)
 """Rules for releases of records; of tables, cells are judged."""

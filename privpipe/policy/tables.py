@@ -66,10 +66,14 @@ def without_tables(
     before, after = stages[: first.at], stages[first.at + 1 :]
     for item in before:
         if _of_tables(item):
-            report.wrong(item.place, f"works on cells, and comes before transform[{first.at}].aggregate; move it behind")
+            report.wrong(
+                item.place, f"works on cells, and comes before transform[{first.at}].aggregate; move it behind"
+            )
     for item in after:
         if not _of_tables(item) and item.kind is not None:
-            report.wrong(item.place, f"works on records, and transform[{first.at}].aggregate leaves none; move it before")
+            report.wrong(
+                item.place, f"works on records, and transform[{first.at}].aggregate leaves none; move it before"
+            )
     for item in asked:
         if not _of_tables(item) and item.kind is not None:
             report.wrong(

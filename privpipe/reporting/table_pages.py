@@ -33,7 +33,12 @@ def table_page(
     """
     tables = [_drawn(name, table) for name, table in shown.items()]
     private = [
-        {"name": name, "head": list(rows[0]), "rows": [list(row.values()) for row in rows[:MOST_ROWS]], "all": len(rows)}
+        {
+            "name": name,
+            "head": list(rows[0]),
+            "rows": [list(row.values()) for row in rows[:MOST_ROWS]],
+            "all": len(rows),
+        }
         for name, rows in cells.items()
         if rows
     ]
@@ -51,7 +56,9 @@ def _drawn(name: str, table: pa.Table) -> dict[str, Any]:
         for column in kept:
             hidden = columns[f"{column}{STATUS}"][at] == "c" if f"{column}{STATUS}" in columns else False
             value = columns[column][at]
-            row.append({"text": "" if value is None else str(value), "hidden": hidden, "figure": not isinstance(value, str)})
+            row.append(
+                {"text": "" if value is None else str(value), "hidden": hidden, "figure": not isinstance(value, str)}
+            )
         rows.append(row)
     hidden = sum(columns[status].count("c") for status in statuses)
     return {"name": name, "head": kept, "rows": rows, "all": table.num_rows, "hidden": hidden}

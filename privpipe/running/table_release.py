@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privpipe.engines import Engine, Written
+from privpipe.engines import Written
 from privpipe.engines.readers.files import require_stamps
 from privpipe.errors import EngineError, UnsupportedError
 from privpipe.judging import Assessment
@@ -65,9 +65,7 @@ def judge_tables(context: RunContext, tables: TableSet) -> Assessment:
     policy = context.policy
     asked = () if policy.tables is None else policy.tables.guarantees
     cells = sum(len(table) for table in tables.tables.values())
-    return Assessment(
-        verdicts=tuple(guarantee.judge(tables) for guarantee in asked), records=cells, notes=tables.notes
-    )
+    return Assessment(verdicts=tuple(guarantee.judge(tables) for guarantee in asked), records=cells, notes=tables.notes)
 
 
 def write_tables(tables: Mapping[str, pa.Table], folder: Path, file_format: str) -> Written:

@@ -49,9 +49,9 @@ class CellGuarantee(Entry):
     observes: ClassVar[object] = int
 
     tables: Annotated[tuple[str, ...] | None, Doc("names of the tables that are judged; left out: all")] = None
-    severity: Annotated[
-        Severity, Doc("`fail`: no release where it does not hold; `warn`: the verdict warns of it")
-    ] = "fail"
+    severity: Annotated[Severity, Doc("`fail`: no release where it does not hold; `warn`: the verdict warns of it")] = (
+        "fail"
+    )
 
     @property
     def binds(self) -> bool:
@@ -61,6 +61,10 @@ class CellGuarantee(Entry):
     def demanded(self) -> Any:
         """The threshold."""
         return getattr(self, self.threshold_field, None)
+
+    def largest(self) -> int:
+        """How many of the largest contributions of a cell it looks at."""
+        return 0
 
     def judge(self, tables: TableSet) -> Verdict:
         """The verdict on the tables as they are to leave.

@@ -1,0 +1,225 @@
+"""The stage `aggregate`: records in, tables of cells out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from annotated_types import Ge, Le
+from typing_extensions import Doc
+
+from privpipe.blocks import FactsRequest
+from privpipe.errors import DataError, UsageError
+from privpipe.hierarchies import canonical_text
+from privpipe.roles import column_type_of
+from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec, aggregated
+from privpipe.tables.entries import CellGuarantee, TableStage
+from privpipe.tables.responses import responses_of
+from privpipe.tables.table import Table
+from privpipe.tables.table_set import TableSet
+
+if TYPE_CHECKING:
+    from privpipe.draws import Seed
+    from privpipe.engines import Engine
+    from privpipe.hierarchies import Hierarchy, HierarchySpec
+
+__all__ = ["Aggregate"]
+
+ONE_TABLE = "table"
+"""Name of the only table of a stage that names none."""
+DEFINITION = ("by", "responses", "only", "levels", "overlapping")
+"""Keys of a table within `tables`; the rest holds for all of them."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Aggregate(TableStage):
+    """Count records into tables of cells: contributors, sums, means and ratios with all their totals.
+
+    Each combination of labels is a cell, those without records too. Columns with a hierarchy show all its levels.
+    Contributors are the persons of the policy's `person_id`, else records. What is made is private until guarantees on
+    cells hold.
+
+    Parameters
+    ----------
+    tables : mapping of str to mapping, optional
+        Several tables by name, each with `by`, `responses` and, where it has them, `only`, `levels`, `overlapping`.
+    by : tuple of str, optional
+        Dimensions of the only table.
+    responses : tuple, optional
+        ``count``, ``{sum: column, decimals: 2}``, ``{mean: column}`` or ``{ratio: [a, b]}``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> visits = pd.DataFrame({"region": ["N", "N", "S"], "cost": [5, 7, 4]})
+    >>> table = Aggregate(by=["region"], responses=["count", {"sum": "cost"}]).apply(visits)
+    >>> table
+    Table(3 cells, 2 responses)
+    >>> table.public()
+      region  count count_status  sum_cost sum_cost_status
+    0  Total      3    published        16       published
+    1      N      2    published        12       published
+    2      S      1    published         4       published
+    """
+
+    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, chapters 4 and 5"
+    preserves: ClassVar[str] = "counts and sums over all combinations of labels"
+    reveals: ClassVar[str] = "everything about a cell with one contributor, until `suppress_table` hides it"
+
+    tables: Annotated[dict[str, dict[str, Any]], Doc("tables by name, each with its `by` and `responses`")] = None  # type: ignore[assignment]
+    by: Annotated[tuple[str, ...], Doc("columns of the dimensions of the only table")] = ()
+    responses: Annotated[
+        tuple[Any, ...], Doc("count, {sum: column, decimals: 2}, {mean: column} or {ratio: [a, b]}")
+    ] = ()
+    total: Annotated[str, Doc("label of all; no value of a dimension may read like it")] = "Total"
+    only: Annotated[dict[str, str], Doc("label by column: the population of the only table")] = None  # type: ignore[assignment]
+    levels: Annotated[dict[str, list[Any]], Doc("levels of a column's hierarchy that are shown; default: all")] = None  # type: ignore[assignment]
+    overlapping: Annotated[tuple[str, ...], Doc("dimensions whose labels are no partition of their total")] = ()
+    nulls: Annotated[
+        Literal["label", "drop"],
+        Doc("label: a missing dimension is the label (missing); drop: such records are left out"),
+    ] = "label"
+    weight: Annotated[str | None, Doc("column with the sampling weight of a record")] = None
+    weight_decimals: Annotated[int, Ge(0), Le(9), Doc("decimals of weights that are floats")] = 6
+    waived: Annotated[str | None, Doc("truth values: contributors that waive their protection")] = None
+    contribution_bound: Annotated[
+        int | None, Ge(1), Doc("leaf cells of each contributor that are kept, chosen by a key; left out: all")
+    ] = None
+
+    def __post_init__(self) -> None:
+        for name in ("tables", "only", "levels"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, {})
+        for name in ("by", "responses", "overlapping"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+        super().__post_init__()
+        if bool(self.tables) == bool(self.by):
+            raise UsageError("Aggregate: give either `tables`, or `by` and `responses` of a single one")
+        if self.tables and (self.responses or self.only or self.levels or self.overlapping):
+            raise UsageError(
+                "Aggregate: with `tables`, each table has its own `responses`, `only`, `levels`, `overlapping`"
+            )
+        for name in self.tables:
+            if not name or not all(sign.isalnum() or sign in "-_" for sign in name):
+                raise UsageError("Aggregate: a table is named by letters, digits, - and _, for it names a file")
+        self._specs(3)
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """Names of the tables that it makes."""
+        return tuple(self.tables) or (ONE_TABLE,)
+
+    def columns_named(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Columns of the records that it reads, each with its place among the parameters."""
+        for name, spec in self._specs(3).items():
+            place: tuple[str | int, ...] = ("tables", name) if self.tables else ()
+            yield from (((*place, "by", at), column) for at, column in enumerate(spec.by))
+            yield from (((*place, "responses"), column) for column in spec.sums)
+            yield from (((*place, "only", column), column) for column in spec.only)
+        for key in ("weight", "waived"):
+            if getattr(self, key) is not None:
+                yield (key,), getattr(self, key)
+
+    def _specs(self, largest: int) -> dict[str, TableSpec]:
+        given = self.tables or {ONE_TABLE: {name: getattr(self, name) for name in DEFINITION if getattr(self, name)}}
+        return {name: self._spec(name, table, largest) for name, table in given.items()}
+
+    def _spec(self, name: str, given: Mapping[str, Any], largest: int) -> TableSpec:
+        unknown = [key for key in given if key not in DEFINITION]
+        if unknown:
+            raise UsageError(f"Aggregate: tables.{name}: unknown key {unknown[0]!r}; known: {', '.join(DEFINITION)}")
+        by = given.get("by")
+        if isinstance(by, str) or not by or not all(isinstance(each, str) for each in by) or len(set(by)) < len(by):
+            raise UsageError(f"Aggregate: tables.{name}: by must be a list of distinct columns")
+        only = given.get("only") or {}
+        if not isinstance(only, Mapping) or set(only) & set(by):
+            raise UsageError(f"Aggregate: tables.{name}: only is a mapping of columns to labels, none of them in `by`")
+        return TableSpec(
+            by=tuple(by),
+            responses=responses_of(list(given.get("responses") or ())),
+            total=self.total,
+            only={column: str(label) for column, label in only.items()},
+            drop_nulls=self.nulls == "drop",
+            levels=given.get("levels") or {},
+            overlapping=tuple(given.get("overlapping") or ()),
+            weight=self.weight,
+            weight_decimals=self.weight_decimals,
+            waived=self.waived,
+            contribution_bound=self.contribution_bound,
+            largest=largest,
+        )
+
+    def tables_over(
+        self,
+        engine: Engine,
+        records: Any,
+        *,
+        person: str | None,
+        seed: Seed,
+        hierarchies: Mapping[str, HierarchySpec],
+        guarantees: Sequence[CellGuarantee] = (),
+        sensitive: Sequence[str] = (),
+        types: Mapping[str, str] | None = None,
+        like: Any = None,
+    ) -> TableSet:
+        """The tables over records of an engine; no record leaves it but the largest contributions of each cell.
+
+        Raises
+        ------
+        DataError, UsageError, HierarchyError, EngineError
+        """
+        specs = self._specs(max([1, *(guarantee.largest() for guarantee in guarantees)]))
+        named = dict.fromkeys(column for spec in specs.values() for column in spec.by if column in hierarchies)
+        built = _built(engine, records, {name: hierarchies[name] for name in named}, types or {})
+        secret = seed.bound("privpipe/table-contributors/1")
+        tables = {}
+        for name, spec in specs.items():
+            found = aggregated(engine, records, spec, person=person, hierarchies=built, secret=secret)
+            _require_whole_means(name, found)
+            tables[name] = Table.of(name, found, like)
+        notes = ()
+        if any(found.aggregated.dropped for found in tables.values()):
+            notes = ("records with a missing dimension were left out of tables (`nulls: drop`)",)
+        return TableSet(tables=tables, guarantees=tuple(guarantees), sensitive=tuple(sensitive), seed=seed, notes=notes)
+
+    def apply(self, frame: Any, **options: Any) -> Any:
+        """The table of a frame, or tables by name; see `privpipe.tables.apply`."""
+        from privpipe.wired import room_above
+
+        return room_above("table_checks").aggregate(self, frame, **options)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(by=("region",), responses=("count",))]
+
+
+def _built(
+    engine: Engine, records: Any, specs: Mapping[str, HierarchySpec], types: Mapping[str, str]
+) -> dict[str, Hierarchy]:
+    """The hierarchies of dimensions over the values that they have."""
+    for name in specs:
+        if name not in records.schema.names:
+            raise DataError(f"column {name!r} is not in the table")
+    histograms = engine.facts(records, FactsRequest(histograms=tuple(specs))).histograms if specs else {}
+    built = {}
+    for name, spec in specs.items():
+        found = histograms[name]
+        kind = types.get(name) or column_type_of(found.values.type)
+        texts = canonical_text(found.values, kind, column=name).to_pylist()
+        built[name] = spec.build(texts, found.counts.tolist(), kind)
+    return built
+
+
+def _require_whole_means(name: str, found: Aggregated) -> None:
+    """Refuse a mean over other contributors than those who are counted: it would publish one more count."""
+    counted = found.figures[COUNT].contributors
+    for response in found.spec.responses:
+        if response.kind == "mean":
+            cells = int((found.figures[response.columns[0]].contributors != counted).sum())
+            if cells:
+                raise DataError(
+                    f"table {name!r}: column {response.columns[0]!r} has no value for contributors of {cells:,} cells, so "
+                    "its mean would publish another count; leave these records out, or publish the sum"
+                )
