@@ -64,7 +64,7 @@ class Grid:
                 continue
             column = found.column(name).combine_chunks()
             if pa.types.is_fixed_size_list(column.type):
-                values = column.flatten().to_numpy(zero_copy_only=False).reshape(len(found), -1)
+                values = column.flatten().to_numpy(zero_copy_only=False).reshape(len(found), column.type.list_size)
                 if name not in self.lists:
                     self.lists[name] = np.zeros((len(self.cells), values.shape[1]), dtype=np.int64)
                 self.lists[name][place] = values
@@ -113,7 +113,7 @@ class Grid:
             along = np.moveaxis(shaped, axis, 0)
             for code in range(len(dimension.labels) - 1, 0, -1):
                 parent = dimension.parent[code]
-                join(along[parent], along[code], out=along[parent])
+                join(along[parent : parent + 1], along[code : code + 1], out=along[parent : parent + 1])
 
     def _accumulate_lists(self, at: int) -> None:
         """Merge lists of the largest contributions likewise."""

@@ -181,7 +181,7 @@ class UnitRows:
         names = [self.weight.name] if self.weight is not None else []
         names += [name for each in self.units for name in (each.name, each.product) if name is not None]
         names += [self.waived_name] if self.waived is not None else []
-        return pa.schema([*made, *((name, pa.int64()) for name in names)])
+        return pa.schema([*made, *((name, pa.int64()) for name in names if name not in self.kept)])
 
     def __call__(self, rows: RowBlock) -> RowBlock:
         rows = self._chosen(rows)

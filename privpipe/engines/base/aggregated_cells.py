@@ -40,10 +40,17 @@ class Cells:
     ) -> None:
         """The largest contributions of a measure, each with its cell and its rank from 0."""
         shape = (self._number, self._query.largest)
-        for name, given in (("largest", values), ("products", products), ("holders", codes)):
+        made = []
+        for given in (values, products, codes):
             found = np.zeros(shape, dtype=np.int64)
             if given is not None:
                 found[cells, ranks] = given
+            made.append(found)
+        if products is not None or codes is not None:
+            # Codes are compared rather than contributors, whose order other figures do not show.
+            order = np.lexsort(tuple(-each for each in reversed(made)), axis=-1)
+            made = [np.take_along_axis(each, order, axis=-1) for each in made]
+        for name, found in zip(("largest", "products", "holders"), made, strict=True):
             self._lists[f"{name}_{at}"] = found
 
     def table(self, keys: Sequence[pa.ChunkedArray]) -> pa.Table:

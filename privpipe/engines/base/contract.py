@@ -237,12 +237,12 @@ class Engine(ABC):
     def aggregate(self, table: Any, query: AggregateQuery) -> pa.Table:
         """Cells of one combination of keys with their contributors, sums and largest contributions, unordered.
 
-        Columns: `key_0` and on, then, of int64, `contributors`, `records`, `single` (keyed code of the only
-        contributor, else 0; 0 for records without ids), and for each measure i `present_i` (contributors with a value), `total_i`,
-        `magnitude_i` (of absolute contributions), `nonzero_i`, `negative_i`, `single_i`; with weights `product_i` and
-        `size_i` (of absolute products), with waivers `unwaived_i` (-1: none). Lists of `largest` int64: `largest_i`
-        (absolute, without zeros, falling, filled up with 0), `products_i` and `holders_i` (codes). Ties are ranked by
-        product and contributor, falling.
+        Columns: `key_0` and on; then, of int64, `contributors`, `records`, `single` (keyed code of the only
+        contributor, else 0; 0 for records without ids); for each measure i `present_i` (contributors with a value),
+        `total_i`, `magnitude_i` (of absolute contributions), `nonzero_i`, `negative_i`, `single_i`; with weights
+        `product_i` and `size_i` (of absolute products); with waivers `unwaived_i` (-1: none). Lists of `largest`
+        int64: `largest_i` (absolute, without zeros, falling, filled up with 0), `products_i` and `holders_i` (codes).
+        A tie at the end of a list is decided by product and contributor.
 
         Raises
         ------

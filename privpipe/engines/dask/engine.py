@@ -21,6 +21,7 @@ from privpipe.blocks import (
     Reduction,
     RowBlock,
 )
+from privpipe.blocks.aggregate_query import AggregateQuery
 from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.contract import NO_TYPES, Engine, Where, Written
@@ -28,6 +29,7 @@ from privpipe.engines.base.frames import Held
 from privpipe.engines.base.logical_types import check_record_ids
 from privpipe.engines.base.paired_schemas import beside_schema
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
+from privpipe.engines.dask import aggregation
 from privpipe.engines.dask.class_table import collected_blocks, kept_parts, measured_classes
 from privpipe.engines.dask.column_types import summed
 from privpipe.engines.dask.dask_table import DaskTable, append, stack
@@ -224,6 +226,12 @@ class DaskEngine(Engine):
         sent = [self._runtime.task("count distinct", count, part) for part in table.holding(names)]
         merged = meet(self._runtime, "merge distinct", sent, places, merge_distinct)
         return sorted_distinct(self._runtime.compute("count distinct", merged), table.schema)
+
+    def aggregate(self, table: DaskTable, query: AggregateQuery) -> pa.Table:
+        return aggregation.aggregate(self._runtime, table, query, self._places(table))
+
+    def contributions(self, table: DaskTable, query: AggregateQuery) -> tuple[DaskTable, bool]:
+        return aggregation.contributions(self._runtime, table, query, self._places(table))
 
     def keep_classes(
         self, table: DaskTable, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]

@@ -229,9 +229,9 @@ def _figures(at: int, measure: AggregateMeasure, query: AggregateQuery, rows: Ro
             holder = f"max({quoted(rows.holder)}) FILTER ({name} IS NOT NULL)"
             asked[f"single_{at}"] = f"CASE WHEN count({name}) = 1 THEN {holder} END"
     if look.zeros:
-        asked[f"nonzero_{at}"] = f"count_if({name} <> 0)::BIGINT"
+        asked[f"nonzero_{at}"] = f"coalesce(count_if({name} <> 0), 0)::BIGINT"
     if look.negatives:
-        asked[f"negative_{at}"] = f"count_if({name} < 0)::BIGINT"
+        asked[f"negative_{at}"] = f"coalesce(count_if({name} < 0), 0)::BIGINT"
         asked[f"magnitude_{at}"] = f"coalesce(sum(abs({name})), 0)::BIGINT"
     if measure.product is not None:
         product = quoted(measure.product)
@@ -248,7 +248,7 @@ def _top(measure: AggregateMeasure, query: AggregateQuery, rows: Rows) -> str:
     """The largest contributions; with contributors one too many, to see whether a tie cuts the list."""
     name, look = quoted(measure.column), rows.looks[measure.column]
     size = f"abs({name})" if look.negatives else name
-    some = f" FILTER ({name} <> 0)" if look.zeros else ""
+    some = f" FILTER ({name} <> 0)" if look.zeros or look.nulls else ""
     if measure.product is not None:
         return f"max({_entry(measure, query)}, {query.largest}){some}"
     if query.person is None:
@@ -330,9 +330,8 @@ def _entries(session: Session, query: AggregateQuery, rows: Rows, found: pa.Tabl
     entries = entries.only((entries.ranks < most) & ~np.isin(entries.cells, tied))
     if not len(tied):
         return entries
-    columns = [found.column(f"key_{place}") for place in range(len(query.keys))]
-    cells = pa.table(columns, names=list(query.keys)).take(pa.array(tied))
-    cells = cells.append_column(ROW, pa.array(np.arange(len(tied))))
+    columns = {name: found.column(f"key_{place}").take(pa.array(tied)) for place, name in enumerate(query.keys)}
+    cells = pa.table({ROW: np.arange(len(tied)), **columns})
     view = session.name("tied")
     keys = " AND ".join(f"r.{quoted(name)} IS NOT DISTINCT FROM {view}.{quoted(name)}" for name in query.keys)
     made = session.table(

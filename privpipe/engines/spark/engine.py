@@ -22,6 +22,7 @@ from privpipe.blocks import (
     Reduction,
     RowBlock,
 )
+from privpipe.blocks.aggregate_query import AggregateQuery
 from privpipe.draws import Seed, Stream
 from privpipe.engines.base.catalogue import Catalogue
 from privpipe.engines.base.contract import NO_TYPES, Engine, Where, Written
@@ -30,7 +31,7 @@ from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.readers.source import Format, Source
-from privpipe.engines.spark import class_table, output, rank_exchange, ranks, record_ids, row_functions
+from privpipe.engines.spark import aggregation, class_table, output, rank_exchange, ranks, record_ids, row_functions
 from privpipe.engines.spark import rank_exchange as rank_relay
 from privpipe.engines.spark.catalogue import SparkCatalogue
 from privpipe.engines.spark.class_table import keep_classes
@@ -242,6 +243,14 @@ class SparkEngine(Engine):
     def estimated_distinct(self, table: SparkTable, columns: Sequence[str]) -> dict[str, int]:
         _require(table, columns)
         return estimated_distinct(table, columns)
+
+    @where_it_lies
+    def aggregate(self, table: SparkTable, query: AggregateQuery) -> pa.Table:
+        return aggregation.aggregate(table, query)
+
+    @where_it_lies
+    def contributions(self, table: SparkTable, query: AggregateQuery) -> tuple[SparkTable, bool]:
+        return aggregation.contributions(table, query, self._held)
 
     @where_it_lies
     def keep_classes(
