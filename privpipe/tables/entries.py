@@ -10,6 +10,7 @@ from typing_extensions import Doc
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.verdict import Severity, Verdict
+from privpipe.wired import room_above
 
 if TYPE_CHECKING:
     from privpipe.tables.table_set import TableSet
@@ -33,6 +34,25 @@ class TableStage(Entry):
             What the guarantees ask for cannot be had.
         """
         raise TypeError(f"{type(self).__name__} does not run")
+
+    def apply(self, tables: Any, **options: Any) -> Any:
+        """The table after the stage, or tables by name after it.
+
+        Parameters
+        ----------
+        tables : Table, or mapping of str to Table
+        guarantees : sequence of CellGuarantee, optional
+            What the stage works for.
+        seed : Seed, text, bytes or place, optional
+            Keys what the stage draws.
+        sensitive : sequence of str, optional
+            Dimensions that are attributes.
+
+        Raises
+        ------
+        NoSolutionError, UsageError, DataError
+        """
+        return room_above("running.table_frames").run_stage(self, tables, options)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -18,6 +18,7 @@ from privpipe.tables.entries import CellGuarantee, TableStage
 from privpipe.tables.responses import responses_of
 from privpipe.tables.table import Table
 from privpipe.tables.table_set import TableSet
+from privpipe.wired import room_above
 
 if TYPE_CHECKING:
     from privpipe.draws import Seed
@@ -184,11 +185,30 @@ class Aggregate(TableStage):
             notes = ("records with a missing dimension were left out of tables (`nulls: drop`)",)
         return TableSet(tables=tables, guarantees=tuple(guarantees), sensitive=tuple(sensitive), seed=seed, notes=notes)
 
-    def apply(self, frame: Any, **options: Any) -> Any:
-        """The table of a frame, or tables by name; see `privpipe.tables.apply`."""
-        from privpipe.wired import room_above
+    def apply(self, tables: Any, **options: Any) -> Any:
+        """The table of a frame; of a stage with `tables`, tables by name.
 
-        return room_above("table_checks").aggregate(self, frame, **options)
+        Parameters
+        ----------
+        tables : path, or pandas, polars, pyarrow, DuckDB, Dask or Spark frame
+            The records.
+        person_id : str, optional
+            Column that distinguishes contributors; default: each record is one.
+        hierarchies : mapping of column to Hierarchy, builder mapping or path, optional
+        guarantees : sequence of CellGuarantee, optional
+            Those that will judge the table, so that it holds what they look at.
+        seed : Seed, text, bytes or place, optional
+        engine : str, Engine or DuckDB connection, optional
+
+        Returns
+        -------
+        Table, or mapping of str to Table
+
+        Raises
+        ------
+        DataError, UsageError, HierarchyError, EngineError
+        """
+        return room_above("running.table_frames").aggregate(self, tables, options)
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -131,10 +131,7 @@ class Table:
 
         One row per cell: the labels, and each response with its status.
         """
-        from privpipe.engines.base.frames import frame_like
-
-        table = self.public_table()
-        return table if self.like is None else frame_like(self.like, table)
+        return framed(self.public_table(), self.like)
 
     def public_table(self) -> pa.Table:
         """The same as a pyarrow Table."""
@@ -187,6 +184,20 @@ class Table:
                         }
                     )
         return rows
+
+
+def framed(table: pa.Table, like: Any) -> Any:
+    """A table as a frame of the kind of another, whatever that one's columns; a pyarrow Table for frames on workers."""
+    from privpipe.engines.base.frames import frame_like
+
+    kind = type(like).__module__.partition(".")[0]
+    if kind == "pandas":
+        return frame_like(table, like.iloc[:0, :0])
+    if kind == "polars":
+        import polars
+
+        return frame_like(table, polars.DataFrame())
+    return table if like is None else frame_like(table, like)
 
 
 def measures_of(response: Response) -> tuple[str, ...]:

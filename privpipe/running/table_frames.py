@@ -1,0 +1,123 @@
+"""Tables of a frame, without a policy: aggregated, judged, and returned as frames of the kind that was given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from privpipe.border import bordered
+from privpipe.draws import Seed
+from privpipe.engines import Source
+from privpipe.engines.base.frames import at_hand
+from privpipe.errors import UsageError, did_you_mean
+from privpipe.judging import Assessment
+from privpipe.policy import Policy
+from privpipe.policy.secret import secret_given
+from privpipe.running.engine_choice import OpenedEngine
+from privpipe.running.frame_policy import hierarchy_specs
+from privpipe.running.tables_read import scanned
+from privpipe.tables.entries import CellGuarantee, TableStage
+from privpipe.tables.stages import ONE_TABLE, Aggregate
+from privpipe.tables.table import Table
+from privpipe.tables.table_set import TableSet
+
+__all__ = ["aggregate", "check_tables", "is_table", "run_stage"]
+
+OPTIONS = ("person_id", "hierarchies", "guarantees", "seed", "engine")
+NOTHING = Policy.of_fields(name="frame", columns={}, guarantees=())
+REFUSED = "The tables are not to be used as they are."
+
+
+@bordered
+def aggregate(stage: Aggregate, frame: Any, options: Mapping[str, Any]) -> Table | dict[str, Table]:
+    """See `Aggregate.apply`."""
+    for name in options:
+        if name not in OPTIONS:
+            raise UsageError(
+                f"Aggregate: unknown option {name!r}{did_you_mean(name, OPTIONS)}; known: {', '.join(OPTIONS)}"
+            )
+    given = {name: value for name, value in options.items() if value is not None}
+    seed = secret_given(given.get("seed"))
+    data = at_hand(frame, "Aggregate")
+    with OpenedEngine(given.get("engine"), data, NOTHING) as engine:
+        source = data if isinstance(data, Source) else Source(data=data)
+        found = stage.tables_over(
+            engine,
+            scanned(engine, source),
+            person=given.get("person_id"),
+            seed=Seed.from_os() if seed is None else seed.resolve(),
+            hierarchies=hierarchy_specs(given.get("hierarchies")),
+            guarantees=guarantees_given(given.get("guarantees", ())),
+            like=frame,
+        )
+    return found.tables[ONE_TABLE] if stage.by else dict(found.tables)
+
+
+@bordered
+def run_stage(stage: TableStage, tables: Any, options: Mapping[str, Any]) -> Any:
+    """See `TableStage.apply`."""
+    known = ("guarantees", "seed", "sensitive")
+    for name in options:
+        if name not in known:
+            raise UsageError(
+                f"{stage.name()}: unknown option {name!r}{did_you_mean(name, known)}; known: {', '.join(known)}"
+            )
+    found = stage.run(table_set(tables, options))
+    return found.tables[tables.name] if isinstance(tables, Table) else dict(found.tables)
+
+
+@bordered
+def check_tables(tables: Any, guarantees: Any, sensitive: Sequence[str] = ()) -> Assessment:
+    """The verdict of guarantees on tables as they are to leave; raises where one does not hold.
+
+    Raises
+    ------
+    Refused, UsageError, DataError
+    """
+    found = table_set(tables, {"guarantees": guarantees, "sensitive": tuple(sensitive)})
+    if not any(guarantee.binds for guarantee in found.guarantees):
+        raise UsageError(
+            "give at least one guarantee on cells with severity fail, as in [MinimumFrequency(at_least=10)]"
+        )
+    verdicts = tuple(guarantee.judge(found) for guarantee in found.guarantees)
+    cells = sum(len(table) for table in found.tables.values())
+    return Assessment(verdicts=verdicts, records=cells, notes=found.notes).raise_if_failed(REFUSED)
+
+
+def is_table(found: Any) -> bool:
+    """Whether it is a table of cells, or several by name."""
+    return isinstance(found, Table) or (
+        isinstance(found, Mapping) and bool(found) and all(isinstance(each, Table) for each in found.values())
+    )
+
+
+def table_set(tables: Any, options: Mapping[str, Any]) -> TableSet:
+    """Tables that a caller gave, one or several by name, with what else a stage looks at."""
+    named = {tables.name: tables} if isinstance(tables, Table) else tables
+    if not is_table(named):
+        raise UsageError("give a table that `Aggregate(...).apply(frame)` made, or a mapping of such tables")
+    seed = secret_given(options.get("seed"))
+    return TableSet(
+        tables=dict(named),
+        guarantees=guarantees_given(options.get("guarantees", ())),
+        sensitive=tuple(options.get("sensitive", ())),
+        seed=None if seed is None else seed.resolve(),
+    )
+
+
+def guarantees_given(given: Any) -> tuple[CellGuarantee, ...]:
+    """Guarantees on cells as a caller may give them.
+
+    Raises
+    ------
+    UsageError
+        Something else.
+    """
+    listed = (given,) if isinstance(given, CellGuarantee) else given
+    if isinstance(listed, str) or not isinstance(listed, Sequence):
+        raise UsageError("guarantees must be a list of guarantees on cells, as in [MinimumFrequency(at_least=10)]")
+    for each in listed:
+        if not isinstance(each, CellGuarantee):
+            what = f"the class {each.__name__}: call it" if isinstance(each, type) else type(each).__name__
+            raise UsageError(f"guarantees: tables are judged by guarantees on cells, not by {what}")
+    return tuple(listed)
