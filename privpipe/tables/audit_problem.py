@@ -47,6 +47,11 @@ class AuditProblem:
         What must hold for sensitive variables; without it (or without `true`) every open variable is sensitive.
     knowing : tuple of (ndarray of int64, ndarray of int64)
         Insiders: variables whose true value one contributor knows, and the sensitive variables of others.
+    implied : ndarray of bool, optional
+        For each implied population (`implied_populations`) whether it fails the primary rules.
+    at_least : int, optional
+        The least count that may be published; without true values an interval within 1 to `at_least` - 1 fails,
+        unless it is all of that.
     """
 
     relations: Matrix
@@ -56,6 +61,8 @@ class AuditProblem:
     true: Integers | None = None
     levels: Levels | None = None
     knowing: tuple[tuple[Integers, Integers], ...] = field(default=())
+    implied: NDArray[np.bool_] | None = None
+    at_least: int | None = None
 
     @property
     def published(self) -> NDArray[np.bool_]:

@@ -16,7 +16,7 @@ from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem, tightened
 from privpipe.tables.solver import Programme, solve
 
-__all__ = ["Extreme", "Point", "bound_by", "exact_point", "extreme", "feasible_point"]
+__all__ = ["Extreme", "Point", "bound_by", "exact_point", "extreme", "feasible_point", "linear_extreme"]
 
 DENOMINATORS = (1, 2, 3, 4, 6, 12, 60, 2520)
 FINE = (2**20, 2**40)
@@ -122,7 +122,7 @@ def extreme(system: OpenSystem, column: int, sign: int, deadline: float) -> Extr
         In seconds of `time.monotonic`.
     """
     linear = OpenSystem(system.matrix, system.right, system.low, system.high, False)
-    found, near = _linear_extreme(linear, column, sign, deadline)
+    found, near = linear_extreme(linear, column, sign, deadline)
     if not system.whole:
         return found
     if found.unbounded:
@@ -172,9 +172,10 @@ def is_empty(system: OpenSystem, deadline: float) -> bool:
     return bound is not None and bound > 0
 
 
-def _linear_extreme(
+def linear_extreme(
     system: OpenSystem, column: int, sign: int, deadline: float
 ) -> tuple[Extreme, NDArray[np.float64] | None]:
+    """As `extreme`, for numbers that need not be whole, with the solver's own point."""
     cost = np.zeros(system.size, dtype=np.int64)
     cost[column] = -sign
     programme = Programme(cost.astype(np.float64), system.matrix, system.right, system.low, system.high)
@@ -239,7 +240,7 @@ def _branch(system: OpenSystem, column: int, sign: int, start: Extreme, deadline
             continue
         node = OpenSystem(system.matrix, system.right, *tight, True)
         linear = OpenSystem(system.matrix, system.right, *tight, False)
-        found_linear, near = _linear_extreme(linear, column, sign, deadline)
+        found_linear, near = linear_extreme(linear, column, sign, deadline)
         if best is not None and found_linear.bound is not None and floor(found_linear.bound) <= best:
             continue
         if near is None:

@@ -12,7 +12,7 @@ from privpipe.errors import DataError
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem
 from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of, product
 
-__all__ = ["NO_BOUND", "OpenSystem", "Shrunk", "shrink", "tightened"]
+__all__ = ["LARGEST", "NO_BOUND", "OpenSystem", "Shrunk", "components_of", "shrink", "tightened"]
 
 NO_BOUND = 2**62
 """`high` of a variable without an upper bound; `-NO_BOUND` is `low` without a lower one."""
