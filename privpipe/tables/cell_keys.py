@@ -264,8 +264,8 @@ class NoiseTable:
 
 
 def _probabilities(count: int, values: Ints, V: float, stay: float | None, monotone: bool) -> Floats:
-    equal = np.vstack([np.ones(len(values)), values]).astype(np.float64)
-    right = np.array([1.0, 0.0])
+    equal = values[None, :].astype(np.float64)
+    right = np.zeros(1)
     below, most = [], []
     if stay and 0 in values:
         below.append(-(values == 0).astype(np.float64))
@@ -277,7 +277,7 @@ def _probabilities(count: int, values: Ints, V: float, stay: float | None, monot
     square = (values * values).astype(np.float64)
     limits = (np.array(below).reshape(-1, len(values)), np.array(most))
     least = optimize.linprog(
-        square, A_ub=limits[0], b_ub=limits[1], A_eq=equal, b_eq=right, bounds=(0.0, 1.0), method="highs"
+        square, A_ub=limits[0], b_ub=limits[1], A_eq=np.vstack([equal, np.ones(len(values))]), b_eq=[0.0, 1.0], bounds=(0.0, 1.0), method="highs"
     )
     if least.status != 0:
         raise UsageError(f"cell_key: no noise of mean 0 exists for a count of {count}; lower js or stay")
