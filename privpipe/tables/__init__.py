@@ -6,7 +6,11 @@ from typing import Any
 
 from privpipe.blocks.catalogue import Catalogue
 
-STAGES = Catalogue("privpipe.tables", "table stage", {"Aggregate": "stages"})
+STAGES = Catalogue(
+    "privpipe.tables",
+    "table stage",
+    {"Aggregate": "stages", "SuppressTable": "cell_stages", "RoundTable": "cell_stages"},
+)
 CELL_GUARANTEES = Catalogue(
     "privpipe.tables",
     "guarantee on cells",
@@ -17,6 +21,7 @@ CELL_GUARANTEES = Catalogue(
         "PriorPosterior": "guarantees",
         "GroupDisclosure": "guarantees",
         "Differencing": "guarantees",
+        "TableAudit": "table_audit",
     },
 )
 

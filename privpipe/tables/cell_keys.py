@@ -277,7 +277,13 @@ def _probabilities(count: int, values: Ints, V: float, stay: float | None, monot
     square = (values * values).astype(np.float64)
     limits = (np.array(below).reshape(-1, len(values)), np.array(most))
     least = optimize.linprog(
-        square, A_ub=limits[0], b_ub=limits[1], A_eq=np.vstack([equal, np.ones(len(values))]), b_eq=[0.0, 1.0], bounds=(0.0, 1.0), method="highs"
+        square,
+        A_ub=limits[0],
+        b_ub=limits[1],
+        A_eq=np.vstack([equal, np.ones(len(values))]),
+        b_eq=[0.0, 1.0],
+        bounds=(0.0, 1.0),
+        method="highs",
     )
     if least.status != 0:
         raise UsageError(f"cell_key: no noise of mean 0 exists for a count of {count}; lower js or stay")

@@ -176,6 +176,12 @@ class Family:
         """Sets of hidden variables whose sum follows from published ones."""
         return implied_populations(self.cells, self.hidden)
 
+    def with_populations(self, populations: ImpliedPopulations) -> Family:
+        """The same family with other sets of hidden variables."""
+        other = Family(self.key, self.tables, self.published, self.cells)
+        other.__dict__["populations"] = populations
+        return other
+
     def implied_figures(self) -> CellFigures | None:
         """Figures of the implied populations; None where there is none.
 

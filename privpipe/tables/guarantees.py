@@ -21,7 +21,7 @@ from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import Levels
 from privpipe.tables.cells import linked
 from privpipe.tables.entries import CellGuarantee
-from privpipe.tables.primary_rules import protection_levels
+from privpipe.tables.families import merged_levels
 from privpipe.tables.table import Table
 from privpipe.tables.table_set import TableSet
 
@@ -148,7 +148,7 @@ class MinimumFrequency(PrimaryRule):
     """
 
     source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, chapter 5; AI-SDC/ACRO"
-    threat: ClassVar[str] = "A count of one or two shows what single persons have; a sum over them shows their values."
+    threat: ClassVar[str] = "A count of 1 or 2 shows what single persons have; a sum over them shows their values."
     formula: ClassVar[str] = "min over published cells with N > 0 of N >= n"
     choose: ClassVar[str] = (
         "10 for outputs of research (ACRO), more than 7 with rounding to 5 (OpenSAFELY), 3 in official statistics. Some "
@@ -367,13 +367,28 @@ class GroupDisclosure(CellGuarantee):
     def demanded(self) -> Any:
         return 0
 
-    def unsafe(self, table: Table, sensitive: Sequence[str]) -> tuple[Bools, Levels | None]:
-        """Cells to hide, and the levels that protect their groups."""
+    def levels(self, table: Table, sensitive: Sequence[str]) -> Levels | None:
+        """Levels of the hidden cell of each pair that fails: of the child, or of a group that is hidden instead."""
         rule = self._rule(table, sensitive)
         if rule is None:
-            return np.zeros(len(table), dtype=np.bool_), None
-        figures = table.measures[COUNT].figures
-        return rule.unsafe(figures), rule.levels(figures)
+            return None
+        figures, hidden = table.measures[COUNT].figures, table.measures[COUNT].hidden
+        made = rule.levels(figures)
+        shown_child = ~hidden[made.variables]
+        child, group = rule.pairs(figures)
+        instead = ~hidden[child] & hidden[group]
+        counts = figures.contributors
+        need = counts[child] + self.known + 1 - counts[group]
+        nothing = np.zeros(int(instead.sum()), dtype=np.int64)
+        groups = Levels(group[instead], nothing, np.maximum(need[instead], 0), nothing.copy())
+        kept = ~shown_child
+        own = Levels(*(each[kept] for each in (made.variables, made.lower, made.upper, made.span)), made.denominator)
+        return merged_levels([own, groups])
+
+    def children(self, table: Table, sensitive: Sequence[str]) -> Bools:
+        """Cells that are hidden for this guarantee where their groups stay published."""
+        rule = self._rule(table, sensitive)
+        return np.zeros(len(table), dtype=np.bool_) if rule is None else rule.unsafe(table.measures[COUNT].figures)
 
     def _rule(self, table: Table, sensitive: Sequence[str]) -> group_disclosure.GroupDisclosure | None:
         dimensions = [dimension.name for dimension in table.cells.dimensions]
@@ -441,8 +456,8 @@ class Differencing(CellGuarantee):
             figures = table.measures[COUNT].figures
             if not figures.additive:
                 raise DataError(
-                    f"{self.name()}: persons of table {table.name!r} are in several cells, so differences of counts are no "
-                    "populations; give `contribution_bound: 1`, or leave the guarantee to table_audit"
+                    f"{self.name()}: persons of table {table.name!r} are in several cells, so differences of counts are "
+                    "no populations; give `contribution_bound: 1`, or leave the guarantee to table_audit"
                 )
         groups: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[Table]] = {}
         for table in chosen.values():
@@ -488,15 +503,3 @@ class Differencing(CellGuarantee):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(at_least=10)]
-
-
-def primary_levels(table: Table, key: str, rules: Sequence[CellGuarantee], settings: primary_rules.Settings) -> Levels:
-    """Levels of the cells that rules call unsafe in one measure of a table."""
-    own = [
-        rule.rule
-        for rule in rules
-        if isinstance(rule, PrimaryRule)
-        and (rule.tables is None or table.name in rule.tables)
-        and key in dict(rule.measures(table))
-    ]
-    return protection_levels(own, table.measures[key].figures, settings)

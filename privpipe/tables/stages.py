@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Ge, Le
@@ -29,6 +29,7 @@ __all__ = ["Aggregate"]
 
 ONE_TABLE = "table"
 """Name of the only table of a stage that names none."""
+JOINT = "(all tables)"
 DEFINITION = ("by", "responses", "only", "levels", "overlapping")
 """Keys of a table within `tables`; the rest holds for all of them."""
 
@@ -105,6 +106,11 @@ class Aggregate(TableStage):
         for name in self.tables:
             if not name or not all(sign.isalnum() or sign in "-_" for sign in name):
                 raise UsageError("Aggregate: a table is named by letters, digits, - and _, for it names a file")
+        if self.nulls == "drop" and len(self.tables) > 1:
+            raise UsageError(
+                "Aggregate: `nulls: drop` gives each of several tables another population; make one table, or leave "
+                "these records out before"
+            )
         self._specs(3)
 
     @property
@@ -180,10 +186,23 @@ class Aggregate(TableStage):
             found = aggregated(engine, records, spec, person=person, hierarchies=built, secret=secret)
             _require_whole_means(name, found)
             tables[name] = Table.of(name, found, like)
+        joint = None
+        if needs_joint(list(specs.values())):
+            whole = joint_spec(list(specs.values()))
+            built |= _built(
+                engine,
+                records,
+                {n: hierarchies[n] for n in whole.by if n in hierarchies and n not in built},
+                types or {},
+            )
+            found = aggregated(engine, records, whole, person=person, hierarchies=built, secret=secret)
+            joint = Table.of(JOINT, found)
         notes = ()
         if any(found.aggregated.dropped for found in tables.values()):
             notes = ("records with a missing dimension were left out of tables (`nulls: drop`)",)
-        return TableSet(tables=tables, guarantees=tuple(guarantees), sensitive=tuple(sensitive), seed=seed, notes=notes)
+        return TableSet(
+            tables=tables, guarantees=tuple(guarantees), sensitive=tuple(sensitive), seed=seed, joint=joint, notes=notes
+        )
 
     def apply(self, tables: Any, **options: Any) -> Any:
         """The table of a frame; of a stage with `tables`, tables by name.
@@ -215,6 +234,39 @@ class Aggregate(TableStage):
         return [cls(by=("region",), responses=("count",))]
 
 
+def needs_joint(specs: Sequence[TableSpec]) -> bool:
+    """Whether how the populations of tables lie in one another does not follow from their shared margins.
+
+    It does where all are of one population and the dimensions of one table are those of all.
+    """
+    if len(specs) < 2:
+        return False
+    most = max(specs, key=lambda spec: len(spec.by))
+    nested = all(set(spec.by) <= set(most.by) for spec in specs)
+    alike = all(
+        spec.only == most.only and all(spec.levels.get(name) == most.levels.get(name) for name in spec.by)
+        for spec in specs
+    )
+    return not (nested and alike)
+
+
+def joint_spec(specs: Sequence[TableSpec]) -> TableSpec:
+    """The table of all combinations of the dimensions and restrictions of some tables."""
+    columns = dict.fromkeys(name for spec in specs for name in (*spec.by, *spec.only))
+    responses = {response.name: response for spec in specs for response in spec.responses}
+    overlapping = dict.fromkeys(name for spec in specs for name in spec.overlapping)
+    first = specs[0]
+    return replace(
+        first,
+        by=tuple(columns),
+        responses=tuple(responses.values()),
+        only={},
+        levels={},
+        overlapping=tuple(overlapping),
+        drop_nulls=False,
+    )
+
+
 def _built(
     engine: Engine, records: Any, specs: Mapping[str, HierarchySpec], types: Mapping[str, str]
 ) -> dict[str, Hierarchy]:
@@ -240,6 +292,6 @@ def _require_whole_means(name: str, found: Aggregated) -> None:
             cells = int((found.figures[response.columns[0]].contributors != counted).sum())
             if cells:
                 raise DataError(
-                    f"table {name!r}: column {response.columns[0]!r} has no value for contributors of {cells:,} cells, so "
-                    "its mean would publish another count; leave these records out, or publish the sum"
+                    f"table {name!r}: column {response.columns[0]!r} has no value for contributors of {cells:,} cells, "
+                    "so its mean would publish another count; leave these records out, or publish the sum"
                 )

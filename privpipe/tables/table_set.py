@@ -29,6 +29,9 @@ class TableSet:
         Those of the policy: they say which cells are unsafe.
     sensitive : tuple of str
         Dimensions with the role `sensitive`.
+    joint : Table, optional
+        All combinations of the dimensions of several tables, of which nothing is published: it shows how their
+        populations lie in one another.
     seed : Seed, optional
         Keys random rounding and cell keys.
     notes : tuple of str
@@ -45,6 +48,7 @@ class TableSet:
     tables: Mapping[str, Table]
     guarantees: Sequence[CellGuarantee] = ()
     sensitive: tuple[str, ...] = ()
+    joint: Table | None = None
     seed: Seed | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
     steps: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
