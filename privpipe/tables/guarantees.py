@@ -151,16 +151,14 @@ class MinimumFrequency(PrimaryRule):
     threat: ClassVar[str] = "A count of 1 or 2 shows what single persons have; a sum over them shows their values."
     formula: ClassVar[str] = "min over published cells with N > 0 of N >= n"
     choose: ClassVar[str] = (
-        "10 for outputs of research (ACRO), more than 7 with rounding to 5 (OpenSAFELY), 3 in official statistics. Some "
-        "tools mean N <= 3 by a threshold of 3; here that is at_least: 4."
+        "10 for outputs of research (ACRO), more than 7 with rounding to 5 (OpenSAFELY), 3 in official statistics. "
+        "Some tools mean N <= 3 by a threshold of 3; here that is at_least: 4."
     )
 
     at_least: Annotated[int, Ge(1), Doc("n: least number of contributors of a published cell")]
     protect: Annotated[
         Literal["masked", "exact", "percent"],
-        Doc(
-            "masked: no more is learnt than from the mask '1 to n-1'; exact: two values are possible; percent: see there"
-        ),
+        Doc("masked: no more is learnt than from the mask '1 to n-1'; exact: two values are possible"),
     ] = "masked"
     percent: Annotated[float | None, Ge(0), Doc("with `protect: percent`: of N, possible above and below")] = None
     zeros: Annotated[Safety, Doc("unsafe: empty cells are suppressed as well")] = "safe"
@@ -456,8 +454,8 @@ class Differencing(CellGuarantee):
             figures = table.measures[COUNT].figures
             if not figures.additive:
                 raise DataError(
-                    f"{self.name()}: persons of table {table.name!r} are in several cells, so differences of counts are "
-                    "no populations; give `contribution_bound: 1`, or leave the guarantee to table_audit"
+                    f"{self.name()}: persons of table {table.name!r} are in several cells, so differences of "
+                    "counts are no populations; give `contribution_bound: 1`, or leave the guarantee to table_audit"
                 )
         groups: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[Table]] = {}
         for table in chosen.values():
