@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from privpipe.stages.fitted_stage import LearntStage, apply, fit, load, transform
+from privpipe.stages.table_frames import aggregate, table_frame
 
-__all__ = ["LearntStage", "apply", "fit", "load", "transform"]
+__all__ = ["LearntStage", "aggregate", "apply", "fit", "load", "table_frame", "transform"]
