@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
 from privpipe.border import bordered
 from privpipe.draws import Seed
 from privpipe.engines import Source
-from privpipe.engines.base.frames import at_hand
+from privpipe.engines.base.frames import as_handed, at_hand, frame_like, is_local_frame, made_like
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.judging import Assessment
 from privpipe.policy import Policy
@@ -21,7 +22,10 @@ from privpipe.tables.stages import ONE_TABLE, Aggregate
 from privpipe.tables.table import Table
 from privpipe.tables.table_set import TableSet
 
-__all__ = ["aggregate", "check_tables", "is_table", "run_stage"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["aggregate", "check_tables", "is_table", "run_stage", "table_frame"]
 
 OPTIONS = ("person_id", "hierarchies", "guarantees", "seed", "engine")
 NOTHING = Policy.of_fields(name="frame", columns={}, guarantees=())
@@ -38,19 +42,36 @@ def aggregate(stage: Aggregate, frame: Any, options: Mapping[str, Any]) -> Table
             )
     given = {name: value for name, value in options.items() if value is not None}
     seed = secret_given(given.get("seed"))
+    person = given.get("person_id")
+    if person is not None and not isinstance(person, str):
+        raise UsageError("person_id must be the name of a column")
     data = at_hand(frame, "Aggregate")
+    is_path = isinstance(data, str | PurePath | Source)
     with OpenedEngine(given.get("engine"), data, NOTHING) as engine:
-        source = data if isinstance(data, Source) else Source(data=data)
+        source = data if isinstance(data, Source) else Source(data=str(data) if is_path else data)
         found = stage.tables_over(
             engine,
             scanned(engine, source),
-            person=given.get("person_id"),
+            person=person,
             seed=Seed.from_os() if seed is None else seed.resolve(),
             hierarchies=hierarchy_specs(given.get("hierarchies")),
             guarantees=guarantees_given(given.get("guarantees", ())),
-            like=frame,
+            like=None if is_path else frame,
+            handed=given.get("engine"),
         )
     return found.tables[ONE_TABLE] if stage.by else dict(found.tables)
+
+
+@bordered
+def table_frame(rows: pa.Table, like: Any, engine: Any) -> Any:
+    """Rows of a table, in their order, as a frame of the kind of `like`; a pyarrow Table for None."""
+    if like is None:
+        return rows
+    data = at_hand(like, "Table")
+    if is_local_frame(data):
+        return as_handed(frame_like(rows, made_like(data, like)), like)
+    with OpenedEngine(engine, data, NOTHING, holds=False) as opened:
+        return as_handed(opened.collect(opened.scan(Source(data=rows)), like=data), like)
 
 
 @bordered

@@ -15,11 +15,11 @@ import pyarrow.types as pt
 from privpipe.blocks.aggregate_query import AggregateMeasure, AggregateQuery
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
-from privpipe.hierarchies import Hierarchy
+from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.cells import Cells, Dimension
 from privpipe.tables.contribution_bound import KeepCells, bucket_of
-from privpipe.tables.dimension_labels import Ladder, texts_of
+from privpipe.tables.dimension_labels import Ladder, kind_of, texts_of
 from privpipe.tables.leaf_totals import Grid
 from privpipe.tables.responses import Response
 from privpipe.tables.unit_rows import UnitRows, Units, decimals_of
@@ -125,7 +125,7 @@ def aggregated(
     spec: TableSpec,
     *,
     person: str | None = None,
-    hierarchies: Mapping[str, Hierarchy] | None = None,
+    hierarchies: Mapping[str, Hierarchy | HierarchySpec] | None = None,
     secret: bytes = b"privpipe",
 ) -> Aggregated:
     """Count one table.
@@ -137,7 +137,7 @@ def aggregated(
         Of that engine. Neither it nor any record of it comes here, but a cell's largest contributions.
     person : str, optional
         Column of the contributors; default: each record.
-    hierarchies : mapping of column to Hierarchy
+    hierarchies : mapping of column to Hierarchy or HierarchySpec
     secret : bytes
         Key of contributors' codes.
 
@@ -154,7 +154,7 @@ class _Count:
     engine: Engine
     spec: TableSpec
     person: str | None
-    hierarchies: Mapping[str, Hierarchy]
+    hierarchies: Mapping[str, Hierarchy | HierarchySpec]
     secret: bytes
 
     def run(self, table: Any) -> Aggregated:
@@ -236,16 +236,16 @@ class _Count:
         return made, self.engine.count(before if self.spec.only else rows) - self.engine.count(made)
 
     def _ladder(self, rows: Any, name: str) -> Ladder:
-        ladder = Ladder.of(
-            name,
-            self.spec.total,
-            self.hierarchies.get(name),
-            self.spec.levels.get(name),
-            overlapping=name in self.spec.overlapping,
-        )
-        if ladder.hierarchy is None:
-            return ladder
-        return ladder.with_values(texts_of(self.engine.distinct(rows, [name]).column(name)))
+        overlapping = name in self.spec.overlapping
+        given = self.hierarchies.get(name)
+        if given is None:
+            return Ladder.of(name, self.spec.total, None, None, overlapping=overlapping)
+        found = self.engine.distinct(rows, [name])
+        texts = texts_of(found.column(name))
+        if isinstance(given, HierarchySpec):
+            given = given.build(texts, found.column("__count").to_pylist(), kind_of(rows.schema.field(name).type))
+        ladder = Ladder.of(name, self.spec.total, given, self.spec.levels.get(name), overlapping=overlapping)
+        return ladder.with_values(texts)
 
     def _coarsened(self, rows: Any, ladders: Iterable[Ladder]) -> Any:
         """Records with the labels of the lowest level that is shown."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from privpipe.errors import DataError
 from privpipe.hierarchies import Hierarchy, canonical_text
 from privpipe.tables.cells import Dimension
 
-__all__ = ["MISSING", "UNKNOWN", "Ladder", "texts_of"]
+__all__ = ["MISSING", "UNKNOWN", "Ladder", "kind_of", "texts_of"]
 
 MISSING = "(missing)"
 """The label of null."""
@@ -26,6 +27,25 @@ def texts_of(values: pa.Array) -> list[str | None]:
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     found: list[str | None] = canonical_text(array, None).to_pylist()
     return found
+
+
+def kind_of(kind: pa.DataType) -> str | None:
+    """The declared type under which a hierarchy compares values of an Arrow type; None for texts.
+
+    Examples
+    --------
+    >>> kind_of(pa.int64()), kind_of(pa.string())
+    ('integer', None)
+    """
+    tests = {
+        "integer": pt.is_integer,
+        "number": pt.is_floating,
+        "decimal": pt.is_decimal,
+        "date": pt.is_date,
+        "timestamp": pt.is_timestamp,
+        "boolean": pt.is_boolean,
+    }
+    return next((name for name, test in tests.items() if test(kind)), None)
 
 
 @dataclass(frozen=True)

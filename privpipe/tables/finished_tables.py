@@ -84,7 +84,7 @@ def finished_table(
     dimensions = [_dimension(each, columns[each], parents, total) for each, parents in trees.items()]
     cells = Cells.labelled(dimensions, list(zip(*columns.values(), strict=True)))
     given = table.column(name).to_pylist()
-    blank = np.array([each is None or each != each for each in given], dtype=np.bool_)  # noqa: PLR0124 NaN
+    blank = np.array([each is None or each != each for each in given], dtype=np.bool_)
     status = f"{name}_status" if f"{name}_status" in table.schema.names else "status"
     if status in table.schema.names and status not in trees:
         blank |= np.array([each in SUPPRESSED for each in table.column(status).to_pylist()], dtype=np.bool_)

@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from annotated_types import Ge, Le
 from typing_extensions import Doc
 
-from privpipe.blocks import FactsRequest
 from privpipe.errors import DataError, UsageError
-from privpipe.hierarchies import canonical_text
-from privpipe.roles import column_type_of
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec, aggregated
 from privpipe.tables.entries import CellGuarantee, TableStage
 from privpipe.tables.responses import responses_of
-from privpipe.tables.table import Table
+from privpipe.tables.table import STATUS_SUFFIX, Table
 from privpipe.tables.table_set import TableSet
 from privpipe.wired import room_above
 
 if TYPE_CHECKING:
     from privpipe.draws import Seed
     from privpipe.engines import Engine
-    from privpipe.hierarchies import Hierarchy, HierarchySpec
+    from privpipe.hierarchies import HierarchySpec
 
 __all__ = ["Aggregate"]
 
@@ -111,7 +108,14 @@ class Aggregate(TableStage):
                 "Aggregate: `nulls: drop` gives each of several tables another population; make one table, or leave "
                 "these records out before"
             )
-        self._specs(3)
+        if not self.total.strip():
+            raise UsageError("Aggregate: total must be a text that can be read")
+        for spec in self._specs(3).values():
+            names = {each.name for each in spec.responses}
+            if names & {*spec.by, *(f"{name}{STATUS_SUFFIX}" for name in names)}:
+                raise UsageError(
+                    "Aggregate: a response has the name of a dimension or of a status; give it another `name`"
+                )
 
     @property
     def table_names(self) -> tuple[str, ...]:
@@ -168,8 +172,8 @@ class Aggregate(TableStage):
         hierarchies: Mapping[str, HierarchySpec],
         guarantees: Sequence[CellGuarantee] = (),
         sensitive: Sequence[str] = (),
-        types: Mapping[str, str] | None = None,
         like: Any = None,
+        handed: Any = None,
     ) -> TableSet:
         """The tables over records of an engine; no record leaves it but the largest contributions of each cell.
 
@@ -177,25 +181,17 @@ class Aggregate(TableStage):
         ------
         DataError, UsageError, HierarchyError, EngineError
         """
-        specs = self._specs(max([1, *(guarantee.largest() for guarantee in guarantees)]))
-        named = dict.fromkeys(column for spec in specs.values() for column in spec.by if column in hierarchies)
-        built = _built(engine, records, {name: hierarchies[name] for name in named}, types or {})
+        specs = self._specs(max([3, *(guarantee.largest() for guarantee in guarantees)]))
         secret = seed.bound("privpipe/table-contributors/1")
         tables = {}
         for name, spec in specs.items():
-            found = aggregated(engine, records, spec, person=person, hierarchies=built, secret=secret)
+            found = aggregated(engine, records, spec, person=person, hierarchies=hierarchies, secret=secret)
             _require_whole_means(name, found)
-            tables[name] = Table.of(name, found, like)
+            tables[name] = Table.of(name, found, like, handed)
         joint = None
         if needs_joint(list(specs.values())):
             whole = joint_spec(list(specs.values()))
-            built |= _built(
-                engine,
-                records,
-                {n: hierarchies[n] for n in whole.by if n in hierarchies and n not in built},
-                types or {},
-            )
-            found = aggregated(engine, records, whole, person=person, hierarchies=built, secret=secret)
+            found = aggregated(engine, records, whole, person=person, hierarchies=hierarchies, secret=secret)
             joint = Table.of(JOINT, found)
         notes = ()
         if any(found.aggregated.dropped for found in tables.values()):
@@ -265,23 +261,6 @@ def joint_spec(specs: Sequence[TableSpec]) -> TableSpec:
         overlapping=tuple(overlapping),
         drop_nulls=False,
     )
-
-
-def _built(
-    engine: Engine, records: Any, specs: Mapping[str, HierarchySpec], types: Mapping[str, str]
-) -> dict[str, Hierarchy]:
-    """The hierarchies of dimensions over the values that they have."""
-    for name in specs:
-        if name not in records.schema.names:
-            raise DataError(f"column {name!r} is not in the table")
-    histograms = engine.facts(records, FactsRequest(histograms=tuple(specs))).histograms if specs else {}
-    built = {}
-    for name, spec in specs.items():
-        found = histograms[name]
-        kind = types.get(name) or column_type_of(found.values.type)
-        texts = canonical_text(found.values, kind, column=name).to_pylist()
-        built[name] = spec.build(texts, found.counts.tolist(), kind)
-    return built
 
 
 def _require_whole_means(name: str, found: Aggregated) -> None:

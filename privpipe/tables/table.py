@@ -15,6 +15,7 @@ from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated
 from privpipe.tables.cells import Cells
 from privpipe.tables.responses import Response
+from privpipe.wired import room_above
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,6 +81,8 @@ class Table:
         Cells that are unsafe by themselves, once a stage hid them.
     like : object
         The frame that the records came from: `public` gives one of its kind.
+    engine : object
+        As it was given to `Aggregate.apply`.
     """
 
     name: str
@@ -87,13 +90,14 @@ class Table:
     measures: Mapping[str, Measure]
     primary: Bools
     like: Any = field(default=None, repr=False)
+    engine: Any = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, name: str, aggregated: Aggregated, like: Any = None) -> Self:
+    def of(cls, name: str, aggregated: Aggregated, like: Any = None, engine: Any = None) -> Self:
         """A table as it was counted, nothing hidden."""
         measures = {key: Measure.exact(figures) for key, figures in aggregated.figures.items()}
         none = np.zeros(len(aggregated.cells), dtype=np.bool_)
-        return cls(name=name, aggregated=aggregated, measures=measures, primary=none, like=like)
+        return cls(name=name, aggregated=aggregated, measures=measures, primary=none, like=like, engine=engine)
 
     def __repr__(self) -> str:
         shape = " x ".join(str(len(dimension.labels)) for dimension in self.cells.dimensions)
@@ -101,6 +105,9 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.cells)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise UsageError("a table holds single contributions and is not pickled; keep public()")
 
     @property
     def cells(self) -> Cells:
@@ -131,7 +138,7 @@ class Table:
 
         One row per cell: the labels, and each response with its status.
         """
-        return framed(self.public_table(), self.like)
+        return self._framed(self.public_table())
 
     def public_table(self) -> pa.Table:
         """The same as a pyarrow Table."""
@@ -163,6 +170,30 @@ class Table:
         status = np.where(empty & (not plain), "zero", plain[0] if plain else "published")
         return values, pa.array(np.where(hidden, HIDDEN_MARK, status).tolist(), pa.string())
 
+    def private(self) -> Any:
+        """Labels and public figures, and of each figure contributors, records, total and largest contributions.
+
+        Returns
+        -------
+        frame
+            Of the kind that was aggregated. It must not leave.
+        """
+        import pyarrow as pa
+
+        columns = {name: self.public_table().column(name) for name in self.public_table().schema.names}
+        for key, measure in self.measures.items():
+            figures, shown = measure.figures, np.zeros(len(self), dtype=np.bool_)
+            columns[f"{key}:contributors"] = pa.chunked_array([pa.array(figures.contributors)])
+            columns[f"{key}:records"] = pa.chunked_array([pa.array(figures.records)])
+            columns[f"{key}:total"] = pa.chunked_array([_decimals(figures.totals, measure.places, shown)])
+            if not figures.counting:
+                for rank, largest in enumerate(figures.largest.T, 1):
+                    columns[f"{key}:largest_{rank}"] = pa.chunked_array([_decimals(largest, figures.decimals, shown)])
+        return self._framed(pa.table(columns))
+
+    def _framed(self, rows: pa.Table) -> Any:
+        return room_above("running.table_frames").table_frame(rows, self.like, self.engine)
+
     def private_rows(self) -> list[dict[str, Any]]:
         """What is known of each suppressed figure; never for readers."""
         rows = []
@@ -184,20 +215,6 @@ class Table:
                         }
                     )
         return rows
-
-
-def framed(table: pa.Table, like: Any) -> Any:
-    """A table as a frame of the kind of another, whatever that one's columns; a pyarrow Table for frames on workers."""
-    from privpipe.engines.base.frames import frame_like
-
-    kind = type(like).__module__.partition(".")[0]
-    if kind == "pandas":
-        return frame_like(table, like.iloc[:0, :0])
-    if kind == "polars":
-        import polars
-
-        return frame_like(table, polars.DataFrame())
-    return table if like is None else frame_like(table, like)
 
 
 def measures_of(response: Response) -> tuple[str, ...]:
@@ -227,12 +244,12 @@ def _quotients(response: Response, own: Sequence[Measure], hidden: Bools) -> pa.
     import pyarrow as pa
 
     above = own[-1] if response.kind == "mean" else own[0]
-    numerator = above.shown.astype(np.float64) / 10.0**above.places
     below = own[0] if response.kind == "mean" else own[1]
-    denominator = below.shown.astype(np.float64) / 10.0**below.places
-    nothing = hidden | (denominator == 0)
-    values = np.divide(numerator, denominator, out=np.zeros_like(numerator), where=~nothing)
-    return pa.array(values, pa.float64(), mask=nothing)
+    more = below.places - above.places
+    over, under = above.shown.astype(object) * 10 ** max(more, 0), below.shown.astype(object) * 10 ** max(-more, 0)
+    # Python divides integers to the nearest float.
+    values = [None if gone or not b else a / b for a, b, gone in zip(over, under, hidden.tolist(), strict=True)]
+    return pa.array(values, pa.float64())
 
 
 def _text(units: int, places: int) -> str:

@@ -1,4 +1,4 @@
-"""Aggregation on every engine against its definition: contributors in one leaf or several, trees, signs, weights, nulls."""
+"""Aggregation on every engine against its definition: contributors, trees, signs, weights, nulls."""
 
 from __future__ import annotations
 

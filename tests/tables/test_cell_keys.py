@@ -147,11 +147,7 @@ def test_reader_intervals_are_all_counts_that_give_a_figure(js: int, counts: lis
     for count in counts:
         for value in table.rows[min(count, last)].values:
             figure = count + value
-            able = [
-                true
-                for true in range(figure + 5)
-                if figure - true in table.rows[min(true, last)].values
-            ]
+            able = [true for true in range(figure + 5) if figure - true in table.rows[min(true, last)].values]
             low, high = table.reader_intervals(np.array([figure]))
             assert (int(low[0]), int(high[0])) == (min(able), max(able))
 

@@ -138,7 +138,9 @@ def test_what_does_not_add_up_is_an_error() -> None:
         controlled(linked([cells]), values, 5)
 
 
-@given(st.lists(st.integers(0, 60), min_size=1, max_size=20), st.integers(2, 12), st.sampled_from(["nearest", "midpoint"]))
+@given(
+    st.lists(st.integers(0, 60), min_size=1, max_size=20), st.integers(2, 12), st.sampled_from(["nearest", "midpoint"])
+)
 def test_intervals_are_all_counts_that_give_a_figure(values: list[int], base: int, method: str) -> None:
     published = rounded(np.array(values), base, method)
     low, high = reader_intervals(published, base, method, counts=True)
