@@ -17,7 +17,10 @@ from privpipe.policy.secret import secret_given
 from privpipe.running.engine_choice import OpenedEngine
 from privpipe.running.frame_policy import hierarchy_specs
 from privpipe.running.tables_read import scanned
+from privpipe.tables.aggregates import rational
+from privpipe.tables.audit import intervals
 from privpipe.tables.entries import CellGuarantee, TableStage
+from privpipe.tables.finished_tables import TOTAL, finished_table, interval_rows, linked_problem
 from privpipe.tables.stages import ONE_TABLE, Aggregate
 from privpipe.tables.table import Table
 from privpipe.tables.table_set import TableSet
@@ -25,7 +28,7 @@ from privpipe.tables.table_set import TableSet
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["aggregate", "check_tables", "is_table", "run_stage", "table_frame"]
+__all__ = ["aggregate", "arrow_table", "audit", "check_tables", "is_table", "run_stage", "table_frame"]
 
 OPTIONS = ("person_id", "hierarchies", "guarantees", "seed", "engine")
 NOTHING = Policy.of_fields(name="frame", columns={}, guarantees=())
@@ -103,6 +106,99 @@ def check_tables(tables: Any, guarantees: Any, sensitive: Sequence[str] = ()) ->
     verdicts = tuple(guarantee.judge(found) for guarantee in found.guarantees)
     cells = sum(len(table) for table in found.tables.values())
     return Assessment(verdicts=verdicts, records=cells, notes=found.notes).raise_if_failed(REFUSED)
+
+
+@bordered
+def audit(
+    tables: Any,
+    dims: Any,
+    *,
+    response: str | None = None,
+    original: Any = None,
+    total: str = TOTAL,
+    whole: bool | None = None,
+    lower: int | None = 0,
+    prior: float | str | None = None,
+    time_limit: float = 600.0,
+) -> Any:
+    """What an attacker can say of each blank cell of finished tables: its exact interval.
+
+    Parameters
+    ----------
+    tables : frame or path, or a list of them
+        In long form, one row per cell; a figure is blank where it is null, or where a column ``<response>_status`` or
+        ``status`` says ``c``, ``suppressed``, ``primary`` or ``secondary``. Cells of several tables with the same
+        labels are one cell.
+    dims : list of columns, or mapping of column to the parent of each label; of several tables a list of these
+        In a list of columns, or where the parents are None, every label is below `total`.
+    response : str, optional
+        Column of the figures; default: the only one that is left.
+    original : frame or path, or a list of them, optional
+        The tables without blanks; needed for `prior`.
+    total : str
+        Label of all.
+    whole : bool, optional
+        Whether figures are counts; default: none has a fraction.
+    lower : int or None
+        The least that a blank figure can be; None: no bound.
+    prior : number, optional
+        Percent to which the attacker knows each blank figure beforehand.
+    time_limit : float
+        Seconds.
+
+    Returns
+    -------
+    frame
+        Of the kind of the first table: of each blank cell the labels, `low` and `high` (null: no bound), for counts
+        `integer_low` and `integer_high`, `recomputable` (by sums and differences alone) and `exact` (one value left).
+
+    Raises
+    ------
+    DataError
+        Tables that do not add up, a cell that occurs twice, an interval that was not proved in time.
+    UsageError
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = [("N", 3), ("S", None), ("W", None), ("Total", 10)]
+    >>> audit(pd.DataFrame(rows, columns=["region", "count"]), ["region"])[["region", "low", "high"]]
+      region  low  high
+    0      S  0.0   7.0
+    1      W  0.0   7.0
+    """
+    several = isinstance(tables, list | tuple)
+    given = list(tables) if several else [tables]
+    trees = list(dims) if several else [dims]
+    whole_tables = None if original is None else (list(original) if several else [original])
+    if len(trees) != len(given) or (whole_tables is not None and len(whole_tables) != len(given)):
+        raise UsageError("audit: give dims, and the original where there is one, for each of the tables")
+    read = [
+        finished_table(arrow_table(t, "audit"), d, response, total=total) for t, d in zip(given, trees, strict=True)
+    ]
+    first = (
+        None
+        if whole_tables is None
+        else [
+            finished_table(arrow_table(t, "audit"), d, response, total=total)
+            for t, d in zip(whole_tables, trees, strict=True)
+        ]
+    )
+    share = None if prior is None else rational(prior, "prior") / 100
+    cells, problem, unit = linked_problem(read, original=first, whole=whole, lower=lower, prior=share)
+    found = intervals(problem, time_limit=time_limit)
+    rows = interval_rows(cells, problem, found, unit, time_limit)
+    return table_frame(rows, None if isinstance(given[0], str | PurePath) else given[0], None)
+
+
+def arrow_table(frame: Any, owner: str) -> pa.Table:
+    """The rows of a finished table, which has cells and no persons, on this machine."""
+    data = at_hand(frame, owner)
+    with OpenedEngine(None, data, NOTHING) as engine:
+        is_path = isinstance(data, str | PurePath)
+        source = data if isinstance(data, Source) else Source(data=str(data) if is_path else data)
+        found: pa.Table = engine.collect(scanned(engine, source))
+    return found
 
 
 def is_table(found: Any) -> bool:

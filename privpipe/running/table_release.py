@@ -138,8 +138,8 @@ class TableRun(ReleaseRun):
         policy, context = self.context.policy, self.context
         if type(self.place) not in (LocalTarget, RemoteTarget):
             raise UnsupportedError(
-                f"tables are published into folders and object stores, which hold one file per table; {self.sink.name!r}"
-                " is neither, or joins releases: give `sink:` a path, without a mode that keeps rows"
+                f"tables are published into folders and object stores, which hold one file per table; "
+                f"{self.sink.name!r} is neither, or joins releases: give `sink:` a path, without a mode that keeps rows"
             )
         tables = self.tables = tables_of(context, staged)
         shown = tables.public()

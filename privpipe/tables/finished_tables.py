@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -12,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.tables.audit import Intervals
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
+from privpipe.tables.recomputable import recomputable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FinishedTable", "finished_table", "linked_problem"]
+__all__ = ["TOTAL", "FinishedTable", "finished_table", "interval_rows", "linked_problem"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -153,7 +156,7 @@ def linked_problem(
     prior: Fraction | None = None,
     at_least: int | None = None,
 ) -> tuple[LinkedCells, AuditProblem, int]:
-    """What a reader of finished tables knows, and the decimals of its unit.
+    """What a reader of finished tables knows, and how many of its units are 1.
 
     Parameters
     ----------
@@ -199,7 +202,7 @@ def linked_problem(
     if whole is None:
         whole = places == 0 and factor == 1
     problem = AuditProblem(cells.relations, low, high, whole, true=true, at_least=at_least)
-    return cells, problem, places if factor == 1 else places
+    return cells, problem, unit * factor
 
 
 def _true(cells: LinkedCells, original: Sequence[FinishedTable] | None, places: int, factor: int) -> Ints | None:
@@ -215,3 +218,39 @@ def _true(cells: LinkedCells, original: Sequence[FinishedTable] | None, places: 
         rows = np.array([order[key] for key in table.keys.tolist()], dtype=np.int64)
         true[variables] = whole.values[rows] * (10 ** (places - whole.decimals) * factor)
     return true
+
+
+def interval_rows(
+    cells: LinkedCells, problem: AuditProblem, found: Intervals, unit: int, time_limit: float
+) -> pa.Table:
+    """A row for each blank cell: its labels and what can be said of it."""
+    import pyarrow as pa
+
+    linear, _ = recomputable(problem, found.variables, time.monotonic() + time_limit)
+    place = np.full(cells.size, -1)
+    place[found.variables] = np.arange(len(found.variables))
+    names = list(dict.fromkeys(dimension.name for table in cells.tables for dimension in table.dimensions))
+    rows: dict[int, dict[str, Any]] = {}
+    for table, variables in zip(cells.tables, cells.variables, strict=True):
+        for cell, variable in enumerate(variables.tolist()):
+            if place[variable] >= 0 and variable not in rows:
+                labels = {d.name: d.labels[c] for d, c in zip(table.dimensions, table.codes[cell], strict=True)}
+                rows[variable] = {name: labels.get(name) for name in names}
+    columns: dict[str, list[Any]] = {name: [row[name] for row in rows.values()] for name in names}
+    at = place[list(rows)]
+    whole = found.whole_low is not None and found.whole_high is not None
+    low, high = (found.whole_low, found.whole_high) if whole else (found.low, found.high)
+    made = pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
+    for name, ends in (("low", found.low), ("high", found.high)):
+        made = made.append_column(name, pa.array([_float(ends[each], unit) for each in at], pa.float64()))
+    if whole:
+        for name, ends in (("integer_low", low), ("integer_high", high)):
+            values = [None if ends[each] is None else int(ends[each] / unit) for each in at]
+            made = made.append_column(name, pa.array(values, pa.int64()))
+    made = made.append_column("recomputable", pa.array(linear[at].tolist(), pa.bool_()))
+    exact = [low[each] is not None and low[each] == high[each] for each in at]
+    return made.append_column("exact", pa.array(exact, pa.bool_()))
+
+
+def _float(end: Fraction | None, unit: int) -> float | None:
+    return None if end is None else float(end / unit)

@@ -156,7 +156,7 @@ def test_codes_depend_on_the_seed() -> None:
         ({"responses": [{"sum": "a", "name": "region"}]}, "name of a dimension"),
         ({"responses": ["count", {"sum": "a", "name": "count_status"}]}, "or of a status"),
         ({"total": " "}, "total must be"),
-        ({"nulls": "keep"}, "must be 'label' or 'drop'"),
+        ({"nulls": "keep"}, "nulls must be one of label, drop"),
     ],
 )
 def test_wrong_parameters(options: dict[str, Any], message: str) -> None:
