@@ -40,6 +40,7 @@ class Look:
 
     nulls: int
     zeros: bool
+    """Whether there may be any."""
     negatives: bool
 
 
@@ -58,10 +59,8 @@ class Rows:
 def contributions(session: Session, table: EmbeddedTable, query: AggregateQuery) -> tuple[EmbeddedTable, bool]:
     """See `Engine.contributions`."""
     query.require(table.schema)
-    _require(session, table, query)
-    kept = None if _several(session, table, query) else _in_one_cell(session, table, query)
-    one = kept is not None
-    kept = kept or _by_person(session, table, query)
+    kept = _by_person(session, table, query)
+    one = not _several(session, kept, query)
     fields = [table.schema.field(name) for name in (*query.keys, str(query.person))]
     schema = pa.schema([*fields, *((name, pa.int64()) for name in _added(query))])
     chosen = ", ".join(
@@ -97,7 +96,6 @@ def aggregate(session: Session, table: EmbeddedTable, query: AggregateQuery) -> 
 def _rows(session: Session, table: EmbeddedTable, query: AggregateQuery) -> Rows:
     holder = query.person
     if query.person is not None and not query.unique:
-        _require(session, table, query)
         kept = _by_person(session, table, query)
         source, frames = kept.name, {}
     else:
@@ -126,26 +124,19 @@ def _looks(session: Session, query: AggregateQuery, source: str, frames: Mapping
     columns = list(dict.fromkeys(name for each in query.measures for name in (each.column, each.product) if name))
     if not columns:
         return {}
-    figures = ("count(*) - count({0})", "min(abs({0}::DOUBLE))", "min({0})", "sum(abs({0}::DOUBLE))")
-    asked = ", ".join(figure.format(quoted(name)) for name in columns for figure in figures)
-    found = session.row(f"SELECT {asked} FROM {source}", frames)
+    # Ends and counts are in the statistics of files.
+    asked = ", ".join(f"count({name}), min({name}), max({name})" for name in map(quoted, columns))
+    records, *found = session.row(f"SELECT count(*), {asked} FROM {source}", frames)
     looks = {}
     for at, name in enumerate(columns):
-        nulls, least, lowest, size = found[4 * at : 4 * at + 4]
-        if size is not None and size > MOST_SUM:
-            raise beyond_words(name)
-        looks[name] = Look(int(nulls), least == 0, lowest is not None and lowest < 0)
+        there, least, most = found[3 * at : 3 * at + 3]
+        least, most = least or 0, most or 0
+        if max(-least, most) * there > MOST_SUM:
+            size = session.value(f"SELECT sum(abs({quoted(name)}::DOUBLE)) FROM {source}", frames)
+            if size > MOST_SUM:
+                raise beyond_words(name)
+        looks[name] = Look(records - there, least <= 0 <= most, least < 0)
     return looks
-
-
-def _require(session: Session, table: EmbeddedTable, query: AggregateQuery) -> None:
-    """Refuse records without a contributor, and sums that could exceed 64 bits."""
-    missing = int(
-        session.value(f"SELECT count(*) - count({quoted(str(query.person))}) FROM {table.compact}", table.frames)
-    )
-    if missing:
-        raise missing_persons(str(query.person), missing)
-    _looks(session, query, table.compact, table.frames)
 
 
 def _added(query: AggregateQuery) -> dict[str, str]:
@@ -161,38 +152,32 @@ def _added(query: AggregateQuery) -> dict[str, str]:
     return {name: f"({figure})::BIGINT AS {quoted(name)}" for name, figure in figures.items()}
 
 
-def _several(session: Session, table: EmbeddedTable, query: AggregateQuery) -> bool:
-    """Whether a few contributors show already that some are in several cells; no proof that none is."""
+def _several(session: Session, kept: Kept, query: AggregateQuery) -> bool:
+    """Whether contributors are in several cells: a few of them show it where many are."""
     person = quoted(str(query.person))
-    keys = ", ".join([*map(quoted, query.keys), person])
-    some = f"SELECT {keys} FROM {table.compact} WHERE hash({person}) % {ONE_IN} = 0 GROUP BY {keys}"
-    rows, persons = session.row(f"SELECT count(*), count(DISTINCT {person}) FROM ({some})", table.frames)
-    return bool(rows > persons)
-
-
-def _in_one_cell(session: Session, table: EmbeddedTable, query: AggregateQuery) -> Kept | None:
-    """One row per person with its cell; None where one has records in two."""
-    person = quoted(str(query.person))
-    same = [
-        f"(min({name}) = max({name}) AND count({name}) = count(*) OR count({name}) = 0)"
-        for name in map(quoted, query.keys)
-    ]
-    keys = [f"min({name}) AS {name}" for name in map(quoted, query.keys)]
-    chosen = ", ".join([*keys, f"{person} AS {person}", *_added(query).values()])
-    mark = f"coalesce({' AND '.join(same) or 'true'}, false) AS {ROW}"
-    kept = session.keep(f"SELECT {chosen}, {mark} FROM {_plain(table, query)} GROUP BY {person}", table.frames)
-    if not session.value(f"SELECT coalesce(bool_and({ROW}), true) FROM {kept.name}"):
-        return None
-    _require_alike(session, kept, query)
-    return kept
+    for some in (f" WHERE hash({person}) % {ONE_IN} = 0", ""):
+        rows, persons = session.row(f"SELECT count(*), count(DISTINCT {person}) FROM {kept.name}{some}")
+        if rows > persons:
+            return True
+    return False
 
 
 def _by_person(session: Session, table: EmbeddedTable, query: AggregateQuery) -> Kept:
-    """One row per key and person."""
+    """One row per key and person.
+
+    Raises
+    ------
+    DataError
+        Records without a person, or whose weights differ; sums that could exceed 64 bits.
+    """
+    _looks(session, query, table.compact, table.frames)
     person = quoted(str(query.person))
     keys = ", ".join([*map(quoted, query.keys), person])
     chosen = ", ".join([keys, *_added(query).values()])
     kept = session.keep(f"SELECT {chosen} FROM {_plain(table, query)} GROUP BY {keys}", table.frames)
+    missing = session.value(f"SELECT sum({RECORDS}) FROM {kept.name} WHERE {person} IS NULL")
+    if missing:
+        raise missing_persons(str(query.person), int(missing))
     _require_alike(session, kept, query)
     return kept
 
