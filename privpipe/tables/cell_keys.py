@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -276,14 +276,9 @@ def _probabilities(count: int, values: Ints, V: float, stay: float | None, monot
             most.append(0.0)
     square = (values * values).astype(np.float64)
     limits = (np.array(below).reshape(-1, len(values)), np.array(most))
-    least = optimize.linprog(
-        square,
-        A_ub=limits[0],
-        b_ub=limits[1],
-        A_eq=np.vstack([equal, np.ones(len(values))]),
-        b_eq=[0.0, 1.0],
-        bounds=(0.0, 1.0),
-        method="highs",
+    sums = np.vstack([equal, np.ones(len(values))])
+    least: Any = optimize.linprog(
+        square, A_ub=limits[0], b_ub=limits[1], A_eq=sums, b_eq=[0.0, 1.0], bounds=(0.0, 1.0), method="highs"
     )
     if least.status != 0:
         raise UsageError(f"cell_key: no noise of mean 0 exists for a count of {count}; lower js or stay")

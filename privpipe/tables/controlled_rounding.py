@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, sparse
+from scipy import sparse
 
 from privpipe.errors import DataError, NoSolutionError
 from privpipe.tables.cells import LinkedCells
+from privpipe.tables.search_programmes import whole
 from privpipe.tables.subtables import Subtable, subtables
 
 __all__ = ["ControlledRounding", "controlled"]
@@ -133,30 +134,30 @@ def _programme(
     else:
         costs, matrix, ends = _with_distances(price, base, rest, relations, right)
     extra = len(costs) - count
-    solved = optimize.milp(
+    solved = whole(
         costs / scale,
-        integrality=np.concatenate([np.ones(count), np.zeros(extra)]),
-        bounds=optimize.Bounds(
-            np.concatenate([least, np.zeros(extra)]), np.concatenate([most, np.full(extra, np.inf)])
-        ),
-        constraints=optimize.LinearConstraint(matrix, *ends),
-        options={"node_limit": NODES, "mip_rel_gap": 0.0},
+        np.concatenate([least, np.zeros(extra)]),
+        np.concatenate([most, np.full(extra, np.inf)]),
+        matrix,
+        ends,
+        nodes=NODES,
+        whole=np.arange(len(costs)) < count,
     )
-    if solved.x is None or not np.isfinite(solved.x).all():
+    if solved is None:
         return None
-    chosen = np.rint(solved.x[:count]).astype(np.int64)
+    chosen = np.rint(solved.point[:count]).astype(np.int64)
     published = (floor + chosen) * base
     if (chosen < least).any() or (chosen > most).any() or not _holds(relations, published):
         return None
     bound = None
-    if solved.mip_dual_bound is not None and np.isfinite(solved.mip_dual_bound):
+    if solved.bound is not None:
         offset = int((price * rest).sum()) if steps == 0 else 0
-        least_distance = solved.mip_dual_bound * scale
+        least_distance = solved.bound * scale
         bound = offset + int(np.ceil(least_distance - 1e-6 * max(1.0, abs(least_distance))))
     return published, bound
 
 
-Parts = tuple[Floats, sparse.csr_array, Sequence[Floats]]
+Parts = tuple[Floats, sparse.csr_array, tuple[Floats, Floats]]
 
 
 def _linear(price: Ints, base: int, rest: Ints, relations: sparse.csr_array, right: Ints) -> Parts:
@@ -168,11 +169,8 @@ def _with_distances(price: Ints, base: int, rest: Ints, relations: sparse.csr_ar
     count = len(price)
     one = sparse.eye_array(count)
     step = base * one
-    matrix = sparse.csr_array(
-        sparse.block_array([[relations, None], [-step, one], [step, one]])
-        if relations.shape[0]
-        else sparse.block_array([[-step, one], [step, one]])
-    )
+    blocks: list[list[Any]] = [[relations, None], [-step, one], [step, one]]
+    matrix = sparse.csr_array(sparse.block_array(blocks if relations.shape[0] else blocks[1:]))
     low = np.concatenate([right, -rest, rest]).astype(np.float64)
     high = np.concatenate([right.astype(np.float64), np.full(2 * count, np.inf)])
     return np.concatenate([np.zeros(count), price.astype(np.float64)]), matrix, (low, high)

@@ -70,19 +70,18 @@ def _protected(hiding: Hiding, part: Subtable, hidden: Bools, level_of: Ints) ->
     at = np.where(inner[here], level_of[cells[here]], -1)
     known = at >= 0
     levels = hiding.levels
-    own = Levels(
-        here.astype(np.int64),
-        *(
-            np.where(known, figures[at] if len(figures) else 0, 0)
-            for figures in (levels.lower, levels.upper, levels.span)
-        ),
-        levels.denominator,
+    lower, upper, span = (
+        np.where(known, figures[at], 0) if len(figures) else np.zeros(len(here), dtype=np.int64)
+        for figures in (levels.lower, levels.upper, levels.span)
     )
     problem = Hiding(
         part.relations,
-        *(figures[cells] for figures in (hiding.true, hiding.low, hiding.high, hiding.cost)),
+        hiding.true[cells],
+        hiding.low[cells],
+        hiding.high[cells],
+        hiding.cost[cells],
         hiding.candidates[cells] & inner,
-        own,
+        Levels(here.astype(np.int64), lower, upper, span, levels.denominator),
         hiding.whole,
     )
     limits = SUBTABLE_LIMITS if int(problem.open.sum()) <= LARGE_SUBTABLE else LARGE_LIMITS

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, sparse
+from scipy import sparse
 
-from privpipe.tables.moves import OPTIMAL, Hiding, Requirement, cheapest_move, farthest
+from privpipe.tables.moves import Hiding, Requirement, cheapest_move, farthest
+from privpipe.tables.search_programmes import linear, whole
 
 __all__ = ["Limits", "Pattern", "least_cost"]
 
@@ -140,14 +141,12 @@ class _Search:
 
     def _linear_phase(self, needs: Sequence[Requirement]) -> None:
         for _ in range(self.limits.rounds):
-            matrix = self._matrix()
-            solved = optimize.linprog(
-                self._prices(), A_ub=-matrix, b_ub=-self._right_side(), bounds=(0.0, 1.0), method="highs"
-            )
-            if solved.status != OPTIMAL or self.entries <= 0:
+            none, all_of_it = np.zeros(len(self.free)), np.ones(len(self.free))
+            solved = linear(self._prices(), none, all_of_it, above=self._matrix(), least=self._right_side())
+            if solved is None:
                 return
             share = self.required.astype(np.float64)
-            share[self.free] = np.clip(solved.x, 0.0, 1.0)
+            share[self.free] = np.clip(solved.point, 0.0, 1.0)
             if not self._cut(share, needs):
                 # What is far from tight at the end only slows down the integer programmes.
                 tight = solved.slack[: len(self.rows)] < LOOSE
@@ -168,7 +167,7 @@ class _Search:
             safe = self._repaired(hidden, failing)
             if self.hiding.price(safe) < self.hiding.price(best):
                 best = safe
-            if failing and self._cut(hidden.astype(np.float64), failing, whole=True):
+            if failing and self._cut(hidden.astype(np.float64), failing, settled=True):
                 continue
             if failing or exact or gap + 1 == len(GAPS):
                 break
@@ -179,22 +178,17 @@ class _Search:
         """The cheapest pattern that meets the cuts, and whether it is known to be."""
         matrix = self._matrix()
         self.entries -= matrix.nnz
-        solved = optimize.milp(
-            self._prices(),
-            integrality=np.ones(len(self.free)),
-            bounds=optimize.Bounds(0.0, 1.0),
-            constraints=optimize.LinearConstraint(matrix, lb=self._right_side()),
-            options={"node_limit": self.limits.nodes, "mip_rel_gap": gap},
-        )
-        if solved.x is None or not np.isfinite(solved.x).all():
+        none, all_of_it, right = np.zeros(len(self.free)), np.ones(len(self.free)), self._right_side()
+        sides = right, np.full(len(right), np.inf)
+        solved = whole(self._prices(), none, all_of_it, matrix, sides, nodes=self.limits.nodes, gap=gap)
+        if solved is None:
             return None, False
-        if solved.mip_dual_bound is not None and np.isfinite(solved.mip_dual_bound):
-            bound = solved.mip_dual_bound * self._scale()
-            least = int(np.ceil(bound - MARGIN * max(1.0, abs(bound))))
-            self.bound = max(self.bound, least)
+        if solved.bound is not None:
+            bound = solved.bound * self._scale()
+            self.bound = max(self.bound, int(np.ceil(bound - MARGIN * max(1.0, abs(bound)))))
         hidden = self.required.copy()
-        hidden[self.free] = solved.x > 0.5
-        return hidden, bool(solved.status == OPTIMAL and self.hiding.price(hidden) <= self.bound)
+        hidden[self.free] = solved.point > 0.5
+        return hidden, bool(solved.optimal and self.hiding.price(hidden) <= self.bound)
 
     def _repaired(self, hidden: Bools, needs: Sequence[Requirement]) -> Bools:
         """A pattern with the cheapest moves of what fails in it."""
@@ -246,14 +240,14 @@ class _Search:
         known.append(support & hidden)
         return True
 
-    def _cut(self, share: Floats, needs: Sequence[Requirement], *, whole: bool = False) -> int:
+    def _cut(self, share: Floats, needs: Sequence[Requirement], *, settled: bool = False) -> int:
         """Add the cuts that a fractional pattern violates; their number."""
         hiding, added = self.hiding, 0
         for need in needs:
             # A cell moves no farther than the level in all but a few relations: the tighter room gives better cuts.
             rooms = hiding.rooms(need)
             row = self._violated(need, share, rooms, np.minimum(rooms, need.level))
-            if row is None and whole:
+            if row is None and settled:
                 row = self._violated(need, share, rooms, np.array(rooms))
             if row is not None:
                 self.rows.append(row)

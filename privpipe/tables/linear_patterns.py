@@ -82,9 +82,9 @@ def linear_pattern(
         known.add(row, anyway=True)
     kept: dict[int, Row] = {}
     for cell in order:
-        row = rows.pop(cell, None)
-        if row is None:
+        if cell not in rows:
             continue
+        row = rows.pop(cell)
         equation = {at: value for at, value in row.items() if primary[at]}
         for other in [at for at in row if at in kept]:
             _subtract(equation, kept[other], row[other], modulus)

@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, sparse
+from scipy import sparse
 from scipy.sparse import csgraph
 
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
+from privpipe.tables.search_programmes import linear, whole
 
 __all__ = ["Hiding", "Requirement", "cheapest_move", "farthest", "joint_move"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-OPTIMAL = 0  # scipy's status
 SMALLEST_STEP = 1e-7
+NODES = 10_000
 LEAST_PRICE = 1e-4
 REWARD = 50.0
 """For a unit of the way of a sensitive cell: more than any sensible detour costs, with prices of at most 1."""
@@ -143,14 +145,17 @@ class Hiding:
         knowing = ((place[known], place[others]) for known, others in self.knowing)
         levels = self.levels
         within = self.relations[:, cells]
+        levels = Levels(
+            place[levels.variables[mine]], levels.lower[mine], levels.upper[mine], levels.span[mine], levels.denominator
+        )
         return Hiding(
             sparse.csr_array(within[np.diff(within.indptr) > 0]),
-            *(figures[cells] for figures in (self.true, self.low, self.high, self.cost, self.candidates)),
-            Levels(
-                place[levels.variables[mine]],
-                *(figures[mine] for figures in (levels.lower, levels.upper, levels.span)),
-                levels.denominator,
-            ),
+            self.true[cells],
+            self.low[cells],
+            self.high[cells],
+            self.cost[cells],
+            self.candidates[cells],
+            levels,
             self.whole,
             tuple((known[known >= 0], others[others >= 0]) for known, others in knowing if (others >= 0).any()),
         )
@@ -161,7 +166,8 @@ class Hiding:
         if not len(cells):
             return
         within = self.relations[:, cells]
-        graph = sparse.block_array([[None, within], [within.T, None]])
+        blocks: list[list[Any]] = [[None, within], [within.T, None]]
+        graph: Any = sparse.block_array(blocks)
         _, label = csgraph.connected_components(graph, directed=False)
         label = label[within.shape[0] :]
         order = np.argsort(label, kind="stable")
@@ -193,22 +199,16 @@ def farthest(hiding: Hiding, objective: Floats, up: Floats, down: Floats) -> tup
     cells = np.flatnonzero((up > 0) | (down > 0))
     within = hiding.relations[:, cells]
     rows = np.flatnonzero(np.diff(within.indptr))
-    solved = optimize.linprog(
-        -objective[cells],
-        A_eq=within[rows],
-        b_eq=np.zeros(len(rows)),
-        bounds=np.column_stack((-down[cells], up[cells])),
-        method="highs",
-    )
-    if solved.status != OPTIMAL:
+    solved = linear(-objective[cells], -down[cells], up[cells], equal=sparse.csr_array(within[rows]))
+    if solved is None:
         return None
     move, multipliers = np.zeros(len(hiding)), np.zeros(hiding.relations.shape[0])
-    move[cells] = solved.x
-    multipliers[rows] = solved.eqlin.marginals
+    move[cells] = solved.point
+    multipliers[rows] = solved.multipliers
     return move, multipliers
 
 
-def cheapest_move(hiding: Hiding, hidden: Bools, requirement: Requirement, *, whole: bool = False) -> Bools | None:
+def cheapest_move(hiding: Hiding, hidden: Bools, requirement: Requirement, *, in_whole: bool = False) -> Bools | None:
     """Cells of a move that meets a requirement, for the least sum of cost times distance over published cells.
 
     Returns
@@ -229,7 +229,7 @@ def cheapest_move(hiding: Hiding, hidden: Bools, requirement: Requirement, *, wh
     for way in ways:
         moved = np.zeros(len(hiding), dtype=np.bool_)
         for sign, length in way:
-            step = _priced_step(within, price, (up, down), at, sign, length, whole)
+            step = _priced_step(within, price, (up, down), at, sign, length, in_whole)
             if step is None:
                 break
             moved[cells[np.abs(step) > SMALLEST_STEP * max(length, 1.0)]] = True
@@ -247,7 +247,7 @@ def _priced_step(
     at: int,
     sign: int,
     level: float,
-    whole: bool,
+    in_whole: bool,
 ) -> Floats | None:
     up, down = (side.copy() for side in room)
     if (up if sign > 0 else down)[at] < level:
@@ -261,21 +261,13 @@ def _priced_step(
     costs = np.maximum(np.concatenate([price, price]), 1e-6)
     most = np.concatenate([up, down])
     zeros = np.zeros(relations.shape[0])
-    if whole:
-        least, most = np.ceil(least), np.floor(most)
-        solved = optimize.milp(
-            costs,
-            integrality=np.ones(2 * count),
-            bounds=optimize.Bounds(least, most),
-            constraints=optimize.LinearConstraint(both, zeros, zeros),
-            options={"node_limit": 10_000},
-        )
+    if in_whole:
+        found = whole(costs, np.ceil(least), np.floor(most), both, (zeros, zeros), nodes=NODES)
+        point = None if found is None or not found.optimal else found.point
     else:
-        solved = optimize.linprog(costs, A_eq=both, b_eq=zeros, bounds=np.column_stack((least, most)), method="highs")
-    if solved.x is None or solved.status != OPTIMAL:
-        return None
-    step: Floats = np.asarray(solved.x[:count] - solved.x[count:], dtype=np.float64)
-    return step
+        solved = linear(costs, least, most, equal=both)
+        point = None if solved is None else solved.point
+    return None if point is None else np.asarray(point[:count] - point[count:], dtype=np.float64)
 
 
 def joint_move(hiding: Hiding, hidden: Bools, needs: Sequence[Requirement], sign: int) -> tuple[Bools, Bools]:
@@ -307,18 +299,17 @@ def joint_move(hiding: Hiding, hidden: Bools, needs: Sequence[Requirement], sign
     backward[at] = 0.0
     forward[at] -= rewarded
     count = len(cells)
-    solved = optimize.linprog(
+    solved = linear(
         np.concatenate([price, price, np.full(len(at), -REWARD)]),
-        A_eq=sparse.csr_array(sparse.hstack([within, -within, sign * within[:, at]])),
-        b_eq=np.zeros(within.shape[0]),
-        bounds=np.column_stack((np.zeros(2 * count + len(at)), np.concatenate([up, down, rewarded]))),
-        method="highs",
+        np.zeros(2 * count + len(at)),
+        np.concatenate([up, down, rewarded]),
+        equal=sparse.csr_array(sparse.hstack([within, -within, sign * within[:, at]])),
     )
     moved = np.zeros(len(hiding), dtype=np.bool_)
-    if solved.status != OPTIMAL or solved.x is None:
+    if solved is None:
         return moved, np.zeros(len(at), dtype=np.bool_)
-    reached = solved.x[2 * count :]
-    step = solved.x[:count] - solved.x[count : 2 * count]
+    reached = solved.point[2 * count :]
+    step = solved.point[:count] - solved.point[count : 2 * count]
     step[at] += sign * reached
     moved[cells] = np.abs(step) > SMALLEST_STEP
     return np.asarray(moved & ~hidden, dtype=np.bool_), np.asarray(reached >= level * (1 - 1e-6), dtype=np.bool_)

