@@ -18,8 +18,8 @@ from privpipe.running.engine_choice import OpenedEngine
 from privpipe.running.frame_policy import hierarchy_specs
 from privpipe.running.tables_read import scanned
 from privpipe.tables.aggregates import rational
-from privpipe.tables.audit import intervals
 from privpipe.tables.entries import CellGuarantee, TableStage
+from privpipe.tables.exact_audit import intervals
 from privpipe.tables.finished_tables import TOTAL, finished_table, interval_rows, linked_problem
 from privpipe.tables.stages import ONE_TABLE, Aggregate
 from privpipe.tables.table import Table

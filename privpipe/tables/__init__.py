@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from privpipe.blocks.catalogue import Catalogue
@@ -25,10 +26,17 @@ CELL_GUARANTEES = Catalogue(
     },
 )
 
-__all__ = sorted(("CELL_GUARANTEES", "STAGES", *CELL_GUARANTEES.class_names, *STAGES.class_names))
+FACES = {
+    "Table": "privpipe.tables.table",
+    "audit": "privpipe.running.table_frames",
+}
+
+__all__ = sorted(("CELL_GUARANTEES", "STAGES", *FACES, *CELL_GUARANTEES.class_names, *STAGES.class_names))
 
 
 def __getattr__(name: str) -> Any:
+    if name in FACES:
+        return getattr(importlib.import_module(FACES[name]), name)
     room = STAGES if name in STAGES.class_names else CELL_GUARANTEES
     return room.attribute(name)
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import DataError, UsageError, did_you_mean
-from privpipe.tables.audit import Intervals
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
+from privpipe.tables.exact_audit import Intervals
 from privpipe.tables.recomputable import recomputable
 
 if TYPE_CHECKING:

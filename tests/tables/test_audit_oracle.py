@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privpipe.tables.audit import Kind, audit, intervals, verified
+from privpipe.tables.exact_audit import Kind, audit, intervals, verified
 from tests.tables.exhaustive_search import Small, all_tables, linear_ends, small_table, solution_space
 from tests.tiers import deep_beyond
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privpipe.tables.audit import Intervals, Kind, audit, intervals, verified
 from privpipe.tables.audit_problem import AuditProblem
+from privpipe.tables.exact_audit import Intervals, Kind, audit, intervals, verified
 from tests.tables.audit_cases import Case, case_of, fraction
 
 

@@ -11,7 +11,7 @@ import pytest
 from scipy import optimize
 
 from privpipe.errors import DataError
-from privpipe.tables.audit import Kind, audit, intervals, verified
+from privpipe.tables.exact_audit import Kind, audit, intervals, verified
 from tests.tables.exhaustive_search import small_table
 from tests.tiers import deep_beyond
 

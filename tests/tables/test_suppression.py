@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.tables.audit import audit, intervals, verified
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
+from privpipe.tables.exact_audit import audit, intervals, verified
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
 from privpipe.tables.least_cost_patterns import Limits, least_cost
 from privpipe.tables.linear_patterns import drawn_prime, linear_pattern
