@@ -64,6 +64,26 @@ def without_tables(
     for item in more:
         report.wrong(item.place, f"is there already (transform[{first.at}].aggregate); name all tables in one stage")
     before, after = stages[: first.at], stages[first.at + 1 :]
+    _check_order(report, first, before, after)
+    _check_guarantees(report, first, read["guarantees"], read["measures"])
+    records = {**read, "transform": before, "guarantees": [], "measures": []}
+    aggregate = first.entry
+    if not isinstance(aggregate, Aggregate):
+        return records, None
+    _check_columns(report, first, aggregate, columns)
+    for section, why in UNSERVED.items():
+        if section in found:
+            report.unsupported((section,), f"{why}; leave it out, or publish records under another policy")
+    _check_tables(report, asked, aggregate)
+    return records, TableRelease(
+        aggregate=aggregate,
+        stages=tuple(item.entry for item in after if isinstance(item.entry, TableStage)),
+        guarantees=tuple(item.entry for item in asked if isinstance(item.entry, CellGuarantee)),
+    )
+
+
+def _check_order(report: Report, first: ReadEntry, before: Sequence[ReadEntry], after: Sequence[ReadEntry]) -> None:
+    """Stages on records come before `aggregate`, stages on cells after it."""
     for item in before:
         if _of_tables(item):
             report.wrong(
@@ -74,36 +94,28 @@ def without_tables(
             report.wrong(
                 item.place, f"works on records, and transform[{first.at}].aggregate leaves none; move it before"
             )
-    for item in asked:
+
+
+def _check_guarantees(
+    report: Report, first: ReadEntry, guarantees: Sequence[ReadEntry], measures: Sequence[ReadEntry]
+) -> None:
+    """Cells are judged, and by something that can refuse."""
+    for item in (*guarantees, *measures):
         if not _of_tables(item) and item.kind is not None:
             report.wrong(
                 item.place,
                 f"{item.name} judges records, and transform[{first.at}].aggregate leaves cells alone; judge these by "
                 "minimum_frequency, p_percent or table_audit, or publish records under another policy",
             )
-    for item in read["measures"]:
+    for item in measures:
         if _of_tables(item):
             report.wrong(item.place, f"{item.name} judges: move it to `guarantees:`")
-    guarantees = [item.entry for item in asked if isinstance(item.entry, CellGuarantee)]
-    if guarantees and not any(entry.binds for entry in guarantees):
+    sound = [item.entry for item in guarantees if isinstance(item.entry, CellGuarantee)]
+    if sound and not any(entry.binds for entry in sound):
         report.wrong(
-            (*asked[0].place, "severity"),
+            (*guarantees[0].place, "severity"),
             "at least one guarantee must have `severity: fail`: by warnings alone every table would be published",
         )
-    aggregate = first.entry
-    if not isinstance(aggregate, Aggregate):
-        return {**read, "transform": before, "guarantees": [], "measures": []}, None
-    _check_columns(report, first, aggregate, columns)
-    for section, why in UNSERVED.items():
-        if section in found:
-            report.unsupported((section,), f"{why}; leave it out, or publish records under another policy")
-    _check_tables(report, asked, aggregate)
-    kept = TableRelease(
-        aggregate=aggregate,
-        stages=tuple(item.entry for item in after if isinstance(item.entry, TableStage)),
-        guarantees=tuple(guarantees),
-    )
-    return {**read, "transform": before, "guarantees": [], "measures": []}, kept
 
 
 def _of_tables(item: ReadEntry) -> bool:

@@ -186,8 +186,11 @@ def audit(
     )
     share = None if prior is None else rational(prior, "prior") / 100
     cells, problem, unit = linked_problem(read, original=first, whole=whole, lower=lower, prior=share)
-    found = intervals(problem, time_limit=time_limit)
-    rows = interval_rows(cells, problem, found, unit, time_limit)
+    among_whole = intervals(problem, time_limit=time_limit) if problem.whole else None
+    if problem.whole and share is not None:
+        cells, problem, unit = linked_problem(read, original=first, whole=False, lower=lower, prior=share)
+    found = intervals(problem, time_limit=time_limit) if among_whole is None or share is not None else among_whole
+    rows = interval_rows(cells, problem, found, unit, among_whole, time_limit)
     return table_frame(rows, None if isinstance(given[0], str | PurePath) else given[0], None)
 
 

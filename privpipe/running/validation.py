@@ -75,6 +75,10 @@ def validate(
         raise UsageError("validate: give a finished table, a path or a frame; `assess` judges the policy's own source")
     if not isinstance(policy, Policy):
         policy = Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
+    if policy.tables is not None:
+        from privpipe.running.table_validation import validate_tables
+
+        return validate_tables(policy, data, original)
     said = _said(format, delimiter)
     if table is not None:
         data, said = _in_database(data, table, said), {}

@@ -178,6 +178,8 @@ def linked_problem(
     places = max(table.decimals for table in tables)
     places = max([places, *(table.decimals for table in original or ())])
     unit = 10**places
+    whole = places == 0 if whole is None else whole
+    # Bounds of whole numbers are whole; those of others are fractions of the unit, which becomes finer.
     factor = 1 if prior is None or whole else prior.denominator
     cells = linked([table.cells for table in tables])
     low = np.full(cells.size, UNBOUNDED if lower is None else lower * unit * factor, dtype=np.int64)
@@ -199,8 +201,6 @@ def linked_problem(
             raise DataError("cells that two tables share are published with different figures")
         low[at] = high[at] = value
         known[at] = True
-    if whole is None:
-        whole = places == 0 and factor == 1
     problem = AuditProblem(cells.relations, low, high, whole, true=true, at_least=at_least)
     return cells, problem, unit * factor
 
@@ -221,9 +221,17 @@ def _true(cells: LinkedCells, original: Sequence[FinishedTable] | None, places: 
 
 
 def interval_rows(
-    cells: LinkedCells, problem: AuditProblem, found: Intervals, unit: int, time_limit: float
+    cells: LinkedCells, problem: AuditProblem, found: Intervals, unit: int, whole: Intervals | None, time_limit: float
 ) -> pa.Table:
-    """A row for each blank cell: its labels and what can be said of it."""
+    """A row for each blank cell: its labels and what can be said of it.
+
+    Parameters
+    ----------
+    found : Intervals
+        In units of which `unit` are 1.
+    whole : Intervals, optional
+        The same among whole numbers.
+    """
     import pyarrow as pa
 
     linear, _ = recomputable(problem, found.variables, time.monotonic() + time_limit)
@@ -238,14 +246,15 @@ def interval_rows(
                 rows[variable] = {name: labels.get(name) for name in names}
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows.values()] for name in names}
     at = place[list(rows)]
-    whole = found.whole_low is not None and found.whole_high is not None
-    low, high = (found.whole_low, found.whole_high) if whole else (found.low, found.high)
+    low, high = found.low, found.high
+    if whole is not None and whole.whole_low is not None and whole.whole_high is not None:
+        low, high = whole.whole_low, whole.whole_high
     made = pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
     for name, ends in (("low", found.low), ("high", found.high)):
         made = made.append_column(name, pa.array([_float(ends[each], unit) for each in at], pa.float64()))
-    if whole:
+    if whole is not None:
         for name, ends in (("integer_low", low), ("integer_high", high)):
-            values = [None if ends[each] is None else int(ends[each] / unit) for each in at]
+            values = [None if ends[each] is None else int(ends[each]) for each in at]
             made = made.append_column(name, pa.array(values, pa.int64()))
     made = made.append_column("recomputable", pa.array(linear[at].tolist(), pa.bool_()))
     exact = [low[each] is not None and low[each] == high[each] for each in at]

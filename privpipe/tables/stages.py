@@ -122,6 +122,10 @@ class Aggregate(TableStage):
         """Names of the tables that it makes."""
         return tuple(self.tables) or (ONE_TABLE,)
 
+    def specs(self) -> dict[str, TableSpec]:
+        """What each table shows."""
+        return self._specs(3)
+
     def columns_named(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """Columns of the records that it reads, each with its place among the parameters."""
         for name, spec in self._specs(3).items():

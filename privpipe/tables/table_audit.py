@@ -82,6 +82,10 @@ class TableAudit(CellGuarantee):
             problem = audit_problem(tables, family, self)
             results.append(audit(problem, time_limit=self.time_limit))
             judged += family.cells.size
+        return self.verdict(results, judged)
+
+    def verdict(self, results: Sequence[AuditResult], judged: int) -> Verdict:
+        """The verdict on the audits of some measures; none of them is an error."""
         compared = (Comparison(judged, judged, "figures were audited together"),)
         if not results:
             return Verdict(self, None, "error", 0, reason=NO_RULE, compared=compared)

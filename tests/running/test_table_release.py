@@ -159,3 +159,37 @@ def test_a_repeated_release_gives_equal_bytes(document: Callable[..., dict[str, 
         pp.release(document())
         seen.add((tmp_path / "out" / "visits.parquet").read_bytes())
     assert len(seen) == 1
+
+
+def test_cells_are_hidden_until_nothing_can_be_worked_out(
+    document: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    by_both = {"aggregate": {"by": ["region", "age"], "responses": ["count", {"sum": "cost"}, {"mean": "cost"}]}}
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    with pytest.raises(Refused, match="can be computed from margins"):
+        pp.release(document(transform=[by_both], guarantees=asked))
+    pp.release(document(transform=[by_both, {"suppress_table": {}}], guarantees=asked))
+    table = pd.read_parquet(tmp_path / "out" / "table.parquet")
+    hidden = table["count_status"] == "c"
+    assert 0 < hidden.sum() < len(table)
+    for response in ("count", "sum_cost", "mean_cost"):
+        assert table[response].isna().equals(hidden)
+    plan = json.loads((tmp_path / "out" / "_privpipe" / "plan.json").read_text())
+    assert [stage["name"] for stage in plan["stages"]] == ["aggregate", "suppress_table"]
+    assert plan["stages"][1]["detail"] == {}
+
+
+def test_two_tables_whose_difference_is_one_person_are_refused(document: Callable[..., dict[str, Any]]) -> None:
+    tables = {
+        "everyone": {"by": ["region"], "responses": ["count"]},
+        "young": {"by": ["region"], "only": {"age": "young"}, "responses": ["count"]},
+    }
+    visits = document(transform=[{"aggregate": {"tables": tables}}], guarantees=[{"table_audit": {}}])
+    rule = {"minimum_frequency": {"at_least": 1}}
+    with pytest.raises(Refused, match="no guarantee says which cells are unsafe"):
+        pp.release(visits)
+    visits["guarantees"] = [rule, {"table_audit": {}}]
+    pp.release(visits)
+    visits["guarantees"] = [{"minimum_frequency": {"at_least": 2, "tables": ["everyone"]}}, {"table_audit": {}}]
+    with pytest.raises(Refused, match="1 populations implied by margins are unsafe"):
+        pp.release(visits)
