@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from privpipe.border import bordered
 from privpipe.draws import Seed
 from privpipe.engines import Source
@@ -187,10 +189,11 @@ def audit(
     share = None if prior is None else rational(prior, "prior") / 100
     cells, problem, unit = linked_problem(read, original=first, whole=whole, lower=lower, prior=share)
     among_whole = intervals(problem, time_limit=time_limit) if problem.whole else None
+    fixed = {at: int(problem.low[at]) for at in np.flatnonzero(problem.published).tolist()}
     if problem.whole and share is not None:
         cells, problem, unit = linked_problem(read, original=first, whole=False, lower=lower, prior=share)
     found = intervals(problem, time_limit=time_limit) if among_whole is None or share is not None else among_whole
-    rows = interval_rows(cells, problem, found, unit, among_whole, time_limit)
+    rows = interval_rows(cells, problem, found, unit, among_whole, fixed, time_limit)
     return table_frame(rows, None if isinstance(given[0], str | PurePath) else given[0], None)
 
 

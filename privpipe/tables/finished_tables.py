@@ -221,7 +221,13 @@ def _true(cells: LinkedCells, original: Sequence[FinishedTable] | None, places: 
 
 
 def interval_rows(
-    cells: LinkedCells, problem: AuditProblem, found: Intervals, unit: int, whole: Intervals | None, time_limit: float
+    cells: LinkedCells,
+    problem: AuditProblem,
+    found: Intervals,
+    unit: int,
+    whole: Intervals | None,
+    fixed: Mapping[int, int],
+    time_limit: float,
 ) -> pa.Table:
     """A row for each blank cell: its labels and what can be said of it.
 
@@ -231,6 +237,8 @@ def interval_rows(
         In units of which `unit` are 1.
     whole : Intervals, optional
         The same among whole numbers.
+    fixed : mapping of int to int
+        Variables that have one whole number within their bounds alone.
     """
     import pyarrow as pa
 
@@ -246,18 +254,20 @@ def interval_rows(
                 rows[variable] = {name: labels.get(name) for name in names}
     columns: dict[str, list[Any]] = {name: [row[name] for row in rows.values()] for name in names}
     at = place[list(rows)]
-    low, high = found.low, found.high
-    if whole is not None and whole.whole_low is not None and whole.whole_high is not None:
-        low, high = whole.whole_low, whole.whole_high
     made = pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
-    for name, ends in (("low", found.low), ("high", found.high)):
-        made = made.append_column(name, pa.array([_float(ends[each], unit) for each in at], pa.float64()))
-    if whole is not None:
+    low, high = [found.low[each] for each in at], [found.high[each] for each in at]
+    for name, ends in (("low", low), ("high", high)):
+        made = made.append_column(name, pa.array([_float(end, unit) for end in ends], pa.float64()))
+    if whole is not None and whole.whole_low is not None and whole.whole_high is not None:
+        among = dict(zip(whole.variables.tolist(), zip(whole.whole_low, whole.whole_high, strict=True), strict=True))
+        # What bounds leave no choice is no variable of that problem.
+        pairs = [among.get(variable, (fixed.get(variable),) * 2) for variable in rows]
+        low, high = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         for name, ends in (("integer_low", low), ("integer_high", high)):
-            values = [None if ends[each] is None else int(ends[each]) for each in at]
+            values = [None if end is None else int(end) for end in ends]
             made = made.append_column(name, pa.array(values, pa.int64()))
     made = made.append_column("recomputable", pa.array(linear[at].tolist(), pa.bool_()))
-    exact = [low[each] is not None and low[each] == high[each] for each in at]
+    exact = [one is not None and one == other for one, other in zip(low, high, strict=True)]
     return made.append_column("exact", pa.array(exact, pa.bool_()))
 
 
