@@ -9,6 +9,7 @@ from privpipe.blocks import Catalogue, Entry, Guarantee
 from privpipe.blocks.guarantee import COMMON_KEYS
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
+from privpipe.tables import CELL_GUARANTEES, STAGES
 from privpipe.transforms import CATALOGUE as TRANSFORMS
 from privpipe.transforms.base import Transformer
 
@@ -33,6 +34,8 @@ def catalogue_tables(*, plug_ins: bool = False) -> str:
         ("**Guarantees** (privacy models)", MODELS),
         ("**Transformers**", TRANSFORMS),
         ("**Measures**", MEASURES),
+        ("**Stages on tables**", STAGES),
+        ("**Guarantees on cells of tables**", CELL_GUARANTEES),
     ):
         parts += ["", title, *_table(catalogue, catalogue if plug_ins else catalogue.built_in)]
     return "\n".join(parts[1:]) + "\n"

@@ -100,9 +100,10 @@ def entry_class(name: str) -> type[Entry] | None:
     """The class of a row's entry; None for one that this version does not have, nor a sound plug-in."""
     from privpipe.measures import CATALOGUE as MEASURES
     from privpipe.models import CATALOGUE as MODELS
+    from privpipe.tables import CELL_GUARANTEES, STAGES
     from privpipe.transforms import CATALOGUE as TRANSFORMS
 
-    for catalogue in (MODELS, MEASURES, TRANSFORMS):
+    for catalogue in (MODELS, MEASURES, TRANSFORMS, CELL_GUARANTEES, STAGES):
         if name in catalogue:
             with contextlib.suppress(UsageError):
                 found: type[Entry] = catalogue[name]

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.engines import Written
-from privpipe.engines.readers.files import require_stamps
+from privpipe.engines.base.frames import at_hand
+from privpipe.engines.readers.files import require_stamps, stamps_of
 from privpipe.errors import EngineError, UnsupportedError
 from privpipe.judging import Assessment
 from privpipe.private_files import sync_folder
+from privpipe.progress import watched
+from privpipe.running.attached_source import attach
+from privpipe.running.engine_choice import OpenedEngine, is_path
+from privpipe.running.frames import about
 from privpipe.running.places import sink_format
 from privpipe.running.run import ReleaseRun, Stamps
-from privpipe.running.run_context import RunContext
+from privpipe.running.run_context import RunContext, seed_of
 from privpipe.running.run_documents import run_documents, write_public
-from privpipe.running.staging import Staged
+from privpipe.running.staging import Staged, run_stages
+from privpipe.running.table_frames import table_frame
 from privpipe.running.table_report import TableReport
+from privpipe.running.tables_read import pinned_tables, read_as_source
 from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.remote import RemoteTarget
@@ -28,7 +35,18 @@ from privpipe.transforms.base import StagePlan
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMATS", "TableRun", "aggregated", "judge_tables", "read_tables", "tables_of", "write_tables"]
+    from privpipe.policy import Policy
+
+__all__ = [
+    "FORMATS",
+    "TableRun",
+    "aggregated",
+    "apply_tables",
+    "judge_tables",
+    "read_tables",
+    "tables_of",
+    "write_tables",
+]
 
 FORMATS = ("parquet", "csv")
 """In which tables are published."""
@@ -66,6 +84,29 @@ def judge_tables(context: RunContext, tables: TableSet) -> Assessment:
     asked = () if policy.tables is None else policy.tables.guarantees
     cells = sum(len(table) for table in tables.tables.values())
     return Assessment(verdicts=tuple(guarantee.judge(tables) for guarantee in asked), records=cells, notes=tables.notes)
+
+
+def apply_tables(policy: Policy, frame: Any, *, engine: Any, progress: Callable[[str], None] | None) -> Any:
+    """The tables of a frame as they may leave, once every guarantee holds: frames by name, or the only one.
+
+    Raises
+    ------
+    Refused
+        A guarantee does not hold; nothing comes back.
+    """
+    data = at_hand(frame, "Policy.apply")
+    own = pinned_tables(about(policy, data))
+    with OpenedEngine(engine, data, own) as running, watched(progress) as step:
+        context = RunContext(running, own, seed_of(own), step)
+        source = read_as_source(data, own)
+        stamps = stamps_of(source)
+        tables = tables_of(context, run_stages(context, attach(context, source)))
+        context.progress("judge")
+        judge_tables(context, tables).raise_if_failed("Nothing was given back.")
+        require_stamps(stamps)
+        like = None if is_path(data) else frame
+        shown = {name: table_frame(table, like, engine) for name, table in tables.public().items()}
+    return shown if own.tables is not None and own.tables.aggregate.tables else next(iter(shown.values()))
 
 
 def write_tables(tables: Mapping[str, pa.Table], folder: Path, file_format: str) -> Written:

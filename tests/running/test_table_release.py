@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import privpipe as pp
-from privpipe.errors import PolicyError, Refused, UnsupportedError
+from privpipe.errors import PolicyError, Refused, UnsupportedError, UsageError
 
 VISITS = pd.DataFrame(
     {
@@ -193,3 +193,18 @@ def test_two_tables_whose_difference_is_one_person_are_refused(document: Callabl
     visits["guarantees"] = [{"minimum_frequency": {"at_least": 2, "tables": ["everyone"]}}, {"table_audit": {}}]
     with pytest.raises(Refused, match="1 populations implied by margins are unsafe"):
         pp.release(visits)
+
+
+def test_a_policy_applies_to_a_frame(document: Callable[..., dict[str, Any]]) -> None:
+    policy = pp.Policy.from_dict(document())
+    assert policy.apply(VISITS)["visits"]["count"].tolist() == [25, 12, 11, 2]
+    with pytest.raises(Refused, match="Nothing was given back"):
+        pp.Policy.from_dict(document(guarantees=[{"minimum_frequency": {"at_least": 3}}])).apply(VISITS)
+
+
+@pytest.mark.parametrize("verb", [pp.assess, pp.plan])
+def test_what_is_about_records_refuses_a_policy_of_tables(
+    document: Callable[..., dict[str, Any]], verb: Callable[..., Any]
+) -> None:
+    with pytest.raises(UsageError, match="releases tables of cells; use `release`"):
+        verb(VISITS, document())
