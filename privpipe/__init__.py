@@ -41,7 +41,7 @@ WIRES = {
     "uniqueness": "privpipe.observe",
     "validate": "privpipe.running.verbs",
 }
-ROOMS = ("errors", "measures", "models", "observe", "transforms")
+ROOMS = ("errors", "measures", "models", "observe", "tables", "transforms")
 
 __all__ = sorted((*WIRES, *ROOMS, "__version__"))
 

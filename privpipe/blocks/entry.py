@@ -205,6 +205,8 @@ class Entry:
     formula: ClassVar[str] = ""
     choose: ClassVar[str] = ""
     forbids_counts: ClassVar[bool] = False
+    withheld: ClassVar[tuple[str, ...]] = ()
+    """Parameters that no public document shows."""
     spelt: ClassVar[Mapping[str, str]] = {}
     """Words of Python that a policy may write for a field."""
 

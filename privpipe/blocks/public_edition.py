@@ -87,6 +87,7 @@ def public_parameters(kind: Any, parameters: Mapping[str, Any]) -> dict[str, Any
     return {
         name: _named(value, words[name]) if name in words else _without_places(name, value)
         for name, value in parameters.items()
+        if name not in getattr(kind, "withheld", ())
     }
 
 

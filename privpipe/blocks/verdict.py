@@ -227,7 +227,8 @@ class Verdict:
         if self.entry.discloses_source(rules):
             row.pop("compared", None)
             # A threshold may be derived from the source as well; what the policy asks for is public.
-            asked = getattr(self.entry, "demanded", lambda: None)()
+            secret = getattr(self.entry, "threshold_field", None) in self.entry.withheld
+            asked = None if secret else getattr(self.entry, "demanded", lambda: None)()
             return {**row, **WITHHELD, "threshold": plain(asked), "reason": f"{SAID[self.outcome]}; {OF_THE_SOURCE}"}
         names = ("failing_classes", "failing_records", *(("observed",) if self.entry.counts_records() else ()))
         shown = {name: rules.reported(row[name], records) for name in names}

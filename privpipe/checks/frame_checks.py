@@ -34,6 +34,7 @@ from privpipe.policy.specs import FrameSpec, SourceSpec
 from privpipe.roles import NullRule, Roles, require_empty_rule
 from privpipe.running.frames import hierarchy_specs, policy_around
 from privpipe.running.run_context import OpenedEngine
+from privpipe.running.table_frames import check_tables, is_table
 from privpipe.running.tables_read import pinned_tables, scanned
 from privpipe.running.verbs import assess as assess_by_policy
 from privpipe.running.verbs import judge_table
@@ -298,6 +299,8 @@ def check(frame: Any, entries: Entries, *, hold: bool = False, **options: Unpack
     >>> pp.check(drawn, pp.models.KAnonymity(k=2), quasi_identifiers=["age"], hold=True).fetchall()
     [(0,), (0,), (0,), (0,)]
     """
+    if is_table(frame):
+        return check_tables(frame, entries, options)
     _require_gates(entries)
     if not hold:
         _say_once(frame)

@@ -254,7 +254,13 @@ def _rooms() -> tuple[Catalogue, ...]:
     from privpipe.policy.entries import Catalogues
 
     catalogues = Catalogues.shipped()
-    return (catalogues.models, catalogues.transforms, catalogues.measures)
+    return (
+        catalogues.models,
+        catalogues.transforms,
+        catalogues.measures,
+        catalogues.table_stages,
+        catalogues.cell_guarantees,
+    )
 
 
 def _sections() -> dict[str, dict[str, Any]]:

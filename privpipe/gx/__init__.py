@@ -31,6 +31,7 @@ from privpipe.gx.context_checks import ContextFinding, check
 from privpipe.gx.expectations import EXPECTATIONS, REFUSED, ExpectSafeHarbor, PrivacyExpectation
 from privpipe.gx.store import protect
 from privpipe.gx.suites import TEMPLATES, Initialised, init, load_suite, save_suite, suite_of, template
+from privpipe.gx.table_expectations import ExpectMinimumFrequency, ExpectTableAudit
 from privpipe.gx.tables import handle, hold, let_go
 
 __all__ = [
@@ -38,7 +39,9 @@ __all__ = [
     "REFUSED",
     "TEMPLATES",
     "ContextFinding",
+    "ExpectMinimumFrequency",
     "ExpectSafeHarbor",
+    "ExpectTableAudit",
     "Initialised",
     "PrivacyExpectation",
     "RaiseOnFailure",

@@ -44,6 +44,8 @@ __all__ = ["METRIC", "Asked", "Counts", "OpenBatch", "PrivpipeBatch", "counting_
 
 
 T = TypeVar("T")
+MOST_CELLS = 5_000_000
+"""Rows of a finished table that are read to the driver."""
 _listeners: list[Callable[[ClassQuery], None]] = []
 
 
@@ -265,6 +267,18 @@ class OpenBatch:
             batch has no records.
         """
         return self._judged(guarantee, asked)
+
+    def cells(self) -> Any:
+        """The rows of a finished table, which are cells and no persons, as a pyarrow Table.
+
+        Raises
+        ------
+        DataError
+            It has more rows than the driver works on.
+        """
+        if self._engine.count(self.table) > MOST_CELLS:
+            raise DataError(f"the batch has more than {MOST_CELLS:,} rows; it is no table of cells, or one too large")
+        return self._counts.once("cells", lambda: self._engine.collect(self.table))
 
     def safe_harbor(self) -> list[Finding]:
         """What the batch holds of the kinds of identifiers that HIPAA Safe Harbor removes.

@@ -41,6 +41,7 @@ from privpipe.policy.specs import (
     drawing_stage,
     roles_of,
 )
+from privpipe.policy.tables import TableRelease
 from privpipe.policy.uses import Use
 from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
 from privpipe.transforms.base import Transformer
@@ -86,6 +87,41 @@ def without_folders(value: Any, keys: Collection[str] = PATH_KEYS) -> Any:
     if isinstance(value, Mapping):
         return {key: _named(each, keys) if key in keys else without_folders(each, keys) for key, each in value.items()}
     return [without_folders(each, keys) for each in value] if isinstance(value, list) else value
+
+
+ENTRIES = ("transform", "guarantees", "measures")
+
+
+def without_secrets(document: Mapping[str, Any], secret: Mapping[str, Collection[str]]) -> dict[str, Any]:
+    """The document without parameters of entries that no public document shows.
+
+    Parameters
+    ----------
+    secret : mapping of str to collection of str
+        Names of such parameters, by the name of the entry.
+
+    Examples
+    --------
+    >>> without_secrets({"guarantees": [{"p_percent": {"at_least": 10, "tables": ["t"]}}]}, {"p_percent": ["at_least"]})
+    {'guarantees': [{'p_percent': {'tables': ['t']}}]}
+    """
+    return {section: _unsecret(value, secret) if section in ENTRIES else value for section, value in document.items()}
+
+
+def _unsecret(entries: Any, secret: Mapping[str, Collection[str]]) -> Any:
+    if not isinstance(entries, list):
+        return entries
+    return [
+        {
+            name: {key: each for key, each in given.items() if key not in secret.get(name, ())}
+            if isinstance(given, Mapping)
+            else given
+            for name, given in entry.items()
+        }
+        if isinstance(entry, Mapping)
+        else entry
+        for entry in entries
+    ]
 
 
 def without_paths(value: Any, keys: Collection[str]) -> Any:
@@ -228,6 +264,7 @@ class Policy:
     guarantees: tuple[Guarantee, ...]
     transform: tuple[Transformer, ...] = ()
     measures: tuple[Guarantee, ...] = ()
+    tables: TableRelease | None = None
     source: SourceSpec | None = None
     population: SourceSpec | None = None
     original: SourceSpec | None = None
@@ -469,7 +506,8 @@ class Policy:
         are the reasons of columns, which are free text, the folders of absolute paths, and of a query all but that
         there is one.
         """
-        return dict(without_folders(without_queries(self._told()), self._path_keys()))
+        shown = without_folders(without_queries(self._told()), self._path_keys())
+        return dict(shown) if self.tables is None else without_secrets(shown, self.tables.secrets())
 
     def queries(self) -> dict[str, str]:
         """The text of each query, by the section it is in; for private documents."""

@@ -55,26 +55,30 @@ FILE_KEYS = ("file", "from_file")
 
 @dataclass(frozen=True)
 class Catalogues:
-    """The three catalogues; names are unique over them."""
+    """The catalogues; names are unique over them."""
 
     transforms: Catalogue
     models: Catalogue
     measures: Catalogue
+    table_stages: Catalogue
+    cell_guarantees: Catalogue
 
     @classmethod
     def shipped(cls) -> Catalogues:
         """Those of this package."""
-        from privpipe import measures, models, transforms
+        from privpipe import measures, models, tables, transforms
 
-        return cls(transforms.CATALOGUE, models.CATALOGUE, measures.CATALOGUE)
+        return cls(transforms.CATALOGUE, models.CATALOGUE, measures.CATALOGUE, tables.STAGES, tables.CELL_GUARANTEES)
 
     def of(self, section: str) -> tuple[Catalogue, ...]:
         """The catalogues a section of a policy draws from."""
-        return (self.transforms,) if section == "transform" else (self.models, self.measures)
+        if section == "transform":
+            return (self.transforms, self.table_stages)
+        return (self.models, self.measures, self.cell_guarantees)
 
     def every(self) -> tuple[Catalogue, ...]:
         """All of them."""
-        return (self.transforms, self.models, self.measures)
+        return (self.transforms, self.table_stages, self.models, self.measures, self.cell_guarantees)
 
 
 @dataclass(frozen=True)
@@ -180,7 +184,8 @@ def _class_of(report: Report, name: str, place: Place, section: str, catalogues:
             return _taken(report, room, name, place)
     for room in catalogues.every():
         if name in room:
-            where = "`transform:`" if room is catalogues.transforms else "`guarantees:` or `measures:`"
+            stages = any(room is each for each in catalogues.of("transform"))
+            where = "`transform:`" if stages else "`guarantees:` or `measures:`"
             report.wrong(place, f"is a {room.kind} and stands under {where}, not under `{section}:`")
             return None
     known = [name for room in rooms for name in room]
@@ -297,7 +302,8 @@ def _threshold_fits(report: Report, entry: Guarantee, place: Place, section: str
 class Draft:
     """A policy being read.
 
-    `unreadable_columns` names columns whose role could not be read: nothing more is reported of these.
+    `unreadable_columns` names columns whose role could not be read: nothing more is reported of these. `of_tables` is
+    whether tables of cells are released and no records, so that no guarantee judges any.
     """
 
     base_dir: Path
@@ -307,6 +313,7 @@ class Draft:
     guarantees: Sequence[ReadEntry] = ()
     measures: Sequence[ReadEntry] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
+    of_tables: bool = False
 
     def with_role(self, *roles: str) -> tuple[str, ...]:
         """Columns of these roles, in policy order."""

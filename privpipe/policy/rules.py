@@ -49,6 +49,7 @@ from privpipe.policy.sections import (
 )
 from privpipe.policy.sinks import check_failing, check_ledgers, read_failing, read_sink
 from privpipe.policy.specs import ColumnSpec, SinkSpec, SourceSpec, located, roles_of
+from privpipe.policy.tables import without_tables
 from privpipe.transforms.coding.tail_coding import TailCode
 
 __all__ = ["check", "held_job", "read_file", "read_mapping"]
@@ -83,7 +84,8 @@ def check(draft: Draft, report: Report) -> None:
         check_packages,
     )
     for rule in rules:
-        rule(draft, report)
+        if not (draft.of_tables and rule in OF_RECORDS):
+            rule(draft, report)
 
 
 def check_packages(draft: Draft, report: Report) -> None:
@@ -455,6 +457,8 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     read = {name: read_entries(report, found.get(name, []), name, catalogues, base_dir) for name in ENTRIES}
     compared = "population" in found
     read = {name: filled_in(report, items, columns, population=compared) for name, items in read.items()}
+    records, tables = without_tables(report, read, columns, found)
+    read = dict(records)
     if found.get("guarantees") == []:
         report.wrong(("guarantees",), "at least one guarantee is needed: without any, every table would be published")
     draft = Draft(
@@ -462,6 +466,7 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
         columns=columns,
         unreadable_columns=frozenset(name for name in columns if _role(document, name) not in COLUMN["role"].choices),
         values=found,
+        of_tables=tables is not None,
         **read,
     )
     check(draft, report)
@@ -476,6 +481,7 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
         "name": stem,
         **fields,
         **_entries(read),
+        "tables": tables,
         "columns": columns,
         "warnings": tuple(report.warnings),
         "file": report.file,
@@ -534,3 +540,11 @@ def _entries(read: Mapping[str, Sequence[ReadEntry]]) -> dict[str, tuple[Any, ..
 def _role(document: Any, column: str) -> Any:
     spec = document["columns"][column]
     return spec.get("role") if isinstance(spec, Mapping) else None
+
+
+OF_RECORDS = (
+    check_quasi_identifiers,
+    check_every_sensitive_column_is_judged,
+    check_every_quasi_identifier_is_looked_at,
+)
+"""Rules for releases of records; of tables, cells are judged."""

@@ -154,6 +154,10 @@ Progress = Callable[[str], None]
 def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Progress | None = None) -> Any:
     """See `Policy.apply`."""
     require_publishable_seed(policy)
+    if policy.tables is not None:
+        from privpipe.running.table_release import apply_tables
+
+        return apply_tables(policy, frame, engine=engine, progress=progress)
     handed, frame = frame, at_hand(frame, "Policy.apply")
     own = pinned_tables(about(policy, frame))
     with OpenedEngine(engine, frame, policy) as running, Remembering(own) as memory, watched(progress) as step:

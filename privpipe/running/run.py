@@ -80,6 +80,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STEPS",
+    "ReleaseRun",
+    "Stamps",
     "release_with",
 ]
 
@@ -138,6 +140,7 @@ def release_with(
     clear_workplace(policy, DRY_RUN, target)
     sink = target_of(engine, policy, target)
     keys = KeyHistory(sink.area, seed)
+    run_class = _run_class(policy)
     with watched(progress) as step:
         context = RunContext(engine, policy, seed, step)
         if course.dry_run:
@@ -146,7 +149,7 @@ def release_with(
                 if (before := chain_of(sink).run_of(batch) if batch is not None else None) is not None:
                     return already_published(batch, before, "", sink.name)
                 drift = SourceDrift.since(PrivateRecords.of(policy, sink).home, sink.current())
-                return _Release(context, run_id, bench, memory, keys, sink, drift=drift).rehearse(frozen)
+                return run_class(context, run_id, bench, memory, keys, sink, drift=drift).rehearse(frozen)
         with sink as place, Remembering(policy, place) as memory:
             records = PrivateRecords.of(policy, place)
             records.open(place.current())
@@ -159,7 +162,7 @@ def release_with(
             require_waitable(policy, place)
             if course.resume is None:
                 drift = SourceDrift.since(records.home, place.current())
-                run = _Release(
+                run = run_class(
                     context,
                     run_id,
                     place,
@@ -175,7 +178,7 @@ def release_with(
                 planned = frozen
             else:
                 held = held_run(records.home, course.resume, policy, place, chain.previous)
-                run = _Release(
+                run = run_class(
                     context, held.run_id, place, memory, keys, place, records, chain, held, quarantine=quarantine
                 )
                 planned = held.plan(policy)
@@ -183,6 +186,15 @@ def release_with(
             if staged.empty and run.held is None:
                 return run.nothing(staged, stamps)
             return run.publish(outcome or Outcome(), run.ready(staged, stamps), records)
+
+
+def _run_class(policy: Policy) -> type[ReleaseRun]:
+    """How the policy's release runs: over records, or over tables of cells."""
+    if policy.tables is None:
+        return ReleaseRun
+    from privpipe.running.table_release import TableRun
+
+    return TableRun
 
 
 @contextmanager
@@ -208,7 +220,7 @@ def _told_if_not(*steps: Callable[[], object]) -> None:
 
 
 @dataclass
-class _Release:
+class ReleaseRun:
     """One release on its way from the source to the sink; without `records` it is not to arrive."""
 
     context: RunContext

@@ -98,8 +98,8 @@ WHOLE_COURSE = Course()
 
 
 def withholds_counts(policy: Policy) -> bool:
-    """Whether a model or a stage of the policy forbids counts of the source."""
-    return any(entry.forbids_counts for entry in (*policy.entries, *policy.transform))
+    """Whether a model or a stage of the policy forbids counts of the source; their number may be a hidden cell."""
+    return policy.tables is not None or any(entry.forbids_counts for entry in (*policy.entries, *policy.transform))
 
 
 def judging_rules(policy: Policy, base: dict[str, Histogram] | None = None) -> JudgingRules:

@@ -142,6 +142,7 @@ def judge_table(
     engine: Engine, data: Any, policy: Policy, original: Any, align: Align, *, allow_empty: bool
 ) -> Assessment:
     """As `assess`, on an open engine, by a policy whose tables are pinned."""
+    of_records(policy, "assess")
     if align not in get_args(Align):
         raise UsageError(f"align must be one of {', '.join(get_args(Align))}, got {align!r}")
     if isinstance(original, str | PurePath):
@@ -206,7 +207,7 @@ def plan(
     NoSolutionError
         Nothing within the limits meets the guarantees.
     """
-    policy = _policy(policy)
+    policy = of_records(_policy(policy), "plan")
     seed, data = seed_of(policy), at_hand(data, "plan")
     with _opened(engine, data, policy) as running, watched(progress) as step:
         source = _raw(data, policy)
@@ -251,6 +252,7 @@ def transform(
     policy = policy or plan.policy
     if policy is None:
         raise UsageError("the plan carries no policy: read it with Plan.from_json(text, policy)")
+    policy = of_records(policy, "transform")
     seed = seed_of(policy)
     if policy.seed and plan.seed_commitment and not plan.made_with(seed):
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
@@ -352,6 +354,22 @@ def _opened(engine: str | Engine | None, data: Any, policy: Policy, *, holds: bo
     """The engine of a run, with everything that was there before it passed over by the garbage collector."""
     with passed_over(), OpenedEngine(engine, data if data is not None else policy, policy, holds=holds) as running:
         yield running
+
+
+def of_records(policy: Policy, verb: str) -> Policy:
+    """The policy, if it releases records.
+
+    Raises
+    ------
+    UsageError
+        It releases tables.
+    """
+    if policy.tables is not None:
+        raise UsageError(
+            f"{verb}: policy {policy.name!r} releases tables of cells; use `release` (with `dry_run` to publish "
+            "nothing), `Policy.apply` for a frame, or `validate` for finished tables"
+        )
+    return policy
 
 
 def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:
@@ -513,6 +531,10 @@ def validate(
         raise UsageError("validate: give a finished table, a path or a frame; `assess` judges the policy's own source")
     if not isinstance(policy, Policy):
         policy = Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
+    if policy.tables is not None:
+        from privpipe.running.table_validation import validate_tables
+
+        return validate_tables(policy, data, original)
     said = _said(format, delimiter)
     if table is not None:
         data, said = _in_database(data, table, said), {}

@@ -23,6 +23,7 @@ ROOMS = {
     "privpipe.running": ("ReleaseResult",),  # figures of ours
     "privpipe.sklearn": (),
     "privpipe.stages": (),
+    "privpipe.tables": (),
 }
 """Rooms that users call, and what of them sees no cell: constants, records of figures, classes that GX calls."""
 SEE_NO_CELL = ("FittedStage", "Verdict")

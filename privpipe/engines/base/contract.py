@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from privpipe.blocks import Facts, Primitives, RowBlock, Table
+from privpipe.blocks.aggregate_query import AggregateQuery
 from privpipe.blocks.requests import Numbering
 from privpipe.draws import Seed
 from privpipe.engines.base.catalogue import Catalogue
@@ -167,6 +168,31 @@ class Engine(Primitives):
         DataError
             Columns that differ by case alone, a declared column that is missing, a cell that does not convert
             (column and count), mixed types, an unreadable or truncated file.
+        """
+
+    @abstractmethod
+    def aggregate(self, table: Any, query: AggregateQuery) -> pa.Table:
+        """Cells of one combination of keys with their contributors, sums and largest contributions, unordered.
+
+        Columns: `key_0` and on; then, of int64, `contributors`, `records`, `single` (keyed code of the only
+        contributor, else 0; 0 for records without ids); for each measure i `present_i` (contributors with a value),
+        `total_i`, `magnitude_i` (of absolute contributions), `nonzero_i`, `negative_i`, `single_i`; with weights
+        `product_i` and `size_i` (of absolute products); with waivers `unwaived_i` (-1: none). Lists of `largest`
+        int64: `largest_i` (absolute, without zeros, falling, filled up with 0), `products_i` and `holders_i` (codes).
+        A tie at the end of a list is decided by product and contributor.
+
+        Raises
+        ------
+        DataError
+            A missing column or person, sums beyond 64 bits, records of a person with different weights.
+        """
+
+    @abstractmethod
+    def contributions(self, table: Any, query: AggregateQuery) -> tuple[Table, bool]:
+        """One row for each contributor and cell, and whether each contributor has one row.
+
+        Columns: the keys, the person, ``__privpipe_records``, and those of the measures: sums, minima of waivers,
+        values of what is counted once. Rows of one contributor are in one place. It raises what `aggregate` does.
         """
 
     @abstractmethod

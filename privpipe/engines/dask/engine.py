@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, ClassBlock, ClassQuery, Facts, FactsRequest, Reduction, RowBlock
+from privpipe.blocks.aggregate_query import AggregateQuery
 from privpipe.blocks.primitives import Known
 from privpipe.blocks.requests import (
     ByKey,
@@ -40,6 +41,7 @@ from privpipe.engines.base.frames import Held
 from privpipe.engines.base.held_frames import Frames
 from privpipe.engines.base.paired_schemas import beside_schema
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
+from privpipe.engines.dask import aggregation
 from privpipe.engines.dask.class_table import collected_blocks, kept_parts, measured_classes
 from privpipe.engines.dask.column_types import summed
 from privpipe.engines.dask.dask_table import DaskTable, append, stack
@@ -270,6 +272,12 @@ class DaskEngine(Engine):
         sent = [self._runtime.task("count distinct", count, part) for part in table.holding(names)]
         merged = meet(self._runtime, "merge distinct", sent, places, merge_distinct)
         return sorted_distinct(self._runtime.compute("count distinct", merged), table.schema)
+
+    def aggregate(self, table: DaskTable, query: AggregateQuery) -> pa.Table:
+        return aggregation.aggregate(self._runtime, table, query, self._places(table))
+
+    def contributions(self, table: DaskTable, query: AggregateQuery) -> tuple[DaskTable, bool]:
+        return aggregation.contributions(self._runtime, table, query, self._places(table))
 
     def map(
         self, table: DaskTable, function: Callable[..., RowBlock], schema: pa.Schema, by: Grouping = None

@@ -10,6 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogram, Reduction, RowBlock
+from privpipe.blocks.aggregate_query import AggregateQuery
 from privpipe.blocks.primitives import Known
 from privpipe.blocks.requests import (
     ByKey,
@@ -40,7 +41,7 @@ from privpipe.engines.base.held_frames import Frames
 from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
-from privpipe.engines.embedded import class_table, joins, output, ranks, record_ids, row_functions, sources
+from privpipe.engines.embedded import aggregation, class_table, joins, output, ranks, record_ids, row_functions, sources
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, append, column_list, quoted, select, stack
 from privpipe.engines.embedded.known_facts import EmbeddedKnown
 from privpipe.engines.embedded.session import Session
@@ -188,6 +189,12 @@ class EmbeddedEngine(Engine):
         )
         found = row_functions.logical_table(found, table.schema)
         return pa.table([pa.chunked_array(map(group_key, c.chunks), c.type) for c in found.columns], found.schema)
+
+    def aggregate(self, table: EmbeddedTable, query: AggregateQuery) -> pa.Table:
+        return aggregation.aggregate(self.session, table, query)
+
+    def contributions(self, table: EmbeddedTable, query: AggregateQuery) -> tuple[EmbeddedTable, bool]:
+        return aggregation.contributions(self.session, table, query)
 
     def map(
         self, table: EmbeddedTable, function: Callable[..., RowBlock], schema: pa.Schema, by: Grouping = None

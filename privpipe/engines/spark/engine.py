@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 import pyarrow as pa
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogram, RankExchange, Reduction, RowBlock
+from privpipe.blocks.aggregate_query import AggregateQuery
 from privpipe.blocks.primitives import Known
 from privpipe.blocks.requests import (
     ByKey,
@@ -39,7 +40,7 @@ from privpipe.engines.databases.staging import Staging
 from privpipe.engines.distributed.row_functions import require_columns, require_unique
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.readers.source import Format, Source
-from privpipe.engines.spark import class_table, output, rank_exchange, ranks, record_ids, row_functions
+from privpipe.engines.spark import aggregation, class_table, output, rank_exchange, ranks, record_ids, row_functions
 from privpipe.engines.spark import rank_exchange as rank_relay
 from privpipe.engines.spark.catalogue import SparkCatalogue
 from privpipe.engines.spark.class_table import keep_classes
@@ -240,6 +241,14 @@ class SparkEngine(Engine):
     def distinct(self, table: SparkTable, columns: Sequence[str]) -> pa.Table:
         require_columns(table, columns)
         return distinct(table, columns)
+
+    @where_it_lies
+    def aggregate(self, table: SparkTable, query: AggregateQuery) -> pa.Table:
+        return aggregation.aggregate(table, query)
+
+    @where_it_lies
+    def contributions(self, table: SparkTable, query: AggregateQuery) -> tuple[SparkTable, bool]:
+        return aggregation.contributions(table, query, self._held)
 
     @where_it_lies
     def map(

@@ -16,7 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Below", "chosen", "delta_of", "discrete_gaussian", "fitted", "measured", "on_simplex", "rho_within"]
+__all__ = [
+    "Below",
+    "chosen",
+    "delta_of",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "fitted",
+    "measured",
+    "on_simplex",
+    "rho_within",
+]
 
 
 Below = Callable[[int], int]
@@ -71,6 +81,22 @@ def discrete_gaussian(variance: Fraction, below: Below = SECRET) -> int:
         away = Fraction(abs(y)) - variance / t
         if _bernoulli_exp(away * away / (2 * variance), below):
             return y
+
+
+def discrete_laplace(scale: Fraction, below: Below = SECRET) -> int:
+    """An integer with probability proportional to exp(-|y| / scale).
+
+    Examples
+    --------
+    >>> draws = [discrete_laplace(Fraction(3, 2)) for _ in range(2000)]
+    >>> abs(sum(draws) / 2000) < 0.5, 3 < sum(y * y for y in draws) / 2000 < 6
+    (True, True)
+    """
+    while True:
+        magnitude = _geometric_exp(scale.numerator, below) // scale.denominator
+        negative = below(2) == 1
+        if magnitude or not negative:
+            return -magnitude if negative else magnitude
 
 
 def chosen(scores: Sequence[int], rate: Fraction, below: Below = SECRET) -> int:

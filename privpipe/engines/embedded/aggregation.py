@@ -1,0 +1,353 @@
+"""Cells of tables in DuckDB: contributors, sums and the largest contributions by one group-by, or two by persons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from privpipe.blocks import ID_COLUMNS
+from privpipe.blocks.aggregate_query import (
+    CODE_DIGITS,
+    MOST_SUM,
+    AggregateMeasure,
+    AggregateQuery,
+    beyond_words,
+    hmac_pads,
+    missing_persons,
+    other_weights,
+)
+from privpipe.engines.base.aggregated_cells import Cells, as_logical
+from privpipe.engines.embedded.duckdb_table import EmbeddedTable, quoted
+from privpipe.engines.embedded.session import Kept, Session
+
+__all__ = ["aggregate", "contributions"]
+
+RECORDS, ROW, TOP = "__privpipe_records", "__privpipe_row", "__privpipe_top"
+ONE_IN = 256
+"""Contributors of whom one is looked at to see whether they are in several cells."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one pass shows about a column, by which aggregates that would say nothing are left out."""
+
+    nulls: int
+    zeros: bool
+    """Whether there may be any."""
+    negatives: bool
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Contributions: one row for each contributor and cell."""
+
+    source: str
+    frames: Mapping[str, Any]
+    looks: Mapping[str, Look]
+    holder: str | None
+    """Column of the contributor; None where contributors are records without ids."""
+    holds: Kept | None = None
+
+
+def contributions(session: Session, table: EmbeddedTable, query: AggregateQuery) -> tuple[EmbeddedTable, bool]:
+    """See `Engine.contributions`."""
+    query.require(table.schema)
+    kept = _by_person(session, table, query)
+    one = not _several(session, kept, query)
+    fields = [table.schema.field(name) for name in (*query.keys, str(query.person))]
+    schema = pa.schema([*fields, *((name, pa.int64()) for name in _added(query))])
+    chosen = ", ".join(
+        f"{quoted(each.name)}::VARCHAR AS {quoted(each.name)}" if pt.is_string(each.type) else quoted(each.name)
+        for each in schema
+    )
+    return EmbeddedTable(f"SELECT {chosen} FROM {kept.name}", schema, holds=(kept,)), one
+
+
+def aggregate(session: Session, table: EmbeddedTable, query: AggregateQuery) -> pa.Table:
+    """See `Engine.aggregate`."""
+    query.require(table.schema)
+    rows = _rows(session, table, query)
+    found = session.table(_by_cell(query, rows), rows.frames)
+    keys = [as_logical(found.column(f"key_{at}"), table.schema.field(name).type) for at, name in enumerate(query.keys)]
+    figures = Cells(query, len(found))
+    for name in ("contributors", "records"):
+        figures.add(name, _ints(found, name))
+    figures.add("single", _single(session, query, rows, found, "single"))
+    for at in range(len(query.measures)):
+        for name in ("total", "present", "nonzero", "negative", "magnitude", "product", "size", "unwaived"):
+            if f"{name}_{at}" in found.column_names:
+                figures.add(f"{name}_{at}", _ints(found, f"{name}_{at}"))
+        if f"single_{at}" in found.column_names:
+            figures.add(f"single_{at}", _single(session, query, rows, found, f"single_{at}"))
+        if f"top_{at}" in found.column_names:
+            entries = _entries(session, query, rows, found, at)
+            codes = None if entries.holders is None else _codes(session, query, entries.holders)
+            figures.add_largest(at, entries.cells, entries.ranks, entries.values, entries.products, codes)
+    return figures.table(keys)
+
+
+def _rows(session: Session, table: EmbeddedTable, query: AggregateQuery) -> Rows:
+    holder = query.person
+    if query.person is not None and not query.unique:
+        kept = _by_person(session, table, query)
+        source, frames = kept.name, {}
+    else:
+        kept, source, frames = None, _plain(table, query), dict(table.frames)
+        if query.person is None and table.has_record_ids:
+            holder = ID_COLUMNS[0]
+    return Rows(source, frames, _looks(session, query, source, frames), holder, kept)
+
+
+def _plain(table: EmbeddedTable, query: AggregateQuery) -> str:
+    """The table with keys as compact as it has them, and persons as texts: enumerations have another order."""
+    if query.person is None or table.coded is None or not pt.is_string(table.schema.field(query.person).type):
+        return table.compact
+    person = quoted(query.person)
+    return f"(SELECT * REPLACE ({person}::VARCHAR AS {person}) FROM {table.compact})"
+
+
+def _looks(session: Session, query: AggregateQuery, source: str, frames: Mapping[str, Any]) -> dict[str, Look]:
+    """What the columns hold.
+
+    Raises
+    ------
+    DataError
+        Sums of a cell could exceed 64 bits.
+    """
+    columns = list(dict.fromkeys(name for each in query.measures for name in (each.column, each.product) if name))
+    if not columns:
+        return {}
+    # Ends and counts are in the statistics of files.
+    asked = ", ".join(f"count({name}), min({name}), max({name})" for name in map(quoted, columns))
+    records, *found = session.row(f"SELECT count(*), {asked} FROM {source}", frames)
+    looks = {}
+    for at, name in enumerate(columns):
+        there, least, most = found[3 * at : 3 * at + 3]
+        least, most = least or 0, most or 0
+        if max(-least, most) * there > MOST_SUM:
+            size = session.value(f"SELECT sum(abs({quoted(name)}::DOUBLE)) FROM {source}", frames)
+            if size > MOST_SUM:
+                raise beyond_words(name)
+        looks[name] = Look(records - there, least <= 0 <= most, least < 0)
+    return looks
+
+
+def _added(query: AggregateQuery) -> dict[str, str]:
+    """What is known of one contributor in one cell, by name."""
+    figures = {RECORDS: "count(*)" if query.records is None else f"sum({quoted(query.records)})"}
+    for measure in query.measures:
+        for column in measure.columns:
+            name = quoted(column)
+            if measure.once:  # null where records disagree
+                figures[column] = f"CASE WHEN min({name}) = max({name}) THEN min({name}) END"
+            else:  # a waiver holds where all records of the contributor have it
+                figures[column] = f"min({name})" if column == measure.waived else f"sum({name})"
+    return {name: f"({figure})::BIGINT AS {quoted(name)}" for name, figure in figures.items()}
+
+
+def _several(session: Session, kept: Kept, query: AggregateQuery) -> bool:
+    """Whether contributors are in several cells: a few of them show it where many are."""
+    person = quoted(str(query.person))
+    for some in (f" WHERE hash({person}) % {ONE_IN} = 0", ""):
+        rows, persons = session.row(f"SELECT count(*), count(DISTINCT {person}) FROM {kept.name}{some}")
+        if rows > persons:
+            return True
+    return False
+
+
+def _by_person(session: Session, table: EmbeddedTable, query: AggregateQuery) -> Kept:
+    """One row per key and person.
+
+    Raises
+    ------
+    DataError
+        Records without a person, or whose weights differ; sums that could exceed 64 bits.
+    """
+    _looks(session, query, table.compact, table.frames)
+    person = quoted(str(query.person))
+    keys = ", ".join([*map(quoted, query.keys), person])
+    chosen = ", ".join([keys, *_added(query).values()])
+    kept = session.keep(f"SELECT {chosen} FROM {_plain(table, query)} GROUP BY {keys}", table.frames)
+    missing = session.value(f"SELECT sum({RECORDS}) FROM {kept.name} WHERE {person} IS NULL")
+    if missing:
+        raise missing_persons(str(query.person), int(missing))
+    _require_alike(session, kept, query)
+    return kept
+
+
+def _require_alike(session: Session, kept: Kept, query: AggregateQuery) -> None:
+    for measure in query.measures:
+        if measure.once:
+            differing = int(session.value(f"SELECT count(*) - count({quoted(measure.column)}) FROM {kept.name}"))
+            if differing:
+                raise other_weights(measure.column, differing)
+
+
+def _by_cell(query: AggregateQuery, rows: Rows) -> str:
+    """The query of all cells; what is the same as another figure is left out."""
+    records = RECORDS if rows.holds is not None else query.records
+    figures = {"contributors": "count(*)", "records": "count(*)" if records is None else f"sum({quoted(records)})"}
+    asked = {name: f"({figure})::BIGINT" for name, figure in figures.items()}
+    if rows.holder is not None:
+        asked["single"] = f"CASE WHEN count(*) = 1 THEN max({quoted(rows.holder)}) END"
+    for at, measure in enumerate(query.measures):
+        asked |= _figures(at, measure, query, rows)
+    keys = [quoted(name) for name in query.keys]
+    named = [f"{key} AS key_{at}" for at, key in enumerate(keys)]
+    chosen = ", ".join([*named, *(f"{figure} AS {name}" for name, figure in asked.items())])
+    return f"SELECT {chosen} FROM {rows.source}" + (f" GROUP BY {', '.join(keys)}" if keys else "")
+
+
+def _figures(at: int, measure: AggregateMeasure, query: AggregateQuery, rows: Rows) -> dict[str, str]:
+    look, name = rows.looks[measure.column], quoted(measure.column)
+    asked = {f"total_{at}": f"coalesce(sum({name}), 0)::BIGINT"}
+    if look.nulls:
+        asked[f"present_{at}"] = f"count({name})"
+        if rows.holder is not None:
+            holder = f"max({quoted(rows.holder)}) FILTER ({name} IS NOT NULL)"
+            asked[f"single_{at}"] = f"CASE WHEN count({name}) = 1 THEN {holder} END"
+    if look.zeros:
+        asked[f"nonzero_{at}"] = f"coalesce(count_if({name} <> 0), 0)::BIGINT"
+    if look.negatives:
+        asked[f"negative_{at}"] = f"coalesce(count_if({name} < 0), 0)::BIGINT"
+        asked[f"magnitude_{at}"] = f"coalesce(sum(abs({name})), 0)::BIGINT"
+    if measure.product is not None:
+        product = quoted(measure.product)
+        asked[f"product_{at}"] = f"coalesce(sum({product}), 0)::BIGINT"
+        asked[f"size_{at}"] = f"coalesce(sum(abs({product})), 0)::BIGINT"
+    if measure.waived is not None:
+        asked[f"unwaived_{at}"] = f"coalesce(max(abs({name})) FILTER ({quoted(measure.waived)} = 0), -1)"
+    if not measure.once and query.largest:
+        asked[f"top_{at}"] = _top(measure, query, rows)
+    return asked
+
+
+def _top(measure: AggregateMeasure, query: AggregateQuery, rows: Rows) -> str:
+    """The largest contributions; with contributors one too many, to see whether a tie cuts the list."""
+    name, look = quoted(measure.column), rows.looks[measure.column]
+    size = f"abs({name})" if look.negatives else name
+    some = f" FILTER ({name} <> 0)" if look.zeros or look.nulls else ""
+    if measure.product is not None:
+        return f"max({_entry(measure, query)}, {query.largest}){some}"
+    if query.person is None:
+        return f"max({size}, {query.largest}){some}"
+    # Values alone are compared faster than values with their contributors.
+    return f"max_by({_entry(measure, query)}, {size}, {query.largest + 1}){some}"
+
+
+def _entry(measure: AggregateMeasure, query: AggregateQuery) -> str:
+    """A contribution in the order in which they are ranked: value, weighted value, contributor."""
+    parts = [f"v := abs({quoted(measure.column)})"]
+    if measure.product is not None:
+        parts.append(f"p := abs({quoted(measure.product)})")
+    if query.person is not None:
+        parts.append(f"h := {quoted(query.person)}")
+    return f"struct_pack({', '.join(parts)})"
+
+
+def _ints(found: pa.Table, name: str) -> NDArray[np.int64]:
+    return np.asarray(found.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _single(session: Session, query: AggregateQuery, rows: Rows, found: pa.Table, name: str) -> NDArray[np.int64]:
+    """Codes of contributors that are alone in a cell; 0 where there is none."""
+    if rows.holder is None:
+        return np.zeros(len(found), dtype=np.int64)
+    holders = found.column(name).combine_chunks()
+    if query.person is None:  # an id is keyed already
+        alone = holders.is_valid().to_numpy(zero_copy_only=False)
+        ids = pc.fill_null(holders, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        return np.where(alone & (ids == 0), 1, ids)
+    return _codes(session, query, holders)
+
+
+def _codes(session: Session, query: AggregateQuery, holders: pa.Array) -> NDArray[np.int64]:
+    """Keyed codes of contributors; 0 for null."""
+    distinct = holders.unique().drop_null()
+    if not len(distinct):
+        return np.zeros(len(holders), dtype=np.int64)
+    inner, outer = (each.hex() for each in hmac_pads(query.secret))
+    first = f"unhex(sha256(unhex('{inner}') || encode(h::VARCHAR)))"
+    code = f"('0x' || substr(sha256(unhex('{outer}') || {first}), 1, {CODE_DIGITS}))::BIGINT + 1"
+    view = session.name("holders")
+    made = session.table(f"SELECT h, {code} AS code FROM {view}", {view: pa.table({"h": distinct})})
+    places = pc.index_in(holders, made.column("h").combine_chunks().cast(holders.type))
+    codes = made.column("code").combine_chunks().take(places)
+    return np.asarray(pc.fill_null(codes, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The largest contributions of all cells, one after the other."""
+
+    cells: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+    values: NDArray[np.int64]
+    products: NDArray[np.int64] | None
+    holders: pa.Array | None
+
+    def only(self, chosen: NDArray[np.bool_]) -> Entries:
+        """Some of them."""
+        return Entries(
+            self.cells[chosen],
+            self.ranks[chosen],
+            self.values[chosen],
+            None if self.products is None else self.products[chosen],
+            None if self.holders is None else self.holders.filter(pa.array(chosen)),
+        )
+
+
+def _entries(session: Session, query: AggregateQuery, rows: Rows, found: pa.Table, at: int) -> Entries:
+    """The largest contributions; cells where a tie cuts the list are ranked again, by contributor too."""
+    measure, most = query.measures[at], query.largest
+    entries = _listed(found.column(f"top_{at}").combine_chunks())
+    if query.person is None or measure.product is not None:
+        return entries
+    over = np.flatnonzero(entries.ranks == most)
+    tied = entries.cells[over[entries.values[over] == entries.values[over - 1]]]
+    entries = entries.only((entries.ranks < most) & ~np.isin(entries.cells, tied))
+    if not len(tied):
+        return entries
+    columns = {name: found.column(f"key_{place}").take(pa.array(tied)) for place, name in enumerate(query.keys)}
+    cells = pa.table({ROW: np.arange(len(tied)), **columns})
+    view = session.name("tied")
+    keys = " AND ".join(f"r.{quoted(name)} IS NOT DISTINCT FROM {view}.{quoted(name)}" for name in query.keys)
+    made = session.table(
+        f"SELECT {ROW}, max({_entry(measure, query)}, {most}) FILTER ({quoted(measure.column)} <> 0) AS {TOP} "
+        f"FROM {rows.source} AS r JOIN {view} ON {keys or 'true'} GROUP BY {ROW}",
+        {**rows.frames, view: cells},
+    )
+    again = _listed(made.column(TOP).combine_chunks())
+    own = tied[made.column(ROW).to_numpy()]
+    assert entries.holders is not None and again.holders is not None  # noqa: PT018 - contributors are known here
+    return Entries(
+        np.concatenate([entries.cells, own[again.cells]]),
+        np.concatenate([entries.ranks, again.ranks]),
+        np.concatenate([entries.values, again.values]),
+        None,
+        pa.concat_arrays([entries.holders, again.holders]),
+    )
+
+
+def _listed(lists: pa.Array) -> Entries:
+    """Lists of contributions, in their order."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    cells = np.repeat(np.arange(len(lists)), lengths)
+    ranks = np.arange(len(cells)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    flat = lists.flatten()
+    if not pt.is_struct(flat.type):
+        return Entries(cells, ranks, _words(flat), None, None)
+    parts = {each.name: flat.field(place) for place, each in enumerate(flat.type)}
+    products = _words(parts["p"]) if "p" in parts else None
+    return Entries(cells, ranks, _words(parts["v"]), products, parts.get("h"))
+
+
+def _words(values: pa.Array) -> NDArray[np.int64]:
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -1,0 +1,144 @@
+"""Policies whose release is tables of cells: `aggregate`, the stages after it, and guarantees on cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from privpipe.policy.entries import ReadEntry
+from privpipe.policy.plain_values import Report
+from privpipe.policy.specs import ColumnSpec
+from privpipe.tables.entries import CellGuarantee, TableStage
+from privpipe.tables.stages import Aggregate
+
+__all__ = ["TableRelease", "without_tables"]
+
+UNSERVED = {
+    "policy": "an officer's policy does not judge tables yet",
+    "population": "nothing in a table of cells is compared with a population",
+    "plan": "tables are counted again in every run, by no plan",
+    "failing": "no record is left out of a release of tables",
+    "uses": "nothing is known of how tables serve a use",
+}
+"""Sections that mean nothing for a release of tables."""
+Lists = Mapping[str, list[ReadEntry]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRelease:
+    """What a policy says of tables of cells.
+
+    Parameters
+    ----------
+    aggregate : Aggregate
+    stages : tuple of TableStage
+        After `aggregate`, in order.
+    guarantees : tuple of CellGuarantee
+    """
+
+    aggregate: Aggregate
+    stages: tuple[TableStage, ...] = ()
+    guarantees: tuple[CellGuarantee, ...] = ()
+
+    def secrets(self) -> dict[str, tuple[str, ...]]:
+        """Parameters that no public document shows, by the name of their entry."""
+        return {entry.name(): entry.withheld for entry in (self.aggregate, *self.stages, *self.guarantees)}
+
+
+def without_tables(
+    report: Report, read: Lists, columns: Mapping[str, ColumnSpec], found: Mapping[str, Any]
+) -> tuple[Lists, TableRelease | None]:
+    """The lists with what is said of records alone, and what is said of tables; None where nothing is.
+
+    What cannot be had of records or of cells is noted with its line.
+    """
+    stages, asked = read["transform"], [*read["guarantees"], *read["measures"]]
+    aggregates = [item for item in stages if item.kind is not None and issubclass(item.kind, Aggregate)]
+    if not aggregates:
+        for item in (*stages, *asked):
+            if _of_tables(item):
+                report.wrong(item.place, "is about cells of tables, and no `aggregate` stage makes any; add one before")
+        return {name: [item for item in items if not _of_tables(item)] for name, items in read.items()}, None
+    first, *more = aggregates
+    for item in more:
+        report.wrong(item.place, f"is there already (transform[{first.at}].aggregate); name all tables in one stage")
+    before, after = stages[: first.at], stages[first.at + 1 :]
+    _check_order(report, first, before, after)
+    _check_guarantees(report, first, read["guarantees"], read["measures"])
+    records = {**read, "transform": before, "guarantees": [], "measures": []}
+    aggregate = first.entry
+    if not isinstance(aggregate, Aggregate):
+        return records, None
+    _check_columns(report, first, aggregate, columns)
+    for section, why in UNSERVED.items():
+        if section in found:
+            report.unsupported((section,), f"{why}; leave it out, or publish records under another policy")
+    _check_tables(report, asked, aggregate)
+    return records, TableRelease(
+        aggregate=aggregate,
+        stages=tuple(item.entry for item in after if isinstance(item.entry, TableStage)),
+        guarantees=tuple(item.entry for item in asked if isinstance(item.entry, CellGuarantee)),
+    )
+
+
+def _check_order(report: Report, first: ReadEntry, before: Sequence[ReadEntry], after: Sequence[ReadEntry]) -> None:
+    """Stages on records come before `aggregate`, stages on cells after it."""
+    for item in before:
+        if _of_tables(item):
+            report.wrong(
+                item.place, f"works on cells, and comes before transform[{first.at}].aggregate; move it behind"
+            )
+    for item in after:
+        if not _of_tables(item) and item.kind is not None:
+            report.wrong(
+                item.place, f"works on records, and transform[{first.at}].aggregate leaves none; move it before"
+            )
+
+
+def _check_guarantees(
+    report: Report, first: ReadEntry, guarantees: Sequence[ReadEntry], measures: Sequence[ReadEntry]
+) -> None:
+    """Cells are judged, and by something that can refuse."""
+    for item in (*guarantees, *measures):
+        if not _of_tables(item) and item.kind is not None:
+            report.wrong(
+                item.place,
+                f"{item.name} judges records, and transform[{first.at}].aggregate leaves cells alone; judge these by "
+                "minimum_frequency, p_percent or table_audit, or publish records under another policy",
+            )
+    for item in measures:
+        if _of_tables(item):
+            report.wrong(item.place, f"{item.name} judges: move it to `guarantees:`")
+    sound = [item.entry for item in guarantees if isinstance(item.entry, CellGuarantee)]
+    if sound and not any(entry.binds for entry in sound):
+        report.wrong(
+            (*guarantees[0].place, "severity"),
+            "at least one guarantee must have `severity: fail`: by warnings alone every table would be published",
+        )
+
+
+def _of_tables(item: ReadEntry) -> bool:
+    return item.kind is not None and issubclass(item.kind, TableStage | CellGuarantee)
+
+
+def _check_columns(report: Report, item: ReadEntry, aggregate: Aggregate, columns: Mapping[str, ColumnSpec]) -> None:
+    """Dimensions and responses are declared columns that the stage still has."""
+    for place, name in aggregate.columns_named():
+        if name not in columns:
+            report.wrong((*item.place, *place), f"{name!r} is not among `columns:`; give it a role there")
+        elif columns[name].role in ("identifier", "drop"):
+            report.wrong(
+                (*item.place, *place),
+                f"{name!r} has `role: {columns[name].role}` and is gone before this stage; give it another role",
+            )
+
+
+def _check_tables(report: Report, asked: Sequence[ReadEntry], aggregate: Aggregate) -> None:
+    known = aggregate.table_names
+    for item in asked:
+        for at, name in enumerate(getattr(item.entry, "tables", None) or ()):
+            if name not in known:
+                report.wrong(
+                    (*item.place, "tables", at), f"{name!r} is no table of `aggregate`; it makes {', '.join(known)}"
+                )

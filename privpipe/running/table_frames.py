@@ -1,0 +1,254 @@
+"""Tables of a frame, without a policy: aggregated, judged, and returned as frames of the kind that was given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privpipe.border import bordered
+from privpipe.draws import Seed
+from privpipe.engines import Source
+from privpipe.engines.base.frames import as_handed, at_hand, frame_like, is_local_frame, made_like
+from privpipe.errors import UsageError, did_you_mean
+from privpipe.judging import Assessment
+from privpipe.policy import Policy
+from privpipe.policy.secret import secret_given
+from privpipe.running.frames import hierarchy_specs
+from privpipe.running.run_context import OpenedEngine
+from privpipe.running.tables_read import scanned
+from privpipe.tables.aggregates import rational
+from privpipe.tables.entries import CellGuarantee, TableStage
+from privpipe.tables.exact_audit import intervals
+from privpipe.tables.finished_tables import TOTAL, finished_table, interval_rows, linked_problem
+from privpipe.tables.stages import ONE_TABLE, Aggregate
+from privpipe.tables.table import Table
+from privpipe.tables.table_set import TableSet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["aggregate", "arrow_table", "audit", "check_tables", "is_table", "run_stage", "table_frame"]
+
+OPTIONS = ("person_id", "hierarchies", "guarantees", "seed", "engine")
+NOTHING = Policy.of_fields(name="frame", columns={}, guarantees=())
+REFUSED = "The tables are not to be used as they are."
+
+
+@bordered
+def aggregate(stage: Aggregate, frame: Any, options: Mapping[str, Any]) -> Table | dict[str, Table]:
+    """See `Aggregate.apply`."""
+    for name in options:
+        if name not in OPTIONS:
+            raise UsageError(
+                f"Aggregate: unknown option {name!r}{did_you_mean(name, OPTIONS)}; known: {', '.join(OPTIONS)}"
+            )
+    given = {name: value for name, value in options.items() if value is not None}
+    seed = secret_given(given.get("seed"))
+    person = given.get("person_id")
+    if person is not None and not isinstance(person, str):
+        raise UsageError("person_id must be the name of a column")
+    data = at_hand(frame, "Aggregate")
+    is_path = isinstance(data, str | PurePath | Source)
+    with OpenedEngine(given.get("engine"), data, NOTHING) as engine:
+        source = data if isinstance(data, Source) else Source(data=str(data) if is_path else data)
+        found = stage.tables_over(
+            engine,
+            scanned(engine, source),
+            person=person,
+            seed=Seed.from_os() if seed is None else seed.resolve(),
+            hierarchies=hierarchy_specs(given.get("hierarchies")),
+            guarantees=guarantees_given(given.get("guarantees", ())),
+            like=None if is_path else frame,
+            handed=given.get("engine"),
+        )
+    return found.tables[ONE_TABLE] if stage.by else dict(found.tables)
+
+
+@bordered
+def table_frame(rows: pa.Table, like: Any, engine: Any) -> Any:
+    """Rows of a table, in their order, as a frame of the kind of `like`; a pyarrow Table for None."""
+    if like is None:
+        return rows
+    data = at_hand(like, "Table")
+    if is_local_frame(data):
+        return as_handed(frame_like(rows, made_like(data, like)), like)
+    with OpenedEngine(engine, data, NOTHING, holds=False) as opened:
+        return as_handed(opened.collect(opened.scan(Source(data=rows)), like=data), like)
+
+
+@bordered
+def run_stage(stage: TableStage, tables: Any, options: Mapping[str, Any]) -> Any:
+    """See `TableStage.apply`."""
+    known = ("guarantees", "seed", "sensitive")
+    for name in options:
+        if name not in known:
+            raise UsageError(
+                f"{stage.name()}: unknown option {name!r}{did_you_mean(name, known)}; known: {', '.join(known)}"
+            )
+    found = stage.run(table_set(tables, options))
+    return found.tables[tables.name] if isinstance(tables, Table) else dict(found.tables)
+
+
+@bordered
+def check_tables(tables: Any, guarantees: Any, options: Mapping[str, Any]) -> Assessment:
+    """The verdict of guarantees on tables as they are to leave; raises where one does not hold.
+
+    Parameters
+    ----------
+    options : mapping
+        `sensitive`: dimensions that are attributes.
+
+    Raises
+    ------
+    Refused, UsageError, DataError
+    """
+    for name in options:
+        if name != "sensitive":
+            raise UsageError(f"{name}= is for checks of records; tables are judged by their cells")
+    found = table_set(tables, {"guarantees": guarantees, "sensitive": options.get("sensitive") or ()})
+    if not any(guarantee.binds for guarantee in found.guarantees):
+        raise UsageError(
+            "give at least one guarantee on cells with severity fail, as in [MinimumFrequency(at_least=10)]"
+        )
+    verdicts = tuple(guarantee.judge(found) for guarantee in found.guarantees)
+    cells = sum(len(table) for table in found.tables.values())
+    return Assessment(verdicts=verdicts, records=cells, notes=found.notes).raise_if_failed(REFUSED)
+
+
+@bordered
+def audit(
+    tables: Any,
+    dims: Any,
+    *,
+    response: str | None = None,
+    original: Any = None,
+    total: str = TOTAL,
+    whole: bool | None = None,
+    lower: int | None = 0,
+    prior: float | str | None = None,
+    time_limit: float = 600.0,
+) -> Any:
+    """What an attacker can say of each blank cell of finished tables: its exact interval.
+
+    Parameters
+    ----------
+    tables : frame or path, or a list of them
+        In long form, one row per cell; a figure is blank where it is null, or where a column ``<response>_status`` or
+        ``status`` says ``c``, ``suppressed``, ``primary`` or ``secondary``. Cells of several tables with the same
+        labels are one cell.
+    dims : list of columns, or mapping of column to the parent of each label; of several tables a list of these
+        In a list of columns, or where the parents are None, every label is below `total`.
+    response : str, optional
+        Column of the figures; default: the only one that is left.
+    original : frame or path, or a list of them, optional
+        The tables without blanks; needed for `prior`.
+    total : str
+        Label of all.
+    whole : bool, optional
+        Whether figures are counts; default: none has a fraction.
+    lower : int or None
+        The least that a blank figure can be; None: no bound.
+    prior : number, optional
+        Percent to which the attacker knows each blank figure beforehand.
+    time_limit : float
+        Seconds.
+
+    Returns
+    -------
+    frame
+        Of the kind of the first table: of each blank cell the labels, `low` and `high` (null: no bound), for counts
+        `integer_low` and `integer_high`, `recomputable` (by sums and differences alone) and `exact` (one value left).
+
+    Raises
+    ------
+    DataError
+        Tables that do not add up, a cell that occurs twice, an interval that was not proved in time.
+    UsageError
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = [("N", 3), ("S", None), ("W", None), ("Total", 10)]
+    >>> audit(pd.DataFrame(rows, columns=["region", "count"]), ["region"])[["region", "low", "high"]]
+      region  low  high
+    0      S  0.0   7.0
+    1      W  0.0   7.0
+    """
+    several = isinstance(tables, list | tuple)
+    given = list(tables) if several else [tables]
+    trees = list(dims) if several else [dims]
+    whole_tables = None if original is None else (list(original) if several else [original])
+    if len(trees) != len(given) or (whole_tables is not None and len(whole_tables) != len(given)):
+        raise UsageError("audit: give dims, and the original where there is one, for each of the tables")
+    read = [
+        finished_table(arrow_table(t, "audit"), d, response, total=total) for t, d in zip(given, trees, strict=True)
+    ]
+    first = (
+        None
+        if whole_tables is None
+        else [
+            finished_table(arrow_table(t, "audit"), d, response, total=total)
+            for t, d in zip(whole_tables, trees, strict=True)
+        ]
+    )
+    share = None if prior is None else rational(prior, "prior") / 100
+    cells, problem, unit = linked_problem(read, original=first, whole=whole, lower=lower, prior=share)
+    among_whole = intervals(problem, time_limit=time_limit) if problem.whole else None
+    fixed = {at: int(problem.low[at]) for at in np.flatnonzero(problem.published).tolist()}
+    if problem.whole and share is not None:
+        cells, problem, unit = linked_problem(read, original=first, whole=False, lower=lower, prior=share)
+    found = intervals(problem, time_limit=time_limit) if among_whole is None or share is not None else among_whole
+    rows = interval_rows(cells, problem, found, unit, among_whole, fixed, time_limit)
+    return table_frame(rows, None if isinstance(given[0], str | PurePath) else given[0], None)
+
+
+def arrow_table(frame: Any, owner: str) -> pa.Table:
+    """The rows of a finished table, which has cells and no persons, on this machine."""
+    data = at_hand(frame, owner)
+    with OpenedEngine(None, data, NOTHING) as engine:
+        is_path = isinstance(data, str | PurePath)
+        source = data if isinstance(data, Source) else Source(data=str(data) if is_path else data)
+        found: pa.Table = engine.collect(scanned(engine, source))
+    return found
+
+
+def is_table(found: Any) -> bool:
+    """Whether it is a table of cells, or several by name."""
+    return isinstance(found, Table) or (
+        isinstance(found, Mapping) and bool(found) and all(isinstance(each, Table) for each in found.values())
+    )
+
+
+def table_set(tables: Any, options: Mapping[str, Any]) -> TableSet:
+    """Tables that a caller gave, one or several by name, with what else a stage looks at."""
+    named = {tables.name: tables} if isinstance(tables, Table) else tables
+    if not is_table(named):
+        raise UsageError("give a table that `Aggregate(...).apply(frame)` made, or a mapping of such tables")
+    seed = secret_given(options.get("seed"))
+    return TableSet(
+        tables=dict(named),
+        guarantees=guarantees_given(options.get("guarantees", ())),
+        sensitive=tuple(options.get("sensitive", ())),
+        seed=None if seed is None else seed.resolve(),
+    )
+
+
+def guarantees_given(given: Any) -> tuple[CellGuarantee, ...]:
+    """Guarantees on cells as a caller may give them.
+
+    Raises
+    ------
+    UsageError
+        Something else.
+    """
+    listed = (given,) if isinstance(given, CellGuarantee) else given
+    if isinstance(listed, str) or not isinstance(listed, Sequence):
+        raise UsageError("guarantees must be a list of guarantees on cells, as in [MinimumFrequency(at_least=10)]")
+    for each in listed:
+        if not isinstance(each, CellGuarantee):
+            what = f"the class {each.__name__}: call it" if isinstance(each, type) else type(each).__name__
+            raise UsageError(f"guarantees: tables are judged by guarantees on cells, not by {what}")
+    return tuple(listed)

@@ -1,0 +1,265 @@
+"""Releases of tables: records are aggregated on the engine, cells are judged, and a file per table is published."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privpipe.engines import Written
+from privpipe.engines.base.frames import at_hand
+from privpipe.engines.readers.files import require_stamps, stamps_of
+from privpipe.errors import EngineError, UnsupportedError
+from privpipe.judging import Assessment
+from privpipe.private_files import sync_folder
+from privpipe.progress import watched
+from privpipe.running.attached_source import attach
+from privpipe.running.frames import about
+from privpipe.running.places import sink_format
+from privpipe.running.run import ReleaseRun, Stamps
+from privpipe.running.run_context import OpenedEngine, RunContext, is_path, seed_of
+from privpipe.running.run_documents import run_documents, write_public
+from privpipe.running.staging import Staged, run_stages
+from privpipe.running.table_frames import table_frame
+from privpipe.running.table_report import TableReport
+from privpipe.running.tables_read import pinned_tables, read_as_source
+from privpipe.running.waiting_runs import Ready
+from privpipe.sinks.local import LocalTarget, sink_faults
+from privpipe.sinks.remote import RemoteTarget
+from privpipe.tables.table_set import TableSet
+from privpipe.transforms.base import StagePlan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.policy import Policy
+
+__all__ = [
+    "FORMATS",
+    "TableRun",
+    "aggregated",
+    "apply_tables",
+    "judge_tables",
+    "read_tables",
+    "tables_of",
+    "write_tables",
+]
+
+FORMATS = ("parquet", "csv")
+"""In which tables are published."""
+
+
+def aggregated(context: RunContext, staged: Staged) -> TableSet:
+    """The tables of the policy over what its stages made of the records, before any stage on cells."""
+    policy = context.policy
+    if policy.tables is None:
+        raise TypeError("the policy makes no tables")
+    records = staged.table if staged.counted is None else staged.counted
+    return policy.tables.aggregate.tables_over(
+        context.engine,
+        records,
+        person=policy.person_id,
+        seed=context.seed,
+        hierarchies=policy.hierarchies,
+        guarantees=policy.tables.guarantees,
+        sensitive=policy.roles.sensitive,
+    )
+
+
+def tables_of(context: RunContext, staged: Staged) -> TableSet:
+    """The tables as they are to leave, after all stages."""
+    tables = aggregated(context, staged)
+    for stage in () if context.policy.tables is None else context.policy.tables.stages:
+        context.progress(stage.name())
+        tables = stage.run(tables)
+    return tables
+
+
+def judge_tables(context: RunContext, tables: TableSet) -> Assessment:
+    """The verdict of every guarantee on tables as they are to leave."""
+    policy = context.policy
+    asked = () if policy.tables is None else policy.tables.guarantees
+    cells = sum(len(table) for table in tables.tables.values())
+    return Assessment(verdicts=tuple(guarantee.judge(tables) for guarantee in asked), records=cells, notes=tables.notes)
+
+
+def apply_tables(policy: Policy, frame: Any, *, engine: Any, progress: Callable[[str], None] | None) -> Any:
+    """The tables of a frame as they may leave, once every guarantee holds: frames by name, or the only one.
+
+    Raises
+    ------
+    Refused
+        A guarantee does not hold; nothing comes back.
+    """
+    data = at_hand(frame, "Policy.apply")
+    own = pinned_tables(about(policy, data))
+    with OpenedEngine(engine, data, own) as running, watched(progress) as step:
+        context = RunContext(running, own, seed_of(own), step)
+        source = read_as_source(data, own)
+        stamps = stamps_of(source)
+        tables = tables_of(context, run_stages(context, attach(context, source)))
+        context.progress("judge")
+        judge_tables(context, tables).raise_if_failed("Nothing was given back.")
+        require_stamps(stamps)
+        like = None if is_path(data) else frame
+        shown = {name: table_frame(table, like, engine) for name, table in tables.public().items()}
+    return shown if own.tables is not None and own.tables.aggregate.tables else next(iter(shown.values()))
+
+
+def write_tables(tables: Mapping[str, pa.Table], folder: Path, file_format: str) -> Written:
+    """Write each table to a file of its name; equal tables give equal bytes.
+
+    Raises
+    ------
+    UnsupportedError
+        Tables are not written in that format.
+    """
+    if file_format not in FORMATS:
+        raise UnsupportedError(f"tables are published as {' or '.join(FORMATS)}, not as {file_format}; change `sink:`")
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    names = []
+    for name, table in tables.items():
+        file = folder / f"{name}.{file_format}"
+        if file_format == "parquet":
+            pyarrow.parquet.write_table(table, file)
+        else:
+            pyarrow.csv.write_csv(table, file)
+        names.append(file.name)
+    sync_folder(folder)
+    return Written(sum(table.num_rows for table in tables.values()), tuple(names))
+
+
+def read_tables(tables: Mapping[str, pa.Table], folder: Path, file_format: str) -> dict[str, pa.Table]:
+    """The written tables, read back with the columns and types of `tables`."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    found = {}
+    for name, table in tables.items():
+        file = folder / f"{name}.{file_format}"
+        if file_format == "parquet":
+            found[name] = pyarrow.parquet.read_table(file)
+            continue
+        types = pyarrow.csv.ConvertOptions(
+            column_types=table.schema, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+        )
+        found[name] = pyarrow.csv.read_csv(file, convert_options=types)
+    return found
+
+
+def require_equal(tables: Mapping[str, pa.Table], folder: Path, file_format: str, when: str) -> None:
+    """Refuse files that do not read back as the tables that were judged.
+
+    Raises
+    ------
+    EngineError
+    """
+    with sink_faults(folder):
+        found = read_tables(tables, folder, file_format)
+    differing = [name for name, table in tables.items() if not found[name].equals(table)]
+    if differing:
+        raise EngineError(
+            f"{len(differing)} of {len(tables)} tables do not read back as they were judged ({when}); nothing of "
+            "this run stays published"
+        )
+
+
+@dataclass
+class TableRun(ReleaseRun):
+    """A release of tables on its way from the source to the sink."""
+
+    tables: TableSet | None = None
+
+    def ready(self, staged: Staged, stamps: Stamps) -> Ready:
+        policy, context = self.context.policy, self.context
+        if type(self.place) not in (LocalTarget, RemoteTarget):
+            raise UnsupportedError(
+                f"tables are published into folders and object stores, which hold one file per table; "
+                f"{self.sink.name!r} is neither, or joins releases: give `sink:` a path, without a mode that keeps rows"
+            )
+        tables = self.tables = tables_of(context, staged)
+        shown = tables.public()
+        context.progress("write")
+        folder = self.place.stage(self.run_id)
+        rows = self.place.rows(self.run_id)
+        if not isinstance(rows, Path):
+            raise TypeError("a folder gives no path")
+        with sink_faults(folder):
+            written = write_tables(shown, rows, sink_format(policy))
+        context.progress("judge")
+        require_equal(shown, rows, sink_format(policy), "when they were staged")
+        staged = replace(staged, plan=replace(staged.plan, stages=(*staged.plan.stages, *_plans(context, tables))))
+        judged = judge_tables(context, tables).within(**self._header(staged))
+        report = TableReport(context, self.records, self.place.current(), tables=tables, shown=shown)
+        if not judged.passed:
+            record = ""
+            self.place.refuse(self.run_id)
+            if self.records is not None:
+                documents = {"verdict": judged.to_dict(), **report.documents}
+                page = report.private_page(documents)
+                record = str(self.records.keep(self.run_id, documents, pending=False, report=page))
+            judged.raise_if_failed(record=record)
+        require_stamps(stamps)
+        self.place.completed(self.run_id)
+        with sink_faults(folder):
+            private, public = run_documents(
+                context,
+                staged,
+                judged,
+                output=_output(shown, rows, written),
+                chain=self.chain,
+                batch=self.batch,
+                source=self.drift.to_dict(),
+            )
+            write_public(folder, public, report.public_page(public))
+        return Ready(staged, judged, written, {**private, **report.documents}, public, report, folder)
+
+    def _left_out(self, ready: Ready) -> tuple[str, int]:
+        return "", 0
+
+    def _judged_again(self, ready: Ready) -> Assessment:
+        published = self.place.published(self.run_id)
+        if self.tables is None or not isinstance(published, Path):
+            raise TypeError("the run published no folder of tables")
+        require_equal(self.tables.public(), published, sink_format(self.context.policy), "after publishing")
+        return ready.judged
+
+
+def _plans(context: RunContext, tables: TableSet) -> tuple[StagePlan, ...]:
+    """What `aggregate` and each stage after it decided."""
+    policy = context.policy
+    if policy.tables is None:
+        return ()
+    stages = (policy.tables.aggregate, *policy.tables.stages)
+    return tuple(
+        StagePlan(
+            name=stage.name(),
+            parameters={name: value for name, value in stage.parameters().items() if name not in stage.withheld},
+            detail={"parameters": stage.parameters(), **({} if not done else dict(done))},
+        )
+        for stage, done in zip(stages, (None, *tables.steps), strict=False)
+    )
+
+
+def _output(shown: Mapping[str, pa.Table], folder: Path, written: Written) -> dict[str, Any]:
+    """What was written: tables with their columns and rows, and files with their hashes."""
+    files = []
+    for name in sorted(written.files):
+        path = folder / name
+        files.append({"name": name, "bytes": path.stat().st_size, "sha256": _sha256(path)})
+    return {
+        "records": written.records,
+        "suppressed_records": None,
+        "columns": list(dict.fromkeys(name for table in shown.values() for name in table.schema.names)),
+        "tables": {name: {"rows": table.num_rows, "columns": table.schema.names} for name, table in shown.items()},
+        "files": files,
+    }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

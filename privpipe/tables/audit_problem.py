@@ -1,0 +1,70 @@
+"""What a reader of released tables knows about each cell, and what must not follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.tables.integer_matrices import Integers, Matrix
+
+__all__ = ["UNBOUNDED", "AuditProblem", "Levels"]
+
+UNBOUNDED = np.iinfo(np.int64).max
+"""In `low` and `high`: no bound."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Protection levels of sensitive variables, in fractions of the unit: numerators over one denominator.
+
+    A sensitive variable with true value a is protected if a reader finds at least a + upper / denominator and at most
+    a - lower / denominator possible, at least span / denominator apart, and never one value alone.
+    """
+
+    variables: Integers
+    lower: Integers
+    upper: Integers
+    span: Integers
+    denominator: int = 1
+
+
+@dataclass(frozen=True)
+class AuditProblem:
+    """The set {x: relations x = 0, low <= x <= high} of tables that agree with everything published.
+
+    Parameters
+    ----------
+    relations : csr_array of int64, shape (relations, variables)
+    low, high : ndarray of int64, shape (variables,)
+        What a reader knows before relations; `UNBOUNDED` where there is no bound; equal for a published value.
+    whole : bool
+        Whether every variable is an integer (counts).
+    true : ndarray of int64 or None
+        True values, where they are known; they lie in the set.
+    levels : Levels or None
+        What must hold for sensitive variables; without it (or without `true`) every open variable is sensitive.
+    knowing : tuple of (ndarray of int64, ndarray of int64)
+        Insiders: variables whose true value one contributor knows, and the sensitive variables of others.
+    implied : ndarray of bool, optional
+        For each implied population (`implied_populations`) whether it fails the primary rules.
+    at_least : int, optional
+        The least count that may be published; without true values an interval within 1 to `at_least` - 1 fails,
+        unless it is all of that.
+    """
+
+    relations: Matrix
+    low: Integers
+    high: Integers
+    whole: bool
+    true: Integers | None = None
+    levels: Levels | None = None
+    knowing: tuple[tuple[Integers, Integers], ...] = field(default=())
+    implied: NDArray[np.bool_] | None = None
+    at_least: int | None = None
+
+    @property
+    def published(self) -> NDArray[np.bool_]:
+        """Whether a reader knows the value of each variable before relations."""
+        return np.asarray((self.low == self.high) & (self.low != UNBOUNDED))

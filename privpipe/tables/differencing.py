@@ -1,0 +1,200 @@
+"""Nested differences: published cells whose difference is a small population of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from privpipe.errors import UsageError
+from privpipe.tables.cells import Cells
+
+__all__ = ["Differences", "Differencing", "atoms_of_leaves"]
+
+Ints = NDArray[np.int64]
+PRODUCTS = 20_000_000
+"""Pairs of cells that are looked at together."""
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Small populations that published counts give away.
+
+    Parameters
+    ----------
+    outer, inner : ndarray of int64
+        Pairs of cells, one inside the other, by their place among all cells of all tables.
+    rests : ndarray of int64
+        Cells whose published parts, disjoint and of one level, leave few.
+    """
+
+    outer: Ints
+    inner: Ints
+    rests: Ints
+
+    def __len__(self) -> int:
+        return len(self.outer) + len(self.rests)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differencing:
+    """The difference of two published cells, one inside the other, is empty or has at least so many contributors.
+
+    Parameters
+    ----------
+    at_least : int
+        n; a difference A minus B with 0 < |A minus B| < n fails, and one of n does not. The same of A without several
+        disjoint cells of one level.
+
+    Examples
+    --------
+    >>> populations = np.array([20, 19, 1])
+    >>> inside = sparse.csr_array(np.array([[1, 1, 1], [0, 1, 1], [1, 0, 0]]))
+    >>> found = Differencing(at_least=10).failures(inside, populations, np.array([True, True, False]))
+    >>> found.outer.tolist(), len(Differencing(at_least=10).failures(inside, np.array([10, 19, 1])))
+    ([], 0)
+    >>> len(Differencing(at_least=21).failures(inside, populations, np.array([True, True, False])))
+    1
+    """
+
+    at_least: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.at_least, bool) or not isinstance(self.at_least, int) or self.at_least < 1:
+            raise UsageError(f"differencing: at_least must be an integer of at least 1, got {self.at_least!r}")
+
+    def failures(
+        self,
+        inside: sparse.csr_array,
+        populations: Ints,
+        published: NDArray[np.bool_] | None = None,
+        relations: sparse.csr_array | None = None,
+    ) -> Differences:
+        """Small differences between published cells.
+
+        Parameters
+        ----------
+        inside : csr_array, shape (cells, atoms), entries 1
+            Atoms that each cell is made of; cells of all tables together.
+        populations : ndarray of int64, shape (atoms,)
+            Contributors of each atom, of whom each is in one.
+        published : ndarray of bool, shape (cells,), optional
+        relations : csr_array, optional
+            Parent minus children, for the parts of one level.
+        """
+        shown = np.ones(inside.shape[0], dtype=np.bool_) if published is None else published
+        sizes = np.asarray(inside @ populations, dtype=np.int64)
+        outer, inner = self._pairs(inside, populations, sizes, shown)
+        rests = np.empty(0, dtype=np.int64)
+        if relations is not None:
+            rests = self._rests(relations, sizes, shown)
+        return Differences(outer, inner, rests)
+
+    def _pairs(
+        self, inside: sparse.csr_array, populations: Ints, sizes: Ints, shown: NDArray[np.bool_]
+    ) -> tuple[Ints, Ints]:
+        # Atoms without members join nothing; an empty cell inside another differs from it by the whole of that one,
+        # which the frequency rule judges.
+        cells = np.flatnonzero(shown & (sizes > 0))
+        atoms = np.flatnonzero(populations > 0)
+        chosen = sparse.csr_array(inside[cells][:, atoms]).astype(np.int64)
+        chosen.sum_duplicates()
+        weighted = chosen.multiply(populations[atoms][None, :]).tocsr()
+        transposed = chosen.T.tocsr()
+        # Rows of the product that a run of cells makes, from how many cells each atom lies in.
+        work = np.cumsum(chosen @ np.diff(transposed.indptr).astype(np.int64))
+        found: list[tuple[Ints, Ints]] = []
+        start = 0
+        while start < len(cells):
+            done = work[start - 1] if start else 0
+            end = max(start + 1, int(np.searchsorted(work, done + PRODUCTS, side="right")))
+            shared = sparse.coo_array(weighted[start:end] @ transposed)
+            outer, inner = shared.row + start, shared.col
+            rest = sizes[cells[outer]] - shared.data
+            # All of the inner cell is shared, and few of the outer are not.
+            small = (shared.data == sizes[cells[inner]]) & (rest > 0) & (rest < self.at_least)
+            found.append((cells[outer[small]], cells[inner[small]]))
+            start = end
+        if not found:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        return np.concatenate([pair[0] for pair in found]), np.concatenate([pair[1] for pair in found])
+
+    def _rests(self, relations: sparse.csr_array, sizes: Ints, shown: NDArray[np.bool_]) -> Ints:
+        """Published cells that at least two published parts of one level leave few members of."""
+        entries = relations.tocoo()
+        known = shown[entries.col] & (sizes[entries.col] > 0)
+        parents = (entries.data > 0) & shown[entries.col]
+        rows = relations.shape[0]
+        whole = np.full(rows, -1, dtype=np.int64)
+        whole[entries.row[parents]] = entries.col[parents]
+        parts = known & (entries.data < 0)
+        taken = np.bincount(entries.row[parts], weights=None, minlength=rows)
+        left = np.zeros(rows, dtype=np.int64)
+        np.add.at(left, entries.row[parts], sizes[entries.col[parts]])
+        rest = np.where(whole >= 0, sizes[whole], 0) - left
+        small = (whole >= 0) & (taken >= 2) & (rest > 0) & (rest < self.at_least)
+        return np.unique(whole[small])
+
+
+def atoms_of_leaves(tables: Sequence[Cells], leaves: Cells) -> sparse.csr_array:
+    """Which atoms each cell of each table is made of, where atoms are the leaf cells of one grouping.
+
+    Parameters
+    ----------
+    tables : sequence of Cells
+    leaves : Cells
+        Of all dimensions, and all columns of `only`, of all tables; those dimensions may go deeper than the tables'.
+
+    Returns
+    -------
+    csr_array, shape (cells of all tables, leaves), entries 1
+
+    Raises
+    ------
+    UsageError
+        A table has a dimension or a label that the leaves do not have.
+    """
+    return sparse.csr_array(sparse.vstack([_inside(table, leaves) for table in tables]))
+
+
+def _inside(table: Cells, leaves: Cells) -> sparse.csr_array:
+    names = [dimension.name for dimension in leaves.dimensions]
+    wanted = {dimension.name for dimension in table.dimensions} | set(table.only)
+    if not wanted <= set(names):
+        raise UsageError(f"differencing: {sorted(wanted - set(names))} are no dimensions of the common grouping")
+    kept = np.arange(len(leaves))
+    for column, label in table.only.items():
+        place = names.index(column)
+        above = _ancestors(leaves, place, {label: 0})
+        kept = kept[above[leaves.codes[kept, place]][:, 0] == 0] if above.size else kept[:0]
+    # Each leaf in each combination of its ancestors' labels.
+    rows, keys = kept, np.zeros(len(kept), dtype=np.int64)
+    for dimension in table.dimensions:
+        place = names.index(dimension.name)
+        above = _ancestors(leaves, place, dimension.codes)[leaves.codes[rows, place]]
+        one, depth = np.nonzero(above >= 0)
+        rows, keys = rows[one], keys[one] * len(dimension.labels) + above[one, depth]
+    order = np.argsort(table.keys)
+    sorted_keys = table.keys[order]
+    at = np.minimum(np.searchsorted(sorted_keys, keys), len(order) - 1)
+    there = sorted_keys[at] == keys
+    shape = (len(table), len(leaves))
+    data = np.ones(int(there.sum()), dtype=np.int64)
+    return sparse.csr_array((data, (order[at[there]], rows[there])), shape=shape)
+
+
+def _ancestors(leaves: Cells, place: int, codes: dict[str, int]) -> Ints:
+    """For each label of a dimension, the codes of itself and of those above it among other codes; -1 for the rest."""
+    dimension = leaves.dimensions[place]
+    depth = int(dimension.depth.max(initial=0)) + 1
+    found = np.full((len(dimension.labels), depth), -1, dtype=np.int64)
+    known = np.array([codes.get(label, -1) for label in dimension.labels], dtype=np.int64)
+    code = np.arange(len(dimension.labels))
+    parent = np.asarray(dimension.parent, dtype=np.int64)
+    for step in range(depth):
+        found[:, step] = np.where(code >= 0, known[code], -1)
+        code = np.where(code >= 0, parent[code], -1)
+    return found

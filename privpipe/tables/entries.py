@@ -1,0 +1,106 @@
+"""Base classes of what a policy says of tables: stages after `aggregate`, and guarantees on cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from typing_extensions import Doc
+
+from privpipe.blocks.entry import Entry
+from privpipe.blocks.public_edition import PublicRules
+from privpipe.blocks.verdict import Severity, Verdict
+from privpipe.wired import room_above
+
+if TYPE_CHECKING:
+    from privpipe.tables.table_set import TableSet
+
+__all__ = ["CellGuarantee", "TableStage"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TableStage(Entry):
+    """Something that changes tables of cells: hides, rounds or perturbs figures, and knows nothing of records."""
+
+    taxon: ClassVar[str] = "tables"
+    needs_seed: ClassVar[bool] = False
+
+    def run(self, tables: TableSet) -> TableSet:
+        """The tables after the stage.
+
+        Raises
+        ------
+        NoSolutionError
+            What the guarantees ask for cannot be had.
+        """
+        raise TypeError(f"{type(self).__name__} does not run")
+
+    def apply(self, tables: Any, **options: Any) -> Any:
+        """The table after the stage, or tables by name after it.
+
+        Parameters
+        ----------
+        tables : Table, or mapping of str to Table
+        guarantees : sequence of CellGuarantee, optional
+            What the stage works for.
+        seed : Seed, text, bytes or place, optional
+            Keys what the stage draws.
+        sensitive : sequence of str, optional
+            Dimensions that are attributes.
+
+        Raises
+        ------
+        NoSolutionError, UsageError, DataError
+        """
+        return room_above("running.table_frames").run_stage(self, tables, options)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CellGuarantee(Entry):
+    """Something that a policy demands of the cells of its tables.
+
+    Subclasses give `judge`; those that are `primary` rules say which cells are unsafe by themselves, and so what
+    `suppress_table` hides. `withheld` names parameters that no public document shows.
+    """
+
+    threshold_field: ClassVar[str] = "at_least"
+    withheld: ClassVar[tuple[str, ...]] = ()
+    primary: ClassVar[bool] = False
+    observes: ClassVar[object] = int
+
+    tables: Annotated[tuple[str, ...] | None, Doc("names of the tables that are judged; left out: all")] = None
+    severity: Annotated[Severity, Doc("`fail`: no release where it does not hold; `warn`: the verdict warns of it")] = (
+        "fail"
+    )
+
+    @property
+    def binds(self) -> bool:
+        """Whether a release is refused where it does not hold."""
+        return self.severity == "fail"
+
+    def demanded(self) -> Any:
+        """The threshold."""
+        return getattr(self, self.threshold_field, None)
+
+    def largest(self) -> int:
+        """How many of the largest contributions of a cell it looks at."""
+        return 0
+
+    def judge(self, tables: TableSet) -> Verdict:
+        """The verdict on the tables as they are to leave.
+
+        Raises
+        ------
+        UsageError
+            It cannot be asked of these tables.
+        """
+        raise TypeError(f"{type(self).__name__} judges no tables")
+
+    def discloses_source(self, rules: PublicRules) -> bool:
+        """Figures rest on cells that are not published: the public edition shows outcomes alone."""
+        return True
+
+    def parameters(self) -> dict[str, Any]:
+        """As of every entry; the severity only where it is not the usual one."""
+        left_out = {"severity"} if self.binds else set()
+        return {name: value for name, value in super().parameters().items() if name not in left_out}

@@ -1,0 +1,305 @@
+"""Families of figures: one measure over all tables of a release, as its readers see it together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import lcm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from privpipe.errors import DataError
+from privpipe.tables.aggregates import CellFigures
+from privpipe.tables.aggregation import COUNT
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
+from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
+from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
+from privpipe.tables.integer_matrices import matrix_of
+from privpipe.tables.primary_rules import MinimumFrequency, Rule, Settings, protection_levels
+from privpipe.tables.table import Measure, Table
+
+__all__ = ["Family", "families", "merged_levels"]
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+MOST = UNBOUNDED // 4
+"""Absolute values up to which bounds and levels are handed to the audit."""
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """One measure over the tables that show it.
+
+    Parameters
+    ----------
+    key : str
+        `COUNT`, or the column that is added up.
+    tables : tuple of Table
+        Those that are published, and at the end the joint table of all, if there is one.
+    published : int
+        How many of them are published.
+    cells : LinkedCells
+        Cells with the same restriction are one variable.
+    """
+
+    key: str
+    tables: tuple[Table, ...]
+    published: int
+    cells: LinkedCells
+
+    @property
+    def whole(self) -> bool:
+        """Whether figures are whole numbers for anyone who reads them."""
+        return self.key == COUNT and self.measures[0].places == 0
+
+    @cached_property
+    def measures(self) -> tuple[Measure, ...]:
+        return tuple(table.measures[self.key] for table in self.tables)
+
+    @property
+    def additive(self) -> bool:
+        """Whether parts add up to their totals."""
+        return self.key != COUNT or all(measure.figures.additive for measure in self.measures)
+
+    @cached_property
+    def true(self) -> Ints:
+        """The true figure of each variable."""
+        found = np.zeros(self.cells.size, dtype=np.int64)
+        for measure, variable in zip(self.measures, self.cells.variables, strict=True):
+            found[variable] = measure.figures.totals
+        return found
+
+    @cached_property
+    def hidden(self) -> Bools:
+        """Variables that no table publishes."""
+        found = np.ones(self.cells.size, dtype=np.bool_)
+        for measure, variable in self._shown():
+            found[variable[~measure.hidden]] = False
+        return found
+
+    def _shown(self) -> Iterator[tuple[Measure, Ints]]:
+        yield from zip(self.measures[: self.published], self.cells.variables[: self.published], strict=True)
+
+    @cached_property
+    def least(self) -> int | None:
+        """What readers know no figure to be below; None: nothing."""
+        return None if any((measure.figures.negative > 0).any() for measure in self.measures) else 0
+
+    def bounds(self, prior: Fraction | None = None) -> tuple[Ints, Ints]:
+        """What a reader knows of each variable before relations; by `prior` each hidden figure to within that share."""
+        low = np.full(self.cells.size, UNBOUNDED if self.least is None else self.least, dtype=np.int64)
+        high = np.full(self.cells.size, UNBOUNDED, dtype=np.int64)
+        if prior is not None:
+            away = _products(np.abs(self.true), prior.numerator)
+            below = _products(self.true, prior.denominator) - away
+            above = _products(self.true, prior.denominator) + away
+            low_known = np.array([-(-int(each) // prior.denominator) for each in below], dtype=np.int64)
+            high_known = np.array([int(each) // prior.denominator for each in above], dtype=np.int64)
+            low = low_known if self.least is None else np.maximum(low, low_known)
+            high = high_known
+        for measure, variable in self._shown():
+            shown = np.flatnonzero(~measure.hidden)
+            at = variable[shown]
+            low[at] = np.where(low[at] == UNBOUNDED, measure.low[shown], np.maximum(low[at], measure.low[shown]))
+            high[at] = np.minimum(high[at], measure.high[shown])
+        exact = np.flatnonzero(~self.hidden)
+        crossed = int((low[exact] > high[exact]).sum())
+        if crossed:
+            raise DataError(f"{crossed:,} cells are published with figures that no table can have together")
+        return low, high
+
+    def problem(
+        self, levels: Levels, *, prior: Fraction | None, knowing: Sequence[tuple[Ints, Ints]], implied: Bools
+    ) -> AuditProblem:
+        """What a reader sees of the family, and what must not follow from it."""
+        low, high = self.bounds(prior)
+        relations, slack = self._relations()
+        size = relations.shape[1]
+        return AuditProblem(
+            relations=relations,
+            low=np.concatenate([low, np.zeros(size - len(low), dtype=np.int64)]),
+            high=np.concatenate([high, np.full(size - len(high), UNBOUNDED, dtype=np.int64)]),
+            whole=self.whole,
+            true=np.concatenate([self.true, slack]),
+            levels=levels,
+            knowing=tuple(knowing),
+            implied=implied,
+        )
+
+    def _relations(self) -> tuple[sparse.csr_array, Ints]:
+        """Relations of the variables; where parts overlap, with one slack variable for each inequality."""
+        matrix = self.cells.relations
+        if self.additive:
+            return matrix, np.empty(0, dtype=np.int64)
+        entries = matrix.tocoo()
+        rows, size = matrix.shape
+        parent = np.full(rows, -1, dtype=np.int64)
+        parent[entries.row[entries.data > 0]] = entries.col[entries.data > 0]
+        child = np.flatnonzero(entries.data < 0)
+        kept = child[parent[entries.row[child]] >= 0]
+        # Total - parts + slack = 0, and total - part - slack = 0: the largest part <= total <= the sum of the parts.
+        every = np.arange(rows)
+        pairs = np.arange(len(kept))
+        row = np.concatenate([entries.row, every, rows + pairs, rows + pairs, rows + pairs])
+        column = np.concatenate(
+            [entries.col, size + every, parent[entries.row[kept]], entries.col[kept], size + rows + pairs]
+        )
+        ones = np.ones(len(kept), dtype=np.int64)
+        data = np.concatenate([entries.data, np.ones(rows, dtype=np.int64), ones, -ones, -ones])
+        shape = (rows + len(kept), size + rows + len(kept))
+        whole = matrix_of(data, row.astype(np.int64), column.astype(np.int64), shape)
+        spare = -(matrix @ self.true)
+        gaps = self.true[parent[entries.row[kept]]] - self.true[entries.col[kept]]
+        return whole, np.concatenate([spare, gaps]).astype(np.int64)
+
+    def insiders(self, sensitive: Ints) -> list[tuple[Ints, Ints]]:
+        """For each contributor that is alone in hidden cells: those cells, and the sensitive cells of others."""
+        alone: dict[int, list[int]] = {}
+        holder = np.zeros(self.cells.size, dtype=np.int64)
+        for measure, variables in self._shown():
+            chosen = measure.hidden & (measure.figures.single != 0)
+            holder[variables[chosen]] = measure.figures.single[chosen]
+        for variable in np.flatnonzero((holder != 0) & self.hidden).tolist():
+            alone.setdefault(int(holder[variable]), []).append(variable)
+        found = []
+        for code, own in sorted(alone.items()):
+            others = sensitive[holder[sensitive] != code]
+            if len(others):
+                found.append((np.array(own, dtype=np.int64), others))
+        return found
+
+    @cached_property
+    def populations(self) -> ImpliedPopulations:
+        """Sets of hidden variables whose sum follows from published ones."""
+        return implied_populations(self.cells, self.hidden)
+
+    def with_populations(self, populations: ImpliedPopulations) -> Family:
+        """The same family with other sets of hidden variables."""
+        other = Family(self.key, self.tables, self.published, self.cells)
+        other.__dict__["populations"] = populations
+        return other
+
+    def implied_figures(self) -> CellFigures | None:
+        """Figures of the implied populations; None where there is none.
+
+        Where contributors may be in several cells of one set, the contributors are the fewest, and the largest
+        contributions the greatest, that they can be.
+        """
+        sets = self.populations
+        if not len(sets):
+            return None
+        figures = self._figures()
+        apart = figures.additive
+        sums: dict[str, Any] = {
+            name: sets.sums(getattr(figures, name)) for name in ("totals", "magnitudes", "records", "negative")
+        }
+        contributors = sets.sums(figures.contributors) if apart else sets.greatest(figures.contributors)
+        nonzero = sets.sums(figures.nonzero) if apart else sets.greatest(figures.nonzero)
+        weighted = figures.weighted
+        if apart and weighted is None:
+            largest, holders = sets.largest(figures.largest, figures.holders)
+        else:
+            largest = np.column_stack([sets.sums(each) for each in figures.largest.T]).astype(np.int64)
+            holders = np.zeros_like(largest)
+            if weighted is not None:
+                weighted = np.column_stack([sets.sums(each) for each in weighted.T]).astype(np.int64)
+        labels = tuple(map(str, range(len(sets) + 1)))
+        dimension = Dimension("implied", labels, (-1, *(0 for _ in labels[1:])))
+        return replace(
+            figures,
+            cells=Cells((dimension,), np.arange(1, len(sets) + 1, dtype=np.int64)[:, None]),
+            contributors=contributors,
+            nonzero=nonzero,
+            largest=largest,
+            holders=holders,
+            weighted=weighted,
+            single=np.zeros(len(sets), dtype=np.int64),
+            population=None if figures.population is None else sets.sums(figures.population),
+            unwaived=None if figures.unwaived is None else sets.greatest(figures.unwaived),
+            **sums,
+        )
+
+    def _figures(self) -> CellFigures:
+        """Figures of the variables."""
+        first = self.measures[0].figures
+        labels = tuple(map(str, range(self.cells.size)))
+        dimension = Dimension("variable", labels, (-1, *(0 for _ in labels[1:])))
+        most = min(measure.figures.largest.shape[1] for measure in self.measures)
+        arrays: dict[str, Any] = {}
+        for name in ("contributors", "records", "totals", "magnitudes", "negative", "nonzero", "single"):
+            arrays[name] = np.zeros(self.cells.size, dtype=np.int64)
+        for name in ("largest", "holders", "weighted"):
+            if getattr(first, name) is not None:
+                arrays[name] = np.zeros((self.cells.size, most), dtype=np.int64)
+        for name in ("population", "unwaived"):
+            if getattr(first, name) is not None:
+                arrays[name] = np.zeros(self.cells.size, dtype=np.int64)
+        for measure, variable in zip(self.measures, self.cells.variables, strict=True):
+            for name, array in arrays.items():
+                given = getattr(measure.figures, name)
+                array[variable] = given[:, :most] if array.ndim == 2 else given
+        cells = Cells((dimension,), np.arange(self.cells.size, dtype=np.int64)[:, None])
+        additive = all(measure.figures.additive for measure in self.measures)
+        return replace(first, cells=cells, additive=additive, **arrays)
+
+    def implied_failures(self, rules: Iterable[Rule]) -> Bools:
+        """Which implied populations the primary rules call unsafe."""
+        figures = self.implied_figures()
+        if figures is None:
+            return np.zeros(0, dtype=np.bool_)
+        found = np.zeros(len(figures), dtype=np.bool_)
+        for rule in rules:
+            own = replace(rule, zeros="safe", structural=()) if isinstance(rule, MinimumFrequency) else rule
+            found |= own.unsafe(figures)
+        return found
+
+    def levels(self, rules: Mapping[str, Sequence[Rule]], settings: Settings) -> Levels:
+        """Levels of the variables that the rules of each table call unsafe."""
+        parts = []
+        for table, measure, variable in zip(self.tables, self.measures, self.cells.variables, strict=False):
+            own = rules.get(table.name, ())
+            if own:
+                made = protection_levels(own, measure.figures, settings)
+                parts.append(replace(made, variables=variable[made.variables]))
+        return merged_levels(parts)
+
+
+def merged_levels(parts: Sequence[Levels]) -> Levels:
+    """Levels of several sources: of each variable the greatest."""
+    denominator = lcm(*(part.denominator for part in parts)) if parts else 1
+    variables = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(part.variables for part in parts)]))
+    sides = {name: np.zeros(len(variables), dtype=np.int64) for name in ("lower", "upper", "span")}
+    for part in parts:
+        factor = denominator // part.denominator
+        at = np.searchsorted(variables, part.variables)
+        for name, side in sides.items():
+            values = _products(getattr(part, name), factor)
+            if len(values) and max(abs(int(each)) for each in (values.min(), values.max())) > MOST:
+                raise DataError("protection levels exceed integers of 64 bits; declare fewer `decimals`")
+            np.maximum.at(side, at, values.astype(np.int64))
+    return Levels(variables.astype(np.int64), sides["lower"], sides["upper"], sides["span"], denominator)
+
+
+def _products(values: Ints, factor: int) -> NDArray[np.object_] | Ints:
+    most = int(np.abs(values).max(initial=0))
+    return values * np.int64(factor) if most * factor < MOST else values.astype(object) * factor
+
+
+def families(tables: Mapping[str, Table], joint: Table | None = None) -> Iterator[Family]:
+    """The families of tables of one release.
+
+    Parameters
+    ----------
+    joint : Table, optional
+        All combinations of the dimensions of all tables, of which nothing is published: it shows how their
+        populations lie in one another.
+    """
+    for key in dict.fromkeys(key for table in tables.values() for key in table.shown_measures):
+        own = [table for table in tables.values() if key in table.shown_measures]
+        every = own if joint is None else [*own, joint]
+        yield Family(key, tuple(every), len(own), linked([table.cells for table in every]))

@@ -1,0 +1,503 @@
+"""Guarantees on published cells: frequency and concentration rules, group disclosure, differences."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
+from numpy.typing import NDArray
+from typing_extensions import Doc
+
+from privpipe.blocks.verdict import Comparison, Verdict
+from privpipe.errors import DataError, UsageError
+from privpipe.tables import differencing, group_disclosure, primary_rules
+from privpipe.tables.aggregates import CellFigures
+from privpipe.tables.aggregation import COUNT
+from privpipe.tables.audit_problem import Levels
+from privpipe.tables.cells import linked
+from privpipe.tables.entries import CellGuarantee
+from privpipe.tables.families import merged_levels
+from privpipe.tables.table import Table
+from privpipe.tables.table_set import TableSet
+
+__all__ = [
+    "Differencing",
+    "Dominance",
+    "GroupDisclosure",
+    "MinimumFrequency",
+    "PPercent",
+    "PrimaryRule",
+    "PriorPosterior",
+]
+
+Bools = NDArray[np.bool_]
+Weights = Literal["replicate", "sample", "known"]
+Negative = Literal["refuse", "absolute", "frequency"]
+Safety = Literal["safe", "unsafe"]
+NO_CELL = "no published cell has a contributor, so there is nothing to judge."
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PrimaryRule(CellGuarantee):
+    """A guarantee that says of each cell alone whether it may be published.
+
+    Subclasses give `rule` and say of which measures it speaks.
+    """
+
+    primary: ClassVar[bool] = True
+
+    response: Annotated[
+        str | None, Doc("the response, or its column, that is judged; left out: all of which the rule can speak")
+    ] = None
+
+    @property
+    @abstractmethod
+    def rule(self) -> primary_rules.Rule:
+        """The rule itself."""
+
+    def largest(self) -> int:
+        return self.rule.largest
+
+    def measures(self, table: Table) -> Iterator[tuple[str, CellFigures]]:
+        """Measures of a table that it judges.
+
+        Raises
+        ------
+        UsageError
+            The table does not have the response.
+        """
+        named = {COUNT if self.response == "count" else self.response}
+        for each in table.responses:
+            if each.name == self.response:
+                named |= set(each.columns)
+        found = [(key, table.measures[key].figures) for key in table.shown_measures if self._speaks_of(key)]
+        if self.response is not None:
+            found = [pair for pair in found if pair[0] in named]
+        yield from found
+
+    def _speaks_of(self, key: str) -> bool:
+        return key != COUNT
+
+    def unsafe(self, table: Table) -> dict[str, Bools]:
+        """By measure, which cells must not be published."""
+        return {key: self.rule.unsafe(figures) for key, figures in self.measures(table)}
+
+    def judge(self, tables: TableSet) -> Verdict:
+        observed: list[Fraction] = []
+        failing = judged = measured = 0
+        for table in tables.chosen(self.tables).values():
+            for key, figures in self.measures(table):
+                shown = ~table.measures[key].hidden
+                unsafe = self.rule.unsafe(figures)
+                measured += 1
+                judged += int((shown & (figures.contributors > 0)).sum())
+                failing += int((unsafe & shown).sum())
+                found = self.rule.observed(figures, shown)
+                observed += [] if found is None else [found]
+        if not measured:
+            raise UsageError(
+                f"{self.name()}: no table has a response that it can judge"
+                + ("" if self.response is None else f" ({self.response!r})")
+            )
+        rests_on = (Comparison(judged, judged, "published figures with contributors were judged"),)
+        if not judged:
+            return Verdict(self, None, "error", self.demanded(), reason=NO_CELL, compared=rests_on)
+        figure = _worst(observed, greatest=self.worst_is_greatest)
+        seen = "observed nothing" if figure is None else f"observed {figure:g}"
+        fails = f"; {failing:,} of {judged:,} published figures are unsafe" if failing else f"; all {judged:,} are safe"
+        return Verdict(
+            self,
+            figure,
+            outcome="fail" if failing else "pass",
+            threshold=self.demanded(),
+            failing_classes=failing,
+            reason=f"{seen}{fails}.",
+            compared=rests_on,
+        )
+
+    worst_is_greatest: ClassVar[bool] = False
+
+
+def _worst(observed: Sequence[Fraction], *, greatest: bool) -> int | float | None:
+    if not observed:
+        return None
+    found = max(observed) if greatest else min(observed)
+    return int(found) if found.denominator == 1 else float(found)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MinimumFrequency(PrimaryRule):
+    """Each published cell with contributors has at least n of them; observed = least number of a published cell.
+
+    Parameters
+    ----------
+    at_least : int
+        n; a cell with 0 < N < n is unsafe, one of n contributors is safe.
+    protect : {"masked", "exact", "percent"}
+        How far an attacker must be kept from the count of a suppressed cell.
+
+    Examples
+    --------
+    >>> MinimumFrequency(at_least=10)
+    MinimumFrequency(at_least=10)
+    """
+
+    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, chapter 5; AI-SDC/ACRO"
+    threat: ClassVar[str] = "A count of 1 or 2 shows what single persons have; a sum over them shows their values."
+    formula: ClassVar[str] = "min over published cells with N > 0 of N >= n"
+    choose: ClassVar[str] = (
+        "10 for outputs of research (ACRO), more than 7 with rounding to 5 (OpenSAFELY), 3 in official statistics. "
+        "Some tools mean N <= 3 by a threshold of 3; here that is at_least: 4."
+    )
+
+    at_least: Annotated[int, Ge(1), Doc("n: least number of contributors of a published cell")]
+    protect: Annotated[
+        Literal["masked", "exact", "percent"],
+        Doc("masked: no more is learnt than from the mask '1 to n-1'; exact: two values are possible"),
+    ] = "masked"
+    percent: Annotated[float | None, Ge(0), Doc("with `protect: percent`: of N, possible above and below")] = None
+    zeros: Annotated[Safety, Doc("unsafe: empty cells are suppressed as well")] = "safe"
+    structural: Annotated[
+        tuple[dict[str, str], ...], Doc("cells that everyone knows to be empty, as label by column")
+    ] = ()
+    count: Annotated[Literal["contributors", "nonzero"], Doc("nonzero: contributors whose contribution is not 0")] = (
+        "contributors"
+    )
+    population: Annotated[bool, Doc("compare sums of weights with n, not contributors in the sample")] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.protect == "percent") != (self.percent is not None):
+            raise UsageError("MinimumFrequency: `protect: percent` and `percent` belong together")
+        assert self.rule is not None
+
+    @property
+    def rule(self) -> primary_rules.Rule:
+        return primary_rules.MinimumFrequency(
+            at_least=self.at_least,
+            protect={"percent": self.percent} if self.protect == "percent" else self.protect,
+            zeros=self.zeros,
+            structural=self.structural,
+            count=self.count,
+            population=self.population,
+        )
+
+    def _speaks_of(self, key: str) -> bool:
+        return True
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(at_least=10), cls(at_least=1), cls(at_least=3, protect="exact")]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ConcentrationRule(PrimaryRule):
+    """A guarantee on the largest contributions of each published sum; its thresholds are in no public document."""
+
+    weights: Annotated[
+        Weights,
+        Doc(
+            "replicate: weight w counts as w equal contributions; sample: unweighted ones; known: readers know weights"
+        ),
+    ] = "replicate"
+    negative: Annotated[
+        Negative,
+        Doc("negative contributions: refuse; absolute: all figures from absolute values; frequency: not judged here"),
+    ] = "refuse"
+    zero_sums: Annotated[Safety, Doc("cells whose contributors all contribute 0")] = "unsafe"
+
+    def _of(self, kind: type[primary_rules.Concentration], **own: Any) -> primary_rules.Rule:
+        return kind(weights=self.weights, negative=self.negative, zero_sums=self.zero_sums, **own)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Dominance(ConcentrationRule):
+    """The n largest contributors have at most a share k of each published sum; observed = greatest share.
+
+    Parameters
+    ----------
+    contributors : int
+        n, 1 to 9.
+    at_most : float
+        k, a share; equality is safe.
+
+    Examples
+    --------
+    >>> Dominance(contributors=2, at_most=0.85)
+    Dominance(contributors=2, at_most=0.85)
+    """
+
+    threshold_field: ClassVar[str] = "at_most"
+    withheld: ClassVar[tuple[str, ...]] = ("contributors", "at_most")
+    worst_is_greatest: ClassVar[bool] = True
+    observes: ClassVar[object] = float
+    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.2.2"
+    threat: ClassVar[str] = "Where one contributor has nearly all of a sum, the sum shows its value."
+    formula: ClassVar[str] = "x1 + ... + xn <= k X"
+    choose: ClassVar[str] = "Prefer p_percent; a (2, k) rule implies p = 100 (1 - k)/k and hides more than that needs."
+
+    contributors: Annotated[int, Ge(1), Le(9), Doc("n: the largest contributors that are looked at together")]
+    at_most: Annotated[float, Gt(0), Lt(1), Doc("k: their share of the sum")]
+
+    @property
+    def rule(self) -> primary_rules.Rule:
+        return self._of(primary_rules.Dominance, contributors=self.contributors, at_most=self.at_most)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(contributors=1, at_most=0.85), cls(contributors=2, at_most=0.9)]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PPercent(ConcentrationRule):
+    """No contributor can estimate another's value to within p percent of it; observed = least percentage.
+
+    Parameters
+    ----------
+    at_least : float
+        p; equality is safe.
+    coalition : int
+        Contributors that pool what they know, 1 to 8.
+
+    Examples
+    --------
+    >>> PPercent(at_least=10, response="cost")
+    PPercent(response='cost', at_least=10.0)
+    """
+
+    withheld: ClassVar[tuple[str, ...]] = ("at_least", "coalition")
+    observes: ClassVar[object] = float
+    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.2.2"
+    threat: ClassVar[str] = "The second largest contributor takes its own value from the sum and knows the largest."
+    formula: ClassVar[str] = "X - x1 - ... - x(c+1) >= p/100 x1"
+    choose: ClassVar[str] = "10 (ACRO), together with minimum_frequency of at least 3."
+
+    at_least: Annotated[float, Gt(0), Doc("p: percent of the largest contribution that must stay unknown")]
+    coalition: Annotated[int, Ge(1), Le(8), Doc("contributors that pool what they know")] = 1
+
+    @property
+    def rule(self) -> primary_rules.Rule:
+        return self._of(primary_rules.PPercent, at_least=self.at_least, coalition=self.coalition)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(at_least=10), cls(at_least=25, coalition=2)]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PriorPosterior(ConcentrationRule):
+    """Nobody who knew every contribution to within q percent can estimate one to within p; observed = least percentage.
+
+    Parameters
+    ----------
+    p, q : float
+        Percent, 0 < p < q; equality is safe.
+
+    Examples
+    --------
+    >>> PriorPosterior(p=10, q=50)
+    PriorPosterior(p=10.0, q=50.0)
+    """
+
+    threshold_field: ClassVar[str] = "p"
+    withheld: ClassVar[tuple[str, ...]] = ("p", "q")
+    observes: ClassVar[object] = float
+    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, 4.2.2"
+    threat: ClassVar[str] = "A competitor with an estimate of every value makes it precise by a published sum."
+    formula: ClassVar[str] = "X - x1 - x2 >= p/q x1"
+    choose: ClassVar[str] = "The p percent rule with 100 p / q; use it where q is agreed with those who contribute."
+
+    p: Annotated[float, Gt(0), Doc("percent to which no value may be estimated from the table")]
+    q: Annotated[float, Gt(0), Doc("percent to which every value is known beforehand")]
+
+    @property
+    def rule(self) -> primary_rules.Rule:
+        return self._of(primary_rules.PriorPosterior, at_least=self.p, prior=self.q)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.p < self.q:
+            raise UsageError("PriorPosterior: p must be below q: a reader knew each value to q percent before")
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(p=10, q=50)]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GroupDisclosure(CellGuarantee):
+    """No published group has all its members but k in one published cell; observed = number of pairs that do.
+
+    Parameters
+    ----------
+    known : int
+        k members that know themselves, or that an attacker knows.
+    columns : tuple of str, optional
+        Dimensions that are attributes. Default: those with the role `sensitive`.
+    share : float, optional
+        A cell with at least this share of its group is a failure as well.
+
+    Examples
+    --------
+    >>> GroupDisclosure(columns=["illness"])
+    GroupDisclosure(columns=('illness',))
+    """
+
+    threshold_field: ClassVar[str] = "at_most"
+    source: ClassVar[str] = "Hundepool et al., Handbook on Statistical Disclosure Control, 2nd ed., 5.2"
+    threat: ClassVar[str] = "If all members of a group are in one cell, its attribute is known of each of them."
+    formula: ClassVar[str] = "number of (group P, cell C) with N_P > k and N_P - N_C <= k"
+    choose: ClassVar[str] = "known: 0, or 1 where members may reveal the others; for attributes that are a secret."
+    primary: ClassVar[bool] = True
+
+    known: Annotated[int, Ge(0), Doc("k: members whose attribute an attacker knows")] = 0
+    columns: Annotated[tuple[str, ...], Doc("dimensions that are attributes; left out: those with role sensitive")] = ()
+    share: Annotated[float | None, Gt(0), Le(1), Doc("largest share of a group that one cell may have, exclusive")] = (
+        None
+    )
+    allowed: Annotated[tuple[dict[str, str], ...], Doc("cells that are no secret, as label by column")] = ()
+
+    def demanded(self) -> Any:
+        return 0
+
+    def levels(self, table: Table, sensitive: Sequence[str]) -> Levels | None:
+        """Levels of the hidden cell of each pair that fails: of the child, or of a group that is hidden instead."""
+        rule = self._rule(table, sensitive)
+        if rule is None:
+            return None
+        figures, hidden = table.measures[COUNT].figures, table.measures[COUNT].hidden
+        made = rule.levels(figures)
+        shown_child = ~hidden[made.variables]
+        child, group = rule.pairs(figures)
+        instead = ~hidden[child] & hidden[group]
+        counts = figures.contributors
+        need = counts[child] + self.known + 1 - counts[group]
+        nothing = np.zeros(int(instead.sum()), dtype=np.int64)
+        groups = Levels(group[instead], nothing, np.maximum(need[instead], 0), nothing.copy())
+        kept = ~shown_child
+        own = Levels(made.variables[kept], made.lower[kept], made.upper[kept], made.span[kept], made.denominator)
+        return merged_levels([own, groups])
+
+    def children(self, table: Table, sensitive: Sequence[str]) -> Bools:
+        """Cells that are hidden for this guarantee where their groups stay published."""
+        rule = self._rule(table, sensitive)
+        return np.zeros(len(table), dtype=np.bool_) if rule is None else rule.unsafe(table.measures[COUNT].figures)
+
+    def _rule(self, table: Table, sensitive: Sequence[str]) -> group_disclosure.GroupDisclosure | None:
+        dimensions = [dimension.name for dimension in table.cells.dimensions]
+        columns = [name for name in (self.columns or tuple(sensitive)) if name in dimensions]
+        if not columns:
+            return None
+        return group_disclosure.GroupDisclosure(
+            known=self.known, columns=columns, share=self.share, allowed=self.allowed
+        )
+
+    def judge(self, tables: TableSet) -> Verdict:
+        failing = judged = 0
+        for table in tables.chosen(self.tables).values():
+            rule = self._rule(table, tables.sensitive)
+            if rule is not None:
+                shown = ~table.measures[COUNT].hidden
+                failing += rule.observed(table.measures[COUNT].figures, shown)
+                judged += int((shown & (table.measures[COUNT].figures.contributors > 0)).sum())
+        compared = (Comparison(judged, judged, "published cells with contributors were judged"),)
+        if not judged:
+            why = "no table has one of its columns; name `columns`, or give a dimension the role sensitive"
+            return Verdict(self, None, "error", 0, reason=f"nothing was judged: {why}.", compared=compared)
+        said = "are in one cell but for those known" if self.share is None else "are in one cell, or nearly all of them"
+        return Verdict(
+            self,
+            failing,
+            outcome="fail" if failing else "pass",
+            threshold=0,
+            failing_classes=failing,
+            reason=f"of {failing:,} published groups all members {said}; {judged:,} cells were judged.",
+            compared=compared,
+        )
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(columns=("illness",)), cls(known=1, columns=("illness",), share=0.9)]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Differencing(CellGuarantee):
+    """Published cells of which one lies inside another differ by no contributor or by at least n.
+
+    Parameters
+    ----------
+    at_least : int
+        n.
+
+    Examples
+    --------
+    >>> Differencing(at_least=10)
+    Differencing(at_least=10)
+    """
+
+    source: ClassVar[str] = "Hundepool et al., Handbook on Statistical Disclosure Control, 2nd ed., chapter 5"
+    threat: ClassVar[str] = "Two cells that differ by one person show that person as their difference."
+    formula: ClassVar[str] = "number of published A, B with B inside A and 0 < N_A - N_B < n"
+    choose: ClassVar[str] = "The n of minimum_frequency."
+
+    at_least: Annotated[int, Ge(1), Doc("n: least number of contributors of a difference that is not empty")]
+
+    def judge(self, tables: TableSet) -> Verdict:
+        chosen = tables.chosen(self.tables)
+        failing = judged = 0
+        for table in chosen.values():
+            figures = table.measures[COUNT].figures
+            if not figures.additive:
+                raise DataError(
+                    f"{self.name()}: persons of table {table.name!r} are in several cells, so differences of "
+                    "counts are no populations; give `contribution_bound: 1`, or leave the guarantee to table_audit"
+                )
+        groups: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[Table]] = {}
+        for table in chosen.values():
+            key = (
+                tuple(dimension.name for dimension in table.cells.dimensions),
+                tuple(sorted(table.cells.only.items())),
+            )
+            groups.setdefault(key, []).append(table)
+        for each in groups.values():
+            found, cells = self._differences(each)
+            failing += found
+            judged += cells
+        compared = (Comparison(judged, judged, "published cells with contributors were compared"),)
+        if not judged:
+            return Verdict(self, None, "error", self.at_least, reason=NO_CELL, compared=compared)
+        return Verdict(
+            self,
+            failing,
+            outcome="fail" if failing else "pass",
+            threshold=0,
+            failing_classes=failing,
+            reason=f"{failing:,} differences of published cells have fewer than {self.at_least:,} contributors; "
+            f"{judged:,} cells were compared.",
+            compared=compared,
+        )
+
+    def _differences(self, tables: Sequence[Table]) -> tuple[int, int]:
+        found = judged = 0
+        for table in tables:
+            figures, shown = table.measures[COUNT].figures, ~table.measures[COUNT].hidden
+            cells = table.cells
+            leaf = np.logical_and.reduce(
+                [np.isin(cells.codes[:, at], each.leaves) for at, each in enumerate(cells.dimensions)]
+            )
+            leaves = figures.taken(np.flatnonzero(leaf))
+            inside = differencing.atoms_of_leaves([cells], leaves.cells)
+            rule = differencing.Differencing(at_least=self.at_least)
+            failures = rule.failures(inside, leaves.contributors, shown, linked([cells]).relations)
+            found += len(failures)
+            judged += int((shown & (figures.contributors > 0)).sum())
+        return found, judged
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(at_least=10)]

@@ -1,0 +1,168 @@
+"""Populations that published cells imply: what is hidden below a published cell is known as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.tables.cells import Cells, LinkedCells
+from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of, product
+
+__all__ = ["ImpliedPopulations", "implied_populations"]
+
+
+@dataclass(frozen=True)
+class ImpliedPopulations:
+    """Sets of hidden variables whose sum follows from published ones.
+
+    Parameters
+    ----------
+    of : ndarray of int64
+        The published variable that each set is hidden below.
+    sets : csr_array of int64, shape (sets, variables)
+        1 where a variable is in a set.
+    expanded : ndarray of bool
+        Whether a set takes published cells below hidden children away, and so is not of one relation.
+    """
+
+    of: Integers
+    sets: Matrix
+    expanded: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def members(self, number: int) -> Integers:
+        """Variables of one set, in ascending order."""
+        start, end = self.sets.indptr[number : number + 2]
+        return np.sort(self.sets.indices[start:end]).astype(np.int64)
+
+    def sums(self, values: Integers) -> Integers:
+        """The sum of each set: contributors, if none is in two cells of a set, records, totals."""
+        return product(self.sets, values)
+
+    def greatest(self, values: Integers) -> Integers:
+        """The largest value in each set: the fewest contributors that it can have, if they are in several cells."""
+        return np.asarray(
+            np.maximum.reduceat(values[self.sets.indices], self.sets.indptr[:-1]) if len(self) else values[:0]
+        )
+
+    def largest(self, contributions: Integers, holders: Integers) -> tuple[Integers, Integers]:
+        """The largest contributions of each set, those of one contributor added, and who made them.
+
+        Parameters
+        ----------
+        contributions, holders : ndarray of int64, shape (variables, m)
+            The m largest contributions of each variable, 0 where there are fewer, and codes of their contributors;
+            code 0 is somebody else each time.
+
+        Returns
+        -------
+        tuple of ndarray of int64, shape (sets, m)
+        """
+        most = contributions.shape[1]
+        rows = np.repeat(np.arange(len(self)), np.diff(self.sets.indptr) * most)
+        value = contributions[self.sets.indices].ravel()
+        code = holders[self.sets.indices].ravel()
+        nameless = code == 0
+        # Contributors without a code are different ones: each gets a code that nobody has.
+        code = np.where(nameless, np.arange(len(code)) + code.max(initial=0) + 1, code)
+        order = np.lexsort((code, rows))
+        rows, value, code, nameless = rows[order], value[order], code[order], nameless[order]
+        first = np.flatnonzero(np.diff(rows, prepend=-1).astype(np.bool_) | (np.diff(code, prepend=-1) != 0))
+        if not len(first):
+            return np.zeros((len(self), most), dtype=np.int64), np.zeros((len(self), most), dtype=np.int64)
+        value = np.add.reduceat(value, first)
+        rows, code = rows[first], np.where(nameless[first], 0, code[first])
+        order = np.lexsort((code, -value, rows))
+        rows, value, code = rows[order], value[order], code[order]
+        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        chosen = rank < most
+        found, who = (np.zeros((len(self), most), dtype=np.int64) for _ in range(2))
+        found[rows[chosen], rank[chosen]] = value[chosen]
+        who[rows[chosen], rank[chosen]] = code[chosen]
+        return found, who
+
+
+def implied_populations(cells: LinkedCells, hidden: NDArray[np.bool_]) -> ImpliedPopulations:
+    """What is hidden below each published cell along one dimension.
+
+    For each relation with a published total: its hidden children; and where published cells lie below hidden children,
+    what remains hidden when those are taken away too.
+
+    Parameters
+    ----------
+    cells : LinkedCells
+    hidden : ndarray of bool, shape (variables,)
+    """
+    parents, sets, expanded, seen = [], [], [], set()
+    for table, variables in zip(cells.tables, cells.variables, strict=True):
+        for matrix, parent in _along_dimensions(table):
+            inside = hidden[variables]
+            deeper = _expanded(matrix, parent, inside)
+            for is_expanded, rows in ((False, matrix), (True, deeper)):
+                for row in np.flatnonzero(~inside[parent]):
+                    children = rows.indices[rows.indptr[row] : rows.indptr[row + 1]]
+                    members = variables[children[inside[children]]]
+                    key = (int(variables[parent[row]]), frozenset(members.tolist()))
+                    if len(members) and key not in seen:
+                        seen.add(key)
+                        parents.append(key[0])
+                        expanded.append(is_expanded)
+                        sets.append(np.sort(members))
+    lengths = [len(members) for members in sets]
+    columns = np.concatenate(sets) if sets else np.empty(0, dtype=np.int64)
+    number = np.repeat(np.arange(len(sets)), lengths)
+    matrix = matrix_of(np.ones(len(columns), dtype=np.int64), number, columns, (len(sets), cells.size))
+    return ImpliedPopulations(np.array(parents, dtype=np.int64), matrix, np.array(expanded, dtype=np.bool_))
+
+
+def _along_dimensions(table: Cells) -> list[tuple[Matrix, Integers]]:
+    """For each dimension its relations with one total, and the cell of that total."""
+    matrix = table.relations
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    above = matrix.data > 0
+    single = np.bincount(rows[above], minlength=matrix.shape[0]) == 1
+    parent = np.full(matrix.shape[0], -1, dtype=np.int64)
+    parent[rows[above]] = matrix.indices[above]
+    child = np.full(matrix.shape[0], -1, dtype=np.int64)
+    child[rows[~above]] = matrix.indices[~above]
+    useful = np.flatnonzero(single & (child >= 0))
+    place = (table.codes[parent[useful]] != table.codes[child[useful]]).argmax(axis=1)
+    return [
+        (matrix[useful[place == dimension]], parent[useful[place == dimension]])
+        for dimension in range(len(table.dimensions))
+    ]
+
+
+def _expanded(matrix: Matrix, parent: Integers, hidden: NDArray[np.bool_]) -> Matrix:
+    """Relations in which hidden children with published cells below them are replaced by their children."""
+    size = matrix.shape[1]
+    row_of = np.full(size, -1, dtype=np.int64)
+    row_of[parent] = np.arange(len(parent))
+    rows = np.repeat(np.arange(len(parent)), np.diff(matrix.indptr))
+    below = matrix.data < 0
+    # Whether something published lies below a cell: upwards until nothing changes.
+    shown = np.zeros(size, dtype=np.bool_)
+    while True:
+        found = below & (~hidden[matrix.indices] | shown[matrix.indices])
+        new = shown.copy()
+        new[parent[rows[found]]] = True
+        if np.array_equal(new, shown):
+            break
+        shown = new
+    while True:
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        opened = (matrix.data < 0) & hidden[matrix.indices] & shown[matrix.indices] & (row_of[matrix.indices] >= 0)
+        if not opened.any():
+            return matrix
+        chosen = matrix_of(
+            np.ones(int(opened.sum()), dtype=np.int64),
+            rows[opened],
+            row_of[matrix.indices[opened]],
+            (matrix.shape[0], len(parent)),
+        )
+        matrix = matrix + chosen @ matrix
+        matrix.eliminate_zeros()

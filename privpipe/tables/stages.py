@@ -1,0 +1,280 @@
+"""The stage `aggregate`: records in, tables of cells out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from annotated_types import Ge, Le
+from typing_extensions import Doc
+
+from privpipe.errors import DataError, UsageError
+from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec, aggregated
+from privpipe.tables.entries import CellGuarantee, TableStage
+from privpipe.tables.responses import responses_of
+from privpipe.tables.table import STATUS_SUFFIX, Table
+from privpipe.tables.table_set import TableSet
+from privpipe.wired import room_above
+
+if TYPE_CHECKING:
+    from privpipe.draws import Seed
+    from privpipe.engines import Engine
+    from privpipe.hierarchies import HierarchySpec
+
+__all__ = ["Aggregate"]
+
+ONE_TABLE = "table"
+"""Name of the only table of a stage that names none."""
+JOINT = "(all tables)"
+DEFINITION = ("by", "responses", "only", "levels", "overlapping")
+"""Keys of a table within `tables`; the rest holds for all of them."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Aggregate(TableStage):
+    """Count records into tables of cells: contributors, sums, means and ratios with all their totals.
+
+    Each combination of labels is a cell, those without records too. Columns with a hierarchy show all its levels.
+    Contributors are the persons of the policy's `person_id`, else records. What is made is private until guarantees on
+    cells hold.
+
+    Parameters
+    ----------
+    tables : mapping of str to mapping, optional
+        Several tables by name, each with `by`, `responses` and, where it has them, `only`, `levels`, `overlapping`.
+    by : tuple of str, optional
+        Dimensions of the only table.
+    responses : tuple, optional
+        ``count``, ``{sum: column, decimals: 2}``, ``{mean: column}`` or ``{ratio: [a, b]}``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> visits = pd.DataFrame({"region": ["N", "N", "S"], "cost": [5, 7, 4]})
+    >>> table = Aggregate(by=["region"], responses=["count", {"sum": "cost"}]).apply(visits)
+    >>> table
+    Table(3 cells, 2 responses)
+    >>> table.public()
+      region  count count_status  sum_cost sum_cost_status
+    0  Total      3    published        16       published
+    1      N      2    published        12       published
+    2      S      1    published         4       published
+    """
+
+    source: ClassVar[str] = "Hundepool et al., Statistical Disclosure Control, Wiley 2012, chapters 4 and 5"
+    preserves: ClassVar[str] = "counts and sums over all combinations of labels"
+    reveals: ClassVar[str] = "everything about a cell with one contributor, until `suppress_table` hides it"
+
+    tables: Annotated[dict[str, dict[str, Any]], Doc("tables by name, each with its `by` and `responses`")] = None  # type: ignore[assignment]
+    by: Annotated[tuple[str, ...], Doc("columns of the dimensions of the only table")] = ()
+    responses: Annotated[
+        tuple[Any, ...], Doc("count, {sum: column, decimals: 2}, {mean: column} or {ratio: [a, b]}")
+    ] = ()
+    total: Annotated[str, Doc("label of all; no value of a dimension may read like it")] = "Total"
+    only: Annotated[dict[str, str], Doc("label by column: the population of the only table")] = None  # type: ignore[assignment]
+    levels: Annotated[dict[str, list[Any]], Doc("levels of a column's hierarchy that are shown; default: all")] = None  # type: ignore[assignment]
+    overlapping: Annotated[tuple[str, ...], Doc("dimensions whose labels are no partition of their total")] = ()
+    nulls: Annotated[
+        Literal["label", "drop"],
+        Doc("label: a missing dimension is the label (missing); drop: such records are left out"),
+    ] = "label"
+    weight: Annotated[str | None, Doc("column with the sampling weight of a record")] = None
+    weight_decimals: Annotated[int, Ge(0), Le(9), Doc("decimals of weights that are floats")] = 6
+    waived: Annotated[str | None, Doc("truth values: contributors that waive their protection")] = None
+    contribution_bound: Annotated[
+        int | None, Ge(1), Doc("leaf cells of each contributor that are kept, chosen by a key; left out: all")
+    ] = None
+
+    def __post_init__(self) -> None:
+        for name in ("tables", "only", "levels"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, {})
+        for name in ("by", "responses", "overlapping"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+        super().__post_init__()
+        if bool(self.tables) == bool(self.by):
+            raise UsageError("Aggregate: give either `tables`, or `by` and `responses` of a single one")
+        if self.tables and (self.responses or self.only or self.levels or self.overlapping):
+            raise UsageError(
+                "Aggregate: with `tables`, each table has its own `responses`, `only`, `levels`, `overlapping`"
+            )
+        for name in self.tables:
+            if not name or not all(sign.isalnum() or sign in "-_" for sign in name):
+                raise UsageError("Aggregate: a table is named by letters, digits, - and _, for it names a file")
+        if self.nulls == "drop" and len(self.tables) > 1:
+            raise UsageError(
+                "Aggregate: `nulls: drop` gives each of several tables another population; make one table, or leave "
+                "these records out before"
+            )
+        if not self.total.strip():
+            raise UsageError("Aggregate: total must be a text that can be read")
+        for spec in self._specs(3).values():
+            names = {each.name for each in spec.responses}
+            if names & {*spec.by, *(f"{name}{STATUS_SUFFIX}" for name in names)}:
+                raise UsageError(
+                    "Aggregate: a response has the name of a dimension or of a status; give it another `name`"
+                )
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """Names of the tables that it makes."""
+        return tuple(self.tables) or (ONE_TABLE,)
+
+    def specs(self) -> dict[str, TableSpec]:
+        """What each table shows."""
+        return self._specs(3)
+
+    def columns_named(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Columns of the records that it reads, each with its place among the parameters."""
+        for name, spec in self._specs(3).items():
+            place: tuple[str | int, ...] = ("tables", name) if self.tables else ()
+            yield from (((*place, "by", at), column) for at, column in enumerate(spec.by))
+            yield from (((*place, "responses"), column) for column in spec.sums)
+            yield from (((*place, "only", column), column) for column in spec.only)
+        for key in ("weight", "waived"):
+            if getattr(self, key) is not None:
+                yield (key,), getattr(self, key)
+
+    def _specs(self, largest: int) -> dict[str, TableSpec]:
+        given = self.tables or {ONE_TABLE: {name: getattr(self, name) for name in DEFINITION if getattr(self, name)}}
+        return {name: self._spec(name, table, largest) for name, table in given.items()}
+
+    def _spec(self, name: str, given: Mapping[str, Any], largest: int) -> TableSpec:
+        unknown = [key for key in given if key not in DEFINITION]
+        if unknown:
+            raise UsageError(f"Aggregate: tables.{name}: unknown key {unknown[0]!r}; known: {', '.join(DEFINITION)}")
+        by = given.get("by")
+        if isinstance(by, str) or not by or not all(isinstance(each, str) for each in by) or len(set(by)) < len(by):
+            raise UsageError(f"Aggregate: tables.{name}: by must be a list of distinct columns")
+        only = given.get("only") or {}
+        if not isinstance(only, Mapping) or set(only) & set(by):
+            raise UsageError(f"Aggregate: tables.{name}: only is a mapping of columns to labels, none of them in `by`")
+        return TableSpec(
+            by=tuple(by),
+            responses=responses_of(list(given.get("responses") or ())),
+            total=self.total,
+            only={column: str(label) for column, label in only.items()},
+            drop_nulls=self.nulls == "drop",
+            levels=given.get("levels") or {},
+            overlapping=tuple(given.get("overlapping") or ()),
+            weight=self.weight,
+            weight_decimals=self.weight_decimals,
+            waived=self.waived,
+            contribution_bound=self.contribution_bound,
+            largest=largest,
+        )
+
+    def tables_over(
+        self,
+        engine: Engine,
+        records: Any,
+        *,
+        person: str | None,
+        seed: Seed,
+        hierarchies: Mapping[str, HierarchySpec],
+        guarantees: Sequence[CellGuarantee] = (),
+        sensitive: Sequence[str] = (),
+        like: Any = None,
+        handed: Any = None,
+    ) -> TableSet:
+        """The tables over records of an engine; no record leaves it but the largest contributions of each cell.
+
+        Raises
+        ------
+        DataError, UsageError, HierarchyError, EngineError
+        """
+        specs = self._specs(max([3, *(guarantee.largest() for guarantee in guarantees)]))
+        secret = seed.bound("privpipe/table-contributors/1")
+        tables = {}
+        for name, spec in specs.items():
+            found = aggregated(engine, records, spec, person=person, hierarchies=hierarchies, secret=secret)
+            _require_whole_means(name, found)
+            tables[name] = Table.of(name, found, like, handed)
+        joint = None
+        if needs_joint(list(specs.values())):
+            whole = joint_spec(list(specs.values()))
+            found = aggregated(engine, records, whole, person=person, hierarchies=hierarchies, secret=secret)
+            joint = Table.of(JOINT, found)
+        notes: tuple[str, ...] = ()
+        if any(found.aggregated.dropped for found in tables.values()):
+            notes = ("records with a missing dimension were left out of tables (`nulls: drop`)",)
+        return TableSet(
+            tables=tables, guarantees=tuple(guarantees), sensitive=tuple(sensitive), seed=seed, joint=joint, notes=notes
+        )
+
+    def apply(self, tables: Any, **options: Any) -> Any:
+        """The table of a frame; of a stage with `tables`, tables by name.
+
+        Parameters
+        ----------
+        tables : path, or pandas, polars, pyarrow, DuckDB, Dask or Spark frame
+            The records.
+        person_id : str, optional
+            Column that distinguishes contributors; default: each record is one.
+        hierarchies : mapping of column to Hierarchy, builder mapping or path, optional
+        guarantees : sequence of CellGuarantee, optional
+            Those that will judge the table, so that it holds what they look at.
+        seed : Seed, text, bytes or place, optional
+        engine : str, Engine or DuckDB connection, optional
+
+        Returns
+        -------
+        Table, or mapping of str to Table
+
+        Raises
+        ------
+        DataError, UsageError, HierarchyError, EngineError
+        """
+        return room_above("running.table_frames").aggregate(self, tables, options)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(by=("region",), responses=("count",))]
+
+
+def needs_joint(specs: Sequence[TableSpec]) -> bool:
+    """Whether how the populations of tables lie in one another does not follow from their shared margins.
+
+    It does where all are of one population and the dimensions of one table are those of all.
+    """
+    if len(specs) < 2:
+        return False
+    most = max(specs, key=lambda spec: len(spec.by))
+    nested = all(set(spec.by) <= set(most.by) for spec in specs)
+    alike = all(
+        spec.only == most.only and all(spec.levels.get(name) == most.levels.get(name) for name in spec.by)
+        for spec in specs
+    )
+    return not (nested and alike)
+
+
+def joint_spec(specs: Sequence[TableSpec]) -> TableSpec:
+    """The table of all combinations of the dimensions and restrictions of some tables."""
+    columns = dict.fromkeys(name for spec in specs for name in (*spec.by, *spec.only))
+    responses = {response.name: response for spec in specs for response in spec.responses}
+    overlapping = dict.fromkeys(name for spec in specs for name in spec.overlapping)
+    first = specs[0]
+    return replace(
+        first,
+        by=tuple(columns),
+        responses=tuple(responses.values()),
+        only={},
+        levels={},
+        overlapping=tuple(overlapping),
+        drop_nulls=False,
+    )
+
+
+def _require_whole_means(name: str, found: Aggregated) -> None:
+    """Refuse a mean over other contributors than those who are counted: it would publish one more count."""
+    counted = found.figures[COUNT].contributors
+    for response in found.spec.responses:
+        if response.kind == "mean":
+            cells = int((found.figures[response.columns[0]].contributors != counted).sum())
+            if cells:
+                raise DataError(
+                    f"table {name!r}: column {response.columns[0]!r} has no value for contributors of {cells:,} cells, "
+                    "so its mean would publish another count; leave these records out, or publish the sum"
+                )

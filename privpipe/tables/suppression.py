@@ -1,0 +1,405 @@
+"""Secondary suppression: cells to hide so that no sensitive cell can be worked out, always closed by the audit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.errors import DataError, NoSolutionError, UsageError
+from privpipe.tables.audit_problem import AuditProblem
+from privpipe.tables.cells import Cells, LinkedCells
+from privpipe.tables.exact_audit import AuditResult, Kind, audit, intervals
+from privpipe.tables.hierarchical_patterns import hierarchical
+from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
+from privpipe.tables.least_cost_patterns import Limits, least_cost
+from privpipe.tables.linear_patterns import linear_pattern
+from privpipe.tables.moves import Hiding, Requirement, cheapest_move, joint_move
+
+__all__ = ["COSTS", "METHODS", "Suppression", "TableLoss", "costs", "label_order", "suppress", "table_loss"]
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+METHODS = ("auto", "optimal", "hierarchical", "gauss")
+COSTS = ("value", "cells", "contributors", "root")
+LARGEST_INTEGER = int(np.iinfo(np.int64).max)
+OPTIMAL_SIZE = 300
+"""Cells to choose from in one component up to which ``auto`` looks for the least cost."""
+SINGLE_REPAIRS = 200
+"""Failing requirements up to which each gets its own cheapest move."""
+MOST_REPAIRS = 50
+AVOIDED = 100
+"""How much more an avoided cell costs."""
+
+Unsafe = Callable[[ImpliedPopulations], Bools]
+"""Which populations that published cells imply fail the primary rules."""
+
+
+def costs(kind: str, totals: Ints, contributors: Ints) -> Ints:
+    """The price of hiding each cell, at least 1.
+
+    Parameters
+    ----------
+    kind : str
+        ``value``: |X|. ``cells``: 1. ``contributors``: N. ``root``: the square root of 100 |X|, rounded down.
+    totals, contributors : ndarray of int64
+        X and N of each cell; of counts X is N.
+
+    Raises
+    ------
+    DataError
+        If totals are too large.
+
+    Examples
+    --------
+    >>> costs("root", np.array([0, 2, 50]), np.array([0, 1, 9])).tolist()
+    [1, 14, 70]
+    """
+    size = np.abs(totals)
+    if kind == "cells":
+        return np.ones(len(totals), dtype=np.int64)
+    if kind not in COSTS:
+        raise UsageError(f"suppress_table: cost is one of {', '.join(COSTS)} or a column, not {kind!r}")
+    if int(size.max(initial=0)) > LARGEST_INTEGER // (100 * AVOIDED):
+        raise DataError("suppress_table: totals are too large for costs in 64 bits; publish them in larger units")
+    if kind == "root":
+        root = np.sqrt(100.0 * size).astype(np.int64)
+        root -= root * root > 100 * size
+        root += (root + 1) * (root + 1) <= 100 * size
+        return np.maximum(root, 1)
+    return np.maximum(size if kind == "value" else contributors, 1)
+
+
+def label_order(linked: LinkedCells) -> Ints:
+    """The place of each cell in the order of the texts ``"dim=label, ..."``, which breaks ties."""
+    names: list[str] = [""] * linked.size
+    for table, variables in zip(linked.tables, linked.variables, strict=True):
+        for cell, variable in enumerate(variables.tolist()):
+            names[variable] = names[variable] or table.name(cell)
+    place = np.empty(linked.size, dtype=np.int64)
+    place[sorted(range(linked.size), key=names.__getitem__)] = np.arange(linked.size)
+    return place
+
+
+@dataclass(frozen=True)
+class Suppression:
+    """A pattern of hidden cells that the audit has passed.
+
+    Parameters
+    ----------
+    hidden : ndarray of bool, shape (cells,)
+        Sensitive cells and those hidden for their sake.
+    cost : int
+        Of the cells that are hidden without being sensitive.
+    bound : int or None
+        No pattern costs less; None if nothing is known.
+    repaired : int
+        Cells that the audit of the whole table showed to be needed in addition.
+    audit : AuditResult
+        Of this pattern.
+    """
+
+    hidden: Bools
+    cost: int
+    bound: int | None
+    repaired: int
+    audit: AuditResult = field(repr=False)
+
+    @property
+    def gap(self) -> float | None:
+        """How much of the cost may be unnecessary, at most; None if nothing is known."""
+        if self.bound is None:
+            return None
+        return 0.0 if self.cost == self.bound else (self.cost - self.bound) / self.cost
+
+
+def suppress(
+    hiding: Hiding,
+    linked: LinkedCells,
+    *,
+    method: str = "auto",
+    rules: Sequence[str] = (),
+    problem_of: Callable[[Bools], AuditProblem] | None = None,
+    implied: Unsafe | None = None,
+    restore: bool = False,
+    limits: Limits | None = None,
+    time_limit: float = 600.0,
+) -> Suppression:
+    """Hide cells until the audit finds every sensitive cell protected.
+
+    The pattern is the same on every machine: searches end by work, not by time. Time only ends the audit, and a
+    pattern that it has not proved to be safe is never returned.
+
+    Parameters
+    ----------
+    hiding : Hiding
+    linked : LinkedCells
+        The tables of its relations.
+    method : str
+        ``optimal``, ``hierarchical``, ``gauss``; or ``auto``: optimal for components of up to 300 cells to choose
+        from, the others hierarchical for sums and gauss for counts.
+    rules : sequence of str
+        The rule that made each of `hiding.levels` sensitive, for messages.
+    problem_of : callable or None
+        What a reader knows for a pattern; `Hiding.problem` unless given.
+    implied : callable or None
+        Which implied populations fail the primary rules; none is judged unless given.
+    restore : bool
+        Whether cells that were hidden in vain, because a reader can work them out, are published.
+    limits : Limits or None
+        Of optimal searches.
+    time_limit : float
+        Seconds of each audit.
+
+    Raises
+    ------
+    NoSolutionError
+        If sensitive cells cannot be protected, or were not proved to be.
+    """
+    if method not in METHODS:
+        raise UsageError(f"suppress_table: method is one of {', '.join(METHODS)}, not {method!r}")
+    search = _Suppressing(hiding, linked, tuple(rules), limits, problem_of or hiding.problem, implied, time_limit)
+    hidden, bound = search.first(method)
+    hidden, passed, repaired = search.closed(hidden)
+    if restore:
+        hidden, passed = search.restored(hidden, passed)
+    cost = hiding.price(hidden)
+    return Suppression(hidden, cost, None if bound is None else min(bound, cost), repaired, passed)
+
+
+class _Suppressing:
+    """What does not change while patterns of one table are tried."""
+
+    def __init__(
+        self,
+        hiding: Hiding,
+        linked: LinkedCells,
+        rules: tuple[str, ...],
+        limits: Limits | None,
+        problem_of: Callable[[Bools], AuditProblem],
+        implied: Unsafe | None,
+        time_limit: float,
+    ) -> None:
+        self.hiding, self.linked, self.rules, self.limits = hiding, linked, rules, limits
+        self.problem_of, self.implied, self.time_limit = problem_of, implied, time_limit
+
+    def first(self, method: str) -> tuple[Bools, int | None]:
+        """A pattern by one method, with a bound on the cost if all of it has one."""
+        hiding, hidden = self.hiding, self.hiding.primary.copy()
+        if method == "gauss":
+            return self._linear(hidden, hiding.open), None
+        if method == "hierarchical":
+            return hierarchical(hiding, self.linked, hidden), None
+        cells = [part for part in hiding.components(hiding.primary | hiding.open) if hiding.primary[part].any()]
+        small = [part for part in cells if method == "optimal" or int(hiding.open[part].sum()) <= OPTIMAL_SIZE]
+        bounds = [self._least_cost(part, hidden) for part in small]
+        if len(small) == len(cells):
+            return hidden, sum(bounds)
+        if hiding.whole:
+            among = np.zeros(len(hiding), dtype=np.bool_)
+            among[np.concatenate(cells)] = True
+            for part in small:
+                among[part] = False
+            return self._linear(hidden, among & hiding.open), None
+        return hierarchical(hiding, self.linked, hidden), None
+
+    def _least_cost(self, cells: Ints, hidden: Bools) -> int:
+        """Hide cells of one component for the least cost; a bound on it."""
+        part = self.hiding.part(cells)
+        covers: list[Ints] = []
+        while True:
+            found = least_cost(part, self.limits, covers)
+            if found.unattainable:
+                raise self._impossible(cells[list(found.unattainable)].tolist())
+            hidden[cells] = found.hidden
+            more = []
+            for demand in self._demands(hidden)[1]:
+                mine = np.flatnonzero(np.isin(cells, demand) & part.open)
+                if len(mine):
+                    more.append(mine)
+            if not more:
+                return found.bound
+            covers += more
+
+    def _linear(self, hidden: Bools, among: Bools) -> Bools:
+        """Publish cells by falling value, ties by labels, as long as linear algebra allows it."""
+        hiding = self.hiding
+        cells = np.flatnonzero(among)
+        order = cells[np.lexsort((label_order(self.linked)[cells], -np.abs(hiding.true[cells])))]
+        return np.asarray(hidden | linear_pattern(hiding.relations, hiding.primary, order.tolist()), dtype=np.bool_)
+
+    def closed(self, hidden: Bools) -> tuple[Bools, AuditResult, int]:
+        """The pattern with what the audit asks for in addition, its last audit, and how many cells that are."""
+        before = int(hidden.sum())
+        for _ in range(MOST_REPAIRS):
+            result, failing, covers = self._judged(hidden)
+            if result.passed:
+                return hidden, result, int(hidden.sum()) - before
+            grown = self._repaired(hidden, failing, covers)
+            if not (grown & ~hidden).any():
+                break
+            hidden = grown
+        raise self._impossible([need.variable for need in failing], result)
+
+    def _judged(self, hidden: Bools) -> tuple[AuditResult, list[Requirement], list[Ints]]:
+        """The audit of a pattern, requirements that it does not show to be met, and what must be hidden in addition."""
+        unsafe, covers = self._demands(hidden)
+        problem = replace(self.problem_of(hidden), implied=unsafe)
+        result = audit(problem, time_limit=self.time_limit)
+        failing: list[Requirement] = []
+        by_variable: dict[int, list[Requirement]] = {}
+        for need in self.hiding.requirements:
+            if not need.held:
+                by_variable.setdefault(need.variable, []).append(need)
+        for at in np.flatnonzero(result.kinds != Kind.HOLDS).tolist():
+            needs = by_variable.get(int(result.variables[at]), [])
+            shown: dict[tuple[int, ...], bool] = {(1,): bool(result.above[at] >= 0), (-1,): bool(result.below[at] >= 0)}
+            missing = [need for need in needs if not shown.get(need.signs, False)]
+            failing += missing or needs
+        for position, others in result.insiders.items():
+            held = tuple(problem.knowing[position][0].tolist())
+            failing += [Requirement(variable, (1, -1), 1.0, held) for variable in others.tolist()]
+        return result, failing, covers
+
+    def _demands(self, hidden: Bools) -> tuple[Bools | None, list[Ints]]:
+        """Which implied populations fail, and for each the published cells of which one must be hidden in addition."""
+        if self.implied is None:
+            return None, []
+        found = implied_populations(self.linked, hidden)
+        unsafe = self.implied(found)
+        relations = self.hiding.relations
+        by_cell = relations.tocsc()
+        demands = []
+        for number in np.flatnonzero(unsafe).tolist():
+            members, of = found.members(number), int(found.of[number])
+            rows = np.unique(by_cell[:, members].indices)
+            around = []
+            for row in rows.tolist():
+                cells = relations.indices[relations.indptr[row] : relations.indptr[row + 1]]
+                parents = cells[relations.data[relations.indptr[row] : relations.indptr[row + 1]] > 0]
+                if of in parents or (found.expanded[number] and hidden[parents].all()):
+                    around.append(cells)
+            rest = np.unique(np.concatenate([np.array([of]), *around]))
+            demands.append(rest[~hidden[rest]].astype(np.int64))
+        return unsafe, demands
+
+    def _repaired(self, hidden: Bools, failing: Sequence[Requirement], covers: Sequence[Ints]) -> Bools:
+        """The pattern with cheap moves of what fails in it."""
+        hiding, grown = self.hiding, hidden.copy()
+        for cover in covers:
+            among = cover[hiding.open[cover]]
+            if len(among) and not (grown[cover] & ~hidden[cover]).any():
+                grown[among[np.argmin(hiding.cost[among])]] = True
+        single = list(failing)
+        if len(failing) > SINGLE_REPAIRS:
+            single = [need for need in failing if need.held]
+            rest = [need for need in failing if not need.held]
+            for sign in (1, -1):
+                mine = list({need.variable: need for need in rest if need.signs[0] == sign}.values())
+                while mine:
+                    moved, met = joint_move(hiding, grown, mine, sign)
+                    grown |= moved
+                    if not met.any():
+                        break
+                    mine = [need for need, reached in zip(mine, met, strict=True) if not reached]
+                single += mine
+        for need in single:
+            added = cheapest_move(hiding, grown, need)
+            if added is not None and not added.any() and hiding.whole and (grown == hidden).all():
+                # The way is there in fractions, which is not enough for whole numbers.
+                added = cheapest_move(hiding, grown, need, in_whole=True)
+            if added is not None:
+                grown |= added
+        return grown
+
+    def restored(self, hidden: Bools, passed: AuditResult) -> tuple[Bools, AuditResult]:
+        """The pattern without secondary cells that are exact anyway, if it passes the audit again."""
+        found = intervals(self.problem_of(hidden), time_limit=self.time_limit)
+        low, high = (found.low, found.high) if found.whole_low is None else (found.whole_low, found.whole_high)
+        exact = np.array(
+            [a is not None and a == b for a, b in zip(low, high if high is not None else (), strict=True)],
+            dtype=np.bool_,
+        )
+        fewer = hidden.copy()
+        fewer[found.variables[exact]] = False
+        fewer |= self.hiding.primary
+        if (fewer == hidden).all():
+            return hidden, passed
+        again, _, _ = self._judged(fewer)
+        return (fewer, again) if again.passed else (hidden, passed)
+
+    def _impossible(self, variables: Sequence[int], result: AuditResult | None = None) -> NoSolutionError:
+        """The error that names the rules of sensitive cells that cannot be protected."""
+        at = {variable: place for place, variable in enumerate(self.hiding.levels.variables.tolist())}
+        named = Counter(
+            self.rules[at[variable]] if self.rules and variable in at else "sensitive" for variable in set(variables)
+        )
+        parts = [f"{rule}: {count}" for rule, count in sorted(named.items())]
+        if result is not None and result.implied:
+            parts.append(f"implied populations: {result.implied}")
+        if result is not None and result.unproved:
+            parts.append(f"not proved either way: {result.unproved}")
+        return NoSolutionError(
+            f"suppress_table: no pattern was found that protects everything ({', '.join(parts)}): what could hide it "
+            "is fixed, zero, structural or too small. Take cells from `fixed`, set `zeros: true`, give fewer labels, "
+            "or ask for lower protection levels"
+        )
+
+
+@dataclass(frozen=True)
+class TableLoss:
+    """What a pattern hides.
+
+    Parameters
+    ----------
+    cells, hidden : int
+    value, hidden_value : int
+        Sums of absolute values over all and over hidden cells.
+    levels : mapping of tuple of int to (int, int)
+        Hidden cells and all cells by the depth of their labels in each dimension.
+    """
+
+    cells: int
+    hidden: int
+    value: int
+    hidden_value: int
+    levels: Mapping[tuple[int, ...], tuple[int, int]]
+
+    @property
+    def cell_share(self) -> float:
+        return self.hidden / self.cells if self.cells else 0.0
+
+    @property
+    def value_share(self) -> float:
+        return self.hidden_value / self.value if self.value else 0.0
+
+
+def table_loss(cells: Cells, values: Ints, hidden: Bools) -> TableLoss:
+    """How many cells of a table are hidden, what share of its value they are, and on which levels.
+
+    Examples
+    --------
+    >>> from privpipe.tables.cells import Dimension
+    >>> cells = Cells.complete([Dimension.tree("a", {"1": "T", "2": "T"})])
+    >>> table_loss(cells, np.array([10, 7, 3]), np.array([False, True, True])).levels
+    {(0,): (0, 1), (1,): (2, 2)}
+    """
+    depth = np.column_stack(
+        [dimension.depth[cells.codes[:, place]] for place, dimension in enumerate(cells.dimensions)]
+    )
+    levels, level, counts = np.unique(depth, axis=0, return_inverse=True, return_counts=True)
+    missing = np.bincount(level.reshape(-1)[hidden], minlength=len(levels))
+    size = [abs(value) for value in values.tolist()]
+    return TableLoss(
+        len(cells),
+        int(hidden.sum()),
+        sum(size),
+        sum(value for value, gone in zip(size, hidden.tolist(), strict=True) if gone),
+        {
+            tuple(key): (gone, count)
+            for key, gone, count in zip(levels.tolist(), missing.tolist(), counts.tolist(), strict=True)
+        },
+    )

@@ -1,0 +1,260 @@
+"""A table of cells: what is known of each, in private, and what leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.errors import UsageError
+from privpipe.tables.aggregates import CellFigures
+from privpipe.tables.aggregation import COUNT, Aggregated
+from privpipe.tables.cells import Cells
+from privpipe.tables.responses import Response
+from privpipe.wired import room_above
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["HIDDEN_MARK", "STATUSES", "STATUS_SUFFIX", "Measure", "Table"]
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+STATUSES = ("published", "rounded", "perturbed", "noisy")
+"""What a published figure is; an empty cell that is published as it is, is `zero`."""
+STATUS_SUFFIX = "_status"
+HIDDEN_MARK = "c"
+"""Status of a suppressed figure, whatever the reason."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Measure:
+    """Something that is added up in every cell, and what readers see of it.
+
+    Parameters
+    ----------
+    figures : CellFigures
+        What is true.
+    shown : ndarray of int64, shape (cells,)
+        The published figure, in the unit of `figures.totals`; it means nothing where `hidden`.
+    low, high : ndarray of int64, shape (cells,)
+        What a reader concludes from the published figure alone; equal to it where it is exact.
+    hidden : ndarray of bool, shape (cells,)
+    status : str
+        One of `STATUSES`, of all figures that are not hidden.
+    """
+
+    figures: CellFigures
+    shown: Ints
+    low: Ints
+    high: Ints
+    hidden: Bools
+    status: str = "published"
+
+    @classmethod
+    def exact(cls, figures: CellFigures) -> Self:
+        """As it was counted, nothing hidden."""
+        none = np.zeros(len(figures), dtype=np.bool_)
+        return cls(figures=figures, shown=figures.totals, low=figures.totals, high=figures.totals, hidden=none)
+
+    @property
+    def places(self) -> int:
+        """Digits after the point of its unit."""
+        return self.figures.decimals + len(str(self.figures.weight_unit)) - 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Table:
+    """Cells with their figures. Private: what leaves is `public_table`.
+
+    Parameters
+    ----------
+    name : str
+    aggregated : Aggregated
+    measures : mapping of str to Measure
+        Contributors (`count`), and each column that is added up.
+    primary : ndarray of bool, shape (cells,)
+        Cells that are unsafe by themselves, once a stage hid them.
+    like : object
+        The frame that the records came from: `public` gives one of its kind.
+    engine : object
+        As it was given to `Aggregate.apply`.
+    """
+
+    name: str
+    aggregated: Aggregated
+    measures: Mapping[str, Measure]
+    primary: Bools
+    like: Any = field(default=None, repr=False)
+    engine: Any = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, name: str, aggregated: Aggregated, like: Any = None, engine: Any = None) -> Self:
+        """A table as it was counted, nothing hidden."""
+        measures = {key: Measure.exact(figures) for key, figures in aggregated.figures.items()}
+        none = np.zeros(len(aggregated.cells), dtype=np.bool_)
+        return cls(name=name, aggregated=aggregated, measures=measures, primary=none, like=like, engine=engine)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(str(len(dimension.labels)) for dimension in self.cells.dimensions)
+        return f"Table({shape} cells, {len(self.responses)} responses)"
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise UsageError("a table holds single contributions and is not pickled; keep public()")
+
+    @property
+    def cells(self) -> Cells:
+        return self.aggregated.cells
+
+    @property
+    def responses(self) -> tuple[Response, ...]:
+        return self.aggregated.spec.responses
+
+    @cached_property
+    def hidden(self) -> Bools:
+        """Cells of which some figure is hidden."""
+        found: Bools = np.logical_or.reduce([measure.hidden for measure in self.measures.values()])
+        return found
+
+    @cached_property
+    def shown_measures(self) -> tuple[str, ...]:
+        """Measures of which a reader sees, or works out, figures: those of its responses."""
+        return tuple(dict.fromkeys(key for response in self.responses for key in measures_of(response)))
+
+    def hiding(self, cells: Bools, primary: Bools | None = None) -> Self:
+        """The same table with more cells hidden, in every measure."""
+        measures = {key: replace(measure, hidden=measure.hidden | cells) for key, measure in self.measures.items()}
+        found = self.primary if primary is None else self.primary | primary
+        return replace(self, measures=measures, primary=found)
+
+    def public(self) -> Any:
+        """What may leave once every guarantee holds, as a frame of the kind that was aggregated.
+
+        One row per cell: the labels, and each response with its status.
+        """
+        return self._framed(self.public_table())
+
+    def public_table(self) -> pa.Table:
+        """The same as a pyarrow Table."""
+        import pyarrow as pa
+
+        columns: dict[str, pa.Array] = {}
+        for place, dimension in enumerate(self.cells.dimensions):
+            labels = pa.array(dimension.labels, pa.string())
+            columns[dimension.name] = labels.take(pa.array(self.cells.codes[:, place]))
+        for response in self.responses:
+            if response.name in columns or f"{response.name}{STATUS_SUFFIX}" in columns:
+                raise UsageError(
+                    f"table {self.name!r}: two columns are called {response.name!r}; give the response another `name`"
+                )
+            columns[response.name], columns[f"{response.name}{STATUS_SUFFIX}"] = self._response(response)
+        return pa.table(columns)
+
+    def _response(self, response: Response) -> tuple[pa.Array, pa.Array]:
+        import pyarrow as pa
+
+        own = [self.measures[key] for key in measures_of(response)]
+        hidden = np.logical_or.reduce([measure.hidden for measure in own])
+        if response.kind in ("count", "sum"):
+            values = _decimals(own[-1].shown, own[-1].places, hidden)
+        else:
+            values = _quotients(response, own, hidden)
+        empty = self.measures[COUNT].figures.contributors == 0
+        plain = [measure.status for measure in own if measure.status != "published"]
+        status = np.where(empty & (not plain), "zero", plain[0] if plain else "published")
+        return values, pa.array(np.where(hidden, HIDDEN_MARK, status).tolist(), pa.string())
+
+    def private(self) -> Any:
+        """Labels and public figures, and of each figure contributors, records, total and largest contributions.
+
+        Returns
+        -------
+        frame
+            Of the kind that was aggregated. It must not leave.
+        """
+        import pyarrow as pa
+
+        columns = {name: self.public_table().column(name) for name in self.public_table().schema.names}
+        for key, measure in self.measures.items():
+            figures, shown = measure.figures, np.zeros(len(self), dtype=np.bool_)
+            columns[f"{key}:contributors"] = pa.chunked_array([pa.array(figures.contributors)])
+            columns[f"{key}:records"] = pa.chunked_array([pa.array(figures.records)])
+            columns[f"{key}:total"] = pa.chunked_array([_decimals(figures.totals, measure.places, shown)])
+            if not figures.counting:
+                for rank, largest in enumerate(figures.largest.T, 1):
+                    columns[f"{key}:largest_{rank}"] = pa.chunked_array([_decimals(largest, figures.decimals, shown)])
+        return self._framed(pa.table(columns))
+
+    def _framed(self, rows: pa.Table) -> Any:
+        return room_above("running.table_frames").table_frame(rows, self.like, self.engine)
+
+    def private_rows(self) -> list[dict[str, Any]]:
+        """What is known of each suppressed figure; never for readers."""
+        rows = []
+        for at in np.flatnonzero(self.hidden).tolist():
+            labels = {
+                dimension.name: dimension.labels[code]
+                for dimension, code in zip(self.cells.dimensions, self.cells.codes[at], strict=True)
+            }
+            for key in self.shown_measures:
+                measure = self.measures[key]
+                if measure.hidden[at]:
+                    rows.append(
+                        {
+                            **labels,
+                            "figure": key,
+                            "value": str(_text(int(measure.figures.totals[at]), measure.places)),
+                            "contributors": int(measure.figures.contributors[at]),
+                            "reason": "primary" if self.primary[at] else "secondary",
+                        }
+                    )
+        return rows
+
+
+def measures_of(response: Response) -> tuple[str, ...]:
+    """Keys of the measures that a response is made of."""
+    return {"count": (COUNT,), "sum": response.columns, "mean": (COUNT, *response.columns)}.get(
+        response.kind, response.columns
+    )
+
+
+def _decimals(units: Ints, places: int, hidden: Bools) -> pa.Array:
+    """Whole numbers, or exact decimals; null where hidden."""
+    import decimal
+
+    import pyarrow as pa
+
+    if places == 0:
+        return pa.array(np.where(hidden, 0, units), pa.int64(), mask=hidden)
+    scale = decimal.Decimal(1).scaleb(-places)
+    values = [
+        None if gone else decimal.Decimal(unit) * scale for unit, gone in zip(units.tolist(), hidden, strict=True)
+    ]
+    return pa.array(values, pa.decimal128(38, places))
+
+
+def _quotients(response: Response, own: Sequence[Measure], hidden: Bools) -> pa.Array:
+    """Means and ratios; null where hidden or over nothing."""
+    import pyarrow as pa
+
+    above = own[-1] if response.kind == "mean" else own[0]
+    below = own[0] if response.kind == "mean" else own[1]
+    more = below.places - above.places
+    over, under = above.shown.astype(object) * 10 ** max(more, 0), below.shown.astype(object) * 10 ** max(-more, 0)
+    # Python divides integers to the nearest float.
+    values = [None if gone or not b else a / b for a, b, gone in zip(over, under, hidden.tolist(), strict=True)]
+    return pa.array(values, pa.float64())
+
+
+def _text(units: int, places: int) -> str:
+    if places == 0:
+        return str(units)
+    sign, digits = "-" if units < 0 else "", str(abs(units)).rjust(places + 1, "0")
+    return f"{sign}{digits[:-places]}.{digits[-places:]}"

@@ -1,0 +1,177 @@
+"""The guarantee that no hidden cell can be worked out from what is published."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from annotated_types import Ge, Gt
+from typing_extensions import Doc
+
+from privpipe.blocks.verdict import Comparison, Verdict
+from privpipe.tables.aggregates import rational
+from privpipe.tables.aggregation import COUNT
+from privpipe.tables.audit_problem import AuditProblem, Levels
+from privpipe.tables.entries import CellGuarantee
+from privpipe.tables.exact_audit import AuditResult, audit
+from privpipe.tables.families import Family, families, merged_levels
+from privpipe.tables.guarantees import GroupDisclosure, PrimaryRule
+from privpipe.tables.primary_rules import Rule, Settings
+from privpipe.tables.table_set import TableSet
+
+__all__ = ["TableAudit", "audit_problem", "rules_of"]
+
+NO_RULE = "no guarantee says which cells are unsafe, so nothing was audited; add minimum_frequency or p_percent."
+KINDS = {
+    "recomputable": "can be computed from margins",
+    "exact": "follow from signs and bounds",
+    "level": "are too closely bounded",
+    "implied": "populations implied by margins are unsafe",
+    "insider": "can be computed by a contributor",
+}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TableAudit(CellGuarantee):
+    """No unsafe cell, and no unsafe population that margins imply, can be worked out; observed = number that can.
+
+    Everything that is published counts together: margins of all tables, what readers know of signs, and what a
+    contributor knows who is alone in a cell. Each cell that holds has a witness, each that fails a certificate, both in
+    exact integers; what neither was found for in time is an error, never a pass.
+
+    Parameters
+    ----------
+    lower : {"symmetric", "none"}
+        Whether cells are protected downwards as well as upwards.
+    prior : float, optional
+        Percent to which readers know every figure beforehand.
+
+    Examples
+    --------
+    >>> TableAudit()
+    TableAudit()
+    """
+
+    threshold_field: ClassVar[str] = "at_most"
+    source: ClassVar[str] = "Fischetti, Salazar, JASA 95 (2000); Neumaier, Shcherbina, Math. Programming 99 (2004)"
+    threat: ClassVar[str] = "A blank cell is its total minus the other cells of its row or column."
+    formula: ClassVar[str] = "max x_p >= a_p + UPL and min x_p <= a_p - LPL over all tables with the published figures"
+    choose: ClassVar[str] = "Always, where a cell is suppressed; add `prior` for sums that competitors can estimate."
+
+    at_most: Annotated[Literal[0], Doc("cells that may fail: none")] = 0
+    lower: Annotated[Literal["symmetric", "none"], Doc("protection downwards: as upwards, or none")] = "symmetric"
+    sliding: Annotated[float, Ge(0), Doc("share of its value that the interval of a cell must span")] = 0.0
+    prior: Annotated[float | None, Gt(0), Doc("percent to which readers know each figure beforehand")] = None
+    whole: Annotated[bool, Doc("false: counts are taken for real numbers, and the verdict says so")] = True
+    insiders: Annotated[
+        Literal["auto", "none", "singles"],
+        Doc("singles: who is alone in a suppressed cell knows it; auto: singles for sums, none for counts"),
+    ] = "auto"
+    implied: Annotated[bool, Doc("judge populations that margins imply by the same rules")] = True
+    time_limit: Annotated[float, Gt(0), Doc("seconds; what is not proved by then is an error")] = 600.0
+
+    def judge(self, tables: TableSet) -> Verdict:
+        results: list[AuditResult] = []
+        judged = 0
+        for family in families(tables.chosen(self.tables), tables.joint):
+            if not any(rules_of(tables, family.key).values()) and not _groups(tables, family):
+                continue
+            problem = audit_problem(tables, family, self)
+            results.append(audit(problem, time_limit=self.time_limit))
+            judged += family.cells.size
+        return self.verdict(results, judged)
+
+    def verdict(self, results: Sequence[AuditResult], judged: int) -> Verdict:
+        """The verdict on the audits of some measures; none of them is an error."""
+        compared = (Comparison(judged, judged, "figures were audited together"),)
+        if not results:
+            return Verdict(self, None, "error", 0, reason=NO_RULE, compared=compared)
+        counts: Counter[str] = Counter()
+        for result in results:
+            counts.update(result.counts)
+        failing = sum(number for kind, number in counts.items() if kind != "unproved")
+        outcome: Any = "fail" if failing else "error" if counts["unproved"] else "pass"
+        return Verdict(
+            self,
+            failing,
+            outcome=outcome,
+            threshold=0,
+            failing_classes=failing,
+            reason=self._reason(counts, results),
+            compared=compared,
+        )
+
+    def _reason(self, counts: Counter[str], results: Sequence[AuditResult]) -> str:
+        said = [f"{counts[kind]:,} {text}" for kind, text in KINDS.items() if counts[kind]]
+        if counts["unproved"]:
+            said.append(f"{counts['unproved']:,} were not proved in {self.time_limit:g} s")
+        sensitive = sum(len(result.variables) for result in results)
+        if not said:
+            said.append(f"all {sensitive:,} unsafe figures stay hidden")
+        more = sum(result.publishable for result in results)
+        if more:
+            said.append(f"{more:,} suppressed figures follow from others and could be published")
+        if not self.whole:
+            said.append("counts were not taken for whole numbers")
+        components = sum(result.components for result in results)
+        programmes = sum(result.programmes for result in results)
+        return f"{'; '.join(said)} ({components:,} components, {programmes:,} linear programs)."
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(lower="none", insiders="singles"), cls(prior=50, whole=False)]
+
+
+def rules_of(tables: TableSet, key: str) -> dict[str, list[Rule]]:
+    """The primary rules of the policy about one measure, by table."""
+    found: dict[str, list[Rule]] = {name: [] for name in tables.tables}
+    for guarantee in tables.guarantees:
+        if isinstance(guarantee, PrimaryRule):
+            for name, table in tables.chosen(guarantee.tables).items():
+                if key in dict(guarantee.measures(table)):
+                    found[name].append(guarantee.rule)
+    return found
+
+
+def audit_problem(tables: TableSet, family: Family, asked: TableAudit) -> AuditProblem:
+    """What readers see of a family, and what must not follow from it by the policy's rules."""
+    rules = rules_of(tables, family.key)
+    settings = Settings(lower=asked.lower, lower_bound=family.least, sliding=asked.sliding)
+    levels = merged_levels([family.levels(rules, settings), *_groups(tables, family)])
+    singles = asked.insiders == "singles" or (asked.insiders == "auto" and family.key != COUNT)
+    hidden = levels.variables[family.hidden[levels.variables]]
+    every = list({id(rule): rule for own in rules.values() for rule in own}.values())
+    problem = family.problem(
+        levels,
+        prior=None if asked.prior is None else rational(asked.prior, "table_audit: prior") / 100,
+        knowing=family.insiders(hidden) if singles else (),
+        implied=family.implied_failures(every) if asked.implied else np.zeros(0, dtype=np.bool_),
+    )
+    if asked.whole or not problem.whole:
+        return problem
+    return AuditProblem(
+        problem.relations, problem.low, problem.high, False, problem.true, levels, problem.knowing, problem.implied
+    )
+
+
+def _groups(tables: TableSet, family: Family) -> list[Levels]:
+    """Levels that keep groups from being in one cell as far as is published."""
+    if family.key != COUNT:
+        return []
+    found = []
+    for guarantee in tables.guarantees:
+        if isinstance(guarantee, GroupDisclosure):
+            chosen = tables.chosen(guarantee.tables)
+            for table, variables in zip(family.tables, family.cells.variables, strict=True):
+                if table.name in chosen and chosen[table.name] is table:
+                    levels = guarantee.levels(table, tables.sensitive)
+                    if levels is not None:
+                        found.append(
+                            Levels(
+                                variables[levels.variables], levels.lower, levels.upper, levels.span, levels.denominator
+                            )
+                        )
+    return found

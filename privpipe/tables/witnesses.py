@@ -1,0 +1,140 @@
+"""Moves from one table to another that a reader cannot tell apart, each checked in exact integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privpipe.tables.exact_programmes import DENOMINATORS, Point
+from privpipe.tables.integer_matrices import Integers, product
+from privpipe.tables.shrinking import NO_BOUND, OpenSystem, components_of
+
+__all__ = ["Move", "Witnesses"]
+
+Bools = NDArray[np.bool_]
+SMALL = 1e-5
+"""Of a solver's move: taken for 0 when it is made exact, which is checked."""
+LONGEST = 2**50
+"""Numerator to which a move is made longer."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A difference of two tables of the system: numerators over one denominator, 0 for all other columns."""
+
+    columns: Integers
+    numerators: NDArray[np.int64] | NDArray[np.object_]
+    denominator: int
+
+
+@dataclass
+class Witnesses:
+    """Which requirements moves from one base have met: each is that a column goes up, or down, by so much.
+
+    Parameters
+    ----------
+    system : OpenSystem
+    base : ndarray of int64
+        A point of the system.
+    columns, signs : ndarray of int64
+        Column and sign of each requirement.
+    needs : ndarray of int64
+        How far, in fractions of a unit; 0 for any distance other than 0, in any direction.
+    denominator : int
+        Of `needs`.
+    """
+
+    system: OpenSystem
+    base: Integers
+    columns: Integers
+    signs: Integers
+    needs: Integers
+    denominator: int
+    moves: list[Move] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.met = np.full(len(self.columns), -1, dtype=np.int64)
+        """For each requirement the number of the move that meets it."""
+        self.moved = np.zeros(self.system.size, dtype=np.bool_)
+        """Columns that some move changes."""
+        self.up = np.where(self.system.high == NO_BOUND, NO_BOUND, self.system.high - self.base)
+        self.down = np.where(self.system.low == -NO_BOUND, NO_BOUND, self.base - self.system.low)
+
+    def offer(self, columns: Integers, near: NDArray[np.float64]) -> Integers:
+        """Keep what is exact of a floating-point move of some columns; the columns of the rest.
+
+        A move falls into pieces that share no relation; each is a move in its own right.
+        """
+        moving = np.abs(near) > SMALL
+        columns, near = columns[moving], near[moving]
+        if not len(columns):
+            return columns
+        block = self.system.matrix[:, columns]
+        block = block[np.flatnonzero(np.diff(block.indptr))]
+        piece = components_of(block)
+        waiting = np.ones(len(columns), dtype=np.bool_)
+        row_piece = piece[block.indices[block.indptr[:-1]]]
+        for denominator in (1,) if self.system.whole else DENOMINATORS:
+            scaled = np.rint(near * denominator)
+            if np.abs(scaled).max() >= 2**52:
+                break
+            numerators = self._inside(columns, scaled.astype(np.int64), denominator)
+            wrong = np.zeros(int(piece.max()) + 1, dtype=np.bool_)
+            wrong[row_piece[product(block, numerators) != 0]] = True
+            exact = waiting & ~wrong[piece] & (numerators != 0)
+            if exact.any():
+                self._keep_pieces(columns[exact], numerators[exact], piece[exact], denominator)
+            waiting &= wrong[piece]
+            if not waiting.any():
+                break
+        return columns[waiting]
+
+    def _keep_pieces(self, columns: Integers, numerators: Integers, piece: Integers, denominator: int) -> None:
+        """Keep a move, and its reverse, each piece as long as its bounds allow in whole multiples."""
+        size = np.abs(numerators)
+        limit = NO_BOUND // denominator - 1
+        up, down = (np.minimum(room[columns], limit) * denominator // size for room in (self.up, self.down))
+        most = LONGEST // (int(size.max()) + 1) + 1
+        for sign in (1, -1):
+            factor = np.full(int(piece.max()) + 1, most)
+            np.minimum.at(factor, piece, np.where(sign * numerators > 0, up, down))
+            moving = factor[piece] > 0
+            if moving.any():
+                self._keep(Move(columns[moving], (sign * numerators * factor[piece])[moving], denominator))
+
+    def keep_point(self, point: Point) -> None:
+        """Keep the move from the base to an exact point of the system."""
+        if point.numerators.dtype == object or point.denominator * int(np.abs(self.base).max(initial=0)) >= 2**62:
+            return
+        numerators = point.numerators - self.base * point.denominator
+        moving = np.flatnonzero(numerators)
+        if len(moving):
+            self._keep(Move(moving, numerators[moving], point.denominator))
+
+    def _inside(self, columns: Integers, numerators: Integers, denominator: int) -> Integers:
+        """Numerators cut to what the bounds allow."""
+        limit = NO_BOUND // denominator - 1
+        above, below = np.minimum(self.up[columns], limit), np.minimum(self.down[columns], limit)
+        return np.clip(numerators, -below * denominator, above * denominator)
+
+    def _keep(self, move: Move) -> None:
+        distance = np.zeros(self.system.size, dtype=np.int64)
+        distance[move.columns] = move.numerators
+        new_columns = not self.moved[move.columns].all()
+        self.moved[move.columns] = True
+        here = self.signs * distance[self.columns]
+        far = _at_least(here, self.denominator, self.needs, move.denominator)
+        new = (self.met < 0) & np.where(self.needs == 0, here != 0, far)
+        if new.any() or new_columns:
+            self.met[new] = len(self.moves)
+            self.moves.append(move)
+
+
+def _at_least(left: Integers, left_factor: int, right: Integers, right_factor: int) -> Bools:
+    """Whether left * left_factor >= right * right_factor, without overflow."""
+    most = max(int(np.abs(left).max(initial=0)) * left_factor, int(np.abs(right).max(initial=0)) * right_factor)
+    if most < 2**62:
+        return np.asarray(left * left_factor >= right * right_factor)
+    return np.asarray(left.astype(object) * left_factor >= right.astype(object) * right_factor, dtype=np.bool_)

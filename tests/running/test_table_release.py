@@ -1,0 +1,210 @@
+"""Releases of tables: what is published, what is refused, and what no public document shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import privpipe as pp
+from privpipe.errors import PolicyError, Refused, UnsupportedError, UsageError
+
+VISITS = pd.DataFrame(
+    {
+        "region": ["north"] * 12 + ["south"] * 11 + ["west"] * 2,
+        "age": (["young", "old"] * 13)[:25],
+        "cost": [10 + at for at in range(25)],
+        "person": range(25),
+    }
+)
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """A policy over some visits, with changed sections."""
+    VISITS.to_parquet(tmp_path / "visits.parquet")
+
+    def made(**changes: Any) -> dict[str, Any]:
+        return {
+            "version": 1,
+            "columns": {
+                "region": {"role": "quasi_identifier"},
+                "age": {"role": "quasi_identifier"},
+                "cost": {"role": "insensitive"},
+                "person": {"role": "identifier"},
+            },
+            "source": {"path": str(tmp_path / "visits.parquet")},
+            "sink": {"path": str(tmp_path / "out")},
+            "person_id": "person",
+            "seed": {"insecure": "tables"},
+            "allow_insecure_seed": True,
+            "transform": [
+                {"aggregate": {"tables": {"visits": {"by": ["region"], "responses": ["count", {"sum": "cost"}]}}}}
+            ],
+            "guarantees": [{"minimum_frequency": {"at_least": 2}}],
+            **changes,
+        }
+
+    return made
+
+
+def test_a_table_without_unsafe_cells_is_published(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    result = pp.release(document())
+    assert result.published
+    table = pd.read_parquet(tmp_path / "out" / "visits.parquet")
+    assert table.to_dict("list") == {
+        "region": ["Total", "north", "south", "west"],
+        "count": [25, 12, 11, 2],
+        "count_status": ["published"] * 4,
+        "sum_cost": [550, 186, 297, 67],
+        "sum_cost_status": ["published"] * 4,
+    }
+
+
+def test_a_csv_reads_back_as_it_was_judged(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    pp.release(document(sink={"path": str(tmp_path / "out"), "format": "csv"}))
+    assert pd.read_csv(tmp_path / "out" / "visits.csv")["count"].tolist() == [25, 12, 11, 2]
+
+
+def test_an_unsafe_cell_refuses_and_publishes_nothing(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="observed 2; 2 of 8 published figures are unsafe"):
+        pp.release(document(guarantees=[{"minimum_frequency": {"at_least": 10}}]))
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_public_document_shows_thresholds_of_concentration_rules_or_counts_of_the_source(
+    document: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    by_age = [{"aggregate": {"by": ["age"], "responses": ["count", {"sum": "cost"}]}}]
+    asked = [{"minimum_frequency": {"at_least": 2}}, {"p_percent": {"at_least": 12.5}}]
+    pp.release(document(transform=by_age, guarantees=asked))
+    for file in sorted((tmp_path / "out" / "_privpipe").iterdir()):
+        text = file.read_text()
+        assert "12.5" not in text
+        if file.suffix == ".json":
+            assert json.loads(text).get("input", {}).get("records") is None
+
+
+def test_two_policies_that_differ_in_a_secret_threshold_have_one_public_hash(
+    document: Callable[..., dict[str, Any]],
+) -> None:
+    one, other = (pp.Policy.from_dict(document(guarantees=[{"p_percent": {"at_least": p}}])).digest() for p in (10, 20))
+    assert one == other
+
+
+def test_persons_with_several_records_count_once(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    twice = pd.concat([VISITS, VISITS.assign(cost=1)], ignore_index=True)
+    twice.to_parquet(tmp_path / "visits.parquet")
+    pp.release(document())
+    assert pd.read_parquet(tmp_path / "out" / "visits.parquet")["count"].tolist() == [25, 12, 11, 2]
+
+
+WRONG = {
+    "a rule on cells without a table": (
+        {"transform": []},
+        "is about cells of tables, and no `aggregate` stage makes any",
+    ),
+    "a model on classes": (
+        {"guarantees": [{"k_anonymity": {"k": 2}}]},
+        "judges records, and transform\\[0\\].aggregate leaves cells alone",
+    ),
+    "an identifier as a dimension": (
+        {"transform": [{"aggregate": {"by": ["person"], "responses": ["count"]}}]},
+        "has `role: identifier` and is gone before this stage",
+    ),
+    "a column without a role": (
+        {"transform": [{"aggregate": {"by": ["nowhere"], "responses": ["count"]}}]},
+        "is not among `columns:`",
+    ),
+    "a table that is not made": (
+        {"guarantees": [{"minimum_frequency": {"at_least": 2, "tables": ["other"]}}]},
+        "is no table of `aggregate`",
+    ),
+    "warnings alone": (
+        {"guarantees": [{"minimum_frequency": {"at_least": 2, "severity": "warn"}}]},
+        "by warnings alone every table would be published",
+    ),
+    "two aggregates": (
+        {"transform": [{"aggregate": {"by": ["age"], "responses": ["count"]}}] * 2},
+        "is there already",
+    ),
+    "a rule among the measures": (
+        {"measures": [{"minimum_frequency": {"at_least": 2}}]},
+        "move it to `guarantees:`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_policy_that_mixes_records_and_cells_is_refused(document: Callable[..., dict[str, Any]], name: str) -> None:
+    changes, message = WRONG[name]
+    with pytest.raises(PolicyError, match=message):
+        pp.Policy.from_dict(document(**changes))
+
+
+def test_what_tables_do_not_serve_yet_is_refused(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="nothing in a table of cells is compared with a population"):
+        pp.Policy.from_dict(document(population={"path": "people.parquet"}))
+    with pytest.raises(UnsupportedError, match="published as parquet or csv"):
+        pp.release(document(sink={"path": str(tmp_path / "out"), "format": "json"}))
+
+
+def test_a_repeated_release_gives_equal_bytes(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    seen = set()
+    for _ in range(2):
+        pp.release(document())
+        seen.add((tmp_path / "out" / "visits.parquet").read_bytes())
+    assert len(seen) == 1
+
+
+def test_cells_are_hidden_until_nothing_can_be_worked_out(
+    document: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    by_both = {"aggregate": {"by": ["region", "age"], "responses": ["count", {"sum": "cost"}, {"mean": "cost"}]}}
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    with pytest.raises(Refused, match="can be computed from margins"):
+        pp.release(document(transform=[by_both], guarantees=asked))
+    pp.release(document(transform=[by_both, {"suppress_table": {}}], guarantees=asked))
+    table = pd.read_parquet(tmp_path / "out" / "table.parquet")
+    hidden = table["count_status"] == "c"
+    assert 0 < hidden.sum() < len(table)
+    for response in ("count", "sum_cost", "mean_cost"):
+        assert table[response].isna().equals(hidden)
+    plan = json.loads((tmp_path / "out" / "_privpipe" / "plan.json").read_text())
+    assert [stage["name"] for stage in plan["stages"]] == ["aggregate", "suppress_table"]
+    assert plan["stages"][1]["detail"] == {}
+
+
+def test_two_tables_whose_difference_is_one_person_are_refused(document: Callable[..., dict[str, Any]]) -> None:
+    tables = {
+        "everyone": {"by": ["region"], "responses": ["count"]},
+        "young": {"by": ["region"], "only": {"age": "young"}, "responses": ["count"]},
+    }
+    visits = document(transform=[{"aggregate": {"tables": tables}}], guarantees=[{"table_audit": {}}])
+    rule = {"minimum_frequency": {"at_least": 1}}
+    with pytest.raises(Refused, match="no guarantee says which cells are unsafe"):
+        pp.release(visits)
+    visits["guarantees"] = [rule, {"table_audit": {}}]
+    pp.release(visits)
+    visits["guarantees"] = [{"minimum_frequency": {"at_least": 2, "tables": ["everyone"]}}, {"table_audit": {}}]
+    with pytest.raises(Refused, match="1 populations implied by margins are unsafe"):
+        pp.release(visits)
+
+
+def test_a_policy_applies_to_a_frame(document: Callable[..., dict[str, Any]]) -> None:
+    policy = pp.Policy.from_dict(document())
+    assert policy.apply(VISITS)["visits"]["count"].tolist() == [25, 12, 11, 2]
+    with pytest.raises(Refused, match="Nothing was given back"):
+        pp.Policy.from_dict(document(guarantees=[{"minimum_frequency": {"at_least": 3}}])).apply(VISITS)
+
+
+@pytest.mark.parametrize("verb", [pp.assess, pp.plan])
+def test_what_is_about_records_refuses_a_policy_of_tables(
+    document: Callable[..., dict[str, Any]], verb: Callable[..., Any]
+) -> None:
+    with pytest.raises(UsageError, match="releases tables of cells; use `release`"):
+        verb(VISITS, document())

@@ -1,0 +1,61 @@
+"""Sums of hidden cells that published ones give away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from privpipe.tables.cells import Cells, Dimension, linked
+from privpipe.tables.implied_populations import implied_populations
+from tests.tables.audit_cases import case_of
+
+
+def test_hidden_children_of_a_relation_are_those_by_definition(audit_row: dict[str, Any]) -> None:
+    case = case_of(audit_row)
+    least = audit_row["options"].get("minimum", 0)
+    found = implied_populations(case.cells, ~case.problem.published)
+    sums = found.sums(np.array([row.get("n") or 0 for row in case.rows]))
+    got = {
+        (case.names[of], *sorted(case.names[each] for each in found.members(at)), n, 0 < n < least)
+        for at, (of, n) in enumerate(zip(found.of.tolist(), sums.tolist(), strict=True))
+        if not found.expanded[at]
+    }
+    expected = audit_row["expected"].get("implied")
+    assert expected is None or got == {(i["of"], *sorted(i["cells"]), i["n"], i["unsafe"]) for i in expected}
+
+
+REGION = Dimension.tree("region", {"N": "All", "S": "All", "W": "All", "S1": "S", "S2": "S", "S3": "S"})
+
+
+def test_published_cells_below_a_hidden_one_are_taken_away() -> None:
+    cells = linked([Cells.labelled([REGION], [(label,) for label in REGION.labels])])
+    hidden = np.isin(REGION.labels, ["N", "S", "S2", "S3"])
+    found = implied_populations(cells, hidden)
+    sets = {tuple(REGION.labels[each] for each in found.members(at)) for at in range(len(found))}
+    assert sets == {("N", "S"), ("N", "S2", "S3")}
+    assert {REGION.labels[each] for each in found.of} == {"All"}
+
+
+def test_contributions_of_one_contributor_are_added_over_the_cells_of_a_set() -> None:
+    flat = Dimension.tree("region", {"N": "All", "S": "All", "W": "All"})
+    cells = linked([Cells.labelled([flat], [(label,) for label in flat.labels])])
+    found = implied_populations(cells, np.array([False, True, True, False]))
+    largest = np.array([[9, 9], [50, 30], [25, 7], [9, 9]])
+    holders = np.array([[1, 2], [7, 8], [8, 7], [1, 2]])
+    values, who = found.largest(largest, holders)
+    assert values.tolist() == [[57, 55]]
+    assert who.tolist() == [[7, 8]]
+    nameless, _ = found.largest(largest, np.zeros_like(holders))
+    assert nameless.tolist() == [[50, 30]]
+    assert found.sums(np.array([100, 80, 32, 9])).tolist() == [112]
+    assert found.greatest(np.array([100, 80, 32, 9])).tolist() == [80]
+
+
+def test_without_hidden_cells_nothing_is_implied() -> None:
+    cells = linked([Cells.labelled([REGION], [(label,) for label in REGION.labels])])
+    found = implied_populations(cells, np.zeros(len(REGION.labels), dtype=np.bool_))
+    assert len(found) == 0
+    values, who = found.largest(np.ones((7, 2), dtype=np.int64), np.ones((7, 2), dtype=np.int64))
+    assert values.shape == who.shape == (0, 2)
+    assert found.greatest(np.ones(7, dtype=np.int64)).tolist() == []
