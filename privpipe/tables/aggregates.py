@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,7 +145,8 @@ class CellFigures:
             Fewer are known of a cell that has more.
         """
         self.require(number)
-        return exact(self.largest[:, :number], 1).sum(axis=1)
+        found: Ints | NDArray[np.object_] = exact(self.largest[:, :number], 1).sum(axis=1)
+        return found
 
     def require(self, number: int) -> None:
         """Refuse a rule that needs more of the largest contributions than were kept."""
@@ -157,7 +159,7 @@ class CellFigures:
 
     def taken(self, places: NDArray[np.int64]) -> CellFigures:
         """The figures of some cells."""
-        arrays: dict[str, NDArray[np.int64]] = {}
+        arrays: dict[str, Any] = {}
         for name in (*PER_CELL, "largest", "holders", "weighted", "population", "unwaived"):
             found = getattr(self, name)
             if found is not None:
@@ -186,7 +188,7 @@ class CellFigures:
         ([10, 10], [2, 2])
         """
         number = len(cells)
-        plain = {name: np.zeros(number, dtype=np.int64) for name in PER_CELL}
+        plain: dict[str, Any] = {name: np.zeros(number, dtype=np.int64) for name in PER_CELL}
         values = np.zeros((number, largest), dtype=np.int64)
         holders = np.zeros((number, largest), dtype=np.int64)
         for at, given in enumerate(contributions):
