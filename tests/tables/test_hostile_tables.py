@@ -1,4 +1,4 @@
-"""Hostile tables on every engine: counts by their definition, and the same labels and figures as the embedded engine."""
+"""Hostile tables on every engine: counts by their definition, and labels and figures as the embedded engine has."""
 
 from __future__ import annotations
 
