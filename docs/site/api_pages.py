@@ -10,7 +10,7 @@ from typing import Any
 from docstrings import markdown
 
 import privpipe as pp
-from privpipe import errors, observe
+from privpipe import errors, observe, tables
 
 __all__ = ["api_page", "errors_page"]
 
@@ -26,6 +26,7 @@ def api_page() -> str:
         "`pp.measures`; [errors](errors.md) are those of `pp.errors`.",
         *(part for name, each in functions.items() for part in _function(f"pp.{name}", each, "##")),
         *_observe(),
+        *_tables(),
         *(part for name, each in kinds.items() for part in _class(f"pp.{name}", each)),
     ]
     return "\n\n".join(parts) + "\n"
@@ -46,6 +47,14 @@ def _observe() -> Iterator[str]:
     yield "## observe"
     yield markdown(observe.__doc__)
     yield ", ".join(f"`pp.observe.{name}`" for name in dir(observe) if not name.startswith("_"))
+
+
+def _tables() -> Iterator[str]:
+    yield "## tables"
+    yield markdown(tables.__doc__)
+    for name in tables.__all__:
+        for part in _class(f"pp.tables.{name}", getattr(tables, name)):
+            yield part.replace("## ", "### ", 1) if part.startswith("## ") else part
 
 
 def _function(name: str, function: Any, level: str) -> Iterator[str]:

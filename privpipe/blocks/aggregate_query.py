@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "CODE_DIGITS",
     "MOST_SUM",
     "AggregateMeasure",
     "AggregateQuery",

@@ -244,8 +244,7 @@ class _Count:
         texts = texts_of(found.column(name))
         if isinstance(given, HierarchySpec):
             given = given.build(texts, found.column("__count").to_pylist(), kind_of(rows.schema.field(name).type))
-        ladder = Ladder.of(name, self.spec.total, given, self.spec.levels.get(name), overlapping=overlapping)
-        return ladder.with_values(texts)
+        return Ladder.of(name, self.spec.total, given.cover(texts), self.spec.levels.get(name), overlapping=overlapping)
 
     def _coarsened(self, rows: Any, ladders: Iterable[Ladder]) -> Any:
         """Records with the labels of the lowest level that is shown."""

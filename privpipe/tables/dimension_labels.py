@@ -82,7 +82,7 @@ class Ladder:
         *,
         overlapping: bool = False,
     ) -> Ladder:
-        """The ladder of a column; default: all levels."""
+        """The ladder of a column, whose hierarchy covers its values; default: all levels."""
         if hierarchy is None:
             return cls(name, total, None, (0,), overlapping)
         chosen = range(hierarchy.height + 1) if levels is None else [hierarchy.level_of(each) for each in levels]
@@ -92,14 +92,8 @@ class Ladder:
 
     @property
     def coarsens(self) -> bool:
-        """Whether records are grouped by labels of a level above their values."""
-        return self.levels[0] > 0
-
-    def with_values(self, values: Sequence[str | None]) -> Ladder:
-        """The ladder with a hierarchy that covers these values."""
-        if self.hierarchy is None:
-            return self
-        return Ladder(self.name, self.total, self.hierarchy.cover(values), self.levels, self.overlapping)
+        """Whether records are grouped by labels: a level above their values is lowest, or some share a label."""
+        return self.levels[0] > 0 or (self.hierarchy is not None and self.hierarchy.unknown_code is not None)
 
     def labels(self, values: Sequence[str | None], level: int) -> list[str | None]:
         """The label of each value at a level of the hierarchy, None for null.

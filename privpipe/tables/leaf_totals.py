@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.blocks.aggregate_query import AggregateQuery
+from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.cells import Cells, Dimension
 
@@ -55,10 +56,21 @@ class Grid:
         return grid
 
     def place(self, found: pa.Table, codes: Ints) -> None:
-        """Put cells with their figures where their labels say."""
+        """Put cells with their figures where their labels say.
+
+        Raises
+        ------
+        DataError
+            Two of them have the same labels.
+        """
         place = np.zeros(len(codes), dtype=np.int64)
         for at, size in enumerate(self.cells.shape):
             place = place * size + codes[:, at]
+        if len(np.unique(place)) < len(place):
+            raise DataError(
+                "values of a dimension share one label, so that cells would replace one another; give each value "
+                "another label"
+            )
         for name in found.column_names:
             if name.startswith("key_"):
                 continue

@@ -8,6 +8,7 @@ that a noisy machine slows all alike. Prints only.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import statistics
 import tempfile
@@ -68,9 +69,7 @@ def bare(engine: Engine, table: Any, folder: Path, person: str | None, levels: b
         wanted = [*names, "cost", *([person] if person else [])]
         frame = dd.read_parquet(folder, columns=wanted, dtype_backend="pyarrow")
         if levels:
-            return lambda: [
-                frame.groupby(list(each), sort=False)[person].nunique().compute() for each in sets if each
-            ]
+            return lambda: [frame.groupby(list(each), sort=False)[person].nunique().compute() for each in sets if each]
         keys = [*names, *([person] if person else [])]
         split = 8 if person else 1
         return lambda: len(frame.groupby(keys, sort=False).agg({"cost": ["count", "sum"]}, split_out=split).compute())
@@ -120,12 +119,14 @@ def main() -> None:
                 person, levels = CASES[case]
                 plain = bare(engine, table, folder, person, levels)
                 times: dict[str, list[float]] = {"aggregate": [], "bare": []}
+                ours = functools.partial(aggregated, engine, table, spec, person=person)
                 for _ in range(given.rounds):
                     times["bare"].append(seconds(plain))
-                    times["aggregate"].append(seconds(lambda who=person: aggregated(engine, table, spec, person=who)))
+                    times["aggregate"].append(seconds(ours))
                 took, baseline = (statistics.median(times[each]) for each in ("aggregate", "bare"))
                 title = f"aggregate {rows:,} records, {case}, {name}"
-                print(f"{title}: {took:.2f} s, {took / baseline:.2f} x the bare group-by ({baseline:.2f} s)", flush=True)
+                ratio = took / baseline
+                print(f"{title}: {took:.2f} s, {ratio:.2f} x the bare group-by ({baseline:.2f} s)", flush=True)
                 record(title, took=took, baseline=baseline, beside="bare group-by")
 
 

@@ -354,3 +354,15 @@ def test_dates_truth_values_and_numbers_are_dimensions(engine: Engine) -> None:
     ]
     names = {found.cells.name(at): int(n) for at, n in enumerate(found.figures[COUNT].contributors) if n}
     assert names["size=0"] == 2
+
+
+def test_values_outside_a_hierarchy_share_a_label(engine: Engine) -> None:
+    table = pa.table({"person": [1, 2, 3, 1], "age": [1, 77, 88, 99], "cost": [1, 2, 4, 8]})
+    ages = Hierarchy.from_rows([[str(age), "young", "*"] for age in range(8)], unknown="root")
+    for person, total in ((None, 4), ("person", 3)):
+        spec = TableSpec(by=("age",), responses=RESPONSES)
+        found = aggregated(engine, engine.scan(Source(data=table)), spec, person=person, hierarchies={"age": ages})
+        names = {found.cells.name(at): n for at, n in enumerate(found.figures["cost"].totals.tolist())}
+        assert names == {"total": 15, "age=young": 1, "age=1": 1, "age=(unknown)": 14}
+        counts = {found.cells.name(at): n for at, n in enumerate(found.figures[COUNT].contributors.tolist())}
+        assert counts == {"total": total, "age=young": 1, "age=1": 1, "age=(unknown)": 3}
