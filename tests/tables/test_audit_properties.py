@@ -214,3 +214,10 @@ def test_verification_refuses_a_witness_that_was_tampered_with() -> None:
     assert not verified(problem, replace(result, moves=moved))
     assert not verified(problem, replace(result, moves=result.moves[:0]))
     assert not verified(problem, replace(result, base=result.base + 1))
+
+
+def test_no_text_of_a_result_or_problem_shows_a_figure() -> None:
+    problem = made([8123, 0, 0], [8123, None, None], [8123, 6017, 2106])
+    result = audit(problem)
+    texts = [repr(each) for each in (problem, result, intervals(problem), *result.moves)]
+    assert not any(figure in text for text in texts for figure in ("8123", "6017", "2106"))
