@@ -15,7 +15,7 @@ UNBOUNDED = np.iinfo(np.int64).max
 """In `low` and `high`: no bound."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Levels:
     """Protection levels of sensitive variables, in fractions of the unit: numerators over one denominator.
 
@@ -30,9 +30,9 @@ class Levels:
     denominator: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class AuditProblem:
-    """The set {x: relations x = 0, low <= x <= high} of tables that agree with everything published.
+    """The set {x: relations x = 0, low <= x <= high} of tables that agree with everything published. Private.
 
     Parameters
     ----------

@@ -41,9 +41,9 @@ class Kind(IntEnum):
     UNPROVED = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class AuditResult:
-    """What was proved of each sensitive variable.
+    """What was proved of each sensitive variable. Private: it holds true values; its text shows counts only.
 
     Parameters
     ----------
@@ -82,6 +82,9 @@ class AuditResult:
     components: int = 0
     largest_component: int = 0
     programmes: int = 0
+
+    def __repr__(self) -> str:
+        return f"AuditResult({len(self.variables)} sensitive cells, {self.counts})"
 
     @property
     def counts(self) -> dict[str, int]:
@@ -234,7 +237,7 @@ def _in_set(
     return not np.any(sums != 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Intervals:
     """What a reader can say of each open variable: the exact least and greatest value.
 
@@ -256,6 +259,13 @@ class Intervals:
 
     def __iter__(self) -> Iterator[Ends]:
         return iter((self.low, self.high))
+
+    @property
+    def closest(self) -> tuple[Ends, Ends]:
+        """The ends that hold for the problem as it is: among whole numbers, if it is whole."""
+        if self.whole_low is None or self.whole_high is None:
+            return self.low, self.high
+        return self.whole_low, self.whole_high
 
 
 def intervals(problem: AuditProblem, *, time_limit: float = 600.0) -> Intervals:

@@ -24,6 +24,8 @@ BUNDLE = 200
 """Variables of components that share a programme."""
 NEAR = 400
 """Variables around a required one that are tried first in a larger component."""
+LONGEST_BRANCHING = 5.0
+"""Seconds."""
 FEWEST = 3
 """Requirements that a joint programme must meet for another one to follow it."""
 
@@ -181,7 +183,9 @@ class _Part:
         for sign in signs:
             regions = [_around(found.system.matrix, column, NEAR)] if found.system.size > 2 * NEAR else []
             for region in (*regions, every):
-                self._joint(region, self._waiting(sign), sign, requirement)
+                near = self._shortest(region, requirement, sign)
+                if near and found.system.whole and found.met[requirement] < 0:
+                    self._joint(region, np.array([requirement]), sign, whole=True)
                 if found.met[requirement] >= 0:
                     return
         if all(self._certified(requirement, sign) for sign in signs):
@@ -221,38 +225,58 @@ class _Part:
             found.keep_point(whole.point)
         return whole.bound is not None and _short(whole.bound - start, level, found.denominator)
 
-    def _joint(self, columns: Integers, required: Integers, sign: int, leader: int | None = None) -> None:
-        """Offer a move that takes many requirements as far as they need to go, the leader first."""
+    def _joint(self, columns: Integers, required: Integers, sign: int, *, whole: bool = False) -> None:
+        """Offer a move that takes many requirements as far as they need to go."""
         found = self.witnesses
-        inside = np.zeros(found.system.size, dtype=np.bool_)
-        inside[columns] = True
-        required = required[inside[found.columns[required]]]
-        if not len(required):
-            return
         # Different worths make the solver take a few all the way in the place of many half the way.
         worth = np.exp(6 * self.draw.random(len(required)))
-        if leader is not None:
-            worth = np.where(found.columns[required] == found.columns[leader], 1e6, worth)
-        programme, at = self._programme(columns, required, sign, worth)
+        programme, at = self._programme(columns, required, sign, worth, whole=whole)
         self.programmes += 1
-        answer = solve(programme, self.deadline - time.monotonic())
-        if answer.point is None:
-            return
-        move = answer.point[: len(columns)].copy()
-        np.add.at(move, at, answer.point[len(columns) :])
-        rest = found.offer(columns, move)
-        if leader is not None and len(rest) and found.system.whole and found.met[leader] < 0:
-            self._whole(columns, required, sign, worth)
-
-    def _whole(self, columns: Integers, required: Integers, sign: int, worth: NDArray[np.float64]) -> None:
-        found = self.witnesses
-        programme, at = self._programme(columns, required, sign, worth, whole=True)
-        self.programmes += 1
-        answer = solve(programme, min(5.0, self.deadline - time.monotonic()))
+        remaining = self.deadline - time.monotonic()
+        answer = solve(programme, min(LONGEST_BRANCHING, remaining) if whole else remaining)
         if answer.point is not None:
             move = answer.point[: len(columns)].copy()
             np.add.at(move, at, answer.point[len(columns) :])
             found.offer(columns, move)
+
+    def _shortest(self, columns: Integers, requirement: int, sign: int) -> bool:
+        """Offer a short move of some columns that takes one requirement as far as it needs to go.
+
+        Cells with little room are dear: what is left moves few cells, mostly in whole steps, and often serves others.
+
+        Returns
+        -------
+        bool
+            Whether the solver says that it goes so far.
+        """
+        found = self.witnesses
+        block = found.system.matrix if len(columns) == found.system.size else found.system.matrix[:, columns]
+        block = block[np.flatnonzero(np.diff(block.indptr))]
+        size = len(columns)
+        at = int(np.searchsorted(columns, found.columns[requirement]))
+        need = int(max(1, -(-found.needs[requirement] // found.denominator)))
+        high = np.concatenate([found.up[columns], found.down[columns]])
+        there, back = (at, at + size) if sign > 0 else (at + size, at)
+        if high[there] == 0:
+            return False
+        need = min(need, int(high[there]))
+        cost = 1 / np.clip(high, 1, 1000) + 0.05
+        high[there], high[back], cost[there] = need, 0, -1e4
+        entries = block.tocoo()
+        row, column = entries.row.astype(np.int64), entries.col.astype(np.int64)
+        matrix = matrix_of(
+            np.concatenate([entries.data, -entries.data]),
+            np.concatenate([row, row]),
+            np.concatenate([column, column + size]),
+            (block.shape[0], 2 * size),
+        )
+        right = np.zeros(block.shape[0], dtype=np.int64)
+        self.programmes += 1
+        answer = solve(Programme(cost, matrix, right, np.zeros_like(high), high), self.deadline - time.monotonic())
+        if answer.point is None:
+            return False
+        found.offer(columns, answer.point[:size] - answer.point[size:])
+        return bool(answer.point[there] > need - 0.5)
 
     def _programme(
         self, columns: Integers, required: Integers, sign: int, worth: NDArray[np.float64], *, whole: bool = False

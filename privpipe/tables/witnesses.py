@@ -20,7 +20,7 @@ LONGEST = 2**50
 """Numerator to which a move is made longer."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Move:
     """A difference of two tables of the system: numerators over one denominator, 0 for all other columns."""
 
@@ -29,7 +29,7 @@ class Move:
     denominator: int
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Witnesses:
     """Which requirements moves from one base have met: each is that a column goes up, or down, by so much.
 

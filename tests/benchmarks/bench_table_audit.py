@@ -108,7 +108,11 @@ def main() -> None:
         spent = time.process_time() - start
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         hidden = int((~problem.published).sum())
-        print(f"{len(problem.low)} cells, {hidden} hidden: {spent:.1f} CPU s, {memory:.2f} GB; {result}", flush=True)
+        print(
+            f"{len(problem.low)} cells, {hidden} hidden: {spent:.1f} CPU s, {memory:.2f} GB, "
+            f"{result.programmes} programmes, largest component {result.largest_component}; {result}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
