@@ -270,11 +270,15 @@ def _priced_step(
     return None if point is None else np.asarray(point[:count] - point[count:], dtype=np.float64)
 
 
-def joint_move(hiding: Hiding, hidden: Bools, needs: Sequence[Requirement], sign: int) -> tuple[Bools, Bools]:
+def joint_move(
+    hiding: Hiding, hidden: Bools, needs: Sequence[Requirement], sign: int, *, grow: bool
+) -> tuple[Bools, Bools]:
     """One cheap move in which as many sensitive cells as possible go as far as they need in one direction.
 
     Parameters
     ----------
+    grow : bool
+        Whether published cells may move.
     needs : sequence of Requirement
         Of different variables.
     sign : int
@@ -285,7 +289,7 @@ def joint_move(hiding: Hiding, hidden: Bools, needs: Sequence[Requirement], sign
     tuple of ndarray of bool
         Published cells that move, and which needs were met.
     """
-    cells = np.flatnonzero(hidden | hiding.open)
+    cells = np.flatnonzero(hidden | hiding.open if grow else hidden)
     at = np.searchsorted(cells, [need.variable for need in needs])
     within = hiding.relations[:, cells]
     within = within[np.diff(within.indptr) > 0]

@@ -163,7 +163,7 @@ def suppress(
         raise UsageError(f"suppress_table: method is one of {', '.join(METHODS)}, not {method!r}")
     search = _Suppressing(hiding, linked, tuple(rules), limits, problem_of or hiding.problem, implied, time_limit)
     hidden, bound = search.first(method)
-    hidden, passed, repaired = search.closed(hidden)
+    hidden, passed, repaired = search.closed(hidden, optimal=bound is not None)
     if restore:
         hidden, passed = search.restored(hidden, passed)
     cost = hiding.price(hidden)
@@ -231,9 +231,12 @@ class _Suppressing:
         order = cells[np.lexsort((label_order(self.linked)[cells], -np.abs(hiding.true[cells])))]
         return np.asarray(hidden | linear_pattern(hiding.relations, hiding.primary, order.tolist()), dtype=np.bool_)
 
-    def closed(self, hidden: Bools) -> tuple[Bools, AuditResult, int]:
+    def closed(self, hidden: Bools, *, optimal: bool) -> tuple[Bools, AuditResult, int]:
         """The pattern with what the audit asks for in addition, its last audit, and how many cells that are."""
         before = int(hidden.sum())
+        if len(self.hiding.requirements) > SINGLE_REPAIRS and not optimal:
+            # To prove that many cells fail takes longer than to see it in floats.
+            hidden = self._repaired(hidden, [need for need in self.hiding.requirements if not need.held], ())
         for _ in range(MOST_REPAIRS):
             result, failing, covers = self._judged(hidden)
             if result.passed:
@@ -299,16 +302,17 @@ class _Suppressing:
             rest = [need for need in failing if not need.held]
             for sign in (1, -1):
                 mine = list({need.variable: need for need in rest if need.signs[0] == sign}.values())
-                while mine:
-                    moved, met = joint_move(hiding, grown, mine, sign)
-                    grown |= moved
-                    if not met.any():
-                        break
-                    mine = [need for need, reached in zip(mine, met, strict=True) if not reached]
+                # First what hidden cells can do among themselves, as long as they do more.
+                for grow in (False, True):
+                    met = np.ones(1, dtype=np.bool_)
+                    while mine and met.any():
+                        moved, met = joint_move(hiding, grown, mine, sign, grow=grow)
+                        grown |= moved
+                        mine = [need for need, reached in zip(mine, met, strict=True) if not reached]
                 single += mine
         for need in single:
             added = cheapest_move(hiding, grown, need)
-            if added is not None and not added.any() and hiding.whole and (grown == hidden).all():
+            if added is not None and not added.any() and hiding.whole and not (grown & ~hidden).any():
                 # The way is there in fractions, which is not enough for whole numbers.
                 added = cheapest_move(hiding, grown, need, in_whole=True)
             if added is not None:
