@@ -288,7 +288,7 @@ def _without_absent(matrix: Matrix, parents: Integers, present: Integers) -> Mat
     size = matrix.shape[1]
     absent = np.ones(size, dtype=np.bool_)
     absent[present] = False
-    # Any one relation of an absent cell defines it; its others then say that two ways to add it up agree.
+    # Any one relation of an absent cell defines it.
     defining = np.full(size, -1, dtype=np.int64)
     defining[parents[::-1]] = np.arange(len(parents))[::-1]
     defined = np.flatnonzero(absent & (defining >= 0))
@@ -296,6 +296,8 @@ def _without_absent(matrix: Matrix, parents: Integers, present: Integers) -> Mat
     made_of = matrix_of(-rows.data, defined[rows.row], rows.col.astype(np.int64), (size, size))
     # A cell is made of cells strictly below it: what is absent among those is replaced in the next step.
     every = np.arange(size)
+    # Where the total itself is absent there is no relation: two ways to add it up agree by those of cells with a row.
+    matrix = matrix[np.flatnonzero(~absent[parents])]
     replaced = made_of + matrix_of(np.ones(size, dtype=np.int64), every, every, (size, size))
     while np.bincount(matrix.indices, minlength=size)[defined].any():
         matrix = matrix @ replaced

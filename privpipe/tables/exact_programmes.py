@@ -164,7 +164,7 @@ def is_empty(system: OpenSystem, deadline: float) -> bool:
         False,
     )
     cost = np.concatenate([np.zeros(size, dtype=np.int64), np.ones(2 * rows, dtype=np.int64)])
-    programme = Programme(cost.astype(np.float64), wide.matrix, wide.right, wide.low, wide.high)
+    programme = Programme(cost.astype(np.float64), wide.matrix, wide.right, wide.low, wide.high, multipliers=True)
     answer = solve(programme, deadline - time.monotonic())
     if answer.multipliers is None:
         return False
@@ -178,7 +178,9 @@ def linear_extreme(
     """As `extreme`, for numbers that need not be whole, with the solver's own point."""
     cost = np.zeros(system.size, dtype=np.int64)
     cost[column] = -sign
-    programme = Programme(cost.astype(np.float64), system.matrix, system.right, system.low, system.high)
+    programme = Programme(
+        cost.astype(np.float64), system.matrix, system.right, system.low, system.high, multipliers=True
+    )
     answer = solve(programme, deadline - time.monotonic())
     point = bound = None
     if answer.point is not None:
@@ -244,9 +246,10 @@ def _branch(system: OpenSystem, column: int, sign: int, start: Extreme, deadline
         if best is not None and found_linear.bound is not None and floor(found_linear.bound) <= best:
             continue
         if near is None:
-            if not is_empty(linear, deadline):
-                unsettled = True
-            continue
+            if is_empty(linear, deadline):
+                continue
+            unsettled = True
+            break
         rounded = exact_point(node, near)
         if rounded is not None and (best is None or sign * rounded.at(column) > best):
             best, point = sign * rounded.at(column), rounded
@@ -255,7 +258,7 @@ def _branch(system: OpenSystem, column: int, sign: int, start: Extreme, deadline
         halves = _split(tight[0], tight[1], near)
         if halves is None:
             unsettled = True
-            continue
+            break
         waiting.extend(halves)
     bound = start.bound if unsettled else best
     return Extreme(best, point, bound)

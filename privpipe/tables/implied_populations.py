@@ -102,7 +102,7 @@ def implied_populations(cells: LinkedCells, hidden: NDArray[np.bool_]) -> Implie
         for matrix, parent in _along_dimensions(table):
             inside = hidden[variables]
             deeper = _expanded(matrix, parent, inside)
-            for rows in (matrix, deeper):
+            for is_expanded, rows in ((False, matrix), (True, deeper)):
                 for row in np.flatnonzero(~inside[parent]):
                     children = rows.indices[rows.indptr[row] : rows.indptr[row + 1]]
                     members = variables[children[inside[children]]]
@@ -110,7 +110,7 @@ def implied_populations(cells: LinkedCells, hidden: NDArray[np.bool_]) -> Implie
                     if len(members) and key not in seen:
                         seen.add(key)
                         parents.append(key[0])
-                        expanded.append(rows is deeper)
+                        expanded.append(is_expanded)
                         sets.append(np.sort(members))
     lengths = [len(members) for members in sets]
     columns = np.concatenate(sets) if sets else np.empty(0, dtype=np.int64)

@@ -24,6 +24,8 @@ BUNDLE = 200
 """Variables of components that share a programme."""
 NEAR = 400
 """Variables around a required one that are tried first in a larger component."""
+LONGEST_BRANCHING = 5.0
+"""Seconds."""
 FEWEST = 3
 """Requirements that a joint programme must meet for another one to follow it."""
 
@@ -181,7 +183,9 @@ class _Part:
         for sign in signs:
             regions = [_around(found.system.matrix, column, NEAR)] if found.system.size > 2 * NEAR else []
             for region in (*regions, every):
-                self._joint(region, self._waiting(sign), sign, requirement)
+                near = self._joint(region, self._waiting(sign), sign, requirement)
+                if near and found.system.whole and found.met[requirement] < 0:
+                    self._joint(region, self._waiting(sign), sign, requirement, whole=True)
                 if found.met[requirement] >= 0:
                     return
         if all(self._certified(requirement, sign) for sign in signs):
@@ -221,38 +225,42 @@ class _Part:
             found.keep_point(whole.point)
         return whole.bound is not None and _short(whole.bound - start, level, found.denominator)
 
-    def _joint(self, columns: Integers, required: Integers, sign: int, leader: int | None = None) -> None:
-        """Offer a move that takes many requirements as far as they need to go, the leader first."""
+    def _joint(
+        self, columns: Integers, required: Integers, sign: int, leader: int | None = None, *, whole: bool = False
+    ) -> bool:
+        """Offer a move that takes many requirements as far as they need to go, the leader first.
+
+        Returns
+        -------
+        bool
+            Whether the solver says that the leader went as far as it needs.
+        """
         found = self.witnesses
         inside = np.zeros(found.system.size, dtype=np.bool_)
         inside[columns] = True
         required = required[inside[found.columns[required]]]
+        if whole:  # any whole move of the leader will do: to prove the best one would take longer
+            required = required[found.columns[required] == found.columns[leader]]
         if not len(required):
-            return
+            return False
         # Different worths make the solver take a few all the way in the place of many half the way.
         worth = np.exp(6 * self.draw.random(len(required)))
+        leads = np.zeros(len(required), dtype=np.bool_)
         if leader is not None:
-            worth = np.where(found.columns[required] == found.columns[leader], 1e6, worth)
-        programme, at = self._programme(columns, required, sign, worth)
+            leads = found.columns[required] == found.columns[leader]
+            worth[leads] = 1e6
+        programme, at = self._programme(columns, required, sign, worth, whole=whole)
         self.programmes += 1
-        answer = solve(programme, self.deadline - time.monotonic())
+        remaining = self.deadline - time.monotonic()
+        answer = solve(programme, min(LONGEST_BRANCHING, remaining) if whole else remaining)
         if answer.point is None:
-            return
+            return False
+        part = answer.point[len(columns) :]
         move = answer.point[: len(columns)].copy()
-        np.add.at(move, at, answer.point[len(columns) :])
-        rest = found.offer(columns, move)
-        if leader is not None and len(rest) and found.system.whole and found.met[leader] < 0:
-            self._whole(columns, required, sign, worth)
-
-    def _whole(self, columns: Integers, required: Integers, sign: int, worth: NDArray[np.float64]) -> None:
-        found = self.witnesses
-        programme, at = self._programme(columns, required, sign, worth, whole=True)
-        self.programmes += 1
-        answer = solve(programme, min(5.0, self.deadline - time.monotonic()))
-        if answer.point is not None:
-            move = answer.point[: len(columns)].copy()
-            np.add.at(move, at, answer.point[len(columns) :])
-            found.offer(columns, move)
+        np.add.at(move, at, part)
+        found.offer(columns, move)
+        needs = np.abs((programme.high + programme.low)[len(columns) :])
+        return bool(np.any(leads & (np.abs(part) > needs - 0.5)))
 
     def _programme(
         self, columns: Integers, required: Integers, sign: int, worth: NDArray[np.float64], *, whole: bool = False

@@ -18,7 +18,10 @@ __all__ = ["Answer", "Programme", "solve"]
 
 @dataclass(frozen=True)
 class Programme:
-    """Minimise cost x subject to matrix x = right, low <= x <= high; x whole if `whole`."""
+    """Minimise cost x subject to matrix x = right, low <= x <= high; x whole if `whole`.
+
+    `multipliers` asks for those of the relations too.
+    """
 
     cost: NDArray[np.float64]
     matrix: Matrix
@@ -26,6 +29,7 @@ class Programme:
     low: NDArray[np.int64]
     high: NDArray[np.int64]
     whole: bool = False
+    multipliers: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,37 +41,42 @@ class Answer:
 
 
 def solve(programme: Programme, time_limit: float) -> Answer:
-    """What HiGHS finds within a time limit, in seconds."""
+    """What HiGHS finds within a time limit, in seconds; nothing if it fails."""
     if time_limit <= 0:
         return Answer(None)
     low = np.where(programme.low == -NO_BOUND, -np.inf, programme.low)
     high = np.where(programme.high == NO_BOUND, np.inf, programme.high)
+    rows, columns = programme.matrix.shape
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it warns of shows in its answer
-        if programme.whole:
+        try:
+            if programme.multipliers:
+                found = optimize.linprog(
+                    programme.cost,
+                    A_eq=cast(Any, programme.matrix if rows else None),
+                    b_eq=programme.right if rows else None,
+                    bounds=cast(Any, np.column_stack([low, high])),
+                    method="highs-ds",
+                    options={"time_limit": time_limit},
+                )
+                multipliers = found.eqlin.marginals if rows else np.empty(0)
+                return Answer(_finite(found.x, columns), _finite(multipliers, rows))
             constraint = optimize.LinearConstraint(programme.matrix, programme.right, programme.right)
             branched = optimize.milp(
                 programme.cost,
-                integrality=np.ones(len(low), dtype=np.int64),
+                integrality=np.full(columns, int(programme.whole)),
                 bounds=optimize.Bounds(low, high),
-                constraints=constraint if programme.matrix.shape[0] else None,
-                options={"time_limit": time_limit},
+                constraints=constraint if rows else None,
+                options={"time_limit": time_limit, "presolve": programme.whole},
             )
-            return Answer(_finite(branched.x))
-        found = optimize.linprog(
-            programme.cost,
-            A_eq=cast(Any, programme.matrix if programme.matrix.shape[0] else None),
-            b_eq=programme.right if programme.matrix.shape[0] else None,
-            bounds=cast(Any, np.column_stack([low, high])),
-            method="highs-ds",
-            options={"time_limit": time_limit},
-        )
-    multipliers = found.eqlin.marginals if programme.matrix.shape[0] else np.empty(0)
-    return Answer(_finite(found.x), _finite(multipliers))
+            return Answer(_finite(branched.x, columns))
+        except (ValueError, RuntimeError, ArithmeticError, AttributeError):
+            return Answer(None)
 
 
-def _finite(values: object) -> NDArray[np.float64] | None:
+def _finite(values: object, length: int) -> NDArray[np.float64] | None:
+    """An array of so many finite numbers, or nothing."""
     if values is None:
         return None
     found = np.asarray(values, dtype=np.float64)
-    return found if np.isfinite(found).all() else None
+    return found if found.shape == (length,) and np.isfinite(found).all() else None

@@ -16,6 +16,8 @@ __all__ = ["Move", "Witnesses"]
 Bools = NDArray[np.bool_]
 SMALL = 1e-5
 """Of a solver's move: taken for 0 when it is made exact, which is checked."""
+LONGEST = 2**50
+"""Numerator to which a move is made longer."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,24 @@ class Witnesses:
             wrong[row_piece[product(block, numerators) != 0]] = True
             exact = waiting & ~wrong[piece] & (numerators != 0)
             if exact.any():
-                self._keep(Move(columns[exact], numerators[exact], denominator))
+                self._keep_pieces(columns[exact], numerators[exact], piece[exact], denominator)
             waiting &= wrong[piece]
             if not waiting.any():
                 break
         return columns[waiting]
+
+    def _keep_pieces(self, columns: Integers, numerators: Integers, piece: Integers, denominator: int) -> None:
+        """Keep a move, and its reverse, each piece as long as its bounds allow in whole multiples."""
+        size = np.abs(numerators)
+        limit = NO_BOUND // denominator - 1
+        up, down = (np.minimum(room[columns], limit) * denominator // size for room in (self.up, self.down))
+        most = LONGEST // (int(size.max()) + 1) + 1
+        for sign in (1, -1):
+            factor = np.full(int(piece.max()) + 1, most)
+            np.minimum.at(factor, piece, np.where(sign * numerators > 0, up, down))
+            moving = factor[piece] > 0
+            if moving.any():
+                self._keep(Move(columns[moving], (sign * numerators * factor[piece])[moving], denominator))
 
     def keep_point(self, point: Point) -> None:
         """Keep the move from the base to an exact point of the system."""
