@@ -302,10 +302,10 @@ class _Suppressing:
             rest = [need for need in failing if not need.held]
             for sign in (1, -1):
                 mine = list({need.variable: need for need in rest if need.signs[0] == sign}.values())
-                # First what hidden cells can do among themselves, as long as they do more.
-                for grow in (False, True):
+                # First what hidden cells can do among themselves, as long as that is much.
+                for grow, worthwhile in ((False, 0.1), (True, 0.0)):
                     met = np.ones(1, dtype=np.bool_)
-                    while mine and met.any():
+                    while mine and met.mean() > worthwhile:
                         moved, met = joint_move(hiding, grown, mine, sign, grow=grow)
                         grown |= moved
                         mine = [need for need, reached in zip(mine, met, strict=True) if not reached]

@@ -287,7 +287,7 @@ def test_a_solver_that_lies_never_gives_an_unsafe_pattern(
     method: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Faults of the searches alone: the audit afterwards is honest; then of everything: no pattern at all, or safe."""
-    cells, hiding = small_hiding(3, at_least=5)
+    cells, hiding = small_hiding(5, at_least=4)
 
     def faulty(honest: Any) -> Any:
         def lying(*arguments: Any, **more: Any) -> Any:
