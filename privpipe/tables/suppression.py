@@ -302,14 +302,7 @@ class _Suppressing:
             rest = [need for need in failing if not need.held]
             for sign in (1, -1):
                 mine = list({need.variable: need for need in rest if need.signs[0] == sign}.values())
-                # First what hidden cells can do among themselves, as long as that is much.
-                for grow, worthwhile in ((False, 0.1), (True, 0.0)):
-                    met = np.ones(1, dtype=np.bool_)
-                    while mine and met.mean() > worthwhile:
-                        moved, met = joint_move(hiding, grown, mine, sign, grow=grow)
-                        grown |= moved
-                        mine = [need for need, reached in zip(mine, met, strict=True) if not reached]
-                single += mine
+                single += self._jointly(grown, mine, sign)
         for need in single:
             added = cheapest_move(hiding, grown, need)
             if added is not None and not added.any() and hiding.whole and not (grown & ~hidden).any():
@@ -318,6 +311,30 @@ class _Suppressing:
             if added is not None:
                 grown |= added
         return grown
+
+    def _jointly(self, grown: Bools, needs: list[Requirement], sign: int) -> list[Requirement]:
+        """Hide cells of moves that meet many needs at once; those that none met.
+
+        First within the lowest cells, where totals stay as they are and parts of the table do not touch each other.
+        """
+        hiding, left = self.hiding, []
+        allowed = grown | hiding.open
+        by_variable = {need.variable: need for need in needs}
+        for cells in hiding.components(allowed & hiding.lowest):
+            mine = [by_variable.pop(cell) for cell in cells.tolist() if cell in by_variable]
+            among = np.zeros(len(hiding), dtype=np.bool_)
+            among[cells] = True
+            left += self._until_none(grown, mine, sign, among)
+        return self._until_none(grown, [*by_variable.values(), *left], sign, allowed)
+
+    def _until_none(self, grown: Bools, needs: list[Requirement], sign: int, among: Bools) -> list[Requirement]:
+        while needs:
+            moved, met = joint_move(self.hiding, grown, needs, sign, among)
+            grown |= moved
+            if not met.any():
+                break
+            needs = [need for need, reached in zip(needs, met, strict=True) if not reached]
+        return needs
 
     def restored(self, hidden: Bools, passed: AuditResult) -> tuple[Bools, AuditResult]:
         """The pattern without secondary cells that are exact anyway, if it passes the audit again."""
