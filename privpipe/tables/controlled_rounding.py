@@ -19,7 +19,7 @@ __all__ = ["ControlledRounding", "controlled"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 WHOLE_MODEL = 3_000
-"""Cells of a table that is rounded as one programme before it is tried in parts."""
+"""Cells up to which a table is rounded as one programme."""
 NODES = 20_000
 LARGEST_INTEGER = int(np.iinfo(np.int64).max)
 
@@ -49,8 +49,8 @@ def controlled(linked: LinkedCells, values: Ints, base: int, cost: Ints | None =
     """Round each cell up or down so that every relation holds, for the least sum of cost times distance.
 
     Multiples of the base stay. Where that is impossible, which tables of three dimensions can be, each cell may go one
-    more multiple each way. A table that no programme settles as a whole is rounded from the top: each subtable with
-    its margins as they were left.
+    more multiple each way. A table of more than 3,000 cells is rounded from the top: each subtable with its margins as
+    they were left.
 
     Parameters
     ----------
@@ -76,13 +76,16 @@ def controlled(linked: LinkedCells, values: Ints, base: int, cost: Ints | None =
         raise DataError(f"round_table: {wrong} totals do not equal the sum of their parts")
     price = np.ones(len(values), dtype=np.int64) if cost is None else cost
     for steps in (0, 1):
-        found = _programme(relations, values, base, price, steps, None)
-        if found is None and len(values) > WHOLE_MODEL:
+        if len(values) > WHOLE_MODEL:
             found = _from_the_top(linked, values, base, price, steps)
+        else:
+            found = _programme(relations, values, base, price, steps, None)
         if found is not None:
             published, bound = found
-            distance = int((price * np.abs(published - values)).sum())
-            return ControlledRounding(published, distance, bound is not None and distance <= bound, steps)
+            away = np.abs(published - values)
+            distance = int((price * away).sum())
+            far = int((away >= base).any())
+            return ControlledRounding(published, distance, bound is not None and distance <= bound, max(steps, far))
     raise NoSolutionError(
         f"round_table: no table of multiples of {base} was found that adds up with each cell within two multiples; "
         "use another base, fewer dimensions or method: random"

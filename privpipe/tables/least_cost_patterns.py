@@ -111,6 +111,8 @@ class _Search:
         everything[self.free] = True
         lost = {need.variable for need in self._failing(everything, self.hiding.requirements)}
         needs = self.needs = [need for need in self.hiding.requirements if need.variable not in lost]
+        if not len(self.free):
+            return Pattern(self.required.copy(), 0, 0, tuple(sorted(lost)))
         self._cut(self.required.astype(np.float64), needs)
         self._linear_phase(needs)
         best = self._integer_phase(needs)

@@ -100,6 +100,18 @@ class Hiding:
         return np.asarray(self.candidates & ~self.primary, dtype=np.bool_)
 
     @cached_property
+    def by_cell(self) -> sparse.csc_array:
+        """The relations by columns, from which those of few cells are taken fast."""
+        return sparse.csc_array(self.relations)
+
+    @cached_property
+    def lowest(self) -> Bools:
+        """Cells that are no total of others."""
+        total = np.zeros(len(self), dtype=np.bool_)
+        total[self.relations.indices[self.relations.data > 0]] = True
+        return ~total
+
+    @cached_property
     def room_up(self) -> Floats:
         return np.where(self.high == UNBOUNDED, np.inf, self.high - self.true.astype(np.float64))
 
@@ -270,7 +282,9 @@ def _priced_step(
     return None if point is None else np.asarray(point[:count] - point[count:], dtype=np.float64)
 
 
-def joint_move(hiding: Hiding, hidden: Bools, needs: Sequence[Requirement], sign: int) -> tuple[Bools, Bools]:
+def joint_move(
+    hiding: Hiding, hidden: Bools, needs: Sequence[Requirement], sign: int, among: Bools
+) -> tuple[Bools, Bools]:
     """One cheap move in which as many sensitive cells as possible go as far as they need in one direction.
 
     Parameters
@@ -279,15 +293,17 @@ def joint_move(hiding: Hiding, hidden: Bools, needs: Sequence[Requirement], sign
         Of different variables.
     sign : int
         1 up, -1 down.
+    among : ndarray of bool
+        Cells that may move; each need's is one of them.
 
     Returns
     -------
     tuple of ndarray of bool
         Published cells that move, and which needs were met.
     """
-    cells = np.flatnonzero(hidden | hiding.open)
+    cells = np.flatnonzero(among)
     at = np.searchsorted(cells, [need.variable for need in needs])
-    within = hiding.relations[:, cells]
+    within = hiding.by_cell[:, cells].tocsr()
     within = within[np.diff(within.indptr) > 0]
     price = np.clip(hiding.cost[cells] / max(int(hiding.cost.max()), 1), LEAST_PRICE, 1.0)
     price = np.where(hidden[cells], LEAST_PRICE / 10, price)

@@ -163,7 +163,7 @@ def suppress(
         raise UsageError(f"suppress_table: method is one of {', '.join(METHODS)}, not {method!r}")
     search = _Suppressing(hiding, linked, tuple(rules), limits, problem_of or hiding.problem, implied, time_limit)
     hidden, bound = search.first(method)
-    hidden, passed, repaired = search.closed(hidden)
+    hidden, passed, repaired = search.closed(hidden, optimal=bound is not None)
     if restore:
         hidden, passed = search.restored(hidden, passed)
     cost = hiding.price(hidden)
@@ -231,9 +231,12 @@ class _Suppressing:
         order = cells[np.lexsort((label_order(self.linked)[cells], -np.abs(hiding.true[cells])))]
         return np.asarray(hidden | linear_pattern(hiding.relations, hiding.primary, order.tolist()), dtype=np.bool_)
 
-    def closed(self, hidden: Bools) -> tuple[Bools, AuditResult, int]:
+    def closed(self, hidden: Bools, *, optimal: bool) -> tuple[Bools, AuditResult, int]:
         """The pattern with what the audit asks for in addition, its last audit, and how many cells that are."""
         before = int(hidden.sum())
+        if len(self.hiding.requirements) > SINGLE_REPAIRS and not optimal:
+            # To prove that many cells fail takes longer than to see it in floats.
+            hidden = self._repaired(hidden, [need for need in self.hiding.requirements if not need.held], ())
         for _ in range(MOST_REPAIRS):
             result, failing, covers = self._judged(hidden)
             if result.passed:
@@ -299,21 +302,39 @@ class _Suppressing:
             rest = [need for need in failing if not need.held]
             for sign in (1, -1):
                 mine = list({need.variable: need for need in rest if need.signs[0] == sign}.values())
-                while mine:
-                    moved, met = joint_move(hiding, grown, mine, sign)
-                    grown |= moved
-                    if not met.any():
-                        break
-                    mine = [need for need, reached in zip(mine, met, strict=True) if not reached]
-                single += mine
+                single += self._jointly(grown, mine, sign)
         for need in single:
             added = cheapest_move(hiding, grown, need)
-            if added is not None and not added.any() and hiding.whole and (grown == hidden).all():
+            if added is not None and not added.any() and hiding.whole and not (grown & ~hidden).any():
                 # The way is there in fractions, which is not enough for whole numbers.
                 added = cheapest_move(hiding, grown, need, in_whole=True)
             if added is not None:
                 grown |= added
         return grown
+
+    def _jointly(self, grown: Bools, needs: list[Requirement], sign: int) -> list[Requirement]:
+        """Hide cells of moves that meet many needs at once; those that none met.
+
+        First within the lowest cells, where totals stay as they are and parts of the table do not touch each other.
+        """
+        hiding, left = self.hiding, []
+        allowed = grown | hiding.open
+        by_variable = {need.variable: need for need in needs}
+        for cells in hiding.components(allowed & hiding.lowest):
+            mine = [by_variable.pop(cell) for cell in cells.tolist() if cell in by_variable]
+            among = np.zeros(len(hiding), dtype=np.bool_)
+            among[cells] = True
+            left += self._until_none(grown, mine, sign, among)
+        return self._until_none(grown, [*by_variable.values(), *left], sign, allowed)
+
+    def _until_none(self, grown: Bools, needs: list[Requirement], sign: int, among: Bools) -> list[Requirement]:
+        while needs:
+            moved, met = joint_move(self.hiding, grown, needs, sign, among)
+            grown |= moved
+            if not met.any():
+                break
+            needs = [need for need, reached in zip(needs, met, strict=True) if not reached]
+        return needs
 
     def restored(self, hidden: Bools, passed: AuditResult) -> tuple[Bools, AuditResult]:
         """The pattern without secondary cells that are exact anyway, if it passes the audit again."""

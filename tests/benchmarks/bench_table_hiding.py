@@ -1,0 +1,139 @@
+"""Hiding cells of large tables: patterns with their repair, least costs, controlled rounding, cell keys.
+
+CPU seconds, compared with those that the specification of tables allows. Prints only.
+
+    python tests/benchmarks/bench_table_hiding.py [patterns] [optimal] [rounding] [keys]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from recording import record
+
+from privpipe.draws import Seed
+from privpipe.tables import suppression
+from privpipe.tables.audit_problem import UNBOUNDED, Levels
+from privpipe.tables.cell_keys import NoiseTable, record_keys
+from privpipe.tables.cells import Cells, Dimension, linked
+from privpipe.tables.controlled_rounding import controlled
+from privpipe.tables.least_cost_patterns import least_cost
+from privpipe.tables.moves import Hiding
+
+Ints = NDArray[np.int64]
+TREES = ((10, 10), (6, 8), (3, 5))
+"""Children of each label, level by level: 116,000 cells."""
+AT_LEAST = 5
+
+
+def tree(name: str, *branches: int) -> Dimension:
+    parents: dict[str, str] = {}
+    level = ["Total"]
+    for branch in branches:
+        below = []
+        for above in level:
+            for _ in range(branch):
+                below.append(f"{name}{len(parents):04}")
+                parents[below[-1]] = above
+        level = below
+    return Dimension.tree(name, parents)
+
+
+def counted(dimensions: list[Dimension], mean: float, seed: int = 0) -> tuple[Cells, Ints]:
+    """A table of skewed counts."""
+    draws = np.random.default_rng(seed)
+    cells = Cells.complete(dimensions)
+    values = np.zeros(cells.shape, dtype=np.int64)
+    inner = [dimension.leaves for dimension in dimensions]
+    size = [len(leaves) for leaves in inner]
+    values[np.ix_(*inner)] = draws.poisson(np.exp(draws.normal(0, 1.3, size)) * mean)
+    for axis, dimension in enumerate(dimensions):
+        for code in reversed(range(1, len(dimension.labels))):
+            above: list[Any] = [slice(None)] * len(dimensions)
+            below = list(above)
+            above[axis], below[axis] = dimension.parent[code], code
+            values[tuple(above)] += values[tuple(below)]
+    return cells, values.reshape(-1)
+
+
+def hiding(cells: Cells, values: Ints, at_least: int) -> Hiding:
+    small = np.flatnonzero((values > 0) & (values < at_least))
+    levels = Levels(small, values[small] - 1, at_least - 1 - values[small], np.zeros(len(small), dtype=np.int64))
+    candidates = values > 0
+    candidates[0] = False
+    none = np.zeros(len(values), dtype=np.int64)
+    price = suppression.costs("value", values, values)
+    return Hiding(cells.relations, values, none, np.full(len(values), UNBOUNDED), price, candidates, levels, True)
+
+
+def timed(job: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.process_time()
+    found = job()
+    return found, time.process_time() - start
+
+
+def shown(name: str, took: float, allowed: float, **more: float) -> None:
+    figures = ", ".join(f"{key} {value:g}" for key, value in more.items())
+    print(f"{name}: {took:.1f} CPU s of {allowed:g} ({figures})", flush=True)
+    record(name, took=took, baseline=allowed, beside="the specification", **more)
+
+
+def patterns() -> None:
+    """Pattern and repair apart from the audits, which are a line of their own."""
+    cells, values = counted([tree("abc"[at], *branches) for at, branches in enumerate(TREES)], 10.0)
+    problem, honest, audits = hiding(cells, values, AT_LEAST), suppression.audit, [0.0, 0.0]
+
+    def counting(*arguments: Any, **more: Any) -> Any:
+        result, took = timed(lambda: honest(*arguments, **more))
+        audits[0], audits[1] = audits[0] + took, audits[1] + 1
+        return result
+
+    suppression.audit = counting
+    try:
+        found, took = timed(lambda: suppression.suppress(problem, linked([cells]), method="gauss", time_limit=3600))
+    finally:
+        suppression.audit = honest
+    loss = suppression.table_loss(cells, values, found.hidden)
+    shares = {"cells": loss.cells, "hidden share": loss.cell_share, "value share": loss.value_share}
+    shown("pattern and repair", took - audits[0], 20, **shares, repaired=found.repaired)
+    shown("its audits", audits[0], 30, audits=audits[1])
+
+
+def optimal() -> None:
+    for shape, mean, allowed in (((20, 20), 12.0, 60), ((8, 8, 8), 10.0, 300)):
+        cells, values = counted([tree("abc"[at], size) for at, size in enumerate(shape)], mean)
+        problem = hiding(cells, values, 4)
+        found, took = timed(partial(least_cost, problem))
+        gap = (found.cost - found.bound) / max(found.cost, 1)
+        shown(f"least cost {' x '.join(map(str, shape))}", took, allowed, cost=found.cost, gap=gap)
+
+
+def rounding() -> None:
+    cells, values = counted([tree("a", 12, 6), tree("b", 6, 4), tree("c", 3)], 8.0)
+    found, took = timed(lambda: controlled(linked([cells]), values, 5))
+    alone = int(np.abs(values - (2 * values + 5) // 10 * 5).sum())
+    shown(
+        "controlled rounding", took, 120,
+        cells=len(cells), distance=found.distance, alone=alone, steps=found.steps, proven=found.proven,
+    )  # fmt: skip
+
+
+def keys() -> None:
+    number = 5_000_000
+    draws = np.random.default_rng(0)
+    table = NoiseTable.of_greatest_entropy(5, 3.0, 2, 0.3)
+    counts, sums = draws.poisson(6, number), draws.integers(0, 2**32, number)
+    _, took = timed(lambda: table.noisy_counts(counts, sums))
+    _, hashing = timed(lambda: record_keys(Seed.insecure(1), "counts", [str(at) for at in range(10**6)]))
+    shown("cell keys", took, 10, cells=number, a_million_record_keys=hashing)
+
+
+if __name__ == "__main__":
+    for job in sys.argv[1:] or ["patterns", "optimal", "rounding", "keys"]:
+        {"patterns": patterns, "optimal": optimal, "rounding": rounding, "keys": keys}[job]()
