@@ -26,7 +26,7 @@ def with_means(counts: AuditProblem, sums: AuditProblem, means: Sequence[Mean]) 
     --------
     A count of 7 to 11 with an exact mean of 45/4 is 8: only then is the sum a whole number.
 
-    >>> from privpipe.tables.audit import intervals
+    >>> from privpipe.tables.exact_audit import intervals
     >>> none = matrix_of(*(np.empty(0, dtype=np.int64) for _ in range(3)), (0, 1))
     >>> counts = AuditProblem(none, np.array([7]), np.array([11]), True)
     >>> sums = AuditProblem(none, np.array([0]), np.array([UNBOUNDED]), True)
