@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from privpipe.tables.exact_audit import Kind, audit, intervals, verified
 
 from privpipe.errors import DataError
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
 from privpipe.tables.cells import Cells, Dimension
+from privpipe.tables.exact_audit import Kind, audit, intervals, verified
 from privpipe.tables.integer_matrices import Matrix, matrix_of
 from tests.tables.exhaustive_search import small_table
 

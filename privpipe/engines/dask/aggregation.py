@@ -25,10 +25,10 @@ from privpipe.blocks.aggregate_query import (
 from privpipe.draws import Seed
 from privpipe.engines.base.aggregated_cells import Cells
 from privpipe.engines.base.histograms import group_key
-from privpipe.engines.dask.codes import encode, encode_ranks, grouped, tuple_hashes
 from privpipe.engines.dask.dask_table import DaskTable
 from privpipe.engines.dask.exchange import Pieces, meet
 from privpipe.engines.dask.runtime import Runtime
+from privpipe.engines.distributed.codes import encode, encode_ranks, grouped, tuple_hashes
 from privpipe.kernels.grouping.word_groups import split_order
 
 __all__ = ["aggregate", "contributions"]
