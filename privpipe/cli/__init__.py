@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privpipe.cli.console import seldom
+from privpipe.cli.collector import seldom
 
 # What is loaded here is kept: the collector would look at it three times by its own thresholds.
 with seldom():

@@ -26,15 +26,14 @@ from privpipe.cli import (
 from privpipe.cli import drafts as demo
 from privpipe.cli import explain as plugin_list
 from privpipe.cli import explain as schema
+from privpipe.cli.collector import none_at_the_end, seldom
 from privpipe.cli.console import (
     ended_by_signal,
     guarded,
     handle_signals,
     ignore_signals,
     interrupted,
-    none_at_the_end,
     prepare_streams,
-    seldom,
     settle,
 )
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
-import gc
 import io
 import json
 import logging
@@ -42,7 +40,6 @@ __all__ = [
     "handle_signals",
     "ignore_signals",
     "interrupted",
-    "none_at_the_end",
     "outcome_stands",
     "plain_cell",
     "prepare_streams",
@@ -51,7 +48,6 @@ __all__ = [
     "progress",
     "put",
     "say",
-    "seldom",
     "settle",
     "warn_all",
     "write_text",
@@ -377,33 +373,3 @@ def _way(error: BaseException) -> None:
         for frame in cause.way:
             say(f"  {frame}")
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
-
-
-THRESHOLDS = (200_000, 5, 2)
-"""Every object that is kept is looked at once in some four million that are made, not in 70,000; a server goes on."""
-
-
-@contextmanager
-def seldom() -> Iterator[None]:
-    """Have cycles searched for seldom for as long as this lasts; the host's thresholds come back.
-
-    Examples
-    --------
-    >>> before = gc.get_threshold()
-    >>> with seldom():
-    ...     gc.get_threshold()
-    (200000, 5, 2)
-    >>> gc.get_threshold() == before
-    True
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(*THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-def none_at_the_end() -> None:
-    """Have no cycles searched for while the process ends: among all that was loaded it takes a quarter of a second."""
-    atexit.register(gc.freeze)

@@ -29,7 +29,7 @@ def test_a_command_that_runs_searches_seldom() -> None:
 
 def test_a_process_that_goes_on_still_searches() -> None:
     """Sessions and their rows hang in cycles: a server that never searched would keep them all."""
-    code = f"{SEARCHES}from privpipe.cli.console import seldom\nwith seldom():\n"
+    code = f"{SEARCHES}from privpipe.cli.collector import seldom\nwith seldom():\n"
     made = "    for _ in range(5 * 10**6):\n        each = []\n        each.append(each)\n"
     assert int(said(f"{code}{made}    print(count() - before)")) > 0
 
