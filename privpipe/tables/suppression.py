@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.tables.audit_problem import AuditProblem
-from privpipe.tables.cells import Cells, LinkedCells
 from privpipe.tables.exact_audit import AuditResult, Kind, audit, intervals
+from privpipe.tables.cells import Cells, LinkedCells
 from privpipe.tables.hierarchical_patterns import hierarchical
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
 from privpipe.tables.least_cost_patterns import Limits, least_cost
@@ -122,7 +121,6 @@ def suppress(
     *,
     method: str = "auto",
     rules: Sequence[str] = (),
-    problem_of: Callable[[Bools], AuditProblem] | None = None,
     implied: Unsafe | None = None,
     restore: bool = False,
     limits: Limits | None = None,
@@ -143,8 +141,6 @@ def suppress(
         from, the others hierarchical for sums and gauss for counts.
     rules : sequence of str
         The rule that made each of `hiding.levels` sensitive, for messages.
-    problem_of : callable or None
-        What a reader knows for a pattern; `Hiding.problem` unless given.
     implied : callable or None
         Which implied populations fail the primary rules; none is judged unless given.
     restore : bool
@@ -161,7 +157,7 @@ def suppress(
     """
     if method not in METHODS:
         raise UsageError(f"suppress_table: method is one of {', '.join(METHODS)}, not {method!r}")
-    search = _Suppressing(hiding, linked, tuple(rules), limits, problem_of or hiding.problem, implied, time_limit)
+    search = _Suppressing(hiding, linked, tuple(rules), limits, implied, time_limit)
     hidden, bound = search.first(method)
     hidden, passed, repaired = search.closed(hidden, optimal=bound is not None)
     if restore:
@@ -179,12 +175,11 @@ class _Suppressing:
         linked: LinkedCells,
         rules: tuple[str, ...],
         limits: Limits | None,
-        problem_of: Callable[[Bools], AuditProblem],
         implied: Unsafe | None,
         time_limit: float,
     ) -> None:
         self.hiding, self.linked, self.rules, self.limits = hiding, linked, rules, limits
-        self.problem_of, self.implied, self.time_limit = problem_of, implied, time_limit
+        self.implied, self.time_limit = implied, time_limit
 
     def first(self, method: str) -> tuple[Bools, int | None]:
         """A pattern by one method, with a bound on the cost if all of it has one."""
@@ -250,7 +245,7 @@ class _Suppressing:
     def _judged(self, hidden: Bools) -> tuple[AuditResult, list[Requirement], list[Ints]]:
         """The audit of a pattern, requirements that it does not show to be met, and what must be hidden in addition."""
         unsafe, covers = self._demands(hidden)
-        problem = replace(self.problem_of(hidden), implied=unsafe)
+        problem = replace(self.hiding.problem(hidden), implied=unsafe)
         result = audit(problem, time_limit=self.time_limit)
         failing: list[Requirement] = []
         by_variable: dict[int, list[Requirement]] = {}
@@ -338,7 +333,7 @@ class _Suppressing:
 
     def restored(self, hidden: Bools, passed: AuditResult) -> tuple[Bools, AuditResult]:
         """The pattern without secondary cells that are exact anyway, if it passes the audit again."""
-        found = intervals(self.problem_of(hidden), time_limit=self.time_limit)
+        found = intervals(self.hiding.problem(hidden), time_limit=self.time_limit)
         low, high = (found.low, found.high) if found.whole_low is None else (found.whole_low, found.whole_high)
         exact = np.array(
             [a is not None and a == b for a, b in zip(low, high if high is not None else (), strict=True)],
