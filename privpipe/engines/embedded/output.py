@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Stream
 from privpipe.engines.base import Format, Written
-from privpipe.engines.base.batches import in_order
 from privpipe.engines.base.contract import NO_TYPES
 from privpipe.engines.base.part_files import files_of, in_groups, write_part
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, column_list, quoted
 from privpipe.engines.embedded.ranks import ORDER, worded_rows
 from privpipe.engines.embedded.row_functions import logical
+from privpipe.engines.embedded.row_order import DealtRows, OrderedRows, rows_in_memory, rows_on_disk, sizes_of_files
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.stored_rows import SmallRows
-from privpipe.errors import EngineError
 from privpipe.progress import within
 
 __all__ = ["sorted_rows", "write"]
+
+
+LOOKED_AFTER = 0.1
+"""Seconds between two looks at files that are written side by side, at the most."""
 
 
 def write(
@@ -50,18 +54,12 @@ def write(
 
     if not table.has_record_ids:
         return part(map(made, in_groups(_told(_by_value(session, table)))))
-    files = files_of(table.records(session), len(table.schema))
-    rows = ((_file(each, files), each) for each in _told(_cut(worded_rows(session, table, stream), files)))
-    written = [
-        part(in_order(made, in_groups(batch for _, batch in of_file), session.threads), number)
-        for number, (_, of_file) in enumerate(itertools.groupby(rows, lambda row: row[0]))
-    ]
-    whole = _joined(written) if written else part(iter(()))
-    if whole.records != table.records(session):
-        raise EngineError(
-            f"the table had {table.records(session):,} records before it was written, and has other ones now"
-        )
-    return whole
+    with _in_keyed_order(session, table, stream) as rows:
+        if rows is None:
+            return _one_by_one(session, table, stream, made, part)
+        if len(rows.sizes) > 1:
+            return _at_once(rows, made, part, session.threads)
+        return part(_told(rows.each(0, len(rows), made, session.threads)))
 
 
 def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,19 +71,21 @@ def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         within("rows", done)
 
 
-def sizes_of_files(words: NDArray[np.int64], files: int) -> NDArray[np.int64]:
-    """How many of some rows lie in each part file, by their order words.
-
-    Examples
-    --------
-    >>> sizes_of_files(np.array([-5, 7, -9]), 2).tolist()
-    [2, 1]
-    """
-    from privpipe.kernels.grouping.word_groups import shares_of
-
-    if files == 1:
-        return np.array([len(words)])
-    return np.bincount(shares_of(words, files), minlength=files)
+def _one_by_one(
+    session: Session,
+    table: EmbeddedTable,
+    stream: Stream,
+    made: Callable[[pa.RecordBatch], pa.RecordBatch],
+    part: Callable[[Iterator[pa.RecordBatch], int], Written],
+) -> Written:
+    """The files of rows that the database sorts."""
+    files = files_of(table.records(session), len(table.schema))
+    rows = ((_file(each, files), each) for each in _told(_cut(worded_rows(session, table, stream), files)))
+    written = [
+        part(map(made, in_groups(batch for _, batch in of_file)), number)
+        for number, (_, of_file) in enumerate(itertools.groupby(rows, lambda row: row[0]))
+    ]
+    return _joined(written) if written else part(iter(()), 0)
 
 
 def _cut(batches: Iterator[pa.RecordBatch], files: int) -> Iterator[pa.RecordBatch]:
@@ -105,6 +105,58 @@ def _file(batch: pa.RecordBatch, files: int) -> int:
 
 def _joined(written: Sequence[Written]) -> Written:
     return Written(sum(each.records for each in written), tuple(name for each in written for name in each.files))
+
+
+@contextlib.contextmanager
+def _in_keyed_order(session: Session, table: EmbeddedTable, stream: Stream) -> Iterator[OrderedRows | DealtRows | None]:
+    """The rows by places; None where the database has to sort them: cells that are not equally long."""
+    rows = rows_in_memory(session, table, stream)
+    if rows is not None:
+        yield rows
+        return
+    with rows_on_disk(session, table, stream) as dealt:
+        yield dealt
+
+
+def _at_once(
+    rows: OrderedRows | DealtRows,
+    made: Callable[[pa.RecordBatch], pa.RecordBatch],
+    part: Callable[[Iterator[pa.RecordBatch], int], Written],
+    threads: int,
+) -> Written:
+    """The files, several at a time."""
+    ends, done = np.cumsum(rows.sizes).tolist(), [0]
+    places = [place for place in zip([0, *ends], ends, strict=False) if place[0] < place[1]]
+
+    def batches(place: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        for batch in rows.each(*place, made, 1):
+            yield batch
+            done[0] += len(batch)  # for reports only: a count that two threads update at once is a little behind
+
+    with ThreadPoolExecutor(_abreast(len(places), threads), thread_name_prefix="privpipe-parts") as pool:
+        waiting = [pool.submit(part, batches(place), number) for number, place in enumerate(places)]
+        try:
+            while wait(waiting, LOOKED_AFTER, FIRST_EXCEPTION).not_done and not any(map(_failed, waiting)):
+                within("rows", done[0])
+            return _joined([each.result() for each in waiting])
+        finally:
+            for each in waiting:
+                each.cancel()
+
+
+def _abreast(files: int, threads: int) -> int:
+    """How many files are written at once: a few more than threads, where else the last ones kept one thread alone busy.
+
+    Examples
+    --------
+    >>> _abreast(9, 2), _abreast(8, 2), _abreast(5, 2), _abreast(7, 2)
+    (3, 2, 3, 2)
+    """
+    return next((n for n in range(threads, 2 * threads) if files % n == 0 or files % n >= threads), threads)
+
+
+def _failed(future: Future[Written]) -> bool:
+    return future.done() and future.exception() is not None
 
 
 def _with_used_texts(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

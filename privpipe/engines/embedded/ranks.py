@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -59,58 +58,31 @@ def _ranked(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch,
         first += batch.num_rows
 
 
-def ordered_rows(session: Session, table: EmbeddedTable, stream: Stream, column: str) -> Iterator[pa.RecordBatch]:
+def ordered_rows(
+    session: Session, table: EmbeddedTable, stream: Stream, column: str | None = None
+) -> Iterator[pa.RecordBatch]:
     """All rows with their ids by (value of the column with nulls last, keyed order, id)."""
-
-    def by_id(batch: pa.RecordBatch) -> pa.RecordBatch:
-        words, values = batch.column(ORDER).to_numpy(), batch.column(column).to_pylist()
-        fresh = [a != b for a, b in zip(values[1:], values[:-1], strict=True)]
-        runs = np.concatenate([[0], np.cumsum(np.array(fresh, np.bool_) | (words[1:] != words[:-1]))])
-        high, low = (batch.column(name).to_numpy() for name in ID_COLUMNS)
-        return batch.take(pa.array(np.lexsort((low, high, runs))))
-
-    with _order_word(session, stream) as word:
-        sql = (
-            f"SELECT {column_list(table.all_columns)}, {word} FROM {table.source} "
-            f"ORDER BY {_comparable(table, column)} NULLS LAST, {ORDER}"
-        )
-        for batch in _settled(session.stream(sql, table.frames), by_id):
-            yield batch.select(table.all_columns)
+    for batch in worded_rows(session, table, stream, column):
+        yield batch.select(table.all_columns)
 
 
-def worded_rows(session: Session, table: EmbeddedTable, stream: Stream) -> Iterator[pa.RecordBatch]:
-    """All rows by (keyed order, id), without ids: their order words are in the column `ORDER`.
+def worded_rows(
+    session: Session, table: EmbeddedTable, stream: Stream, column: str | None = None
+) -> Iterator[pa.RecordBatch]:
+    """As `ordered_rows`, with their order words next to them in the column `ORDER`.
 
-    Texts come as the dictionaries that the table has of them.
+    Without a column, texts come as the dictionaries that the table has of them.
     """
-    names = column_list([*table.schema.names, ORDER])
-
-    def by_id(batch: pa.RecordBatch) -> pa.RecordBatch:
-        # Sorting ids along with every row would take a third longer, and more where rows are sorted on disk.
-        words, view = batch.column(ORDER).to_numpy(), session.name("tied")
-        equal = np.unique(words[1:][words[1:] == words[:-1]])
-        tied = (
-            f"SELECT {names} FROM ({sql}) SEMI JOIN {view} USING ({ORDER}) ORDER BY {ORDER}, {column_list(ID_COLUMNS)}"
-        )
-        found = session.stream(tied, {**table.frames, view: pa.table({ORDER: equal})})
-        order = np.arange(len(batch))
-        order[np.isin(words, equal)] = len(batch) + np.arange(int(np.isin(words, equal).sum()))
-        return joined([batch, *found]).take(pa.array(order))
-
-    with _order_word(session, stream) as word:
-        sql = f"SELECT {column_list(table.all_columns)}, {word} FROM {table.compact}"
-        yield from _settled(session.stream(f"SELECT {names} FROM ({sql}) ORDER BY {ORDER}", table.frames), by_id)
-
-
-@contextlib.contextmanager
-def _order_word(session: Session, stream: Stream) -> Iterator[str]:
-    """The order word of a row as a function of the query: it costs no separate pass, and its key stays here."""
 
     def order(high: pa.Array, low: pa.Array) -> pa.Array:
         return pa.array(stream.order(np.column_stack([np.asarray(high), np.asarray(low)])))
 
+    # As a function of the query, the order word costs no separate pass; its key stays in this process.
     with session.function(order) as keyed:
-        yield f"{keyed}({column_list(ID_COLUMNS)}) AS {ORDER}"
+        columns = f"{column_list(table.all_columns)}, {keyed}({column_list(ID_COLUMNS)}) AS {ORDER}"
+        by = f"{_comparable(table, column)} NULLS LAST, {ORDER}" if column else ORDER
+        sql = f"SELECT {columns} FROM {table.source if column else table.compact} ORDER BY {by}"
+        yield from _settled(session.stream(sql, table.frames), column)
 
 
 def _comparable(table: EmbeddedTable, column: str) -> str:
@@ -120,19 +92,29 @@ def _comparable(table: EmbeddedTable, column: str) -> str:
     return f"CASE WHEN {name} = 0 THEN 0 ELSE {name} END" if floats else name
 
 
-def _settled(
-    batches: Iterator[pa.RecordBatch], by_id: Callable[[pa.RecordBatch], pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def _settled(batches: Iterator[pa.RecordBatch], column: str | None) -> Iterator[pa.RecordBatch]:
     """Equal order words, one pair in 2^64, go by id; as keys of the sort the ids would slow every table by half."""
     held: pa.RecordBatch | None = None
-    for batch in itertools.chain(batches, [None]):
-        if held is not None and batch is not None and held.column(ORDER)[-1].as_py() == batch.column(ORDER)[0].as_py():
+    for batch in batches:
+        if held is not None and held.column(ORDER)[-1].as_py() == batch.column(ORDER)[0].as_py():
             held = joined([held, batch])
             continue
         if held is not None:
-            words = held.column(ORDER).to_numpy()
-            yield by_id(held) if (words[1:] == words[:-1]).any() else held
+            yield _by_id(held, column)
         held = batch
+    if held is not None:
+        yield _by_id(held, column)
+
+
+def _by_id(batch: pa.RecordBatch, column: str | None) -> pa.RecordBatch:
+    orders = batch.column(ORDER).to_numpy()
+    if not (orders[1:] == orders[:-1]).any():
+        return batch
+    values = batch.column(column).to_pylist() if column else [None] * batch.num_rows
+    fresh = [a != b for a, b in zip(values[1:], values[:-1], strict=True)]
+    runs = np.concatenate([[0], np.cumsum(np.array(fresh, np.bool_) | (orders[1:] != orders[:-1]))])
+    high, low = (batch.column(name).to_numpy() for name in ID_COLUMNS)
+    return batch.take(pa.array(np.lexsort((low, high, runs))))
 
 
 BYTES_A_RECORD = 48

@@ -6,8 +6,9 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,31 +20,43 @@ from privpipe.engines.embedded.file_codes import CodedColumn, Piece
 from privpipe.engines.embedded.session import LEAST_ROOM, Session
 from privpipe.errors import EngineError
 
-__all__ = ["DealtWords", "parts_of", "sorted_codes", "sorted_slices", "sorted_words"]
+__all__ = ["DealtItems", "by_bucket", "parts_of", "sorted_codes", "sorted_slices", "sorted_words"]
 
 
 Ints = NDArray[np.int64]
 
 
-class DealtWords:
-    """Words in a file without a name, by bucket.
+def by_bucket(items: NDArray[Any], buckets: NDArray[np.uint16], number: int) -> tuple[NDArray[Any], Ints]:
+    """Some items by bucket, in their order within each, and how many each bucket has.
 
     Examples
     --------
-    >>> with tempfile.TemporaryDirectory() as folder, DealtWords.below(Path(folder), 2) as dealt:
-    ...     dealt.add(np.array([8, 3, 5]), np.array([1, 2]))
-    ...     dealt.add(np.array([2, 7]), np.array([1, 1]))
-    ...     os.listdir(folder), [dealt.read(bucket, np.empty(5, np.int64)).tolist() for bucket in (0, 1)]
-    ([], [[8, 2], [3, 5, 7]])
+    >>> [found.tolist() for found in by_bucket(np.array([5, 6, 7]), np.array([1, 0, 1], np.uint16), 3)]
+    [[6, 5, 7], [1, 2, 0]]
+    """
+    # NumPy gathers structures by `take` fifty times as fast as by an index in brackets.
+    return items.take(np.argsort(buckets, kind="stable")), np.bincount(buckets, minlength=number)
+
+
+class DealtItems:
+    """Items of one type in a file; buckets are read from any thread once all are there.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder, DealtItems.below(Path(folder), np.dtype(np.int64), 2) as dealt:
+    ...     for items in ([3, 8, 5], [2, 7]):
+    ...         dealt.add(*by_bucket(np.array(items), np.array(items, np.uint16) % np.uint16(2), 2))
+    ...     os.listdir(folder), dealt.sizes.tolist(), [dealt.read(bucket).tolist() for bucket in (0, 1)]
+    ([], [2, 3], [[8, 2], [3, 5, 7]])
     """
 
-    def __init__(self, file: IO[bytes], number: int) -> None:
-        self._file = file
-        self._counts = [np.zeros(number, np.int64)]
+    def __init__(self, file: IO[bytes], kind: np.dtype[Any], number: int) -> None:
+        self._file, self._kind = file, kind
+        self._added = [np.zeros(number, np.int64)]
 
     @classmethod
     @contextlib.contextmanager
-    def below(cls, folder: Path, number: int) -> Iterator[DealtWords]:
+    def below(cls, folder: Path, kind: np.dtype[Any], number: int) -> Iterator[DealtItems]:
         """None yet, on the disk of a folder, for so many buckets and as long as the context lasts.
 
         Raises
@@ -54,25 +67,39 @@ class DealtWords:
         with contextlib.ExitStack() as stack:
             with _on_disk():
                 file = stack.enter_context(tempfile.TemporaryFile(dir=folder, buffering=0))
-            yield cls(file, number)
+            yield cls(file, kind, number)
 
-    def add(self, items: Ints, counts: Ints) -> None:
-        """Write a stretch of items in order of their buckets, of which each has so many."""
+    def add(self, items: NDArray[Any], counts: Ints) -> None:
+        """Write a stretch, as `by_bucket` gives it."""
         data = items.view(np.uint8).data
         while data:
             with _on_disk():
                 data = data[os.write(self._file.fileno(), data) :]
-        self._counts.append(counts)
+        self._added.append(counts)
 
-    def read(self, bucket: int, room: Ints) -> Ints:
+    @cached_property
+    def counts(self) -> Ints:
+        """Items of each bucket in each stretch, shape (stretches + 1, buckets); the first stretch is empty."""
+        return np.array(self._added)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Items of each bucket."""
+        found: Ints = self.counts.sum(axis=0)
+        return found
+
+    @cached_property
+    def _ends(self) -> Ints:
+        """The place behind each stretch of each bucket."""
+        return np.cumsum(self.counts.ravel()).reshape(self.counts.shape)
+
+    def read(self, bucket: int, room: NDArray[Any] | None = None) -> NDArray[Any]:
         """The items of a bucket, in the order in which they came; in an array of one's own where they fit into it."""
-        counts = np.array(self._counts)
-        own, ends = counts[:, bucket], np.cumsum(counts.ravel()).reshape(counts.shape)[:, bucket]
-        count, done = int(own.sum()), 0
-        items = np.empty(count, np.int64) if count > len(room) else room[:count]
+        count, size, done = int(self.sizes[bucket]), self._kind.itemsize, 0
+        items = np.empty(count, self._kind) if room is None or count > len(room) else room[:count]
         target = items.view(np.uint8).data
-        for stretch, end in zip(own.tolist(), ends.tolist(), strict=True):
-            at, stop = (end - stretch) * WORD_BYTES, done + stretch * WORD_BYTES
+        for own, end in zip(self.counts[:, bucket].tolist(), self._ends[:, bucket].tolist(), strict=True):
+            at, stop = (end - own) * size, done + own * size
             while done < stop:
                 with _on_disk():
                     got = os.preadv(self._file.fileno(), [target[done:stop]], at)
@@ -104,8 +131,9 @@ def sorted_words(
     word: str,
     *,
     radix: int = 1,
+    kind: Any = np.int64,
     parts: int | None = None,
-) -> Iterator[Ints]:
+) -> Iterator[NDArray[Any]]:
     """The words of all rows, ascending, in slices of whole keys; in parts of other keys where memory asks for it.
 
     Parameters
@@ -114,6 +142,8 @@ def sorted_words(
         Numbers as SQL over `EmbeddedTable.compact`.
     radix : int
         So many words have one key: it is their quotient.
+    kind : dtype
+        Of words: int64, or float64 with a radix of 1.
     parts : int, optional
         From `parts_of`, one number for all iterators that are followed at once: else their slices do not match.
 
@@ -124,11 +154,11 @@ def sorted_words(
     """
     sql = f"SELECT {word} AS word FROM {table.compact}"
     words = (_present(batch.column(0)) for batch in session.stream(sql, table.frames))
-    room = np.empty(table.records(session), np.int64)
+    room = np.empty(table.records(session), kind)
     return _sorted(session, words, parts_of(session, table) if parts is None else parts, room, radix)
 
 
-def _present(words: pa.Array) -> Ints:
+def _present(words: pa.Array) -> NDArray[Any]:
     if words.null_count:
         raise EngineError("the source changed while it was read: a column misses values that it had before")
     return words.to_numpy()
@@ -166,7 +196,7 @@ def sorted_codes(
     return _sorted(session, in_order(packed, pieces, session.threads), parts, np.empty(records, np.int64), radix)
 
 
-def sorted_slices(words: Ints, threads: int) -> Iterator[Ints]:
+def sorted_slices(words: NDArray[Any], threads: int) -> Iterator[NDArray[Any]]:
     """Words that are in memory, sorted in place, in slices of whole keys."""
     from privpipe.kernels.grouping.sorting import sort_numbers
 
@@ -179,7 +209,9 @@ def parts_of(session: Session, table: EmbeddedTable, columns: int = 1) -> int:
     return max(1, -(-WORD_BYTES * columns * table.records(session) // max(session.room(), LEAST_ROOM)))
 
 
-def _sorted(session: Session, pieces: Iterable[Ints], parts: int, room: Ints, radix: int) -> Iterator[Ints]:
+def _sorted(
+    session: Session, pieces: Iterable[NDArray[Any]], parts: int, room: NDArray[Any], radix: int
+) -> Iterator[NDArray[Any]]:
     """Each part in turn in one array, of which pages that nothing is written to take no memory."""
     from privpipe.kernels.grouping.sorting import sort_numbers
 
@@ -189,7 +221,7 @@ def _sorted(session: Session, pieces: Iterable[Ints], parts: int, room: Ints, ra
         yield from (words[each] if parts == 1 else words[each].copy() for each in _slices(words, radix))
 
 
-def _whole(pieces: Iterable[Ints], room: Ints) -> Ints:
+def _whole(pieces: Iterable[NDArray[Any]], room: NDArray[Any]) -> NDArray[Any]:
     count = 0
     for piece in pieces:
         if count + len(piece) > len(room):  # more rows than were counted: let what follows see them all
@@ -199,31 +231,37 @@ def _whole(pieces: Iterable[Ints], room: Ints) -> Ints:
     return room[:count]
 
 
-def _dealt(session: Session, pieces: Iterable[Ints], parts: int, room: Ints, radix: int) -> Iterator[Ints]:
+def _dealt(
+    session: Session, pieces: Iterable[NDArray[Any]], parts: int, room: NDArray[Any], radix: int
+) -> Iterator[NDArray[Any]]:
     """Words by their part, through a file: to scan the rows again for each part costs more than to write words down."""
 
-    def dealt(words: Ints) -> tuple[Ints, Ints]:
-        buckets = _part(words, radix, parts)
-        return words[np.argsort(buckets, kind="stable")], np.bincount(buckets, minlength=parts)
+    def dealt(words: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        return by_bucket(words, _part(words, radix, parts), parts)
 
-    with DealtWords.below(session.folder, parts) as items:
+    with DealtItems.below(session.folder, room.dtype, parts) as items:
         for words, counts in in_order(dealt, pieces, session.threads):
             items.add(words, counts)
         for part in range(parts):
             yield items.read(part, room)
 
 
-def _part(words: Ints, radix: int, parts: int) -> NDArray[np.uint16]:
+def _part(words: NDArray[Any], radix: int, parts: int) -> NDArray[np.uint16]:
     """The part of each word, a function of its key that spreads keys evenly."""
-    mixed = (words // radix).view(np.uint64) * SPREAD
+    keys = (words + 0.0).view(np.int64) if words.dtype == np.float64 else words // radix if radix > 1 else words
+    mixed = keys.view(np.uint64) * SPREAD
     return ((mixed >> np.uint64(32)) % np.uint64(parts)).astype(np.uint16)
 
 
-def _slices(words: Ints, radix: int) -> Iterator[slice]:
+def _slices(words: NDArray[Any], radix: int) -> Iterator[slice]:
     """Consecutive words, cut where keys change."""
     start = 0
     while start < len(words):
         stop = min(start + SLICE_ROWS, len(words))
-        stop = int(np.searchsorted(words, int(words[stop - 1]) // radix * radix + radix - 1, side="right"))
+        last = words[stop - 1]
+        if radix > 1:
+            stop = int(np.searchsorted(words, (int(last) // radix + 1) * radix))
+        else:
+            stop = int(np.searchsorted(words, last, side="right"))
         yield slice(start, stop)
         start = stop

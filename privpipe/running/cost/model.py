@@ -190,7 +190,7 @@ CELL_BYTES = 16.0
 STAGED_BYTES = 17.0
 """Of a staged row in a file in addition to its cells: the two words of the record's id."""
 DEALT_BYTES = 9.0
-"""The same of a row that the database sorts on disk: its order word, and what cells are missing."""
+"""The same of a row that is put in order on disk: its order word, and what cells are missing."""
 KEPT_BYTES = 32 << 20
 """Rows that the embedded engine keeps in memory whatever its limit."""
 DIGITS = 2
@@ -352,8 +352,8 @@ def predict(
     written = _written(table, work) * (1.0 if work.text else own.packs)
     staged = table.rows * (sum(table.packed_bytes.values()) + STAGED_BYTES)
     on_disk = _on_disk(table, work, memory, own) if working == "embedded" else 0
-    sorts_on_disk = own is STORED and memory is not None and staged > memory / 2
-    dealt = table.rows * (sum(table.packed_bytes.values()) + DEALT_BYTES) if sorts_on_disk else 0.0
+    large = own is STORED and memory is not None and staged > memory / 8
+    dealt = table.rows * (sum(table.packed_bytes.values()) + DEALT_BYTES) if large else 0.0
     held = table.rows * table.row_bytes
     values = sum(VALUE_BYTES * table.distinct.get(name, 0) for name in work.with_hierarchy)
     cells = CELL_BYTES * work.quasi_identifiers * table.cells if work.searches else 0.0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +56,31 @@ def test_slices_of_one_part_outlive_it(engine: EmbeddedEngine, words: list[int],
     assert all(each.base is None for each in slices)
 
 
+def test_numbers_are_words_too(engine: EmbeddedEngine) -> None:
+    rows = pa.table({"w": [1.5, -0.0, 0.0, -7.25, 1.5]})
+    table = engine.with_record_ids(engine.scan(Source(data=rows)), None, Seed.insecure(1))
+    [found] = words_of(engine.session, table, "w", kind=np.float64)
+    assert found.tolist() == [-7.25, 0.0, 0.0, 1.5, 1.5]
+
+
 def test_rows_that_were_not_counted_are_told_all_the_same(engine: EmbeddedEngine) -> None:
     table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": [3, 1, 2]}))), None, Seed.insecure(1))
     table.tell_records(1)
     assert np.concatenate(list(words_of(engine.session, table, "w"))).tolist() == [1, 2, 3]
+
+
+@given(
+    numbers=st.lists(st.sampled_from([0.0, -0.0, 1.5, -7.25, 1e300, -1e300, 5e-324]), min_size=1, max_size=60),
+    parts=st.integers(2, 5),
+)
+@settings(max_examples=at_most(30), deadline=None, suppress_health_check=list(HealthCheck))
+def test_equal_numbers_are_in_one_slice(engine: EmbeddedEngine, numbers: list[float], parts: int) -> None:
+    """Both zeros are one number."""
+    table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": numbers}))), None, Seed.insecure(1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_words, "parts_of", lambda *_: parts)
+        slices = [set(each.tolist()) for each in words_of(engine.session, table, "w", kind=np.float64)]
+    assert sum(map(len, slices)) == len(set(numbers))
 
 
 @given(words=st.lists(st.sampled_from([-(2**62), -1, 0, 1, 2**61]), min_size=1, max_size=60))
@@ -102,37 +121,6 @@ def test_what_is_dealt_is_gone_with_its_reader(engine: EmbeddedEngine, monkeypat
     next(reader)
     reader.close()
     assert not opened or len(list(Path("/proc/self/fd").iterdir())) == opened
-
-
-def test_what_is_dealt_has_no_name_in_the_folder(engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is killed leaves nothing of it."""
-    table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": list(range(500))}))), None, Seed.insecure(1))
-    monkeypatch.setattr(sorted_words, "parts_of", lambda *_: 4)
-    before = sorted(path for path in engine.session.folder.rglob("*") if path.parent.name != "spill")
-    reader = words_of(engine.session, table, "w")
-    next(reader)
-    assert sorted(path for path in engine.session.folder.rglob("*") if path.parent.name != "spill") == before
-    reader.close()
-
-
-def test_a_full_disk_ends_the_run_and_shows_where(engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = engine.with_record_ids(engine.scan(Source(data=pa.table({"w": list(range(500))}))), None, Seed.insecure(1))
-
-    def full(*_: Any) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(engine.session.folder))
-
-    monkeypatch.setattr(sorted_words, "parts_of", lambda *_: 4)
-    monkeypatch.setattr(sorted_words.os, "write", full)
-    with pytest.raises(EngineError, match="temp_directory: No space left on device$"):
-        list(words_of(engine.session, table, "w"))
-
-
-def test_a_file_that_lost_words_ends_the_run(tmp_path: Path) -> None:
-    with sorted_words.DealtWords.below(tmp_path, 2) as dealt:
-        dealt.add(np.arange(6), np.array([3, 3]))
-        dealt._file.truncate(10)
-        with pytest.raises(EngineError, match="not whole any more"):
-            dealt.read(0, np.empty(6, np.int64))
 
 
 def test_a_row_without_a_word_is_no_row_less(engine: EmbeddedEngine) -> None:

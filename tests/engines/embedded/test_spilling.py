@@ -92,11 +92,13 @@ def test_equal_order_words_go_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session.Session.stream, "__defaults__", (None, 100))
     with EmbeddedEngine.open({"threads": 2}) as engine:
         table = engine.with_record_ids(engine.scan(Source(data=ROWS)), None, Seed.insecure(1))
-        batches = ranking.ordered_rows(engine.session, table, Flat(bytes(16)), "s")
-        rows = pa.Table.from_batches(batches).to_pylist()
-        assert len(rows) == N
+        for column in (None, "s"):
+            batches = ranking.ordered_rows(engine.session, table, Flat(bytes(16)), column)
+            rows = pa.Table.from_batches(batches).to_pylist()
+            assert len(rows) == N
 
-        def place(row: dict[str, Any]) -> tuple[Any, ...]:
-            return (row["s"] is None, row["s"] or "", *(row[name] for name in ID_COLUMNS))
+            def place(row: dict[str, Any], column: str | None = column) -> tuple[Any, ...]:
+                value = row[column] if column else ""
+                return (value is None, value or "", *(row[name] for name in ID_COLUMNS))
 
-        assert rows == sorted(rows, key=place)
+            assert rows == sorted(rows, key=place)
