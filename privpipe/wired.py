@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["room_above"]
 
-ROOMS = ("checks", "running", "running.table_frames", "stages")
+ROOMS = ("checks", "running", "running.table_frames", "running.table_release", "running.table_validation", "stages")
 
 
 def room_above(name: str) -> Any:
@@ -15,7 +15,7 @@ def room_above(name: str) -> Any:
 
     Parameters
     ----------
-    name : {"checks", "running", "running.table_frames", "stages"}
+    name : {"checks", "running", "running.table_frames", "running.table_release", "running.table_validation", "stages"}
 
     Examples
     --------

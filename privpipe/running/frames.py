@@ -35,6 +35,7 @@ from privpipe.running.run_documents import require_publishable_seed
 from privpipe.running.staging import Staged, run_stages
 from privpipe.running.tables_read import pinned_tables, population_beside, read_as_source
 from privpipe.transforms.base import Transformer
+from privpipe.wired import room_above
 
 __all__ = ["about", "apply_policy", "held_staged", "hierarchy_specs", "policy_around", "release_frame"]
 
@@ -155,9 +156,7 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
     """See `Policy.apply`."""
     require_publishable_seed(policy)
     if policy.tables is not None:
-        from privpipe.running.table_release import apply_tables
-
-        return apply_tables(policy, frame, engine=engine, progress=progress)
+        return room_above("running.table_release").apply_tables(policy, frame, engine=engine, progress=progress)
     handed, frame = frame, at_hand(frame, "Policy.apply")
     own = pinned_tables(about(policy, frame))
     with OpenedEngine(engine, frame, policy) as running, Remembering(own) as memory, watched(progress) as step:

@@ -74,6 +74,7 @@ from privpipe.running.waiting_runs import HeldRun, Ready, drop_stale, held_run, 
 from privpipe.sinks.local import sink_faults
 from privpipe.sinks.records import PrivateRecords, Quarantine
 from privpipe.sinks.target import Rows, Target, formula_notes
+from privpipe.wired import room_above
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
@@ -192,9 +193,8 @@ def _run_class(policy: Policy) -> type[ReleaseRun]:
     """How the policy's release runs: over records, or over tables of cells."""
     if policy.tables is None:
         return ReleaseRun
-    from privpipe.running.table_release import TableRun
-
-    return TableRun
+    kind: type[ReleaseRun] = room_above("running.table_release").TableRun
+    return kind
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,11 @@ from privpipe.running.frames import hierarchy_specs
 from privpipe.running.run_context import OpenedEngine
 from privpipe.running.tables_read import scanned
 from privpipe.tables.aggregates import rational
-from privpipe.tables.entries import CellGuarantee, TableStage
+from privpipe.tables.entries import CellGuarantee, TableSet, TableStage
 from privpipe.tables.exact_audit import intervals
 from privpipe.tables.finished_tables import TOTAL, finished_table, interval_rows, linked_problem
 from privpipe.tables.stages import ONE_TABLE, Aggregate
 from privpipe.tables.table import Table
-from privpipe.tables.table_set import TableSet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,10 +61,10 @@ def aggregate(stage: Aggregate, frame: Any, options: Mapping[str, Any]) -> Table
             seed=Seed.from_os() if seed is None else seed.resolve(),
             hierarchies=hierarchy_specs(given.get("hierarchies")),
             guarantees=guarantees_given(given.get("guarantees", ())),
-            like=None if is_path else frame,
-            handed=given.get("engine"),
         )
-    return found.tables[ONE_TABLE] if stage.by else dict(found.tables)
+    like = None if is_path else frame
+    made = {name: replace(table, like=like, engine=given.get("engine")) for name, table in found.tables.items()}
+    return made[ONE_TABLE] if stage.by else made
 
 
 @bordered
@@ -129,7 +129,6 @@ def audit(
     whole: bool | None = None,
     lower: int | None = 0,
     prior: float | str | None = None,
-    time_limit: float = 600.0,
 ) -> Any:
     """What an attacker can say of each blank cell of finished tables: its exact interval.
 
@@ -153,8 +152,6 @@ def audit(
         The least that a blank figure can be; None: no bound.
     prior : number, optional
         Percent to which the attacker knows each blank figure beforehand.
-    time_limit : float
-        Seconds.
 
     Returns
     -------
@@ -196,12 +193,12 @@ def audit(
     )
     share = None if prior is None else rational(prior, "prior") / 100
     cells, problem, unit = linked_problem(read, original=first, whole=whole, lower=lower, prior=share)
-    among_whole = intervals(problem, time_limit=time_limit) if problem.whole else None
+    among_whole = intervals(problem) if problem.whole else None
     fixed = {at: int(problem.low[at]) for at in np.flatnonzero(problem.published).tolist()}
     if problem.whole and share is not None:
         cells, problem, unit = linked_problem(read, original=first, whole=False, lower=lower, prior=share)
-    found = intervals(problem, time_limit=time_limit) if among_whole is None or share is not None else among_whole
-    rows = interval_rows(cells, problem, found, unit, among_whole, fixed, time_limit)
+    found = intervals(problem) if among_whole is None or share is not None else among_whole
+    rows = interval_rows(cells, problem, found, unit, among_whole, fixed)
     return table_frame(rows, None if isinstance(given[0], str | PurePath) else given[0], None)
 
 

@@ -28,7 +28,7 @@ from privpipe.running.tables_read import pinned_tables, read_as_source
 from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.remote import RemoteTarget
-from privpipe.tables.table_set import TableSet
+from privpipe.tables.entries import TableSet
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:

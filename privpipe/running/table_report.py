@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from privpipe.reporting.table_pages import table_page
 from privpipe.running.report_figures import RunReport
 from privpipe.sinks.records import document_text
-from privpipe.tables.table_set import TableSet
+from privpipe.tables.entries import TableSet
 
 if TYPE_CHECKING:
     import pyarrow as pa

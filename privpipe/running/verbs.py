@@ -70,6 +70,7 @@ from privpipe.running.tables_read import (
     untyped_columns,
     without_others,
 )
+from privpipe.wired import room_above
 
 __all__ = ["assess", "judge_table", "plan", "release", "transform", "validate"]
 
@@ -532,9 +533,8 @@ def validate(
     if not isinstance(policy, Policy):
         policy = Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
     if policy.tables is not None:
-        from privpipe.running.table_validation import validate_tables
-
-        return validate_tables(policy, data, original)
+        found: Assessment = room_above("running.table_validation").validate_tables(policy, data, original)
+        return found
     said = _said(format, delimiter)
     if table is not None:
         data, said = _in_database(data, table, said), {}

@@ -15,7 +15,7 @@ from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.cells import Cells, linked
 from privpipe.tables.controlled_rounding import controlled
-from privpipe.tables.entries import TableStage
+from privpipe.tables.entries import TableSet, TableStage
 from privpipe.tables.families import Family, families
 from privpipe.tables.guarantees import GroupDisclosure
 from privpipe.tables.implied_populations import ImpliedPopulations
@@ -24,7 +24,6 @@ from privpipe.tables.rounding import reader_intervals, rounded
 from privpipe.tables.suppression import costs, suppress, table_loss
 from privpipe.tables.table import Measure, Table
 from privpipe.tables.table_audit import TableAudit, audit_problem, rules_of
-from privpipe.tables.table_set import TableSet
 
 __all__ = ["RoundTable", "SuppressTable"]
 

@@ -1,23 +1,95 @@
-"""Base classes of what a policy says of tables: stages after `aggregate`, and guarantees on cells."""
+"""Tables of one release, and the base classes of what a policy says of them: stages, and guarantees on cells."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from typing_extensions import Doc
 
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.verdict import Severity, Verdict
+from privpipe.border import bordered
+from privpipe.errors import UsageError
 from privpipe.wired import room_above
 
 if TYPE_CHECKING:
-    from privpipe.tables.table_set import TableSet
+    import pyarrow as pa
 
-__all__ = ["CellGuarantee", "TableStage"]
+    from privpipe.draws import Seed
+    from privpipe.tables.table import Table
+
+__all__ = ["CellGuarantee", "TableSet", "TableStage"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableSet:
+    """Tables by name, with what every stage after `aggregate` and every guarantee may look at.
+
+    Parameters
+    ----------
+    tables : mapping of str to Table
+    guarantees : sequence of CellGuarantee
+        Those of the policy: they say which cells are unsafe.
+    sensitive : tuple of str
+        Dimensions with the role `sensitive`.
+    joint : Table, optional
+        All combinations of the dimensions of several tables, of which nothing is published: it shows how their
+        populations lie in one another.
+    seed : Seed, optional
+        Keys random rounding and cell keys.
+    notes : tuple of str
+        What a verdict must say of the tables.
+    steps : tuple of mapping
+        Of each stage that ran: its name, and what it did; private.
+
+    Examples
+    --------
+    >>> TableSet(tables={})
+    TableSet(0 tables)
+    """
+
+    tables: Mapping[str, Table]
+    guarantees: Sequence[CellGuarantee] = ()
+    sensitive: tuple[str, ...] = ()
+    joint: Table | None = None
+    seed: Seed | None = field(default=None, repr=False)
+    notes: tuple[str, ...] = ()
+    steps: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+
+    def __repr__(self) -> str:
+        return f"TableSet({len(self.tables)} tables)"
+
+    def chosen(self, names: Sequence[str] | None) -> Mapping[str, Table]:
+        """Tables by these names, all without any.
+
+        Raises
+        ------
+        UsageError
+            One is not there.
+        """
+        for name in names or ():
+            if name not in self.tables:
+                raise UsageError(f"there is no table {name!r}; there are {', '.join(self.tables)}")
+        return self.tables if names is None else {name: self.tables[name] for name in names}
+
+    def having(self, tables: Mapping[str, Table], *notes: str, step: Mapping[str, Any] | None = None) -> Self:
+        """The same set with some of its tables replaced."""
+        return replace(
+            self,
+            tables={**self.tables, **tables},
+            notes=tuple(dict.fromkeys((*self.notes, *notes))),
+            steps=self.steps if step is None else (*self.steps, step),
+        )
+
+    def public(self) -> dict[str, pa.Table]:
+        """The tables as they leave."""
+        return {name: table.public_table() for name, table in self.tables.items()}
+
+
+@bordered
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TableStage(Entry):
     """Something that changes tables of cells: hides, rounds or perturbs figures, and knows nothing of records."""
@@ -55,6 +127,7 @@ class TableStage(Entry):
         return room_above("running.table_frames").run_stage(self, tables, options)
 
 
+@bordered
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CellGuarantee(Entry):
     """Something that a policy demands of the cells of its tables.

@@ -16,7 +16,7 @@ from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem, tightened
 from privpipe.tables.solver import Programme, solve
 
-__all__ = ["Extreme", "Point", "bound_by", "exact_point", "extreme", "feasible_point", "linear_extreme"]
+__all__ = ["DENOMINATORS", "Extreme", "Point", "bound_by", "exact_point", "extreme", "feasible_point", "linear_extreme"]
 
 DENOMINATORS = (1, 2, 3, 4, 6, 12, 60, 2520)
 FINE = (2**20, 2**40)

@@ -28,6 +28,8 @@ Bools = NDArray[np.bool_]
 SUPPRESSED = ("c", "suppressed", "primary", "secondary")
 """Texts of a status that say that a figure is blank."""
 TOTAL = "Total"
+TIME_LIMIT = 600.0
+"""Seconds for what cells can be recomputed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +229,6 @@ def interval_rows(
     unit: int,
     whole: Intervals | None,
     fixed: Mapping[int, int],
-    time_limit: float,
 ) -> pa.Table:
     """A row for each blank cell: its labels and what can be said of it.
 
@@ -242,7 +243,7 @@ def interval_rows(
     """
     import pyarrow as pa
 
-    linear, _ = recomputable(problem, found.variables, time.monotonic() + time_limit)
+    linear, _ = recomputable(problem, found.variables, time.monotonic() + TIME_LIMIT)
     place = np.full(cells.size, -1)
     place[found.variables] = np.arange(len(found.variables))
     names = list(dict.fromkeys(dimension.name for table in cells.tables for dimension in table.dimensions))

@@ -20,10 +20,9 @@ from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import Levels
 from privpipe.tables.cells import linked
-from privpipe.tables.entries import CellGuarantee
+from privpipe.tables.entries import CellGuarantee, TableSet
 from privpipe.tables.families import merged_levels
 from privpipe.tables.table import Table
-from privpipe.tables.table_set import TableSet
 
 __all__ = [
     "Differencing",

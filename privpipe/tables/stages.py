@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from annotated_types import Ge, Le
 from typing_extensions import Doc
 
+from privpipe.border import bordered
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec, aggregated
-from privpipe.tables.entries import CellGuarantee, TableStage
+from privpipe.tables.entries import CellGuarantee, TableSet, TableStage
 from privpipe.tables.responses import responses_of
 from privpipe.tables.table import STATUS_SUFFIX, Table
-from privpipe.tables.table_set import TableSet
 from privpipe.wired import room_above
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from privpipe.engines import Engine
     from privpipe.hierarchies import HierarchySpec
 
-__all__ = ["Aggregate"]
+__all__ = ["ONE_TABLE", "Aggregate"]
 
 ONE_TABLE = "table"
 """Name of the only table of a stage that names none."""
@@ -31,6 +31,7 @@ DEFINITION = ("by", "responses", "only", "levels", "overlapping")
 """Keys of a table within `tables`; the rest holds for all of them."""
 
 
+@bordered
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Aggregate(TableStage):
     """Count records into tables of cells: contributors, sums, means and ratios with all their totals.
@@ -176,8 +177,6 @@ class Aggregate(TableStage):
         hierarchies: Mapping[str, HierarchySpec],
         guarantees: Sequence[CellGuarantee] = (),
         sensitive: Sequence[str] = (),
-        like: Any = None,
-        handed: Any = None,
     ) -> TableSet:
         """The tables over records of an engine; no record leaves it but the largest contributions of each cell.
 
@@ -191,7 +190,7 @@ class Aggregate(TableStage):
         for name, spec in specs.items():
             found = aggregated(engine, records, spec, person=person, hierarchies=hierarchies, secret=secret)
             _require_whole_means(name, found)
-            tables[name] = Table.of(name, found, like, handed)
+            tables[name] = Table.of(name, found)
         joint = None
         if needs_joint(list(specs.values())):
             whole = joint_spec(list(specs.values()))

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.tables.exact_audit import AuditResult, Kind, audit, intervals
 from privpipe.tables.cells import Cells, LinkedCells
+from privpipe.tables.exact_audit import AuditResult, Kind, audit, intervals
 from privpipe.tables.hierarchical_patterns import hierarchical
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
 from privpipe.tables.least_cost_patterns import Limits, least_cost

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated
@@ -67,6 +68,7 @@ class Measure:
         return self.figures.decimals + len(str(self.figures.weight_unit)) - 1
 
 
+@bordered
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Table:
     """Cells with their figures. Private: what leaves is `public_table`.

@@ -15,12 +15,11 @@ from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.tables.aggregates import rational
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import AuditProblem, Levels
-from privpipe.tables.entries import CellGuarantee
+from privpipe.tables.entries import CellGuarantee, TableSet
 from privpipe.tables.exact_audit import AuditResult, audit
 from privpipe.tables.families import Family, families, merged_levels
 from privpipe.tables.guarantees import GroupDisclosure, PrimaryRule
 from privpipe.tables.primary_rules import Rule, Settings
-from privpipe.tables.table_set import TableSet
 
 __all__ = ["TableAudit", "audit_problem", "rules_of"]
 
