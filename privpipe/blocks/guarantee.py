@@ -324,7 +324,7 @@ class Guarantee(CheckFace, Entry):
     @property
     def asked(self) -> str:
         """What is asked of the figure, as the end of a sentence; nothing where it is only reported."""
-        return f", asked {self.sense.replace('_', ' ')} {short(self.demanded())}" if self.is_gate() else ""
+        return f", required {self.sense.replace('_', ' ')} {short(self.demanded())}" if self.is_gate() else ""
 
     def meets(self, figure: float) -> bool:
         """Whether a figure is what is asked; any is, where it is only reported."""
@@ -504,7 +504,7 @@ class ClassModel(CountedOver, Guarantee):
     def reason(self, observed: Tally, facts: Facts) -> str:
         """One sentence on the figure, and a note where no table of these records could pass."""
         seen = self.seen(observed)
-        asked = "" if not self.is_gate() else f", asked {self.direction.replace('_', ' ')} {short(self.bound())}"
+        asked = "" if not self.is_gate() else f", required {self.direction.replace('_', ' ')} {short(self.bound())}"
         if not observed.failing_classes:
             return f"{seen}{asked}; all {observed.classes:,} classes meet it."
         fails = (
@@ -560,7 +560,7 @@ class ColumnRule(Guarantee):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.binds:
-            raise UsageError(f"{self.name()}: severity must be fail: the check is built in, and nobody can waive it")
+            raise UsageError(f"{self.name()}: severity must be fail: the check is built in and cannot be waived")
 
     def judge_columns(self, present: Sequence[str], roles: Roles) -> Verdict:
         """The verdict over a table with these columns."""

@@ -112,10 +112,10 @@ def binding(guarantees: Iterable[G]) -> tuple[G, ...]:
 
 
 Outcome = Literal["pass", "fail", "error"]
-OF_THE_SOURCE = "the figure compares with the source and stands in the private record."
-OF_FEW = "the figure rests on few records and stands in the private record."
+OF_THE_SOURCE = "the figure compares with the source and is in the private record."
+OF_FEW = "the figure rests on few records and is in the private record."
 WITHHELD = dict.fromkeys(("observed", "failing_classes", "failing_records", "failing_share"))
-VERDICT_HEAD = ("guarantee", "parameters", "observed", "asked", "outcome", "failing records")
+VERDICT_HEAD = ("guarantee", "parameters", "observed", "required", "outcome", "failing records")
 """What the cells of `Verdict.row` are."""
 LONGEST = 80
 WARNING = "warning"
@@ -261,7 +261,7 @@ class Verdict:
         return html_tables(self.name, Table(rows=rows), notes=[self.reason])
 
     def __repr__(self) -> str:
-        asked = "" if self.threshold is None else f", asked {_few_signs(self.threshold)}"
+        asked = "" if self.threshold is None else f", required {_few_signs(self.threshold)}"
         return f"Verdict({self.name}, {self.outcome}, observed {_few_signs(self.observed)}{asked})"
 
     def __str__(self) -> str:
@@ -280,18 +280,18 @@ def warning_of(row: Mapping[str, Any]) -> str:
     --------
     >>> row = {"name": "k_anonymity", "outcome": "fail", "severity": "warn", "threshold": 9, "observed": 4}
     >>> warning_of(row)
-    'k_anonymity: asked 9, reached 4'
+    'k_anonymity: required 9, achieved 4'
     >>> warning_of({**row, "outcome": "error", "observed": None}), warning_of({**row, "outcome": "pass"})
-    ('k_anonymity: asked 9, not judged', '')
+    ('k_anonymity: required 9, not judged', '')
     """
     if row.get("severity") != "warn" or row.get("outcome") == "pass":
         return ""
     asked, observed = row.get("threshold"), row.get("observed")
-    said = [] if asked is None else [f"asked {_few_signs(asked)}"]
+    said = [] if asked is None else [f"required {_few_signs(asked)}"]
     if row.get("outcome") == "error":
         said.append("not judged")
     else:
-        said.append("not met" if observed is None else f"reached {_few_signs(observed)}")
+        said.append("not met" if observed is None else f"achieved {_few_signs(observed)}")
     column = row.get("parameters", {}).get("column")
     of = f" of {column!r}" if isinstance(column, str) else ""
     return f"{row['name']}{of}: {', '.join(said)}"

@@ -161,7 +161,7 @@ def _require_keys(entries: Sequence[Guarantee], roles: Roles) -> None:
         if entry.quasi_identifiers is None and entry.way.over_classes and entry.own_columns() is None:
             raise UsageError(
                 f"{entry.name()} forms classes and no quasi-identifier is given, so every table would pass: give "
-                "quasi_identifiers=[...] the columns by which somebody could be recognised"
+                "quasi_identifiers=[...] the columns by which a person could be recognised"
             )
 
 

@@ -111,8 +111,8 @@ SOURCE_TOPICS: Mapping[str, tuple[str, str, tuple[str, ...], str]] = {
     ),
     "database": (
         "A table or a query of a DuckDB or SQLite file, of PostgreSQL, or of what SQLAlchemy reads.",
-        "A file is told by its first bytes and opened read-only. The rows are read in one statement into a private "
-        "temporary file, which every engine reads. Servers need the extra [databases]; credentials come from the "
+        "A file is recognised by its first bytes and opened read-only. The rows are read in one statement into a "
+        "private temporary file, which every engine reads. Servers need the extra [databases]; credentials come from the "
         "environment alone, and a password in a policy is an error. `sink: {database: ..., table: ...}` publishes into "
         "a DuckDB or SQLite file or PostgreSQL: `privpipe explain sink`.",
         ("database", "table", "query"),
@@ -277,7 +277,7 @@ def hierarchy_document() -> dict[str, Any]:
     return {
         "name": TOPIC,
         "kind": "section of a policy",
-        "summary": "What the values of a column become, level by level: one builder, and options beside it.",
+        "summary": "What the values of a column become, level by level: one builder and its options.",
         "builders": {
             name: builder_text(name)[0] if name in BUILDERS else "brought by a plug-in" for name in builders()
         },
@@ -310,11 +310,11 @@ def hierarchy_lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"{document['name']} - {document['kind']}"
     yield document["summary"]
     yield ""
-    yield "builders (`privpipe explain NAME` tells the parameters):"
+    yield "builders (`privpipe explain NAME` shows the parameters):"
     for name, summary in document["builders"].items():
         yield f"  {name:17} {summary}"
     yield ""
-    yield "options beside the builder:"
+    yield "options in addition to the builder:"
     for option in document["options"]:
         yield f"  {option['name']}: {option['type']}{_default(option)}"
         yield f"      {option['about']}"

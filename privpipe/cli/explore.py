@@ -265,7 +265,7 @@ def explore(
         sys.stdout.flush()
         say(f"Serving this machine alone; ends after {minutes:g} minutes without a request, at a choice, or at Ctrl-C.")
         ending = server.serve(minutes)
-    say(f"WRITTEN: {policy}" if ending == "chosen" else "ENDED: nobody asked any more; the policy is as it was.")
+    say(f"WRITTEN: {policy}" if ending == "chosen" else "ENDED: no page asked any more; the policy is as it was.")
 
 
 class _Chooser:

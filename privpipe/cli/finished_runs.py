@@ -49,7 +49,7 @@ def verify(
         typer.Option(
             "--officer-policy",
             metavar="FILE",
-            help="The officer's policy, or a preset: what was asked, and whose signatures count.",
+            help="The officer's policy, or a preset: what was required, and whose signatures count.",
             show_default=False,
         ),
     ] = None,

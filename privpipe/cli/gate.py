@@ -110,7 +110,7 @@ def _print_on_terminal(assessment: Assessment) -> None:
     from rich.text import Text
 
     table = Table(show_edge=False, pad_edge=False)
-    for name in ("guarantee", "observed", "asked", "outcome", "failing records"):
+    for name in ("guarantee", "observed", "required", "outcome", "failing records"):
         table.add_column(name, justify="right" if name in ("observed", "asked", "failing records") else "left")
     for verdict in (*assessment.built_in, *assessment.verdicts):
         outcome = Text(_outcome(verdict), style="bold yellow" if verdict.warns else f"bold {COLOURS[verdict.outcome]}")

@@ -38,7 +38,7 @@ def check(
         for finding in found:
             put(f"{finding.kind.upper()}: {finding}")
     if found:
-        raise DataError(f"{len(found)} finding(s): the context may report success for a table that nobody judged")
+        raise DataError(f"{len(found)} finding(s): the context may report success for a table that was not judged")
     say("FOUND: nothing. Each privacy suite is whole, and each of its checkpoints raises an error when it fails.")
 
 

@@ -190,7 +190,7 @@ def _document(path: Path) -> Mapping[str, Any]:
         # The policy reader says where it is wrong.
         return {"version": None}
     if not isinstance(found, Mapping):
-        raise UsageError(f"{path.name!r} holds neither a policy nor what stands under `hierarchy:`")
+        raise UsageError(f"{path.name!r} holds neither a policy nor the value of `hierarchy:`")
     return found
 
 
@@ -201,7 +201,7 @@ SourceArgument = Annotated[
     Path,
     typer.Argument(
         metavar="SOURCE",
-        help="A policy, a hierarchy file, or a YAML file with what stands under `hierarchy:`.",
+        help="A policy, a hierarchy file, or a YAML file with the value of `hierarchy:`.",
         show_default=False,
     ),
 ]

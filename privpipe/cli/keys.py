@@ -62,7 +62,7 @@ def sign(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", metavar="FILE", help="Write the signature here instead of beside the run.", show_default=False
+            "--out", metavar="FILE", help="Write the signature here instead of next to the run.", show_default=False
         ),
     ] = None,
 ) -> None:

@@ -90,7 +90,7 @@ def check(source: SourceArgument, key_env: KeyEnv = None, key_file: KeyFile = No
             print(f"history was declared lost on {loss['time']}; {loss['kept']:,} entries were kept")
     if found.problems:
         raise DataError("the ledger is not sound: " + "; ".join(found.problems) + ". See `privpipe ledger repair`")
-    say("SOUND: the chain is whole, and every sink that stands agrees with it.")
+    say("SOUND: the chain is whole, and every existing sink agrees with it.")
 
 
 def show(source: SourceArgument, key_env: KeyEnv = None, key_file: KeyFile = None, json: JsonOption = False) -> None:
@@ -164,7 +164,7 @@ def _asked(source: Path, key_env: str | None, key_file: str | None) -> _Asked:
     if named is None:
         raise UsageError(
             "the policy names no ledger: an entry such as `complementary_release: {k: 5, ledger: FOLDER, key: ...}` "
-            "has one; `privpipe explain complementary_release` tells its keys"
+            "has one; `privpipe explain complementary_release` shows its keys"
         )
     return _Asked(Path(named.path), given or named.key, named.normalise, policy)
 

@@ -171,7 +171,7 @@ def _person(column: str) -> list[str]:
 
 def _household(column: str) -> list[str]:
     return [
-        "# Against somebody who knows a whole family: `privpipe explain household_k_anonymity`.",
+        "# Against an attacker who knows a whole family: `privpipe explain household_k_anonymity`.",
         f"household_id: {flow(column)}",
     ]
 
@@ -180,7 +180,7 @@ def _columns(profiles: Sequence[Profile], made: Planned) -> list[str]:
     many = sum(guess.role == "quasi_identifier" for guess in made.guesses.values())
     lines = []
     if many > MANY:
-        lines.append(f"  # {many} quasi-identifiers seldom leave a useful table: keep those that somebody can know.")
+        lines.append(f"  # {many} quasi-identifiers seldom leave a useful table: keep those that an attacker can know.")
     for profile in profiles:
         guess = made.guesses[profile.name]
         spec: dict[str, Any] = {"role": guess.role, "type": profile.type}
@@ -233,7 +233,7 @@ def _suggested(profiles: Sequence[Profile], made: Planned, method: Method, asked
     lines = [
         "guarantees:",
         *_nobody_known(made),
-        "  # Proposals: start from the risk that you can tolerate; `privpipe explain NAME` tells more.",
+        "  # Proposals: start from the risk that you can tolerate; `privpipe explain NAME` shows more.",
         f"  # For {asked.purpose.name} use: {asked.purpose.reason}.",
     ]
     for proposal in proposals(profiles, made, asked):
@@ -281,7 +281,7 @@ def _nobody_known(made: Planned) -> list[str]:
         return []
     return [
         "  # WARNING: no column was taken for a quasi-identifier, so that all records are one class, and k-anonymity",
-        "  # holds for any table. Give `role: quasi_identifier` to what somebody can know of a person, and take out",
+        "  # holds for any table. Give `role: quasi_identifier` to what an attacker can know of a person, and take out",
         "  # `quasi_identifiers: []` below.",
     ]
 

@@ -187,7 +187,7 @@ def propose(
     band = max(bands.values(), key=lambda band: band.k, default=purpose.bands[0])
     why = ", ".join(repr(name) for name, own in bands.items() if own is band) or "no sensitive column"
     said, k = k, min(band.k if k is None else k, records)
-    risk = f"nobody is found with a chance above 1/k = {1 / k:.2g}"
+    risk = f"no person is found with a chance above 1/k = {1 / k:.2g}"
     less = "" if k in (band.k, said) else f"; the table has no more than {records:,} records"
     usual = f"{band.name} sensitivity ({why}): k {band.range_of_k}"
     reason = f"{usual if said is None else 'k as answered'}; {risk}{less}"
@@ -208,7 +208,7 @@ def _within_classes(profile: Profile, band: Band, k: int) -> Iterator[Proposal]:
     # Rare values cannot be in every class: two are asked of a column in which one value prevails.
     least = max(1, min(band.l, profile.distinct, k, max(FEW, math.floor(worth + 1e-9)) if worth else band.l))
     spread = f", worth {worth:.3g} even ones" if worth else ""
-    why = f"each class holds {least} of {profile.distinct:,} values{spread}: being found does not tell the value"
+    why = f"each class holds {least} of {profile.distinct:,} values{spread}: being found does not reveal the value"
     yield Proposal("distinct_l_diversity", {"column": profile.name, "l": least}, why)
     if profile.distinct < FEW or not profile.counts:
         return
@@ -216,7 +216,7 @@ def _within_classes(profile: Profile, band: Band, k: int) -> Iterator[Proposal]:
     finest = 1 / (2 * k) if ordered else least_distance(profile.counts, k)
     t = max(band.t, math.ceil(100 * finest) / 100)
     top = max(profile.counts) / sum(profile.counts)
-    why = f"no class tells much more than the table does (commonest value {top:.0%})".replace("%", " %")
+    why = f"no class reveals much more than the table does (commonest value {top:.0%})".replace("%", " %")
     more = f"; a class of {k} cannot come closer than {finest:.2f}" if t > band.t else ""
     distance = {"distance": "ordered"} if ordered else {}
     if t < 1:

@@ -347,7 +347,7 @@ def guess_role(profile: Profile) -> Guess:
         return Guess(role, f"by its name ({word}); {seen}")
     if seen_as:
         return Guess("quasi_identifier", f"looks like {' and '.join(map(str, seen_as))}; {seen}")
-    cautious = f"not recognised, and somebody may know it; insensitive if nobody can; {seen}"
+    cautious = f"not recognised, and an attacker may know it; insensitive if none can; {seen}"
     return Guess("quasi_identifier", cautious, unknown=True)
 
 
@@ -372,9 +372,9 @@ def column_disclosure(profile: Profile, role: Role) -> str:
     Examples
     --------
     >>> column_disclosure(Profile("hours", "integer", 1000, 0, 90, separation=0.912), "insensitive")
-    'WARNING: alone it tells 91.2 % of all pairs of records apart; insensitive only if nobody can know it'
+    'WARNING: alone it distinguishes 91.2 % of all pairs of records; insensitive only if no attacker can know it'
     """
     if role in ("identifier", "drop") or profile.separation <= MUCH_SEPARATION:
         return ""
-    found = f"alone it tells {100 * profile.separation:.1f} % of all pairs of records apart"
-    return f"WARNING: {found}; insensitive only if nobody can know it" if role == "insensitive" else found
+    found = f"alone it distinguishes {100 * profile.separation:.1f} % of all pairs of records"
+    return f"WARNING: {found}; insensitive only if no attacker can know it" if role == "insensitive" else found

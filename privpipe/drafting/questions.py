@@ -99,7 +99,7 @@ def questions(profiles: Sequence[Profile], guesses: Mapping[str, Guess], k: int,
     yield Question(SENSITIVE, "sensitive columns, with commas", ", ".join(found) or NOBODY, names)
     yield Question(CLASS_SIZE, "least number of records that are alike (k)", str(k))
     yield Question(
-        PERSON, "column that tells persons apart who have several records", person or NOBODY, (*names, NOBODY)
+        PERSON, "column that distinguishes persons who have several records", person or NOBODY, (*names, NOBODY)
     )
 
 

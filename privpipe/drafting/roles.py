@@ -180,16 +180,18 @@ def related_guesses(profiles: Sequence[Profile], found: Relations) -> dict[str, 
         share = f"{100 * found.adds[name]:.1f} %".replace(".0 %", " %")
         tells = f"not recognised; on top of the columns above it makes {share} more of the records unique"
         if place < room and found.adds[name] >= WORTH and not measured[name]:
-            guesses[name] = Guess("quasi_identifier", f"{tells}; insensitive if nobody can know it", unknown=True)
+            guesses[name] = Guess("quasi_identifier", f"{tells}; insensitive if no attacker can know it", unknown=True)
         else:
-            guesses[name] = Guess("insensitive", f"{tells}; a quasi-identifier if somebody can know it", unknown=True)
+            guesses[name] = Guess(
+                "insensitive", f"{tells}; a quasi-identifier if an attacker can know it", unknown=True
+            )
     return guesses | _undoing(guesses, found)
 
 
 def _undoing(guesses: Mapping[str, Guess], found: Relations) -> dict[str, Guess]:
     """Columns that would be released unchanged and of which a quasi-identifier is a function: they would undo it."""
     return {
-        finer: Guess("drop", f"each of its values tells {name!r}, which is released in its place")
+        finer: Guess("drop", f"each of its values reveals {name!r}, which is released in its place")
         for name, finer in found.follows.items()
         if guesses[name].role == "quasi_identifier" and guesses[finer].role == "insensitive"
     }
@@ -331,7 +333,7 @@ def planned(
     """
     guesses = answers.heard(related_guesses(profiles, relations))
     for name in left_out:
-        why = "left out: beside the other quasi-identifiers next to nothing would be left of it"
+        why = "left out: with the other quasi-identifiers almost nothing of it would remain"
         guesses[name] = replace(guesses[name], role="drop", reason=f"{why} ({guesses[name].reason})")
     if not suggest:
         return Planned(guesses)

@@ -88,7 +88,7 @@ def check(context: Any) -> list[ContextFinding]:
 
 def _of_suite(name: str, held: int, declared: int | None) -> Iterator[ContextFinding]:
     if held < (declared or 0):
-        text = f"holds {held} of the {declared} privacy expectations it was saved with; restore it, or make it anew"
+        text = f"holds {held} of the {declared} privacy expectations it was saved with; restore it, or make it again"
         yield ContextFinding("lost", name, text)
     elif held and declared is None:
         text = (

@@ -75,7 +75,7 @@ def _require_whole(suite: Mapping[str, Any]) -> None:
     if held < declared:
         raise DataError(
             f"suite {suite['name']!r} holds {held} of the {declared} privacy expectations it was saved with: a process "
-            "that did not import privpipe.gx has saved it; restore it from version control, or make it anew"
+            "that did not import privpipe.gx has saved it; restore it from version control, or make it again"
         )
 
 

@@ -172,7 +172,7 @@ def load_suite(path: str | PathLike[str]) -> ExpectationSuite:
         raise UsageError(f"{str(path)!r} is not a saved suite: {type(error).__name__}") from None
     lost = len(document["expectations"]) - len(suite.expectations)
     if lost:
-        raise UsageError(f"{str(path)!r}: {lost} of its expectations cannot be made; make the suite anew")
+        raise UsageError(f"{str(path)!r}: {lost} of its expectations cannot be made; make the suite again")
     return suite
 
 

@@ -307,7 +307,7 @@ def level_warnings(draft: Draft, collisions: int) -> tuple[str, ...]:
     if collisions:
         found.append(
             f"label_collision: {collisions:,} labels name different nodes at different levels; a table that mixes "
-            "levels in one column cannot tell them apart"
+            "levels in one column cannot distinguish them"
         )
     return tuple(found)
 

@@ -151,7 +151,7 @@ class LossTable:
         if row.alarm == "one label":
             of = "" if row.labels_before is None else f" of {row.labels_before:,}"
             return f"`{row.column}` has one label left{of}"
-        return f"`{row.column}` lost {row.loss:.3g} of what it told, more than {self.rule.at_most:g}"
+        return f"`{row.column}` lost {row.loss:.3g} of its information, more than {self.rule.at_most:g}"
 
 
 def alarm_of(row: ColumnLoss, at_most: float) -> AlarmKind | None:

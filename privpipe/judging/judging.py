@@ -70,10 +70,10 @@ def uncountable(entry: Guarantee, person: str | None, household: str | None) -> 
     """Why the policy cannot distinguish those that an entry counts, or nothing."""
     over = entry.counts_over()
     if entry.reads_households() and over is None and household is None:
-        return f"{entry.name()} must be told who lives together: name the column of households as `household_id`"
+        return f"{entry.name()} must know who lives together: name the column of households as `household_id`"
     if (over == "persons" and person is None) or (over == "households" and household is None):
         key = "person_id" if over == "persons" else "household_id"
-        return f"{entry.name()} counts over {over}, and nothing tells them apart: name their column as `{key}`"
+        return f"{entry.name()} counts over {over}, and nothing distinguishes them: name their column as `{key}`"
     return ""
 
 
@@ -100,12 +100,12 @@ def guarantee_notes(guarantees: Sequence[Guarantee], roles: Roles, *, whole: boo
     >>> from privpipe.models import KAnonymity
     >>> roles = Roles(quasi_identifiers=["zip", "age"])
     >>> guarantee_notes([KAnonymity(k=1, quasi_identifiers=("zip",))], roles, whole=True)
-    ["no guarantee looks at the quasi-identifier 'age'", 'k_anonymity with k = 1 protects nobody']
+    ["no guarantee looks at the quasi-identifier 'age'", 'k_anonymity with k = 1 protects no one']
     """
     notes = []
     if whole and guarantees:
         if not roles.quasi_identifiers:
-            notes.append("no column is a quasi-identifier: nobody is taken to know anything of a person")
+            notes.append("no column is a quasi-identifier: no attacker is taken to know anything of a person")
         notes += [
             f"no guarantee looks at the quasi-identifier {name!r}"
             for name in unused_quasi_identifiers(guarantees, roles.quasi_identifiers)
@@ -118,7 +118,7 @@ def guarantee_notes(guarantees: Sequence[Guarantee], roles: Roles, *, whole: boo
         if entry.quasi_identifiers == () and entry.way.over_keys:
             notes.append(f"{entry.name()} takes all records as one class, whatever they hold")
         if idle := entry.idle():
-            notes.append(f"{entry.name()} with {idle} protects nobody")
+            notes.append(f"{entry.name()} with {idle} protects no one")
     return list(dict.fromkeys(notes))
 
 

@@ -51,7 +51,9 @@ def record_risks(
 
     telling = [entry.with_roles(roles) for entry in entries if entry.gives_record_figures]
     if not telling:
-        raise UsageError("no entry of the policy tells the risk of single records; individual_risk does, for example")
+        raise UsageError(
+            "no entry of the policy measures the risk of single records; individual_risk does, for example"
+        )
     columns = _columns(telling, roles, record_id)
     for column in columns:
         if column not in table.schema.names:
@@ -62,7 +64,7 @@ def record_risks(
             raise DataError(why)
     rows = engine.distinct(judged_table.left, columns)
     if (rows["__count"].to_numpy() > 1).any() or len(rows[record_id].unique()) < rows.num_rows:
-        raise DataError(f"record_id {record_id!r} does not tell records apart")
+        raise DataError(f"record_id {record_id!r} does not distinguish records")
     found = {record_id: rows[record_id]}
     for entry in telling:
         keys = keys_of(entry, roles)

@@ -203,7 +203,7 @@ def _sentence(found: Recovered, roles: Roles, stages: Sequence[Mapping[str, Any]
     remedy = "or generalize it further" if known else "generalize it, or make it a quasi-identifier"
     return (
         f"{found} although it was {done[-1] if done else 'transformed'}; drop {told}, {remedy} "
-        f"(its label alone tells {in_percent(found.by_label / found.records)})"
+        f"(its label alone reveals {in_percent(found.by_label / found.records)})"
     )
 
 

@@ -181,7 +181,7 @@ def _require_keys(units: Ints, unit: Sequence[str], seed: Seed) -> None:
     if missing:
         raise DataError(
             f"{missing:,} released records have no {', '.join(map(repr, unit))}: the ledger follows persons by it, and "
-            "cannot tell who they are; give them one, or leave these records out"
+            "cannot recognise who they are; give them one, or leave these records out"
         )
 
 

@@ -193,7 +193,7 @@ def _undeclared(gate: Gate, seen: Sequence[str], declared: Collection[str]) -> l
     if not extra:
         return []
     if gate.undeclared == "note":
-        return [f"columns without a role, which nobody looked at: {_listed(extra)}"]
+        return [f"columns without a role, which were not looked at: {_listed(extra)}"]
     raise DataError(
         f"{len(extra)} column(s) of the table have no role: {_listed(extra)}; give each a role (under `columns:` of a "
         "policy, in `roles` of a call), take it out of the table (a named index level is a column), or write "

@@ -365,7 +365,7 @@ def _notes(entries: Sequence[Guarantee], rules: JudgingRules) -> list[str]:
     if rules.nulls == "wildcard":
         notes.append("a missing quasi-identifier matches anything: sizes are those of all records that match")
     if rules.person is not None:
-        notes.append(f"{rules.counted} are counted, not records: they are told apart by {rules.person!r}")
+        notes.append(f"{rules.counted} are counted, not records: they are distinguished by {rules.person!r}")
     return notes
 
 

@@ -198,7 +198,7 @@ class Head:
         if self.normalise != tuple(sorted(normalise)):
             begun = ", ".join(self.normalise) or "none"
             raise UsageError(
-                f"the ledger was begun with normalise: [{begun}]; under another the same person would be somebody else"
+                f"the ledger was begun with normalise: [{begun}]; under another the same person would be another one"
             )
 
     def notes(self) -> tuple[str, ...]:

@@ -46,11 +46,11 @@ __all__ = [
 
 
 BY_KEY = (
-    "the ledger's key: without it nobody can have changed, added or taken out an entry; that the ledger as a whole is "
-    "not an older one, its sinks alone tell"
+    "the ledger's key: without it no one can have changed, added or taken out an entry; that the ledger as a whole is "
+    "not an older one, its sinks alone show"
 )
 BY_SALT = (
-    "a secret that lies beside the entries: damage and loss show, but whoever can write the folder can make it all "
+    "a secret that is next to the entries: damage and loss show, but whoever can write the folder can make it all "
     "anew, and only the records of its sinks would then differ"
 )
 
@@ -404,12 +404,12 @@ def _chain_of(work: _Repair) -> Chain | None:
             write(work.path / HEAD, head.to_bytes(Seal.of(work.key, head.salt)))
             work.done.append(f"{HEAD} was made anew from {len(chain.entries):,} entries")
             if not sink_views(chain, work.place):
-                work.done.append("no sink stands to witness that no later entry is missing")
+                work.done.append("no sink exists that could show that no later entry is missing")
             return replace(chain, head=head)
         _require_accepted(work, chain.problems[0])
         _begin_again(work, chain, _provable(chain))
         return None
-    _require_accepted(work, f"{wrong.split('.')[0]}; no entry tells what it was")
+    _require_accepted(work, f"{wrong.split('.')[0]}; no entry shows what it was")
     _begin_again(work, None, [])
     return None
 
@@ -491,10 +491,10 @@ def _rewrite_record(work: _Repair, chain: Chain, wrong: str) -> None:
             _refuse(f"{wrong}, while an entry is pending")
         remember(work.place[1], SinkRecord(reached=chain.point()))
         work.done.append(
-            "the sink's record was made anew from the ledger, which remembers the release that stands there"
+            "the sink's record was made again from the ledger, which remembers the release that is published there"
         )
         return
-    _require_accepted(work, f"{wrong}, and the ledger does not remember the release that stands at the sink")
+    _require_accepted(work, f"{wrong}, and the ledger does not remember the release that is published at the sink")
     remember(work.place[1], SinkRecord(reached=chain.point()))
     _begin_again(work, chain, list(chain.entries))
 

@@ -88,6 +88,6 @@ class SeveralFigures(ClassModel):
             return "no class to judge"
         parts = []
         for name, (direction, bound) in self.rules().items():
-            asked = f" (asked {direction.replace('_', ' ')} {short(bound)})" if self.is_gate() else ""
+            asked = f" (required {direction.replace('_', ' ')} {short(bound)})" if self.is_gate() else ""
             parts.append(f"{name} = {short(observed.observed[name])}{asked}")
         return "observed " + ", ".join(parts)

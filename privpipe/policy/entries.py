@@ -568,7 +568,7 @@ def check_processes(draft: Draft, report: Report) -> None:
         report.warn(
             first.place,
             f"classes are formed over the quasi-identifiers; {', '.join(map(repr, beside))} "
-            "will be released beside them and is not covered: declare it a quasi-identifier, or leave it out",
+            "will be released in addition to them and is not covered: declare it a quasi-identifier, or leave it out",
         )
 
 

@@ -101,13 +101,13 @@ class Key:
 
 
 LAKES: Mapping[str, Key] = {
-    "iceberg": Key("text", "in place of `path`: an Iceberg table with its namespace, `db.visits`"),
+    "iceberg": Key("text", "instead of `path`: an Iceberg table with its namespace, `db.visits`"),
     "catalog": Key("text", "of an Iceberg table: its catalogue in pyiceberg's configuration", default="default"),
     "snapshot": Key("integer", "of an Iceberg table: number of a snapshot; left out, the table as it is"),
-    "branch": Key("text", "of an Iceberg table: in place of `snapshot`"),
-    "tag": Key("text", "of an Iceberg table: in place of `snapshot`"),
+    "branch": Key("text", "of an Iceberg table: instead of `snapshot`"),
+    "tag": Key("text", "of an Iceberg table: instead of `snapshot`"),
     "version": Key("integer", "of a Delta table; left out, the newest"),
-    "timestamp": Key("text", "of a Delta table: in place of `version`, the one that was the newest then; ISO 8601"),
+    "timestamp": Key("text", "of a Delta table: instead of `version`, the one that was the newest then; ISO 8601"),
 }
 """Tables of table formats."""
 
@@ -119,16 +119,16 @@ SOURCE: Mapping[str, Key] = {
         instead=("table", "database", "query", "iceberg"),
     ),
     "table": Key(
-        "text", "a table or view: of the database, else (in place of `path`) of the Spark session, as in `db.visits`"
+        "text", "a table or view: of the database, else (instead of `path`) of the Spark session, as in `db.visits`"
     ),
     "database": Key(
         "database",
-        "in place of `path`: a DuckDB or SQLite file, a URL without a password, `postgresql` for what PGHOST and its "
+        "instead of `path`: a DuckDB or SQLite file, a URL without a password, `postgresql` for what PGHOST and its "
         "kin say, or {env: NAME} for the variable that holds the URL; with `table` or `query`",
     ),
-    "query": Key("text", "one SELECT in the words of the `database`, in place of its `table`"),
+    "query": Key("text", "one SELECT in the words of the `database`, instead of its `table`"),
     **LAKES,
-    "format": Key("text", "format of the files; left out, told by the name's ending", get_args(Format)),
+    "format": Key("text", "format of the files; left out, recognised by the name's ending", get_args(Format)),
     "delimiter": Key("text", "character between the fields of a CSV file", default=","),
     "header": Key("flag", "whether the first line of a CSV file names its columns", default=True),
     "columns": Key("texts", "names of the columns of a CSV file without a header, in order"),
@@ -142,7 +142,9 @@ SOURCE: Mapping[str, Key] = {
         "text", "of CSV text; a byte order mark is skipped, and utf-16 needs one", get_args(Encoding), default="utf-8"
     ),
     "compression": Key(
-        "text", "how CSV files are packed (a zip holds one file); left out, told by the ending", get_args(Compression)
+        "text",
+        "how CSV files are packed (a zip holds one file); left out, recognised by the ending",
+        get_args(Compression),
     ),
     "skip_rows": Key("integer", "lines above the header of a CSV file, or above its first record", default=0),
     "footer": Key(
@@ -171,16 +173,16 @@ SINK: Mapping[str, Key] = {
     ),
     "table": Key(
         "text",
-        "a table of the `database`, else (in place of `path`) a view to publish in the Spark session's own catalogue, "
+        "a table of the `database`, else (instead of `path`) a view to publish in the Spark session's own catalogue, "
         "`db.visits_public`",
     ),
     "database": Key(
         "database",
-        "in place of `path`: a DuckDB or SQLite file, the URL of a PostgreSQL server without a password, `postgresql` "
+        "instead of `path`: a DuckDB or SQLite file, the URL of a PostgreSQL server without a password, `postgresql` "
         "for what PGHOST and its kin say, or {env: NAME} for the variable that holds the URL; with `table`",
     ),
     "iceberg": Key(
-        "text", "in place of `path`: an Iceberg table to publish into, with its namespace, `db.visits_public`"
+        "text", "instead of `path`: an Iceberg table to publish into, with its namespace, `db.visits_public`"
     ),
     "catalog": LAKES["catalog"],
     "format": Key(
@@ -232,14 +234,14 @@ COLUMN_LOSS: Mapping[str, Key] = {
 REPORT: Mapping[str, Key] = {
     "write": Key("flag", "whether a run writes its report", default=True),
     "threshold": Key(
-        "integer", "records that a figure must rest on to be shown; left out, the largest k asked, and at least 5"
+        "integer", "records that a figure must rest on to be shown; left out, the largest required k, and at least 5"
     ),
     "lang": Key("text", "language of the report", get_args(Language), default="en"),
 }
 
 RETENTION: Mapping[str, Key] = {
     "keep": Key("integer", "how many of the newest private records are kept"),
-    "days": Key("integer", "for how many days private records are kept; in place of `keep`"),
+    "days": Key("integer", "for how many days private records are kept; instead of `keep`"),
 }
 
 DRIFT: Mapping[str, Key] = {
@@ -279,7 +281,7 @@ COLUMN: Mapping[str, Key] = {
     "type": Key("text", "type of its values; left out, the source's (text in CSV)", get_args(ColumnType)),
     "nulls": Key("text", "whether a missing sensitive value is a value or an error", ("own_value", "refuse")),
     "hierarchy": Key("hierarchy", "how its values generalize: one builder, and options"),
-    "reason": Key("text", "why it has its role, in up to 300 characters; told in the internal report alone"),
+    "reason": Key("text", "why it has its role, in up to 300 characters; shown in the internal report alone"),
 }
 LONGEST_REASON = 300
 """Characters of a column's reason."""
@@ -327,7 +329,7 @@ TOP: Mapping[str, Key] = {
     "failing": Key("failing", "the records that stages suppress, as they came in: kept for who corrects them"),
     "records": Key("text", "folder of the private records of runs; left out, one in the sink's work area"),
     "retention": Key("retention", "which private records are kept; left out, all of them"),
-    "plan": Key("plan", "a plan of an earlier run: its stages are taken from there and not learnt anew"),
+    "plan": Key("plan", "a plan of an earlier run: its stages are taken from there and not learnt again"),
     "utility": Key("utility", "what the release must be good for"),
     "report": Key("report", "the report that each run writes for people"),
     "uses": Key("texts", "what the data is for, as in `regression of income on age`; methods are compared by it"),
@@ -342,7 +344,7 @@ OFFICER: Mapping[str, Key] = {
     "version": Key("integer", "version of this grammar", default=VERSION),
     "name": Key("text", "name of the officer's policy; left out, that of its file"),
     "about": Key("text", "what it is for"),
-    "guarantees": Key("entries", "what every job must ask for, at the least; beside each entry its reason and source"),
+    "guarantees": Key("entries", "what every job must ask for, at the least; next to each entry its reason and source"),
     "columns": Key("mapping", "columns by name with the role that a job gives them, or a more protected one"),
     "nulls": Key("text", "how a missing quasi-identifier matches; `refuse` is always allowed", get_args(NullRule)),
     "undeclared": Key("text", "`note` lets jobs note a column without a role", UNDECLARED, default="refuse"),

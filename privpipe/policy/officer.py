@@ -250,7 +250,7 @@ def _guarantee(report: Report, item: Any, place: Place, catalogues: Catalogues) 
     beside = {name: item[name] for name in BESIDE_ENTRY if name in item} if isinstance(item, Mapping) else {}
     entries = [name for name in item if name not in beside] if isinstance(item, Mapping) else []
     if len(entries) != 1 or not isinstance(item[entries[0]], Mapping | None):
-        report.wrong(place, "is one entry with its parameters, and beside it `reason:` and `source:`")
+        report.wrong(place, "is one entry with its parameters, and next to it `reason:` and `source:`")
         return None
     for name, text in beside.items():
         if not isinstance(text, str):

@@ -218,7 +218,7 @@ def _syntax(error: YAMLError, file: str | None, text: str) -> Problem:
     """The parser's message without its excerpt of the text, which may hold a secret."""
     if isinstance(error, ReaderError):
         line = text.count("\n", 0, error.position) + 1
-        odd = f"the control character U+{ord(text[error.position]):04X} cannot stand in a text file"
+        odd = f"the control character U+{ord(text[error.position]):04X} cannot be in a text file"
         return Problem("", f"not valid YAML: {odd}", file, line)
     mark = getattr(error, "problem_mark", None)
     what = getattr(error, "problem", None) if isinstance(error, MarkedYAMLError) else None
@@ -335,7 +335,7 @@ class _Tree:
 
 
 def _tag_problem(tag: object) -> str:
-    return f"a value of the kind {tag} cannot stand in a policy; use text or a number"
+    return f"a value of the kind {tag} cannot be in a policy; use text or a number"
 
 
 def from_python(value: Any, place: Place, report: Report) -> Any:

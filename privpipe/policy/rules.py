@@ -170,7 +170,7 @@ def check_thresholds(draft: Draft, report: Report) -> None:
     """A threshold that every table meets deserves a word."""
     for read in draft.guarantees:
         if isinstance(read.entry, Guarantee) and (idle := read.entry.idle()):
-            report.warn(read.place, f"{idle} protects nobody")
+            report.warn(read.place, f"{idle} protects no one")
 
 
 def check_something_binds(draft: Draft, report: Report) -> None:
@@ -281,12 +281,14 @@ def check_keys(draft: Draft, report: Report) -> None:
     for read, stage in draft.stages():
         for key in stage.needs_keys():
             if key not in draft.values:
-                report.wrong(read.place, f"{read.name} needs `{key}`, the column that tells them apart; declare it")
+                report.wrong(read.place, f"{read.name} needs `{key}`, the column that distinguishes them; declare it")
     household = draft.values.get("household_id")
     if household is None:
         return
     if household == draft.values.get("person_id"):
-        report.wrong(("household_id",), "is the column of person_id too; a household is told by a column of its own")
+        report.wrong(
+            ("household_id",), "is the column of person_id too; a household is distinguished by a separate column"
+        )
     if household in draft.columns and household not in draft.with_role("identifier"):
         report.wrong(
             ("household_id",),
@@ -323,16 +325,16 @@ def check_sink(draft: Draft, report: Report) -> None:
         if not isinstance(spec, SourceSpec):
             continue
         if sink.table is not None and spec.table is not None and _same_table(sink.table, spec.table):
-            report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a name of its own")
+            report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a separate name")
         if sink.iceberg is not None and spec.iceberg is not None and _same_iceberg(sink.iceberg, spec.iceberg):
-            report.wrong(("sink", "iceberg"), f"is the table of `{name}:`; publish under a name of its own")
+            report.wrong(("sink", "iceberg"), f"is the table of `{name}:`; publish under a separate name")
         if sink.database is not None and _same_database_table(sink.database, spec, draft.base_dir):
-            report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a name of its own")
+            report.wrong(("sink", "table"), f"is the table of `{name}:`; publish under a separate name")
         if sink.is_folder and (told := _file_of(spec)):
             target = Path(sink.target(draft.base_dir))
             path = Path(located(told, draft.base_dir))
             if path == target or path in target.parents or target in path.parents:
-                report.wrong(("sink", "path"), f"overlaps with the path of `{name}:`; publish into a folder of its own")
+                report.wrong(("sink", "path"), f"overlaps with the path of `{name}:`; publish into a separate folder")
 
 
 def _file_of(spec: SourceSpec) -> str:

@@ -112,7 +112,7 @@ class SecretSpec:
     def __getstate__(self) -> dict[str, Any]:
         if self.held is not None or self.literal is not None:
             raise UsageError(
-                "a policy whose seed was handed over or stands in it is not pickled, for the seed would be in it; give "
+                "a policy whose seed was handed over or is in it is not pickled, for the seed would be in it; give "
                 'the seed by its place, as in {"from_env": NAME}'
             )
         return self.__dict__

@@ -84,13 +84,13 @@ def database_fault(value: Any) -> str:
     >>> database_fault("visits.duckdb"), database_fault({"env": "VISITS_URL"})
     ('', '')
     >>> database_fault({"env": "postgresql://me:pw@db.example/visits"})
-    'env names an environment variable: letters, digits and _; the URL stands in the variable'
+    'env names an environment variable: letters, digits and _; the URL is in the variable'
     """
     if isinstance(value, Mapping):
         if list(value) != ["env"]:
             return "must be a text, or {env: NAME} with the environment variable that holds the URL"
         if not (isinstance(value["env"], str) and VARIABLE.fullmatch(value["env"])):
-            return "env names an environment variable: letters, digits and _; the URL stands in the variable"
+            return "env names an environment variable: letters, digits and _; the URL is in the variable"
         return ""
     if not (isinstance(value, str) and value.strip()):
         return "must be a file, a URL without a password, or {env: NAME}"
@@ -100,12 +100,14 @@ def database_fault(value: Any) -> str:
 def read_database(report: Report, found: Mapping[str, Any], place: Place) -> SourceSpec | None:
     """The source of the keys that were found, of which one is `database` or `query`."""
     if "database" not in found:
-        report.wrong((*place, "query"), "is asked of a database: say `database:`, or leave it out")
+        report.wrong((*place, "query"), "is for a database: write `database:`, or leave it out")
         return None
     wrong = False
     for name in found:
         if name == "path":
-            report.wrong((*place, "database"), "stands beside `path:`; a table has one place: leave one of them out")
+            report.wrong(
+                (*place, "database"), "is given in addition to `path:`; a table has one place: leave one of them out"
+            )
         elif name not in ("database", "table", "query", "generalized"):
             report.wrong((*place, name), "is for files; a database says its own columns and types")
         wrong = wrong or name == "path"
@@ -124,7 +126,9 @@ def read_database_sink(report: Report, found: Mapping[str, Any], place: Place) -
     wrong = False
     for name in found:
         if name == "path":
-            report.wrong((*place, "database"), "stands beside `path:`; a release has one place: leave one of them out")
+            report.wrong(
+                (*place, "database"), "is given in addition to `path:`; a release has one place: leave one of them out"
+            )
         elif name == "partition" or found[name] == "replace_partition":
             report.unsupported(
                 (*place, name),
@@ -168,7 +172,9 @@ def read_iceberg(report: Report, found: Mapping[str, Any], place: Place) -> Sour
     """A source that is an Iceberg table, which has no files to describe."""
     for key in found:
         if key in ("path", "table"):
-            report.wrong((*place, "iceberg"), f"stands beside `{key}:`; a table has one place: leave one of them out")
+            report.wrong(
+                (*place, "iceberg"), f"is given in addition to `{key}:`; a table has one place: leave one of them out"
+            )
         elif key not in ("iceberg", "generalized", *OF_ICEBERG):
             report.wrong((*place, key), "is for files; an Iceberg table says its own columns and types")
     try:
@@ -183,14 +189,14 @@ def check_delta(report: Report, found: dict[str, Any], place: Place) -> None:
     """Keys of table formats next to a path; a version says that it is a Delta table."""
     for name in OF_ICEBERG:
         if found.pop(name, None) not in (None, LAKES[name].default):
-            report.wrong((*place, name), "is for an Iceberg table, which `iceberg:` names in place of `path:`")
+            report.wrong((*place, name), "is for an Iceberg table, which `iceberg:` names instead of `path:`")
     said = [name for name in OF_DELTA if name in found]
     if not said:
         return
     if found.setdefault("format", "delta") != "delta":
         report.wrong((*place, said[0]), f"is for Delta tables; the format here is {found['format']}")
     if len(said) > 1:
-        report.wrong((*place, "timestamp"), "stands beside `version:`; leave one of them out")
+        report.wrong((*place, "timestamp"), "is given in addition to `version:`; leave one of them out")
     if found.get("version", 0) < 0:
         report.wrong((*place, "version"), f"must be 0 or more, got {found['version']}")
 
@@ -318,7 +324,9 @@ def _named_source(report: Report, found: Mapping[str, Any], place: Place) -> Sou
     """A table of a catalogue, which has no files to describe."""
     for name in found:
         if name == "path":
-            report.wrong((*place, "table"), "stands beside `path:`; a table has one place: leave one of them out")
+            report.wrong(
+                (*place, "table"), "is given in addition to `path:`; a table has one place: leave one of them out"
+            )
         elif name not in ("table", "generalized"):
             report.wrong((*place, name), "is for files; a table says its own columns and types")
     table = table_name(report, found["table"], (*place, "table"))
@@ -475,7 +483,7 @@ def read_secret(report: Report, value: Any, place: Place, base_dir: Path) -> Sec
         except UsageError as error:
             report.wrong(place, str(error))
             return None
-        report.warn(place, f"the secret stands in the policy, where everybody who reads it can undo the noise; {form}")
+        report.warn(place, f"the secret is in the policy, where anyone who reads it can undo the noise; {form}")
         return SecretSpec(literal=value)
     if not isinstance(value, Mapping):
         report.wrong(place, f"must be text, an integer or a mapping; {form}")

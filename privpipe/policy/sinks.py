@@ -58,7 +58,7 @@ def read_sink(report: Report, value: Any, place: Place) -> SinkSpec | None:
     if "database" in found:
         return read_database_sink(report, found, place)
     if "catalog" in found:
-        report.wrong((*place, "catalog"), "is for an Iceberg table, which `iceberg:` names in place of `path:`")
+        report.wrong((*place, "catalog"), "is for an Iceberg table, which `iceberg:` names instead of `path:`")
         return None
     if "table" in found:
         return _named_sink(report, found, place)
@@ -85,7 +85,7 @@ def _iceberg_sink(report: Report, found: Mapping[str, Any], place: Place) -> Sin
     wrong = False
     for name in found:
         if name in ("path", "table"):
-            report.wrong((*place, "iceberg"), f"stands beside `{name}:`; {ONE_PLACE}")
+            report.wrong((*place, "iceberg"), f"is given in addition to `{name}:`; {ONE_PLACE}")
             wrong = True
         elif name not in ("iceberg", "catalog", "partition", *OF_LAKES):
             report.wrong((*place, name), "is for files; an Iceberg table has its own format")
@@ -106,7 +106,7 @@ def _named_sink(report: Report, found: Mapping[str, Any], place: Place) -> SinkS
     """A view of a catalogue that every release of this policy replaces."""
     for name in found:
         if name == "path":
-            report.wrong((*place, "table"), f"stands beside `path:`; {ONE_PLACE}")
+            report.wrong((*place, "table"), f"is given in addition to `path:`; {ONE_PLACE}")
         elif name == "partition" or found[name] == BY_PARTITION:
             report.unsupported((*place, name), f"a view of a catalogue {WHOLE}")
             return None

@@ -69,7 +69,7 @@ def require_ours(path: Path, kind: type[EngineError] = SinkError) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise kind(f"{str(path)!r} is a link where privpipe keeps a folder of its own; remove the link")
     if not stat.S_ISDIR(found.st_mode):
-        raise kind(f"{str(path)!r} is no folder, where privpipe keeps one of its own; move it away")
+        raise kind(f"{str(path)!r} is not a directory, where privpipe keeps one; move it away")
     if found.st_uid != os.geteuid():
         raise kind(
             f"the folder {str(path)!r} belongs to another user (uid {found.st_uid}); run as that user, or move the "

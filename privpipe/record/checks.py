@@ -179,7 +179,7 @@ def _record(released: Released, manifest: Document, private: Document | None) ->
         yield holds("private record", "the public documents are those that were published")
     follower = _follower(released, str(manifest["run_id"]))
     if follower is not None:
-        yield broken("newest release", f"run {follower} was published after the one that stands here")
+        yield broken("newest release", f"run {follower} was published after the one that is here")
 
 
 def _follower(released: Released, run_id: str) -> str | None:
@@ -287,7 +287,7 @@ def _files(released: Released, manifest: Document) -> Iterator[Check]:
     there = released.files()
     if released.folder is None:  # never by what the manifest says of itself
         where = str(manifest["output"].get("table") or "of the sink")
-        yield unchecked("files", f"the rows stand in the table {where}; `privpipe validate` judges them")
+        yield unchecked("files", f"the rows are in the table {where}; `privpipe validate` judges them")
         return
     wrong = [f"{name} is missing" for name in listed if name not in there]
     wrong += [f"{name} is not of the release" for name in there if name not in listed]
@@ -428,7 +428,7 @@ def _unlinked(before: list[Document], previous: Document | None) -> Iterator[str
         if entry["before"] != link:
             yield f"{entry['run_id']} does not follow the release before it"
         if link_of(entry) != entry["link"]:
-            yield f"what is told of {entry['run_id']} was changed"
+            yield f"what is reported of {entry['run_id']} was changed"
         link = str(entry["link"])
     if len({entry["run_id"] for entry in before}) != len(before):
         yield "a release stands in it twice"
@@ -465,7 +465,7 @@ def _officer(manifest: Document, officer: OfficerPolicy | None) -> Iterator[Chec
     if officer is None:
         if said is not None:
             yield unchecked(
-                "officer's policy", "give it (--officer-policy): it says what was asked, and whose keys count"
+                "officer's policy", "give it (--officer-policy): it says what was required, and whose keys count"
             )
         return
     if said is None:

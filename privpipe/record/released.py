@@ -129,7 +129,8 @@ def opened_release(name: str, records: Path | None = None) -> Iterator[Released]
         return
     if not folder.is_dir():
         raise UsageError(
-            f"{name!r} is no folder: name a release, the place that a sink publishes to, or the policy file of the job"
+            f"{name!r} is not a directory: name a release, the place that a sink publishes to, or the policy file "
+            "of the job"
         )
     if (folder / LOG).is_dir():
         yield _of_target(name, DeltaTarget(folder), records)

@@ -129,7 +129,7 @@ def markdown(run: RunDocuments) -> str:
     lines = [
         f"### {SIGNS['pass' if passed else 'fail']} {_text(name_of(run))}: {word}",
         "",
-        "| | guarantee | observed | asked |",
+        "| | guarantee | observed | required |",
         "|---|---|---|---|",
     ]
     for row in rows:

@@ -134,7 +134,7 @@ PUBLIC_MANIFEST = {
             "documents": _record_object({"verdict": SHA256, "plan": SHA256}),
         }
     ),
-    "description": "_privpipe/manifest.json beside a release",
+    "description": "_privpipe/manifest.json next to a release",
 }
 PRIVATE_MANIFEST = {
     **_record_object(
@@ -221,7 +221,7 @@ VERDICT = {
     "records": COUNT,
     "suppressed_records": COUNT_OR_NULL,
     "classes": COUNT_OR_NULL,
-    "warnings": {**TEXTS, "description": "guarantees of severity warn that do not hold: asked and reached"},
+    "warnings": {**TEXTS, "description": "guarantees of severity warn that do not hold: required and achieved"},
     "guarantees": _listed(GUARANTEE),
     "measures": _listed(MEASURE),
     "notes": TEXTS,

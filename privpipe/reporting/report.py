@@ -99,7 +99,7 @@ def lost_text(table: Mapping[str, Any]) -> str:
         return "Released records cannot be paired with those of the source: labels alone are compared."
     of = "all" if table.get("whole", True) else "a sample"
     return (
-        f"Shares and losses are of {of} of the released records beside their originals ({table['records']:,}). "
+        f"Shares and losses are of {of} of the released records compared with their originals ({table['records']:,}). "
         "A loss is 0 where all is kept and 1 where nothing is."
     )
 
@@ -118,7 +118,7 @@ def _share(value: float | None, records: int, exact: bool) -> str:
     return f"{100 * value:.3g} %" if exact or not shown.startswith("<") else shown
 
 
-JUDGED_HEAD = ("guarantee", "parameters", "observed", "asked", "outcome", "failing records")
+JUDGED_HEAD = ("guarantee", "parameters", "observed", "required", "outcome", "failing records")
 ReportFormat = Literal["markdown", "html"]
 
 MARKDOWN = """\
@@ -150,12 +150,12 @@ MARKDOWN = """\
 {{ foot }}
 """
 EDITIONS = {
-    "public": "public: figures that only the source tells are withheld, and stand in the private record",
+    "public": "public: figures that only the source reveals are withheld, and are in the private record",
     "private": "private: not to be given to readers of the release",
 }
 FOOT = (
     f'Shares and counts that rest on fewer than {FEWEST_SHOWN} records are shown as "{FEW}"; the exact figures '
-    "stand in the private record. "
+    "are in the private record. "
     "Attack figures are lower bounds: what the attack named links, not what every attack could."
 )
 
@@ -228,7 +228,7 @@ def _waits(run: RunDocuments) -> str:
 def _warnings(run: RunDocuments) -> list[str]:
     """What is asked by way of a warning and not met; figures as the table of guarantees shows them."""
     return [
-        f"WARNING {row['name']} ({_parameters(row)}): reached {_observed(row, run)}"
+        f"WARNING {row['name']} ({_parameters(row)}): achieved {_observed(row, run)}"
         for row in run.verdict["guarantees"]
         if warning_of(row)
     ]

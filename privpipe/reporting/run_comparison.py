@@ -161,7 +161,7 @@ class RiskUtilityMap:
 
     def __repr__(self) -> str:
         met = sum(point.outcome == "pass" for point in self.points)
-        return f"RiskUtilityMap({len(self.points)} points, {met} met all guarantees, {len(self.front)} unbeaten)"
+        return f"RiskUtilityMap({len(self.points)} points, {met} met all guarantees, {len(self.front)} Pareto-optimal)"
 
     def _repr_html_(self) -> str:
         names = [*self.risk_weights, *(name for name in self.loss_weights if name not in self.risk_weights)]

@@ -99,7 +99,7 @@ def compare(
     ... )
     >>> stages = [pp.transforms.TopCode(columns=["age"], at=at) for at in (35, 38)]
     >>> pp.compare(pd.DataFrame({"age": [30, 30, 40, 50]}), stages, policy=policy)
-    RiskUtilityMap(2 points, 2 met all guarantees, 1 unbeaten)
+    RiskUtilityMap(2 points, 2 met all guarantees, 1 Pareto-optimal)
     """
     left, right = _run(first), _run(others)
     if left is not None and right is not None and policy is None and grid is None:

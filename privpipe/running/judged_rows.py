@@ -211,7 +211,7 @@ def finished_positions(
     if align == "position":
         places = positions
     elif key is None or key not in last.schema.names or key not in first.schema.names:
-        return "needs the original beside the release, aligned by record id, or by position."
+        return "needs the original together with the release, aligned by record id, or by position."
     else:
         places = _found(_row_hashes(first, [key], seed), _row_hashes(last, [key], seed))
         if (places < 0).any():

@@ -52,7 +52,7 @@ OF_COLUMNS = ("dropped", "levels")
 BESIDE = ("alarms", "column_loss")
 """What `privpipe plan --json` prints next to a plan and is not part of it."""
 PUBLIC_EDITION = (
-    "this is the public edition of a plan, which tells too little to be applied: give the plan of the private record "
+    "this is the public edition of a plan, which shows too little to be applied: give the plan of the private record "
     "(`records:` in the policy, else records/ in the sink's work area)"
 )
 

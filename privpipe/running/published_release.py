@@ -43,20 +43,20 @@ def process_beside(folder: Path) -> tuple[Mapping[str, Any] | None, str]:
     Examples
     --------
     >>> process_beside(Path("nowhere"))
-    (None, 'there is no process record beside the data')
+    (None, 'there is no process record next to the data')
     """
     home = folder / METADATA
     if not (home / "plan.json").is_file():
-        return None, "there is no process record beside the data"
+        return None, "there is no process record next to the data"
     try:
         plan, manifest, verdict = (_read(home / f"{name}.json") for name in ("plan", "manifest", "verdict"))
         wrong = _mismatch(folder, plan, manifest, verdict)
         found = None if wrong else process_of(plan["stages"])
     # Whatever is malformed was not written by a release; the reason is reported, never a value.
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        return None, f"the process record beside the data cannot be read ({type(error).__name__})"
+        return None, f"the process record next to the data cannot be read ({type(error).__name__})"
     if wrong:
-        return None, f"the process record beside the data is not used: {wrong}"
+        return None, f"the process record next to the data is not used: {wrong}"
     return found, ""
 
 

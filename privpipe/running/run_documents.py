@@ -164,7 +164,7 @@ def chain_of(place: Target) -> Chain:
     text = place.document("manifest")
     if text is None:
         raise SinkError(
-            f"the release that stands at {place.name!r} has no manifest, so no release can follow it; move it away "
+            f"the release published at {place.name!r} has no manifest, so no release can follow it; move it away "
             "to begin a new chain"
         )
     try:
@@ -177,7 +177,7 @@ def chain_of(place: Target) -> Chain:
         entry = chain_entry(manifest, text)
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
         raise SinkError(
-            f"the manifest of the release that stands at {place.name!r} is damaged or was changed, so no release can "
+            f"the manifest of the release published at {place.name!r} is damaged or was changed, so no release can "
             "follow it; `privpipe verify` says what is wrong; move the release away to begin a new chain"
         ) from None
     previous = {"run_id": entry["run_id"], "manifest_sha256": entry["manifest_sha256"]}

@@ -280,7 +280,7 @@ def run_apart(
     if found is not None and found.code == code:
         return found
     # Nothing may follow from an end that the process did not report, or reported otherwise than it came.
-    return Ending.of_code(code) if code else Ending.of_code(1, "the process of the release told nothing of its end")
+    return Ending.of_code(code) if code else Ending.of_code(1, "the process of the release reported nothing of its end")
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

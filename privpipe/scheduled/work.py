@@ -96,7 +96,7 @@ def refusal(figures: dict[str, Any]) -> str:
     """What did not hold, in a sentence for a log."""
     failed = [row for row in figures["guarantees"] if row["outcome"] != "pass" and row["severity"] == "fail"]
     said = [
-        f"{row['guarantee']}: asked {_shown_figure(row['asked'])}, reached {_shown_figure(row['reached'])}"
+        f"{row['guarantee']}: required {_shown_figure(row['asked'])}, achieved {_shown_figure(row['reached'])}"
         for row in failed
     ]
     return "; ".join(said) or "a column lost more than the policy allows"
@@ -166,7 +166,7 @@ def released(job: Job, tell: Tell) -> Ending:
         return replace(ending, figures=public_figures(result.assessment, policy))
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 nothing undoes what has happened
         with suppress(Exception):
-            tell(f"warning: the release is published; not all is told of it ({type(error).__name__})")
+            tell(f"warning: the release is published; not all of it is reported ({type(error).__name__})")
         return ending
 
 

@@ -236,7 +236,7 @@ class TableTarget(WholeReleases):
         ours = found.properties.get(MARK) == self.name and run_id is not None
         if not ours or found.text != self._reading(self.released(run_id or "")):
             raise SinkError(
-                f"the sink {self.name!r} is a view that privpipe did not make, or that somebody changed; drop it, or "
+                f"the sink {self.name!r} is a view that privpipe did not make, or that was changed; drop it, or "
                 "give the sink another name"
             )
 

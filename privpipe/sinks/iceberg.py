@@ -59,7 +59,7 @@ KEEPS_SNAPSHOTS = (
 )
 JOINS = (
     "the rows join those of earlier releases in one table: who is in several of them has several rows there, and "
-    "unless a ledger follows persons nothing judges what these tell together"
+    "unless a ledger follows persons nothing judges what these reveal together"
 )
 CHANGED = "another writer changed the Iceberg table after the last release"
 

@@ -25,7 +25,7 @@ __all__ = ["OTHER_PARTITIONS", "Rows", "Target", "WholeReleases", "escapes_formu
 
 OTHER_PARTITIONS = (
     "the rows join those of other partitions in one table: who is in several of them has several rows there, and "
-    "unless a ledger follows persons nothing judges what these tell together"
+    "unless a ledger follows persons nothing judges what these reveal together"
 )
 
 Rows = Path | TableName | Database | Source

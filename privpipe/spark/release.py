@@ -43,7 +43,7 @@ def _document(value: Any) -> Any:
 def _why_unsavable(policy: Policy) -> str:
     seed = policy.seed
     if seed is not None and (seed.within is not None or seed.held is not None):
-        return "its seed stands in it; name the place where it is kept, as in `seed: {from_env: PRIVPIPE_SEED}`"
+        return "its seed is in it; name the place where it is kept, as in `seed: {from_env: PRIVPIPE_SEED}`"
     return "" if policy.document else "it was made without a document"
 
 

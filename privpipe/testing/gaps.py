@@ -58,18 +58,18 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError,
         why="a commit is created only where no other has its version; S3, Google Cloud Storage and Azure do that",
     ),
-    ("*", "append beside what compares with originals"): Gap(
+    ("*", "append together with what compares with originals"): Gap(
         raises=UnsupportedError,
         why="rows of earlier releases are without their originals, populations and processes: only the table is left",
     ),
-    ("*", "append beside what counts by a column that is not released"): Gap(
+    ("*", "append together with what counts by a column that is not released"): Gap(
         raises=UnsupportedError, why="rows of earlier releases are without it"
     ),
     ("*", "replace_partition of what is replaced as a whole"): Gap(
         raises=UnsupportedError,
         why="partitions are files of one partition each; a view, a table of a database, CSV and JSON have none",
     ),
-    ("*", "ledger beside a sink table"): Gap(
+    ("*", "ledger together with a sink table"): Gap(
         raises=UnsupportedError,
         why="a ledger asks what its sinks published, and a table answers only within its session",
     ),
@@ -77,7 +77,7 @@ GAPS: Mapping[tuple[str, str], Gap] = {
         raises=UnsupportedError,
         why="of other servers it is not known that one transaction replaces a table; they are sources",
     ),
-    ("*", "ledger beside a sink database"): Gap(
+    ("*", "ledger together with a sink database"): Gap(
         raises=UnsupportedError,
         why="a ledger asks what its sinks published, and a table keeps no record of a ledger",
     ),
@@ -99,18 +99,18 @@ GAPS: Mapping[tuple[str, str], Gap] = {
     ),
     ("gx", "differential_privacy"): Gap(
         raises=UnsupportedError,
-        why="it is judged by the record of the process that stands beside a published release, not by a table",
+        why="it is judged by the record of the process that is next to a published release, not by a table",
     ),
     ("gx", "attribute_risk"): Gap(
         raises=UnsupportedError, why="it only reports: it has no threshold by which an expectation could fail"
     ),
     ("gx", "complementary_release"): Gap(
         raises=UnsupportedError,
-        why="it is judged beside earlier releases, by a ledger that a run keeps; judge it in a policy",
+        why="it is judged together with earlier releases, by a ledger that a run keeps; judge it in a policy",
     ),
     ("gx", "repeated_noise"): Gap(
         raises=UnsupportedError,
-        why="it is judged beside earlier releases, by a ledger that a run keeps; judge it in a policy",
+        why="it is judged together with earlier releases, by a ledger that a run keeps; judge it in a policy",
     ),
     ("gx", "unsorted_matching"): Gap(
         raises=UnsupportedError,

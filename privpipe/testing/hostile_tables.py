@@ -167,7 +167,7 @@ HOSTILE_TABLES: Mapping[str, HostileTable] = {
         ),
         HostileTable(
             name="mixed_types",
-            why="1 and the text 1 in one column: which is which cannot be told",
+            why="1 and the text 1 in one column: which is which cannot be decided",
             rows={
                 "age": [1, "1", 2, "2"],
                 "illness": ["flu", "cold", "gout", "cold"],

@@ -121,7 +121,7 @@ def together_of(same_within: SameWithin | None, context: Keyed) -> Together | No
         return None
     column = context.household if same_within == "household_id" else context.person
     if column is None:
-        raise UsageError(f"{context.place}: same_within needs `{same_within}`, the column that tells them apart")
+        raise UsageError(f"{context.place}: same_within needs `{same_within}`, the column that distinguishes them")
     if column not in context.schema.names:
         raise DataError(
             f"{context.place}: {same_within} column {column!r} is not in the table that enters the stage, so "

@@ -47,7 +47,7 @@ def test_a_part_that_is_missing_is_named(call: Any) -> None:
 def test_infinite_means_no_number() -> None:
     verdict = judged(AtMostSize(most=2.0), BLOCK)
     assert (verdict.observed, verdict.outcome, verdict.failing_records) == (None, "fail", 3)
-    assert verdict.reason == "observed no number, asked at most 2; 1 of 3 classes, 3 of 6 records fail."
+    assert verdict.reason == "observed no number, required at most 2; 1 of 3 classes, 3 of 6 records fail."
 
 
 def test_without_a_threshold_nothing_fails() -> None:

@@ -194,7 +194,7 @@ def test_what_gives_people_away_is_told_and_no_value(run: Any, tmp_path: Path) -
     assert "looks like dates other than years, and ages over 89 (100 % of values)" in text
     assert "HIPAA Safe Harbor: dates other than years, and ages over 89 (5 % of values)" in text
     assert "HIPAA Safe Harbor: geographic subdivisions smaller than a state (by its name)" in text
-    assert "alone it tells 99.1 % of all pairs of records apart" in text
+    assert "alone it distinguishes 99.1 % of all pairs of records" in text
     assert CANARY.lower() not in text
     assert Policy.load(tmp_path / "release.yaml").roles.identifiers == ("remark",)
 
@@ -202,7 +202,7 @@ def test_what_gives_people_away_is_told_and_no_value(run: Any, tmp_path: Path) -
 def test_a_column_released_as_it_is_warns_where_it_identifies() -> None:
     """Above 0.9, not at it; an identifier is not released at all."""
     profile = Profile("x", "text", 100, 0, 50, separation=0.91)
-    assert column_disclosure(profile, "insensitive").startswith("WARNING: alone it tells 91.0 %")
+    assert column_disclosure(profile, "insensitive").startswith("WARNING: alone it reveals 91.0 %")
     assert not column_disclosure(profile, "quasi_identifier").startswith("WARNING")
     assert column_disclosure(profile, "identifier") == ""
     assert column_disclosure(Profile("x", "text", 100, 0, 50, separation=0.9), "insensitive") == ""

@@ -26,9 +26,11 @@ from privpipe.transforms.base import StagePlan
 
 def assessment(outcome: Any = "pass") -> Assessment:
     """Two guarantees, the second of this outcome, and a measure."""
-    good = Verdict(KAnonymity(k=5), 7, "pass", 5, 0, 0, 0.0, "observed 7, asked at least 5.")
+    good = Verdict(KAnonymity(k=5), 7, "pass", 5, 0, 0, 0.0, "observed 7, required at least 5.")
     second = DistinctLDiversity(column="illness", l=3)
-    other = Verdict(second, 2, outcome, 3, 1, 7, 0.07, "observed 2, asked at least 3; 1 of 9 classes, 7 of 100 fail.")
+    other = Verdict(
+        second, 2, outcome, 3, 1, 7, 0.07, "observed 2, required at least 3; 1 of 9 classes, 7 of 100 fail."
+    )
     measured = Verdict(AverageRisk(), 0.0625, "pass", None, reason="observed 0.0625.")
     return Assessment(
         verdicts=(good, other), measures=(measured,), records=100, suppressed_records=4, classes=9, run={"engine": "x"}
@@ -88,8 +90,9 @@ def test_without_a_terminal_a_refusal_is_a_line_a_guarantee(
     done = run("release", place / "release.yaml")
     assert done.stdout.splitlines() == [
         "100 records judged, 9 classes, 4 suppressed (engine: x)",
-        "PASS  KAnonymity(k=5): observed 7, asked at least 5.",
-        "FAIL  DistinctLDiversity(column='illness', l=3): observed 2, asked at least 3; 1 of 9 classes, 7 of 100 fail.",
+        "PASS  KAnonymity(k=5): observed 7, required at least 5.",
+        "FAIL  DistinctLDiversity(column='illness', l=3): observed 2, required at least 3; 1 of 9 classes, 7 of 100 "
+        "fail.",
         "      AverageRisk(): observed 0.0625.",
     ]
 

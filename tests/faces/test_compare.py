@@ -44,7 +44,7 @@ def test_policies_over_one_frame() -> None:
     table = found.to_pandas()
     assert table["prosecutor_risk"].is_monotonic_decreasing
     assert table["information_loss.ncp"].is_monotonic_increasing
-    assert repr(found) == "RiskUtilityMap(3 points, 3 met all guarantees, 3 unbeaten)"
+    assert repr(found) == "RiskUtilityMap(3 points, 3 met all guarantees, 3 Pareto-optimal)"
 
 
 def test_stages_under_one_policy_and_a_grid_of_it_agree() -> None:

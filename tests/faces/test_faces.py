@@ -150,7 +150,7 @@ def test_text_is_short(shown: dict[str, Any]) -> None:
 
 
 def test_texts_in_words(shown: dict[str, Any]) -> None:
-    assert repr(shown["k_anonymity"]) == "Verdict(k_anonymity, pass, observed 6, asked 2)"
+    assert repr(shown["k_anonymity"]) == "Verdict(k_anonymity, pass, observed 6, required 2)"
     assert repr(shown["assessment"]) == "Assessment(passed, 12 records, 2 guarantees, 0 of them failed, 1 measures)"
     assert repr(shown["plan"]).startswith("Plan(1 stages: generalize; policy ")
     assert repr(shown["policy"]).endswith("3 columns, 1 stages, 2 guarantees, 1 measures)")

@@ -29,8 +29,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     "safe_harbor": {**ROLES, "sensitive": ["illness"], "vouched": []},
 }
 BAD = {
-    "k_anonymity": (VISITS.head(9), "expect_k_anonymity (observed 4, asked at least 5"),
-    "research_file": (VISITS.assign(illness="flu"), "expect_distinct_l_diversity (observed 1, asked at least 2"),
+    "k_anonymity": (VISITS.head(9), "expect_k_anonymity (observed 4, required at least 5"),
+    "research_file": (VISITS.assign(illness="flu"), "expect_distinct_l_diversity (observed 1, required at least 2"),
     "safe_harbor": (VISITS.assign(illness="ann@example.org"), "column 'illness' seems to hold e-mail addresses"),
 }
 
@@ -78,7 +78,7 @@ def test_init_writes_a_template_that_a_fresh_context_runs(tmp_path: Path) -> Non
     assert ppgx.check(tmp_path) == []
     context = gx.get_context(mode="file", project_root_dir=tmp_path)
     assert type(context.suites.get("k_anonymity").expectations[1]).__name__ == "ExpectKAnonymity"
-    with pytest.raises(Refused, match="observed 4, asked at least 5"):
+    with pytest.raises(Refused, match="observed 4, required at least 5"):
         passing(gate(context.suites.get("k_anonymity"), context), VISITS.head(9))
     assert ppgx.check(context) == []  # saving a data source has kept the protection
 

@@ -55,7 +55,7 @@ def test_the_three_ends(tool: Any, home: Path, pipelines: Path, time: str) -> No
 
     code, events, told = materialize(tool, home, file, "adult_by_hand")
     assert (code, events["STEP_START"], events["STEP_UP_FOR_RETRY"], events["STEP_FAILURE"]) == (1, 1, 0, 1)
-    assert "k_anonymity: asked 5, reached 1" in told
+    assert "k_anonymity: required 5, achieved 1" in told
     assert not (home / "published" / "adult-by-hand").exists()
 
     code, events, told = materialize(tool, home, file, "adult_nowhere")

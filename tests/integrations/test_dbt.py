@@ -72,7 +72,7 @@ def test_one_model_is_built_and_one_refused(project: Path, build: Build, time: s
         "adult_public_use": "success",
     }, done[""][-3000:]
     assert [status for name, status in done.items() if name.startswith("privpipe")] == ["pass", "pass"]
-    assert "k_anonymity: asked 5, reached 1" in done[""]
+    assert "k_anonymity: required 5, achieved 1" in done[""]
     tables = {name for (name,) in rows(project, "show tables")}
     assert tables == {"adult_raw", "adult_by_age", "adult_public_use"}
     released = rows(project, "select * from adult_public_use")
@@ -84,7 +84,7 @@ def test_a_hook_that_refuses_leaves_the_table_of_before(project: Path, build: Bu
     before = rows(project, query)
     done = build("-s", "adult_by_age", PRIVPIPE_AGE_BAND="1")
     assert done["adult_by_age"] == "error"
-    assert "refused: k_anonymity asked 5, reached" in done[""]
+    assert "refused: k_anonymity required 5, reached" in done[""]
     assert rows(project, query) == before
 
 

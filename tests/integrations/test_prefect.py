@@ -44,7 +44,7 @@ def test_the_three_ends(tool: Any, home: Path, pipelines: Path, time: str) -> No
     assert before is None or before.run_id != after.run_id
     told = refused.stdout + refused.stderr
     assert (refused.returncode, told.count("AwaitingRetry"), told.count("step 1 of 7")) == (1, 0, 1)
-    assert "k_anonymity: asked 5, reached 1" in told
+    assert "k_anonymity: required 5, achieved 1" in told
     assert not (home / "published" / "adult-by-hand").exists()
     told = broken.stdout + broken.stderr
     assert broken.returncode == 1

@@ -25,7 +25,7 @@ def test_what_the_guarantees_list_is_not_built_in_again() -> None:
 
 def test_columns_without_a_role_are_noted_or_refused() -> None:
     *_, notes = column_verdicts(Gate(), ["zip", "pet", "car"], ROLES, [])
-    assert notes == ["columns without a role, which nobody looked at: 'pet', 'car'"]
+    assert notes == ["columns without a role, which were not looked at: 'pet', 'car'"]
     with pytest.raises(DataError, match=r"2 column\(s\) of the table have no role: 'pet', 'car'"):
         column_verdicts(Gate(undeclared="refuse"), ["zip", "pet", "car"], ROLES, [])
     assert column_verdicts(Gate(undeclared="refuse"), ["zip"], ROLES, [])[0] == ()

@@ -8,7 +8,7 @@ from privpipe.models import HouseholdKAnonymity, KAnonymity
 
 def test_the_key_that_is_missing_is_named() -> None:
     persons, homes = KAnonymity(k=2, over="persons"), KAnonymity(k=2, over="households")
-    assert "counts over persons, and nothing tells them apart" in uncountable(persons, None, "home")
+    assert "counts over persons, and nothing distinguishes them" in uncountable(persons, None, "home")
     assert uncountable(persons, None, "home").endswith("name their column as `person_id`")
     assert uncountable(homes, "who", None).endswith("name their column as `household_id`")
     assert uncountable(HouseholdKAnonymity(k=2), "who", None)

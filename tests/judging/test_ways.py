@@ -104,7 +104,7 @@ REFUSALS = {
     "households": ("", NO_CLASSES, ""),
     "kept households": ("", "", ""),
     "classes": ("", NO_CLASSES, ""),
-    "process": (BY_RECORDS, NO_CLASSES, "the record of the process that stands beside a published release"),
+    "process": (BY_RECORDS, NO_CLASSES, "the record of the process that is next to a published release"),
     "weights": (BY_RECORDS, "", ""),
     "facts": (BY_RECORDS, NO_CLASSES, ""),
     "columns": ("", "", ""),

@@ -74,7 +74,7 @@ def test_figures_beside_the_source_are_private(policy: dict[str, Any]) -> None:
     assert close["threshold"] == 0.9
     assert private["guarantees"][2]["observed"] > 0
     assert [close[name] for name in ("observed", "failing_classes", "failing_records", "failing_share")] == [None] * 4
-    assert close["reason"] == "held; the figure compares with the source and stands in the private record."
+    assert close["reason"] == "held; the figure compares with the source and is in the private record."
     average, diverse = public["measures"]
     assert average == private["measures"][0]
     assert private["measures"][1]["observed"] < 6  # below the largest k asked for

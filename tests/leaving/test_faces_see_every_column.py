@@ -222,7 +222,7 @@ def require_seen(seen: Seen, case: Case) -> None:
     assert all(f"'{name}'" in seen.said for name in case.undeclared)
     assert not case.undeclared or "no role" in seen.said
     # The public figures of a scheduler's log name the guarantee and no column.
-    public = "no_identifiers: asked 0, reached 1" in seen.said
+    public = "no_identifiers: required 0, achieved 1" in seen.said
     assert public or all(f"is an identifier: '{name}'" in seen.said for name in case.identifiers)
     assert "Zanzibarella" not in seen.said + " ".join(seen.notes)
 
@@ -296,7 +296,7 @@ def test_levels_of_a_dask_frame_are_seen() -> None:
     grouped = dask_of(ROWS).groupby(["zip", "illness"]).size().to_frame("cost")
     assert grouped._meta.index.nlevels == 2
     found = pp.assess(grouped, KAnonymity(k=1), roles=pp.Roles(quasi_identifiers=["zip"], insensitive=["cost"]), **NOTE)
-    assert found.notes[0] == "columns without a role, which nobody looked at: 'illness'"
+    assert found.notes[0] == "columns without a role, which were not looked at: 'illness'"
     assert found.verdicts[0].observed == 3
 
 
@@ -316,7 +316,7 @@ def test_a_note_is_a_note_and_an_identifier_still_fails(face: Callable[..., Seen
 def test_quasi_identifiers_alone_are_no_roles_and_the_other_columns_are_noted() -> None:
     frame = levels("ssn").assign(age=range(12))
     found = pp.check(frame, MODELS, quasi_identifiers=["zip"])
-    noted = "columns without a role, which nobody looked at: 'ssn', 'cost', 'age'"
+    noted = "columns without a role, which were not looked at: 'ssn', 'cost', 'age'"
     assert found.passed
     assert noted in found.notes
     assert "100 % of the records have a value of `ssn` of their own: whoever knows that value finds the record" in (
@@ -333,7 +333,7 @@ def test_an_expectation_that_names_its_own_columns_alone_notes_the_others() -> N
     ppgx = pytest.importorskip("privpipe.gx")
     own = {"quasi_identifiers": ["zip"], "sensitive": ["illness"]}
     seen = expected(levels("ssn"), ppgx.EXPECTATIONS["k_anonymity"](k=3, **own))
-    assert (seen.passed, seen.notes) == (True, ("columns without a role, which nobody looked at: 'ssn', 'cost'",))
+    assert (seen.passed, seen.notes) == (True, ("columns without a role, which were not looked at: 'ssn', 'cost'",))
     assert not expected(levels("ssn"), ppgx.EXPECTATIONS["k_anonymity"](k=3, **own, declared=["cost"])).passed
     assert expected(ROWS, ppgx.EXPECTATIONS["k_anonymity"](k=3, **own, declared=["cost"])).passed
 

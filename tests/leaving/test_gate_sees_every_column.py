@@ -67,7 +67,7 @@ def test_undeclared_note_turns_the_error_into_a_note(engine: Engine) -> None:
     found = pp.assess(table, {**POLICY, "undeclared": "note"}, engine=engine)
     assert found.passed
     assert [note for note in found.notes if "'ssn'" in note] == [
-        "columns without a role, which nobody looked at: 'ssn'"
+        "columns without a role, which were not looked at: 'ssn'"
     ]
 
 
@@ -150,8 +150,8 @@ def test_what_no_guarantee_protects_is_noted_on_every_face(tmp_path: Path) -> No
     policy = {**POLICY, "columns": columns, "guarantees": guarantees}
     wanted = {
         "no guarantee looks at the quasi-identifier 'sex'",
-        "k_anonymity with k = 1 protects nobody",
-        "distinct_l_diversity with l = 1 protects nobody",
+        "k_anonymity with k = 1 protects no one",
+        "distinct_l_diversity with l = 1 protects no one",
         "distinct_l_diversity takes all records as one class, whatever they hold",
     }
     found = pp.assess(NAMED.drop(columns="name").assign(sex="f"), policy)
@@ -169,7 +169,7 @@ def test_a_policy_without_quasi_identifiers_is_noted() -> None:
     columns = {"zip": {"role": "insensitive"}, "illness": {"role": "sensitive"}}
     guarantees = [{"distinct_l_diversity": {"column": "illness", "l": 2, "quasi_identifiers": []}}]
     found = pp.assess(NAMED.drop(columns="name"), {"columns": columns, "guarantees": guarantees})
-    assert "no column is a quasi-identifier: nobody is taken to know anything of a person" in found.notes
+    assert "no column is a quasi-identifier: no attacker is taken to know anything of a person" in found.notes
 
 
 class TestExpectations:
@@ -203,7 +203,7 @@ class TestExpectations:
             ppgx.ExpectNoIdentifiers(undeclared="note", **told),  # type: ignore[attr-defined]
         )
         assert [each.success for each in found] == [True, False, False, True]
-        assert found[0].result["details"]["notes"] == ["columns without a role, which nobody looked at: 'name'"]
+        assert found[0].result["details"]["notes"] == ["columns without a role, which were not looked at: 'name'"]
         assert "'name'" in found[1].result["details"]["reason"]
 
     def test_a_suite_of_the_whole_table_begins_with_it(self) -> None:

@@ -196,7 +196,7 @@ class TestFaces:
     """Python, the verdict document, the command line, the report and Great Expectations say the same."""
 
     WANTED = (
-        "k_anonymity with k = 1 protects nobody",
+        "k_anonymity with k = 1 protects no one",
         OWN,
         "`illness` has missing values, which count as a value; without them distinct_l_diversity observed 1",
     )

@@ -238,7 +238,7 @@ def test_every_parameter_says_which_way_it_is_stricter() -> None:
 
 
 def test_what_protects_nobody_lies_on_the_loose_side() -> None:
-    """An entry says itself which threshold protects nobody, and with it every looser one."""
+    """An entry says itself which threshold protects no one, and with it every looser one."""
     for kind in guarantees():
         field, idle = kind.threshold_field, kind.protects_nobody_at
         if field is not None and idle is not None:

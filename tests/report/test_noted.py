@@ -76,7 +76,7 @@ def test_what_the_rooms_say_is_known() -> None:
     for by in (("cost",), ("cost", "sex")):
         found = Recovered(column="age", by=by, records=1000, right=900, by_label=125, determined=10)
         sentences += [
-            f"{found} although it was {done}; drop `cost`, {remedy} (its label alone tells 12.5 %)"
+            f"{found} although it was {done}; drop `cost`, {remedy} (its label alone reveals 12.5 %)"
             for done in (*WORDS.values(), "transformed")
             for remedy in ("or generalize it further", "generalize it, or make it a quasi-identifier")
         ]

@@ -98,7 +98,7 @@ def test_warnings_of_the_whole_table_are_told_and_refuse_nothing(lake: Releases)
 def test_entries_that_need_what_earlier_rows_are_without_are_named(lake: Releases, entry: dict[str, Any]) -> None:
     (name,) = entry
     lake.guarantees = [entry]
-    gap = GAPS["*", "append beside what compares with originals"]
+    gap = GAPS["*", "append together with what compares with originals"]
     with pytest.raises((gap.raises, PolicyError), match=name):
         lake.policy(HALVES, "append")
 
@@ -118,7 +118,7 @@ def test_persons_that_no_released_column_tells_apart_are_refused(
         "ill": {"role": "sensitive"},
         "who": {"role": "identifier"},
     }
-    gap = GAPS["*", "append beside what counts by a column that is not released"]
+    gap = GAPS["*", "append together with what counts by a column that is not released"]
     with pytest.raises(gap.raises, match="count by 'who'.*pseudonymise"):
         lake.release(rows, "append", columns=columns, person_id="who")
     assert not lake.path.exists()
@@ -171,7 +171,7 @@ def test_keys_of_table_formats_are_for_these_alone() -> None:
         ({"path": "out", "format": "delta", "mode": "merge"}, r"sink.mode: .*append"),
         ({"path": "out", "format": "delta", "formula_cells": "escape"}, r"sink.formula_cells: is for `format: csv`"),
         ({"path": "out", "format": "delta", "catalog": "lake"}, r"sink.catalog: is for an Iceberg table"),
-        ({"iceberg": "db.t", "path": "out"}, r"stands beside `path:`"),
+        ({"iceberg": "db.t", "path": "out"}, r"is given in addition to `path:`"),
         ({"iceberg": "db.t", "format": "delta"}, r"sink.format: is for files"),
         ({"iceberg": "t"}, r"named with its namespace"),
         ({"table": "db.t", "mode": "append"}, r"sink.mode: is for tables of a table format"),

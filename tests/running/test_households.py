@@ -123,7 +123,7 @@ def _farthest(rows: pd.DataFrame, unit: str | None) -> float:
         ({"household_id": "town"}, "must have the role identifier"),
         ({"household_id": "who"}, "is the column of person_id too"),
         ({"household_id": "hom"}, "did you mean 'home'"),
-        ({"household_id": None}, "counts over households, and nothing tells them apart"),
+        ({"household_id": None}, "counts over households, and nothing distinguishes them"),
         ({"guarantees": [{"k_anonymity": {"k": 2, "over": "houses"}}, L]}, "over"),
         ({"guarantees": [{"k_map": {"k": 2, "over": "households"}}, L], "population": {"path": "x"}}, "counts records"),
     ],

@@ -130,10 +130,10 @@ def test_a_finished_folder_without_an_ending_is_as_the_sink_writes(tmp_path: Pat
     ("source", "says"),
     [
         ({"path": "a.csv", "version": 1, "format": "csv"}, "is for Delta tables; the format here is csv"),
-        ({"path": "a", "version": 1, "timestamp": "2026-01-01"}, "stands beside `version:`"),
+        ({"path": "a", "version": 1, "timestamp": "2026-01-01"}, "is given in addition to `version:`"),
         ({"path": "a", "version": -1}, "must be 0 or more"),
         ({"path": "a", "tag": "x"}, "is for an Iceberg table"),
-        ({"iceberg": "db.t", "path": "a"}, "stands beside `path:`"),
+        ({"iceberg": "db.t", "path": "a"}, "is given in addition to `path:`"),
         ({"iceberg": "db.t", "delimiter": ";"}, "is for files"),
         ({"iceberg": "db.t", "version": 1}, "is for files"),
         ({"iceberg": "db.t", "tag": "x", "branch": "y"}, "exclude one another"),

@@ -83,7 +83,7 @@ def test_what_is_refused(document: dict[str, Any], tmp_path: Path) -> None:
     refused(tmp_path / "risks.csv", "no entry", guarantees=[{"k_anonymity": {"k": 1}}], measures=[])
     document.pop("record_id")
     refused(tmp_path / "risks.csv", "names none")
-    refused(tmp_path / "risks.csv", "does not tell records apart", record_id="home")
+    refused(tmp_path / "risks.csv", "does not distinguish records", record_id="home")
 
 
 def test_on_the_command_line(document: dict[str, Any], tmp_path: Path) -> None:

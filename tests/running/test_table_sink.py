@@ -250,7 +250,7 @@ def test_a_name_that_is_not_ours_is_refused_with_the_remedy(session: Any, releas
     with pytest.raises(SinkError, match=r"'spark_catalog.lake.taken' is a table that privpipe did not publish.*rename"):
         release(sink={"table": "lake.taken"})
     session.sql("CREATE VIEW lake.view AS SELECT age FROM lake.visits")
-    with pytest.raises(SinkError, match="is a view that privpipe did not make, or that somebody changed; drop it"):
+    with pytest.raises(SinkError, match="is a view that privpipe did not make, or that was changed; drop it"):
         release(sink={"table": "lake.view"})
     with pytest.raises(DataError, match=r"sink.table: there is no database nowhere for the sink; CREATE DATABASE"):
         release(sink={"table": "nowhere.visits"})
@@ -317,7 +317,7 @@ def test_an_engine_without_a_catalogue_is_refused_before_it_reads(
         pp.release(document, engine=engine)
     for what, change in {
         "sink table of another catalogue": {"sink": {"table": "other.lake.visits"}},
-        "ledger beside a sink table": {
+        "ledger together with a sink table": {
             "guarantees": [{"complementary_release": {"ledger": str(tmp_path / "ledger"), "k": 2}}]
         },
     }.items():

@@ -20,7 +20,7 @@ from privpipe.sinks.local import METADATA
 
 Writer = Callable[[Mapping[str, Any]], Path]
 UNMET = {"k_anonymity": {"k": 300, "severity": "warn"}}
-SENTENCE = "k_anonymity: asked 300, reached "
+SENTENCE = "k_anonymity: required 300, reached "
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_what_cannot_be_judged_warns_as_well(document: dict[str, Any]) -> None:
     ]
     judged = pp.assess(None, {**document, "guarantees": asked})  # no original: pairs cannot be formed
     assert judged.passed
-    assert judged.warnings == ("record_linkage: asked 0.5, not judged",)
+    assert judged.warnings == ("record_linkage: required 0.5, not judged",)
     assert judged.warned[0].outcome == "error"
 
 
@@ -134,7 +134,7 @@ def test_checks_of_frames_know_it() -> None:
     frame = pd.DataFrame({"zip": ["081", "081", "082", "082"], "ill": ["a", "b", "a", "b"]})
     entries = [KAnonymity(k=2), KAnonymity(k=3, severity="warn")]
     found = pp.check(frame, entries, quasi_identifiers=["zip"])
-    assert found.warnings == ("k_anonymity: asked 3, reached 2",)
+    assert found.warnings == ("k_anonymity: required 3, achieved 2",)
     with pytest.raises(UsageError, match="only warns"):
         pp.check(frame, entries[1:], quasi_identifiers=["zip"])
     assert not pp.assess(frame, entries[1:], quasi_identifiers=["zip"]).passed

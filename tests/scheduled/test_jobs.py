@@ -51,8 +51,8 @@ def test_a_refusal_is_final_says_what_was_asked_and_leaves_what_stood_there(tmp_
     before = published_at(str(tmp_path / "policies" / "published" / "visits"))
     ending = run_apart(Job(policy=written(4)))
     assert (ending.code, ending.word, ending.worth_another_try) == (5, "refused", False)
-    assert "k_anonymity: asked 4, reached 3" in ending.message
-    assert ending.sentence.startswith("refused: k_anonymity: asked 4, reached 3. Nothing was published.")
+    assert "k_anonymity: required 4, achieved 3" in ending.message
+    assert ending.sentence.startswith("refused: k_anonymity: required 4, achieved 3. Nothing was published.")
     assert ending.figures["guarantees"][1]["margin"] == -1.0
     assert isinstance(ending.error(), errors.Refused)
     assert CANARY not in json.dumps(ending.to_dict())

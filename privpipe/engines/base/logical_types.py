@@ -367,7 +367,7 @@ def check_names(names: Sequence[str]) -> None:
             raise DataError(f"column {name!r} occurs {names.count(name)} times; names must be unique")
         if known is not None:
             raise DataError(
-                f"columns {known!r} and {name!r} differ by case alone; not every engine tells them apart; rename one"
+                f"columns {known!r} and {name!r} differ by case alone; not every engine distinguishes them; rename one"
             )
         seen[folded] = name
 

@@ -290,8 +290,8 @@ def _problem(source: Database, error: Exception, defining: bool) -> Exception:
     if kind.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR", "SQLITE_PERM")):
         return EngineError(
             source.located(
-                f"{name} cannot be opened to read ({kind}); a file with a log (-wal) beside it needs a folder that may "
-                "be written: give a copy, or close its writer"
+                f"{name} cannot be opened to read ({kind}); a file with a log (-wal) next to it needs a folder that "
+                "may be written: give a copy, or close its writer"
             )
         )
     if defining or kind == "SQLITE_ERROR" or isinstance(error, sqlite3.ProgrammingError | sqlite3.Warning):

@@ -196,7 +196,7 @@ def _table(table: Any, path: str) -> LakeTable:
     partitions = list(table.metadata().partition_columns)
     for name in partitions:
         if pt.is_binary(schema.field(name).type):
-            raise UnsupportedError(f"{path!r}: the partition column {name!r} is binary; its values are not told")
+            raise UnsupportedError(f"{path!r}: the partition column {name!r} is binary; its values are not shown")
     files = pa.table(table.get_add_actions(flatten=True))
     filesystem, root = _filesystem(table, path)
     deleted = _deleted(table)
@@ -332,7 +332,7 @@ def _deleted(table: Any) -> dict[str, NDArray[np.int64]]:
     if not hasattr(table, "deletion_vectors"):
         if "deletionVectors" not in (table.protocol().reader_features or ()):
             return {}
-        raise UnsupportedError("this deltalake does not tell deletion vectors; install a newer one, of 1.5 or later")
+        raise UnsupportedError("this deltalake does not report deletion vectors; install a newer one, of 1.5 or later")
     found: dict[str, NDArray[np.int64]] = {}
     for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
         for file, kept in zip(batch.column("filepath"), batch.column("selection_vector"), strict=True):

@@ -149,7 +149,7 @@ def lake_said(given: Mapping[str, Any], place: str) -> Source:
                 raise UsageError(f"{place}: a mapping of columns is not a frame; make one of it: pandas.DataFrame(...)")
             raise UsageError(
                 f"{place}: unknown key {name!r} of a table{did_you_mean(str(name), known)}; a mapping names a Delta or "
-                "an Iceberg table; how other files are written stands under `source:` of a policy"
+                "an Iceberg table; how other files are written is declared under `source:` of a policy"
             )
         if not isinstance(value, known[name]) or isinstance(value, bool) or value == "":
             raise UsageError(f"{place}: {name} must be {KINDS[known[name]]}, not {type(value).__name__}")
@@ -160,7 +160,7 @@ def lake_said(given: Mapping[str, Any], place: str) -> Source:
     if "path" not in told:
         raise UsageError(f"{place}: a mapping names a table: give `path` or `iceberg`")
     if others := [name for name in told if name in OF_ICEBERG]:
-        raise UsageError(f"{place}: {others[0]} is for an Iceberg table, which `iceberg` names in place of `path`")
+        raise UsageError(f"{place}: {others[0]} is for an Iceberg table, which `iceberg` names instead of `path`")
     if "version" in told and "timestamp" in told:
         raise UsageError(f"{place}: `version` and `timestamp` exclude one another; leave one out")
     if told.get("version", 0) < 0:

@@ -169,7 +169,7 @@ def format_of(path: str) -> Format:
         raise UsageError(f"files that end in {suffix!r} are not read by `path:`: {REMEDIES[suffix]}")
     if suffix not in SUFFIXES:
         raise UsageError(
-            f"cannot tell the format of a file that ends in {suffix!r}{did_you_mean(suffix, SUFFIXES)}; "
+            f"cannot recognise the format of a file that ends in {suffix!r}{did_you_mean(suffix, SUFFIXES)}; "
             f"say `format:`, one of {', '.join(get_args(Format))}"
         )
     return SUFFIXES[suffix]

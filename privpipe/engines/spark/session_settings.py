@@ -196,7 +196,7 @@ def _explicit(session: Any, name: str) -> str | None:
     try:
         given = inner.contains(name) if inner is not None else name in session.conf.getAll
     except Exception as error:  # noqa: BLE001 - then its value comes back as one that was given
-        log.debug("%s is not told apart from its default: %s", name, type(error).__name__)
+        log.debug("%s cannot be distinguished from its default: %s", name, type(error).__name__)
         given = True
     return _value(session, name) if given else None
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NOT_ALIGNED", "NOT_GIVEN", "ByOriginal", "WayOfJudging", "of_kind"]
 
-NOT_ALIGNED = "needs the original table beside the released one, aligned by record id; it was not given."
-NOT_GIVEN = "needs the original table beside the released one; it was not given."
+NOT_ALIGNED = "needs the original table together with the released one, aligned by record id; it was not given."
+NOT_GIVEN = "needs the original table together with the released one; it was not given."
 
 E = TypeVar("E")
 

@@ -96,7 +96,7 @@ class ByProcess(WayOfJudging):
 
     way = PROCESS
     no_expectation: ClassVar[str] = (
-        "it is judged by the record of the process that stands beside a published release, not by a table"
+        "it is judged by the record of the process that is next to a published release, not by a table"
     )
 
     def columns_used_by(self, entry: Guarantee, quasi_identifiers: Sequence[str]) -> tuple[str, ...]:

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ByHistory"]
 
-NO_LEDGER = (
-    "needs the original beside the release, aligned by record id, to tell who is in which class; it was not given."
-)
+NO_LEDGER = "needs the original together with the release, aligned by record id, to tell who is in which class; it was not given."
 
 
 class ByHistory(WayOfJudging):
@@ -33,7 +31,7 @@ class ByHistory(WayOfJudging):
     way = HISTORY
     counts_persons: ClassVar[bool] = True
     no_expectation: ClassVar[str] = (
-        "it is judged beside earlier releases, by a ledger that a run keeps; judge it in a policy"
+        "it is judged together with earlier releases, by a ledger that a run keeps; judge it in a policy"
     )
 
     def verdicts(self, entries: Mapping[int, Guarantee], context: JudgingContext) -> dict[int, Verdict]:

@@ -289,7 +289,7 @@ def class_numbers(codes: NDArray[np.int32], lookups: Sequence[tuple[int, Longs, 
             space *= max(left[taken][2], 1)
             taken += 1
         if not taken:
-            raise OverflowError("a column has more labels than 62 bits tell apart")
+            raise OverflowError("a column has more labels than 62 bits distinguish")
         chosen, left = left[:taken], left[taken:]
         places, tables, starts = _joined(chosen)
         numbers, count = _number(matrix, places, tables, starts, numbers, space // max(count, 1), space)

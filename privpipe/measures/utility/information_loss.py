@@ -69,7 +69,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
     by : str, optional
         A column of at most 20 values: the loss is the largest within its groups of 50 original records or more.
     k : int, optional
-        Of `c_avg`: the size of class that was asked for.
+        Of `c_avg`: the required size of class.
 
     Notes
     -----
@@ -120,7 +120,7 @@ class InformationLoss(FilePairMeasure, DistinctPairMeasure, TableMeasure):
         Stricter("equal"),
         Doc("column of at most 20 values: the largest loss within its groups of 50 records or more"),
     ] = None
-    k: Annotated[OptionalNumber, Doc("of c_avg: the size of class that was asked for")] = None
+    k: Annotated[OptionalNumber, Doc("of c_avg: the required size of class")] = None
 
     columns: Annotated[OwnColumns, Doc("columns compared; left out: all quasi-identifiers")] = None
 

@@ -139,7 +139,7 @@ class Quality(DistinctPairMeasure):
         dict[str, list[float]] | None, Stricter("equal"), Doc("of static: the figure of each level of each column")
     ] = None
     response: Annotated[str | None, Stricter("equal"), Doc("of classification: the column that is predicted")] = None
-    k: Annotated[OptionalNumber, Doc("of c_avg: the size of class that was asked for")] = None
+    k: Annotated[OptionalNumber, Doc("of c_avg: the required size of class")] = None
     at_most: Annotated[float | None, Ge(0), Stricter("smaller"), Doc("largest figure that passes")] = None
 
     def __post_init__(self) -> None:
@@ -216,7 +216,7 @@ class Quality(DistinctPairMeasure):
         found = recoded(pair, None if self.response in (None, *pair.keys) else self.response)
         if _needs_original(spec, found.table.unknown) and not found.values_known:
             raise NotRecoded(
-                f"{spec.name} needs the original beside it, changed by nothing but levels and suppressed classes"
+                f"{spec.name} needs the original to compare with, changed by nothing but levels and suppressed classes"
             )
         try:
             model = quality_model(found.table, spec)

@@ -43,7 +43,7 @@ class DistinctLDiversity(ClassModel):
     >>> model = DistinctLDiversity(column="illness", l=2)
     >>> block = ClassBlock(np.array([3, 4]), {"illness": cells})
     >>> model.judge(model.measure(block, Facts()), Facts()).reason
-    'observed 1, asked at least 2; 1 of 2 classes, 4 of 7 records fail.'
+    'observed 1, required at least 2; 1 of 2 classes, 4 of 7 records fail.'
     """
 
     threshold_field = "l"

@@ -287,7 +287,7 @@ class ProsecutorProfitability(ClassModel):
             f"{observed.failing_records:,} of {observed.records:,} {facts.unit} do not pay"
         )
         each = facts.unit.removesuffix("s")
-        return f"observed a least payout of {short(observed.observed)} a {each}, asked above 0; {fails}."
+        return f"observed a least payout of {short(observed.observed)} a {each}, required above 0; {fails}."
 
     def _attacked(self, sizes: Ints) -> Bools:
         """gain / n > cost, exactly."""

@@ -124,10 +124,10 @@ class EstimatedKMap(ClassModel):
         if self.k is None or not observed.classes:
             return text
         asked = (
-            f", asked at least k' = {self.derived(facts.records):,} (k = {self.k:,}, lambda = "
+            f", required at least k' = {self.derived(facts.records):,} (k = {self.k:,}, lambda = "
             f"{short(self.k * facts.records / self.population_size)}, significance {short(self.significance)})"
         )
-        return text.replace(f", asked at least {short(self.k)}", asked, 1)
+        return text.replace(f", required at least {short(self.k)}", asked, 1)
 
     @classmethod
     def examples(cls) -> list[Self]:

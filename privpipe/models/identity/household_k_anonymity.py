@@ -55,7 +55,7 @@ class HouseholdKAnonymity(HouseholdRule):
     threat = "An intruder who knows every member of a family finds the only family like it."
     formula = "min over compositions of the number of households that have it >= k"
     choose = (
-        "k = 2 or 3 where a release tells which rows live together (a household pseudonym); families differ much more "
+        "k = 2 or 3 where a release shows which rows live together (a household pseudonym); families differ much more "
         "than persons, so generalize first. Without such a key k_anonymity over households comes first."
     )
 
@@ -69,7 +69,7 @@ class HouseholdKAnonymity(HouseholdRule):
         least = min(sizes, default=None)
         failing = {size: count for size, count in sizes.items() if self.k is not None and size < self.k}
         lost = sum(size * count for size, count in failing.items())
-        asked = "" if self.k is None else f", asked at least {short(self.k)}"
+        asked = "" if self.k is None else f", required at least {short(self.k)}"
         fails = f"; {lost:,} of {observed.records:,} households fail" if failing else ""
         return Verdict(
             self,

@@ -94,7 +94,7 @@ class KAnonymity(ClassModel):
         met = at_most(share, self.alone_at_most)
         told = (
             f"{alone:,} of {observed.records:,} records ({short(share)}) are complete and equal no other complete "
-            f"record, asked at most {short(self.alone_at_most)}."
+            f"record, required at most {short(self.alone_at_most)}."
         )
         return replace(verdict, outcome=verdict.outcome if met else "fail", reason=f"{verdict.reason} {told}")
 

@@ -80,7 +80,7 @@ class KmAnonymity(ClassModel):
     )
     choose = (
         "m = 2 or 3: what a neighbour or a colleague knows. Milder than k_anonymity, for tables of many "
-        "quasi-identifiers that nobody knows together."
+        "quasi-identifiers that no attacker knows together."
     )
 
     k: Annotated[
@@ -96,9 +96,9 @@ class KmAnonymity(ClassModel):
         Stricter("equal"),
         Doc("instead: a column of sets of items, such as a person's purchases: lists, or texts"),
     ] = None
-    separator: Annotated[
-        str | None, Stricter("equal"), Doc("what stands between two items of a text; default: a comma")
-    ] = None
+    separator: Annotated[str | None, Stricter("equal"), Doc("what separates two items of a text; default: a comma")] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         self._check_items()
@@ -157,7 +157,7 @@ class KmAnonymity(ClassModel):
         sets = observed.sums.get("sets", 1)
         if sets == 1 and self.items is None:
             return super().reason(observed, facts)
-        asked = "" if self.k is None else f", asked at least {self.k:,}"
+        asked = "" if self.k is None else f", required at least {self.k:,}"
         if self.items is None:
             over = f"over {sets:,} sets of {self.m:,} quasi-identifiers"
         elif not observed.classes:

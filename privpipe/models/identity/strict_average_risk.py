@@ -129,7 +129,7 @@ class StrictAverageRisk(SizeModel):
         if figures is None:
             return "no class to judge."
         asked = (
-            f", asked at most {short(self.at_most)} on average and {short(self.records_at_risk)} at risk"
+            f", required at most {short(self.at_most)} on average and {short(self.records_at_risk)} at risk"
             if self.is_gate()
             else ""
         )

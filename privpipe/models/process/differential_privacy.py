@@ -130,7 +130,9 @@ class DifferentialPrivacy(Guarantee):
         broken = malformed or self._violations(record, observed)
         fine = "" if malformed else f"the process is as recorded, and no class has fewer than {record['k']:,} records"
         beside = [name for name in record.get("beside", ()) if isinstance(name, str)]
-        fine += f"; released beside the classes and not covered: {', '.join(map(repr, beside))}" if beside else ""
+        fine += (
+            f"; released in addition to the classes and not covered: {', '.join(map(repr, beside))}" if beside else ""
+        )
         return Verdict(
             self,
             None if malformed else {"beta": float(record["beta"]), "k": int(record["k"])},
@@ -148,7 +150,7 @@ class DifferentialPrivacy(Guarantee):
         found = []
         for name, asked in (("epsilon", self.epsilon), ("delta", self.delta)):
             if not at_most(record[name], asked):
-                found.append(f"the process was made for {name} {record[name]:g}, asked at most {asked:g}")
+                found.append(f"the process was made for {name} {record[name]:g}, required at most {asked:g}")
         if not (0 < record["epsilon"] <= MOST_EPSILON and 0 < record["delta"] < 1):
             return [*found, "the recorded epsilon and delta are out of range"]
         beta, k = safepub_parameters(float(record["epsilon"]), float(record["delta"]))

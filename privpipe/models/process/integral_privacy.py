@@ -121,7 +121,7 @@ class IntegralPrivacy(Guarantee):
             return self.not_judged("the column has no value to compute a statistic of")
         found = minimal_generators(values, counts, self.query.statistic, self.query.digits, self.changes)
         passed = self.k is None or (found.total >= self.k and not found.common)
-        asked = "" if self.k is None else f", asked at least {self.k:,}"
+        asked = "" if self.k is None else f", required at least {self.k:,}"
         common = "; one change is in every set" if found.common else ""
         return Verdict(
             self,

@@ -425,13 +425,13 @@ def _unknown(table: LookedAt, work: Work, engine: str, memory: int | None) -> It
     for place in work.searches:
         yield f"how long the search of {place} takes: give it a budget, or watch its progress"
     if work.unmeasured:
-        yield f"what these cost besides: {', '.join(work.unmeasured)}; nobody measured them"
+        yield f"what these cost in addition: {', '.join(work.unmeasured)}; not measured"
     if not own.tells_driver:
-        yield "what the driver holds: nobody measured it"
+        yield "what the driver holds: not measured"
     if engine == "spark":
         yield "what packing saves in reads and costs in CPU where kept tables do not fit into the executors' memory"
     if engine == "embedded" and memory is not None and held > memory / 2:
-        yield "what the database spills besides while it sorts rows that take more than half of the memory"
+        yield "what the database spills in addition while it sorts rows that take more than half of the memory"
     if table.rows > own.measured_rows:
         yield f"nothing above {own.measured_rows:,} rows was measured on this engine: the figures are extrapolated"
 

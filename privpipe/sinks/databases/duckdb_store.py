@@ -223,11 +223,11 @@ def _said(error: Exception) -> str:
     """What DuckDB says, without its text, which quotes cells and paths."""
     text, kind = str(error), type(error).__name__
     if "Could not set lock" in text or "different configuration" in text or "already attached" in text:
-        return "it is open elsewhere, and DuckDB lets nobody write beside readers; close it there"
+        return "it is open elsewhere, and DuckDB lets no one write while others read; close it there"
     if "Schema with name" in text:
         return "there is no such schema; CREATE SCHEMA first"
     if "epend" in text:
-        return "something that somebody built on the table depends on it; drop that"
+        return "something that was built on the table depends on it; drop that"
     if "No space" in text or "could not be written" in text.casefold():
         return "there is no room on the disk"
     if "version number" in text or "storage version" in text:

@@ -49,7 +49,7 @@ FAULTS: Final = {
     "57P": "the server ended the connection",
     "57": "the server broke it off",
     "08": "the server cannot be reached",
-    "23": "an index or a constraint that somebody put on the table forbids the rows; drop it",
+    "23": "an index or a constraint on the table forbids the rows; drop it",
     "2BP01": DEPENDED_ON,
 }
 FIND: Final = """

@@ -36,7 +36,7 @@ FAULTS: Final = {
     "SQLITE_IOERR": "the disk fails or is full",
     "SQLITE_CORRUPT": "it is damaged",
     "SQLITE_NOTADB": "it is damaged or encrypted",
-    "SQLITE_CONSTRAINT": "an index or a constraint that somebody put on the table forbids the rows; drop it",
+    "SQLITE_CONSTRAINT": "an index or a constraint on the table forbids the rows; drop it",
 }
 
 

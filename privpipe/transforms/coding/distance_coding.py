@@ -150,7 +150,7 @@ class DistanceCode:
         if short:
             raise DataError(
                 f"{context.place}: {self._in_strata(short)}fewer than {self.least:,} records have a value in each of "
-                f"{names}, too few to tell who is far; code the columns one by one, by `quantile`"
+                f"{names}, too few to know who is far; code the columns one by one, by `quantile`"
             )
         for column, count in flat.items():
             raise DataError(

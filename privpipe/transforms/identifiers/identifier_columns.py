@@ -124,7 +124,7 @@ class Pseudonymise(Transformer):
     ] = field(repr=False)
     domain: Annotated[str, Doc("a name for what is identified; other domains give other pseudonyms")]
     length: Annotated[int, Ge(1), Le(51), Doc("characters of a pseudonym, 5 bits each")] = 26
-    canonical: Annotated[Literal["typed", "text"], Doc("typed tells 1 from '1'; text does not")] = "typed"
+    canonical: Annotated[Literal["typed", "text"], Doc("typed distinguishes 1 from '1'; text does not")] = "typed"
 
     @property
     def keeps_places(self) -> bool:

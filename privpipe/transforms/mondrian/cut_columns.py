@@ -259,8 +259,8 @@ def cut_columns(
         if (leaves < 0).any():
             raise NoSolutionError(
                 f"{context.place}: {int(counts[leaves < 0].sum()):,} records have a value that the hierarchy of "
-                f"{column!r} lacks and `unknown: suppress` wants them gone, but this stage suppresses nobody; complete "
-                "the hierarchy or write `unknown: root`"
+                f"{column!r} lacks and `unknown: suppress` wants them gone, but this stage suppresses no record; "
+                "complete the hierarchy or write `unknown: root`"
             )
         if strangers is not None:
             own = SeenColumn(0, tuple(texts), tuple(counts.tolist()), _kind(context, column), hierarchy)

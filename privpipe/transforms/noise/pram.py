@@ -120,7 +120,7 @@ class Pram(RowTransformer):
         "even"
     )
     joint: Annotated[bool, Doc("randomise the combinations of the columns as one")] = False
-    forbid: Annotated[tuple[tuple[str, ...], ...], Doc("categories or combinations nobody is released in")] = ()
+    forbid: Annotated[tuple[tuple[str, ...], ...], Doc("categories or combinations that no released record has")] = ()
     nulls: Annotated[
         Literal["keep", "refuse", "own_value"],
         Doc("keep leaves missing values; refuse makes them an error; own_value makes them a category"),

@@ -128,6 +128,5 @@ def _require_text(schema: Any, context: StageContext) -> None:
     other = [field.name for field in schema if not pa.types.is_string(field.type)]
     if other:
         raise UsageError(
-            f"{context.place}: mark cannot stand in {other[0]!r}, which is no text; give it a hierarchy, or leave "
-            "mark out"
+            f"{context.place}: mark cannot be in {other[0]!r}, which is no text; give it a hierarchy, or leave mark out"
         )

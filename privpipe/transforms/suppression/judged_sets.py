@@ -179,10 +179,10 @@ def _unserved_entry(guarantee: Guarantee, context: StageContext, served: Collect
         if context.population is None:
             return (
                 f"{guarantee.name()} compares with a population, and this stage has none: a search needs the raw one, "
-                "for one that is `generalized: true` stands at the levels of a release, not at those to choose from"
+                "for one that is `generalized: true` has the levels of a release, not at those to choose from"
             )
     if guarantee.way.searched and not isinstance(guarantee, ClassModel | SizeModel):
-        return "classes do not tell whether it holds"
+        return "classes do not show whether it holds"
     if context.nulls == "wildcard" and guarantee.way.classes_alone and not guarantee.judges_matching:
         return "under `nulls: wildcard` there are no classes to judge it by"
     looks_at_labels = isinstance(guarantee, ClassModel) and guarantee.counted_columns(("",))

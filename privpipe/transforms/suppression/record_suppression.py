@@ -91,7 +91,7 @@ def without_parts(
     household = context.household
     if household is None or household not in table.schema.names:
         raise UsageError(
-            f"{context.place}: whole households cannot go without a column that tells them apart; name it as "
+            f"{context.place}: whole households cannot go without a column that distinguishes them; name it as "
             "`household_id`, and keep it until this stage"
         )
     before = engine.distinct(entered, [household])

@@ -104,7 +104,7 @@ class RecordSwap(Transformer):
         Doc("lists of columns in which a donor must agree, tried in order; none: size alone"),
     ] = ()
     risk_variables: Annotated[
-        tuple[str, ...] | None, ColumnNames(), Doc("columns by which somebody may be found; default: quasi-identifiers")
+        tuple[str, ...] | None, ColumnNames(), Doc("columns by which a person may be found; default: quasi-identifiers")
     ] = None
     k: Annotated[
         Annotated[int, Ge(1)] | tuple[Annotated[int, Ge(1)], ...],
@@ -115,7 +115,7 @@ class RecordSwap(Transformer):
     ] = None
     threshold: Annotated[float | None, Ge(0), Doc("with risk: what it must exceed to be high")] = None
     household: Annotated[
-        str | None, Household(), Doc("column that tells households apart; default: the policy's household_id")
+        str | None, Household(), Doc("column that distinguishes households; default: the policy's household_id")
     ] = None
     along: Annotated[tuple[str, ...], ColumnNames(), Doc("columns of households that go along with the areas")] = ()
     without_donor: Annotated[
@@ -141,7 +141,7 @@ class RecordSwap(Transformer):
             if both := sorted(moved & set(columns)):
                 raise UsageError(f"{OWNER}: {name} names {both[0]!r}, which is swapped")
         if self.household in moved | set(self.risk_variables or ()):
-            raise UsageError(f"{OWNER}: {self.household!r} tells households apart, and is neither swapped nor a risk")
+            raise UsageError(f"{OWNER}: {self.household!r} distinguishes households, and is neither swapped nor a risk")
 
     def _check_levels(self) -> None:
         for name in ("k", "risk"):
@@ -192,7 +192,7 @@ class RecordSwap(Transformer):
         household = self.household or context.household
         if household is None:
             raise UsageError(
-                f"{context.place}: nothing tells households apart; declare `household_id`, or give household"
+                f"{context.place}: nothing distinguishes households; declare `household_id`, or give household"
             )
         keys: tuple[str, ...] = () if self.risk is not None else self.risk_variables or ()
         if self.risk is None and self.risk_variables is None:

@@ -159,8 +159,8 @@ class Synthesize(Transformer):
     columns_rule = "optional"
     needs_draws = True
     preserves = "shares, means and deviations within sampling error; under cart relations too"
-    reveals = "the distribution of each column, and what relations tell of outlying groups"
-    draws_apart = "draws records of nobody, who live in no household"
+    reveals = "the distribution of each column, and what relations reveal of outlying groups"
+    draws_apart = "draws records of no person, and so of no household"
     source = (
         "Reiter, J. Official Statistics 21(3), 2005; Nowok, Raab, Dibben, J. Statistical Software 74(11), "
         "2016; Nelsen, An Introduction to Copulas, Springer, 2006; Rubin, J. Official Statistics 9(2), 1993; "
@@ -188,9 +188,12 @@ class Synthesize(Transformer):
         tuple[SynthesisRule, ...], Doc("cart: values that follow from others: {when: {...}, then: {...}}")
     ] = ()
     zeros: Annotated[
-        Literal["found", "declared"], Doc("cart: combinations nobody has are left out: found, or only declared ones")
+        Literal["found", "declared"],
+        Doc("cart: combinations that no record has are left out: found, or only declared ones"),
     ] = "found"
-    scores: Annotated[Scores, Doc("copula: order of categories: optimal (by what they tell) or frequency")] = "optimal"
+    scores: Annotated[Scores, Doc("copula: order of categories: optimal (by what they reveal) or frequency")] = (
+        "optimal"
+    )
     levels: Annotated[
         dict[str, tuple[str, ...]], Doc("copula: declared orders of categories: {education: [low, middle, high]}")
     ] = field(default_factory=dict)
@@ -238,7 +241,8 @@ class Synthesize(Transformer):
         both = sorted(set(self.given) & {*(named or ()), *self.by})
         if both or (self.given and not named):
             raise UsageError(
-                "Synthesize: given names columns that stay: beside `columns`, and neither among them nor in `by`"
+                "Synthesize: given names columns that stay: in addition to `columns`, and neither among "
+                "them nor in `by`"
             )
         if self.method == "cart" and self.nulls == "keep":
             raise UsageError("Synthesize: nulls: keep draws gaps independently, which is of `method: copula`")

@@ -283,7 +283,7 @@ def _obeying(order: list[str], growing: Growing, context: StageContext) -> list[
             raise UsageError(f"{context.place}: rules: they decide columns by each other in a circle")
         found.append(free[0])
     if isinstance(growing.order, tuple) and tuple(found[: len(growing.order)]) != growing.order:
-        raise UsageError(f"{context.place}: order: a column stands before one that `rules` decide it by")
+        raise UsageError(f"{context.place}: order: a column comes before one that `rules` decide it by")
     return found
 
 

@@ -142,7 +142,7 @@ def test_a_long_name_of_a_table(tmp_path: Path, place: Place, embedded: Engine) 
         ({"database": "new.duckdb", "table": "a.b.c"}, UsageError, "`schema.table` or `table`"),
         ({"database": "new.duckdb", "table": None}, PolicyError, "needs `table:`"),
         ({"database": "new.duckdb", "format": "csv"}, PolicyError, "sink.format: is for other sinks"),
-        ({"database": "new.duckdb", "path": "x"}, PolicyError, "stands beside `path:`"),
+        ({"database": "new.duckdb", "path": "x"}, PolicyError, "is given in addition to `path:`"),
         ({"database": "new.duckdb", "table": "nowhere.x"}, SinkError, "CREATE SCHEMA first"),
     ],
     ids=str,

@@ -107,7 +107,7 @@ def test_what_of_databases_is_not_served(tmp_path: Path, embedded: Engine) -> No
         "sink": {"database": "a.duckdb", "table": "a"},
         "guarantees": [*POLICY["guarantees"], entry],
     }
-    with pytest.raises(GAPS["*", "ledger beside a sink database"].raises, match="keeps no record"):
+    with pytest.raises(GAPS["*", "ledger together with a sink database"].raises, match="keeps no record"):
         pp.Policy.from_dict(kept)
 
 

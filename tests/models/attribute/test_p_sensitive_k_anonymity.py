@@ -38,7 +38,7 @@ def test_left_out_columns_are_all_sensitive_ones() -> None:
 
 def test_the_reason_names_both_figures_and_what_cannot_be() -> None:
     reason = judged(PSensitiveKAnonymity(k=9, p=4, columns=("illness",)), BLOCK).reason
-    assert "k = 3 (asked at least 9), p = 1 (asked at least 4)" in reason
+    assert "k = 3 (required at least 9), p = 1 (required at least 4)" in reason
     assert "cannot be met by this table: 'illness' has 2 distinct values" in reason
 
 

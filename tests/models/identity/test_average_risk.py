@@ -21,7 +21,7 @@ def test_the_threshold_itself_passes() -> None:
     assert judged(AverageRisk(at_most=0.3), ClassBlock(np.array([4, 3, 3]))).passed
     verdict = judged(AverageRisk(at_most=0.29), ClassBlock(np.array([4, 3, 3])))
     assert verdict.outcome == "fail"
-    assert verdict.reason == "observed 0.3, asked at most 0.29; over 3 classes of 10 records."
+    assert verdict.reason == "observed 0.3, required at most 0.29; over 3 classes of 10 records."
 
 
 def test_a_table_too_small_for_any_classes() -> None:

@@ -130,11 +130,11 @@ def test_a_verdict_tells_how_many_households_fail() -> None:
     asked = {"quasi_identifiers": ["age"], "household_id": "home"}
     failed = HouseholdKAnonymity(k=2).assess(rows, **asked)
     assert failed.reason == (
-        "observed 1, asked at least 2, over 3 compositions of 4 households; 2 of 4 households fail."
+        "observed 1, required at least 2, over 3 compositions of 4 households; 2 of 4 households fail."
     )
     assert (failed.failing_classes, failed.failing_share) == (2, 0.5)
     passed = HouseholdKAnonymity(k=1).assess(rows, **asked)
-    assert passed.reason == "observed 1, asked at least 1, over 3 compositions of 4 households."
+    assert passed.reason == "observed 1, required at least 1, over 3 compositions of 4 households."
     assert passed.failing_share == 0
 
 

@@ -22,7 +22,7 @@ def test_a_table_of_sweeney() -> None:
     assert (verdict.outcome, verdict.observed, verdict.threshold) == ("fail", 2, 3)
     assert (verdict.failing_classes, verdict.failing_records) == (4, 8)
     assert verdict.failing_share == pytest.approx(8 / 11)
-    assert verdict.reason == "observed 2, asked at least 3; 4 of 5 classes, 8 of 11 records fail."
+    assert verdict.reason == "observed 2, required at least 3; 4 of 5 classes, 8 of 11 records fail."
 
 
 def test_more_than_there_are_records_is_a_failing_verdict() -> None:

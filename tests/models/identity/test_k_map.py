@@ -17,7 +17,7 @@ def test_classes_without_a_released_record_do_not_count() -> None:
     verdict = judged(KMap(k=5), BLOCK, Facts())
     assert (verdict.outcome, verdict.observed, verdict.failing_classes, verdict.failing_records) == ("fail", 4, 1, 2)
     assert verdict.failing_share == pytest.approx(2 / 3)
-    assert verdict.reason == "observed 4, asked at least 5; 1 of 2 classes, 2 of 3 records fail."
+    assert verdict.reason == "observed 4, required at least 5; 1 of 2 classes, 2 of 3 records fail."
     assert judged(KMap(k=4), BLOCK, Facts()).passed
 
 

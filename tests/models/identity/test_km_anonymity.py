@@ -102,7 +102,7 @@ def test_items_by_hand(engine: Engine) -> None:
     assert (failed.outcome, failed.observed, failed.failing_classes, failed.failing_records) == ("fail", 1, 3, None)
     assert (passed.outcome, found.measures[0].observed, found.records) == ("pass", 1, 8)
     assert failed.reason == (
-        "observed 1, asked at least 2; over combinations of up to 2 items of 'basket'; 3 of 5 combinations fail."
+        "observed 1, required at least 2; over combinations of up to 2 items of 'basket'; 3 of 5 combinations fail."
     )
 
 

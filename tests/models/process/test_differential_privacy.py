@@ -54,7 +54,7 @@ def test_without_a_record_there_is_no_verdict_and_no_pass() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"epsilon": 1.1, "beta": 0.1, "k": 500}, "made for epsilon 1.1, asked at most 1"),
+        ({"epsilon": 1.1, "beta": 0.1, "k": 500}, "made for epsilon 1.1, required at most 1"),
         ({"delta": 1e-3}, "made for delta 0.001"),
         ({"beta": 0.7}, "drawn at rate 0.7"),
         ({"beta": 0.0}, "drawn at rate 0"),

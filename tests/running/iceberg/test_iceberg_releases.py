@@ -249,8 +249,8 @@ def test_nobody_else_reads_the_work_area(release: Callable[..., Any], tmp_path: 
 @pytest.mark.parametrize(
     ("sink", "says"),
     [
-        ({"iceberg": "db.t", "path": "out"}, "stands beside `path:`"),
-        ({"iceberg": "db.t", "table": "db.t"}, "stands beside `table:`"),
+        ({"iceberg": "db.t", "path": "out"}, "is given in addition to `path:`"),
+        ({"iceberg": "db.t", "table": "db.t"}, "is given in addition to `table:`"),
         ({"iceberg": "db.t", "format": "csv"}, "is for files"),
         ({"iceberg": "db.t", "mode": "merge"}, "must be one of replace, append"),
         ({"iceberg": "db.t", "schema": "any"}, "must be one of same, evolve"),

@@ -150,7 +150,7 @@ def test_a_private_release_is_published_and_can_be_judged_again(document: dict[s
 
 def test_an_epsilon_that_is_too_small_is_refused(document: dict[str, Any]) -> None:
     document["guarantees"] = [{"differential_privacy": {"epsilon": 0.5, "delta": 1e-3}}]
-    with pytest.raises(Refused, match="made for epsilon 1, asked at most 0.5"):
+    with pytest.raises(Refused, match="made for epsilon 1, required at most 0.5"):
         pp.release(document)
     assert not Path(document["sink"]["path"]).exists()
 
@@ -177,7 +177,7 @@ def test_a_policy_that_spoils_the_draw_is_refused(document: dict[str, Any], stag
 def test_what_is_not_covered_is_said(document: dict[str, Any]) -> None:
     document["columns"]["town"] = {"role": "insensitive"}
     said = "\n".join(pp.Policy.from_dict(document).warnings)
-    assert "'town' will be released beside them and is not covered" in said
+    assert "'town' will be released in addition to them and is not covered" in said
     reason = pp.release(document).assessment.verdicts[0].reason
     assert reason.endswith("released beside the classes and not covered: 'town'.")
     assert "as secret as the file" in said

@@ -66,8 +66,8 @@ class CorrectAttribution(JoinedClassMeasure):
     threat = "Somebody who knows a person's key reads the secret off the released rows with this key."
     formula = "records whose key shows one secret in the release, and it is theirs / records <= at_most"
     choose = (
-        "0.05 for disco, beside the baselines of the verdict: the commonest secret alone is right that often; with a "
-        "key that determines the secret by nature say exclude_majority."
+        "0.05 for disco, compared with the baselines of the verdict: the commonest secret alone is right that often; "
+        "with a key that determines the secret by nature say exclude_majority."
     )
 
     column: Annotated[str, ColumnName(), Stricter("equal"), Doc("the secret, of at most 200 values")]
@@ -101,7 +101,7 @@ class CorrectAttribution(JoinedClassMeasure):
     def judge_joined(self, tables: JoinedTables) -> Verdict:
         found: AttributionCounts = tables.counts
         if found.classes < 2:
-            return self.not_judged("no column of the key tells rows apart")
+            return self.not_judged("no column of the key distinguishes rows")
         if not found.records:
             return self.not_judged("no record is left: all have the commonest secret of the original")
         observed = self._observed(found, tables)

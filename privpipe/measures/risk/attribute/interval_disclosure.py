@@ -263,7 +263,7 @@ class RobustIntervalRisk(FilePairMeasure):
     source = "Templ, Meindl, Robust statistics meets SDC, PSD 2008"
     threat = "An intruder recognises an outlying record although its values were moved a little."
     formula = "share with any |x - y| < k R_i, R_i = 0.05 sqrt(x_i' C+ x_i)"
-    choose = "Experimental: report it, or gate loosely beside record_linkage."
+    choose = "Experimental: report it, or gate loosely in addition to record_linkage."
 
     at_most: Annotated[LargestShare, Doc("largest share of records that is tolerated")] = None
     k: Annotated[float, Gt(0), Stricter("equal"), Doc("half the width of an interval, in R of the record")] = 0.01
@@ -293,7 +293,7 @@ class RobustIntervalRisk(FilePairMeasure):
         told = [column for column in range(before.shape[1]) if first[:, column].any() and second[:, column].any()]
         n = int(whole.sum())
         if n < 2 or not told:
-            return self.not_judged("no two records, or no column that tells them apart")
+            return self.not_judged("no two records, or no column that distinguishes them")
         first, second = first[:, told], second[:, told]
         radius = self._radius(files, first)
         if radius is None:

@@ -177,7 +177,9 @@ class Recovery(Guarantee):
     columns: Annotated[
         OwnColumns, Doc("transformed columns whose values are guessed; left out: all that were transformed")
     ] = None
-    at_most: Annotated[LargestShare, Doc("largest share of records that a column adds to what the label tells")] = None
+    at_most: Annotated[LargestShare, Doc("largest share of records that a column adds to what the label reveals")] = (
+        None
+    )
     pairs: Annotated[bool, Stricter("equal"), Doc("whether two columns are taken together too")] = False
     max_distinct: Annotated[
         PositiveShare, Doc("share of the records; columns with more distinct values are near-unique and no evidence")

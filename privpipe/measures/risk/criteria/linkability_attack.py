@@ -108,7 +108,7 @@ class LinkabilityAttack(RecordAttack):
         sides = [scaled(files, pair, names, self.name()) for names in self.known]
         for side, names in zip(sides, self.known, strict=True):
             if not side.tells:
-                return self.not_judged(f"no column of {', '.join(names)} tells rows of the release apart")
+                return self.not_judged(f"no column of {', '.join(names)} distinguishes rows of the release")
         targets = self.chosen(files, pair, (*self.known[0], *self.known[1]))
         searched = SearchedRows(sides[0].released), SearchedRows(sides[1].released)
         k = min(self.neighbours, files.released.num_rows)

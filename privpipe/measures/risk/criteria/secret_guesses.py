@@ -218,7 +218,7 @@ class Guessing:
         from privpipe.kernels.linkage.nearest_rows import SearchedRows
 
         if not self.tables.tells:
-            return f"no column of {', '.join(self.known)} tells rows of the release apart"
+            return f"no column of {', '.join(self.known)} distinguishes rows of the release"
         rows = SearchedRows(self.tables.released)
         found: list[Floats] = []
         beside: dict[str, Any] = {}

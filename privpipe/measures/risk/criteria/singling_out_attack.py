@@ -73,7 +73,7 @@ class SinglingOutAttack(ControlledAttack):
     """
 
     source = "Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2); Cohen, Nissim, PNAS 117, 2020"
-    threat = "Somebody who sees the release alone describes a person so closely that nobody else fits."
+    threat = "An attacker who sees the release alone describes a person so closely that no one else fits."
     formula = (
         "a = share of predicates unique in the release that match one original; (a - control)/(1 - control) <= at_most"
     )

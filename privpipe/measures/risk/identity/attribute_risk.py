@@ -124,14 +124,14 @@ class Separation(ColumnSetMeasure):
 
     observes = float
     source = "Motwani, Xu, Efficient Algorithms for Masking and Finding Quasi-Identifiers, VLDB SDM workshop, 2007"
-    threat = "An intruder distinguishes people by columns that nobody considered identifying."
+    threat = "An intruder distinguishes people by columns that were not considered identifying."
     formula = "1 - sum n_c (n_c - 1) / (n (n - 1)) <= at_most"
     choose = (
         "Above 0.9 a single column deserves the role quasi_identifier. As a gate on a column released as insensitive, "
         "0.9 keeps it from becoming identifying unnoticed."
     )
 
-    at_most: Annotated[LargestShare, Doc("largest share of record pairs that the columns tell apart")] = None
+    at_most: Annotated[LargestShare, Doc("largest share of record pairs that the columns distinguish")] = None
 
     def figure_of(self, sizes: Ints, counts: Ints) -> float:
         return separation(sizes, counts)
@@ -236,7 +236,7 @@ class AttributeRisk(Guarantee):
             self,
             figures,
             outcome="pass",
-            reason=f"{len(figures):,} column sets over {observed.records:,} records; {best} tells most pairs apart.",
+            reason=f"{len(figures):,} column sets over {observed.records:,} records; {best} distinguishes most pairs.",
         )
 
     @classmethod

@@ -262,7 +262,7 @@ class IndividualRisk(Guarantee):
         str | None,
         Household(),
         Stricter("equal"),
-        Doc("column that tells households apart: members share the risk that one of them is found"),
+        Doc("column that distinguishes households: members share the risk that one of them is found"),
     ] = None
     threshold_for: Annotated[
         float | None,

@@ -175,7 +175,7 @@ class SpecialUniques(Guarantee):
     judges_matching = True
     observes = dict[str, Any]
     source = "Elliot, Manning, Ford, IJUFKS 10, 2002; Manning, Haglin, Keane, DMKD 16, 2008"
-    threat = "A record stands out by two or three of its values, so whoever knows these finds it at once."
+    threat = "A record is conspicuous by two or three of its values, so whoever knows these finds it at once."
     formula = "score = sum of (m - s)! over the minimal sets of s columns on which the record is alone"
     choose = (
         "share near 0 for a public file; dis_max to look at the worst record. Fewer columns an intruder can know say "
@@ -257,7 +257,7 @@ class SpecialUniques(Guarantee):
         figure = observed.observed[self.figure]
         what = {"share": "share of special uniques", "dis_mean": "mean DIS", "dis_max": "largest DIS"}[self.figure]
         size = "" if self.max_size is None else f" of at most {self.max_size:,} columns"
-        pairs = "" if observed.sums["pairs"] else "; no pairs, so DIS cannot tell records apart"
+        pairs = "" if observed.sums["pairs"] else "; no pairs, so DIS cannot distinguish records"
         return self.judged(
             figure,
             observed.observed,

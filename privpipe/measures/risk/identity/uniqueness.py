@@ -46,7 +46,7 @@ class FileUniqueness(BesidePopulation):
     trusts_values = True
     observes = float
     source = "Skinner, Elliot, JRSS B 64, 2002"
-    threat = "An intruder finds the only record that fits a person, and nobody else in the population fits it."
+    threat = "An intruder finds the only record that fits a person, and no one else in the population fits it."
     formula = "sum [F = 1, f = 1] / sum [f = 1]"
     choose = "0.1 or less; `if_no_uniques: pass` where the release is expected to hold no unique record."
 

@@ -348,7 +348,7 @@ class LearnedLinkage(FilePairMeasure):
     def judge_files(self, files: FilePair) -> Verdict:
         found = linkable(files, files.original.schema.names, "euclidean", "own")
         if found is None or not len(files):
-            return self.not_judged("no column tells records apart")
+            return self.not_judged("no column distinguishes records")
         sample, dimensions = files.sample(self.sample), found.original.numbers.shape[1]
         if dimensions > MOST_COLUMNS[self.distance]:
             return self.not_judged(

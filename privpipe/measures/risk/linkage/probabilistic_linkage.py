@@ -311,7 +311,7 @@ class ProbabilisticLinkage(FilePairMeasure):
             observed,
             reason=(
                 f"at least {short(figure)} of the released records are linked rightly by {self.parameters} weights of "
-                f"agreement{limit}{self.asked}; {short(known / attacked)} by somebody who knew the true pairs"
+                f"agreement{limit}{self.asked}; {short(known / attacked)} by an attacker who knew the true pairs"
                 + ("; blocked, which only loses links." if self.block_by else ".")
             ),
         )

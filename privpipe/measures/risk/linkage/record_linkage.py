@@ -139,7 +139,7 @@ class RecordLinkage(FilePairMeasure):
         known = [name for name in known if name not in self.block_by] if self.columns is None else known
         found = linkable(files, known, self.metric, self.standardise)
         if found is None:
-            return self.not_judged("no column tells records apart")
+            return self.not_judged("no column distinguishes records")
         if self.assignment != "nearest" and len(files) > LARGEST_ASSIGNMENT:
             return self.not_judged(
                 f"a one-to-one assignment is limited to {LARGEST_ASSIGNMENT:,} records and there are {len(files):,}; "

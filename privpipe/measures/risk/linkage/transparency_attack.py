@@ -193,7 +193,7 @@ class TransparencyAttack(FilePairMeasure):
             figure,
             observed,
             reason=(
-                f"at least {short(figure)} of the records are re-identified by somebody who knows of the {method}"
+                f"at least {short(figure)} of the records are re-identified by an attacker who knows of the {method}"
                 f"{limit}{self.asked}; {short(observed['candidates'])} candidates on average, the true one among them "
                 f"for {short(observed['inside'])} of the records."
             ),

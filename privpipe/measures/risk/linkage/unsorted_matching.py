@@ -51,7 +51,7 @@ class UnsortedMatching(PositionMeasure):
     source = "Sweeney, IJUFKS 10(5), 2002"
     threat = "An intruder joins two releases, or a release and its source, by the number of the row."
     formula = "|rho|, rho = sum of products of centred ranks / sum f (f^2 - 1) / 12, within classes"
-    choose = "0.1; releases written by privpipe stand in keyed order, so this guards against a mistake."
+    choose = "0.1; releases written by privpipe are in keyed order, so this guards against a mistake."
 
     at_most: Annotated[LargestShare, Doc("largest correlation, of either sign, that is tolerated")] = None
 
@@ -66,7 +66,7 @@ class UnsortedMatching(PositionMeasure):
         among = f"{compared:,} records that others are released identically to"
         if not compared:
             if positions.ordered:
-                reason = "all rows differ and stand in the order of their own values, which they tell anyway."
+                reason = "all rows differ and are in the order of their own values, which they reveal anyway."
                 return Verdict(self, {"rho": 0.0, "compared": 0}, "pass", self.demanded(), reason=reason)
             one = np.zeros(len(positions.released), dtype=np.int64)
             rho, sd, _ = order_correlation(one, positions.released, positions.original)

@@ -123,7 +123,7 @@ class ClosestRecord(TableMeasure):
             return self.not_judged("there are no records to compare")
         found = compared(files, files.original.schema.names)
         if found is None:
-            return self.not_judged("no column tells records apart")
+            return self.not_judged("no column distinguishes records")
         size = min(len(found.released), self.sample or len(found.released))
         if len(found.holdout):
             size = min(size, len(found.holdout))
@@ -214,7 +214,7 @@ class ClosestRecord(TableMeasure):
         if self.figure == "ratio":
             return "5 % of the others are original records to the digit, so the ratio is undefined"
         if "rows" not in observed:
-            return "no column tells records apart"
+            return "no column distinguishes records"
         return "every released row is a copy of one of the others, so that nothing is left to exceed"
 
     @classmethod

@@ -109,7 +109,7 @@ class MembershipAttack(TableMeasure):
     ] = None
     radius: Annotated[PositiveShare, Doc("of density: mean Gower distance within which records are counted")] = 0.1
     false_positive_rate: Annotated[
-        float, Gt(0), Lt(1), Stricter("equal"), Doc("at which the true-positive rate is told, at the most")
+        float, Gt(0), Lt(1), Stricter("equal"), Doc("at which the true-positive rate is reported, at the most")
     ] = 0.01
 
     columns: Annotated[OwnColumns, Doc("what the intruder knows of a person; left out: all quasi-identifiers")] = None
@@ -121,7 +121,7 @@ class MembershipAttack(TableMeasure):
         if self.reference is not None and self.score == "closest":
             raise UsageError(f"{owner}: reference: belongs to score density or both")
         if self.reference is not None and self.reference == self.holdout:
-            raise UsageError(f"{owner}: reference: must hold nobody who is attacked; it is the holdout")
+            raise UsageError(f"{owner}: reference: must hold no record that is attacked; it is the holdout")
 
     def table_of_reference(self) -> str | None:
         return self.reference
@@ -140,7 +140,7 @@ class MembershipAttack(TableMeasure):
         for name in ("closest", "density") if self.score == "both" else (self.score,):
             scale = compared(files, files.original.schema.names, gower=name == "density")
             if scale is None:
-                return self.not_judged("no column tells records apart")
+                return self.not_judged("no column distinguishes records")
             found[name] = scale
         return self._verdict({name: self._attacked(name, scale, len(found)) for name, scale in found.items()})
 

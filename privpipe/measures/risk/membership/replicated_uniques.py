@@ -85,7 +85,7 @@ class ReplicatedUniques(JoinedClassMeasure):
         found: ReplicateCounts = tables.counts
         n, h = tables.records, min(tables.holdout_records, tables.records)
         if found.classes < 2:
-            return self.not_judged("no column tells rows apart")
+            return self.not_judged("no column distinguishes rows")
         control: ReplicateCounts | None = tables.holdout
         hits = 0.0 if control is None else thinned_uniques(control.once, tables.holdout_records, h)
         figures = attack_figures(found.both, n, control_hits=hits, controls=h, everyone=True)

@@ -204,12 +204,12 @@ class ComplementaryRelease(HistoryMeasure):
     def _verdict(self, observed: dict[str, int], history: ReleaseHistory) -> Verdict:
         enough = self.k is None or bool(at_least(observed["k"], self.k))
         told = self.sensitive is None or min(observed["l"], observed.get("values_left", self.l)) >= self.l
-        asked = f", asked at least {self.k:,}" if self.k is not None else ""
+        asked = f", required at least {self.k:,}" if self.k is not None else ""
         what = "persons" if history.persons else "records (by original quasi-identifiers: a lower bound)"
         values = ""
         if self.sensitive is not None:
             least = min(observed["l"], observed.get("values_left", observed["l"]))
-            values = f"; at least {least:,} values of {self.sensitive!r} are left, asked {self.l:,}"
+            values = f"; at least {least:,} values of {self.sensitive!r} are left, required {self.l:,}"
         return Verdict(
             self,
             observed,
@@ -242,7 +242,7 @@ class ComplementaryRelease(HistoryMeasure):
             "joined_k": min((each.joined_k for each in pairs if each.joined_k), default=None),
         }
         passed = not self.is_gate() or (not crossing and bool(at_least(smallest, self.k or 0)))
-        asked = f", asked at least {self.k:,}" if self.k is not None else ""
+        asked = f", required at least {self.k:,}" if self.k is not None else ""
         how = (
             f"{crossing:,} pairs of classes overlap, neither inside the other, so nothing can be promised"
             if crossing

@@ -134,7 +134,9 @@ class RepeatedNoise(HistoryMeasure):
         looks = found[worst]
         parts = [f"{looks.releases:,} releases under {looks.keys:,} plans leave {short(observed)} on {worst!r}"]
         parts += (
-            [f"asked at least {short(self.at_least)}, {below:,} numbers of persons fall below"] if self.at_least else []
+            [f"required at least {short(self.at_least)}, {below:,} numbers of persons fall below"]
+            if self.at_least
+            else []
         )
         parts += [f"{short(other)} if numbers that changed did so but little"] if other < observed else []
         parts += [f"{looks.bare:,} earlier releases show it as it is"] if looks.bare else []

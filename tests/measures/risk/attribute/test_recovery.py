@@ -275,9 +275,9 @@ class TestNotes:
         stages = ({"name": "generalize", "parameters": {"levels": {"region": 1}}, "detail": {}},)
         assert self.noted(engine, self.large(), stages=stages) == (
             "`weight` tells `region` for 100 % of the records although it was generalized; drop `weight`, generalize "
-            "it, or make it a quasi-identifier (its label alone tells 75 %)",
+            "it, or make it a quasi-identifier (its label alone reveals 75 %)",
             "`illness` tells `region` for 87.5 % of the records although it was generalized; drop `illness`, "
-            "generalize it, or make it a quasi-identifier (its label alone tells 75 %)",
+            "generalize it, or make it a quasi-identifier (its label alone reveals 75 %)",
         )
 
     def test_a_large_table_is_sampled_by_its_keyed_order(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,4 +137,4 @@ def test_the_set_that_tells_most_pairs_apart_is_named(embedded: Engine) -> None:
         [found] = assess(
             embedded, handle, guarantees=[], measures=[AttributeRisk(columns=columns)], roles=roles
         ).measures
-        assert found.reason.endswith(f"over 4 records; {best} tells most pairs apart.")
+        assert found.reason.endswith(f"over 4 records; {best} distinguishes most pairs.")

@@ -15,7 +15,7 @@ def test_one_of_three_households_stands_alone(at_most: float, outcome: str) -> N
     verdict = HouseholdUniqueness(at_most=at_most).assess(ROWS, quasi_identifiers=["age"], household_id="home")
     assert verdict.outcome == outcome
     assert verdict.observed == pytest.approx(1 / 3)
-    assert verdict.reason == f"1 of 3 households have a composition of their own, asked at most {at_most:g}."
+    assert verdict.reason == f"1 of 3 households have a composition of their own, required at most {at_most:g}."
 
 
 def test_a_measure_judges_nothing() -> None:

@@ -26,7 +26,7 @@ def test_copies_and_other_people(embedded: Engine, tmp_path: Path) -> None:
     path = str(tmp_path / "holdout.parquet")
     copies = judged(embedded, ClosestRecord(holdout=path, at_least=0.5), original, original.slice(0, 200))
     assert (copies.outcome, copies.observed["ratio"], copies.observed["copies"]) == ("fail", 0.0, 1.0)
-    assert copies.reason.startswith("observed 0, asked at least 0.5;")
+    assert copies.reason.startswith("observed 0, required at least 0.5;")
     other = judged(embedded, ClosestRecord(holdout=path, at_least=0.2, sample=None), original, tables(seed=77)[0])
     assert other.outcome == "pass"
     x, y, h = (np.column_stack([t["a"], t["b"]]) for t in (original, tables(seed=77)[0], holdout))
@@ -204,7 +204,7 @@ def test_a_reason_tells_what_was_seen_and_what_was_asked() -> None:
                 assert "asked" not in reason, "nothing is left to exceed"
                 continue
             assert (seen in reason, other in reason) == (True, False)
-            assert (", asked at most 0.25" in reason) == (at_most is not None)
+            assert (", required at most 0.25" in reason) == (at_most is not None)
 
 
 def test_without_others_the_new_figures_are_errors() -> None:
