@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ByHistory"]
 
-NO_LEDGER = "needs the original together with the release, aligned by record id, to tell who is in which class; it was not given."
+NO_LEDGER = (
+    "needs the original together with the release, aligned by record id, to tell who is in which class; it was not "
+    "given."
+)
 
 
 class ByHistory(WayOfJudging):

@@ -103,8 +103,8 @@ class TailCode(RowTransformer):
             raise UsageError(f"{owner}: distance is over at least two columns; of one give at or quantile")
         if self.replace == "label" or self.label is not None:
             raise UsageError(
-                f"{owner}: label stands for a single value, and distance codes several together; say replace: threshold "
-                "or replace: mean"
+                f"{owner}: label stands for a single value, and distance codes several together; say replace: "
+                "threshold or replace: mean"
             )
 
     @property
