@@ -113,8 +113,8 @@ SOURCE_TOPICS: Mapping[str, tuple[str, str, tuple[str, ...], str]] = {
         "A table or a query of a DuckDB or SQLite file, of PostgreSQL, or of what SQLAlchemy reads.",
         "A file is recognised by its first bytes and opened read-only. The rows are read in one statement into a "
         "private temporary file, which every engine reads. Servers need the extra [databases]; credentials come "
-        "from the environment alone, and a password in a policy is an error. `sink: {database: ..., table: ...}` publishes into "
-        "a DuckDB or SQLite file or PostgreSQL: `privpipe explain sink`.",
+        "from the environment alone, and a password in a policy is an error. `sink: {database: ..., table: ...}` "
+        "publishes into a DuckDB or SQLite file or PostgreSQL: `privpipe explain sink`.",
         ("database", "table", "query"),
         "{database: data/visits.duckdb, table: main.visits}",
     ),
