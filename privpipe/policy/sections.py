@@ -28,6 +28,7 @@ from privpipe.policy.grammar import (
     PLAN,
     REPORT,
     RETENTION,
+    SOURCE,
     SOURCE_SECTIONS,
     UTILITY,
     Key,
@@ -280,7 +281,7 @@ def _left_out(value: Mapping[str, Any], keys: Mapping[str, Key]) -> list[str]:
 
 def read_source(report: Report, value: Any, place: Place) -> SourceSpec | None:
     """`source`, `original` or `population`."""
-    keys = SOURCE_SECTIONS[str(place[-1])]
+    keys = SOURCE_SECTIONS.get(str(place[-1]), SOURCE)
     found = read_keys(report, value, place, keys)
     if "database" in found or "query" in found:
         return read_database(report, found, place)

@@ -202,7 +202,7 @@ def test_what_gives_people_away_is_told_and_no_value(run: Any, tmp_path: Path) -
 def test_a_column_released_as_it_is_warns_where_it_identifies() -> None:
     """Above 0.9, not at it; an identifier is not released at all."""
     profile = Profile("x", "text", 100, 0, 50, separation=0.91)
-    assert column_disclosure(profile, "insensitive").startswith("WARNING: alone it reveals 91.0 %")
+    assert column_disclosure(profile, "insensitive").startswith("WARNING: alone it distinguishes 91.0 %")
     assert not column_disclosure(profile, "quasi_identifier").startswith("WARNING")
     assert column_disclosure(profile, "identifier") == ""
     assert column_disclosure(Profile("x", "text", 100, 0, 50, separation=0.9), "insensitive") == ""

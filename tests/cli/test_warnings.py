@@ -26,7 +26,7 @@ def test_a_release_ends_with_0_and_says_it_first(run: Run, warned: Path) -> None
     result = run("release", warned)
     assert result.exit_code == 0, result.stderr
     first = [line for line in result.stdout.splitlines() if not line.startswith("ALARM")]
-    assert first[0].startswith("WARNING k_anonymity: required 61, reached ")
+    assert first[0].startswith("WARNING k_anonymity: required 61, achieved ")
     assert "PASSED WITH 1 WARNING" in result.stderr
     assert "PUBLISHED" in result.stderr
     checked = run("validate", warned.parent / "published" / "small", warned, "--json")
@@ -46,4 +46,4 @@ def test_a_refusal_names_what_refuses(run: Run, warned: Path) -> None:
 def test_the_document_says_it_with_json(run: Run, warned: Path) -> None:
     result = run("release", warned, "--json")
     assert result.exit_code == 0
-    assert json.loads(result.stdout)["warnings"][0].startswith("k_anonymity: required 61, reached ")
+    assert json.loads(result.stdout)["warnings"][0].startswith("k_anonymity: required 61, achieved ")

@@ -160,4 +160,4 @@ def test_a_column_that_undoes_a_quasi_identifier_is_left_out() -> None:
     found = guesses(pa.table({"hsize": size, "age": rng.integers(0, 95, N), "scale": scale}))
     assert found["hsize"].role == "quasi_identifier"
     assert found["scale"].role == "drop"
-    assert "tells 'hsize'" in found["scale"].reason
+    assert "reveals 'hsize'" in found["scale"].reason

@@ -22,7 +22,7 @@ def test_columns_that_no_guarantee_looks_at_are_named_where_these_are_all() -> N
 def test_guarantees_that_protect_nobody_are_named_wherever_they_stand() -> None:
     for whole in (True, False):
         found = guarantee_notes([KAnonymity(k=1), DIVERSE, KAnonymity(k=3)], ROLES, whole=whole)
-        assert [note for note in found if "protects nobody" in note] == ["k_anonymity with k = 1 protects no one"]
+        assert [note for note in found if "protects no one" in note] == ["k_anonymity with k = 1 protects no one"]
     assert guarantee_notes([KAnonymity(k=2, quasi_identifiers=())], ROLES, whole=False) == [
         "k_anonymity takes all records as one class, whatever they hold"
     ]

@@ -114,7 +114,7 @@ REFUSALS = {
     "pairs": ("", "", ""),
     "files": ("", "", ""),
     "beside": ("", "", ""),
-    "releases": ("", NO_CLASSES, "beside earlier releases, by a ledger that a run keeps"),
+    "releases": ("", NO_CLASSES, "together with earlier releases, by a ledger that a run keeps"),
     "whole": ("", "", ""),
     "tables": (BY_RECORDS, "", ""),
     "joined classes": ("", "", ""),

@@ -170,7 +170,6 @@ class Engine(Primitives):
             (column and count), mixed types, an unreadable or truncated file.
         """
 
-    @abstractmethod
     def aggregate(self, table: Any, query: AggregateQuery) -> pa.Table:
         """Cells of one combination of keys with their contributors, sums and largest contributions, unordered.
 
@@ -185,15 +184,18 @@ class Engine(Primitives):
         ------
         DataError
             A missing column or person, sums beyond 64 bits, records of a person with different weights.
+        UnsupportedError
+            The engine makes no tables of cells.
         """
+        raise UnsupportedError(f"the {self.name} engine makes no tables of cells; use embedded, dask or spark")
 
-    @abstractmethod
     def contributions(self, table: Any, query: AggregateQuery) -> tuple[Table, bool]:
         """One row for each contributor and cell, and whether each contributor has one row.
 
         Columns: the keys, the person, ``__privpipe_records``, and those of the measures: sums, minima of waivers,
         values of what is counted once. Rows of one contributor are in one place. It raises what `aggregate` does.
         """
+        raise UnsupportedError(f"the {self.name} engine makes no tables of cells; use embedded, dask or spark")
 
     @abstractmethod
     def write(

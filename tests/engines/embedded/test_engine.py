@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -136,10 +137,11 @@ def test_a_closed_engine_says_so() -> None:
 def test_missing_columns_are_data_errors(embedded: Engine) -> None:
     table = embedded.scan(Source(data=ROWS))
     stream = Stream(bytes(16))
+    unused = SimpleNamespace(measure=print, merge=print)
     for ask in (
         lambda: embedded.select(table, ["nn"]),
         lambda: embedded.distinct(table, ["nn"]),
-        lambda: embedded.reduce_rows(table, ["nn"], None, Facts()),  # type: ignore[arg-type]
+        lambda: embedded.reduce_rows(table, ["nn"], unused, Facts()),  # type: ignore[arg-type]
         lambda: embedded.recode(table, {"nn": (pa.array(["x"]), pa.array(["y"]))}),
         lambda: embedded.map_ranked(table, "nn", stream, None, ROWS.schema),  # type: ignore[arg-type]
         lambda: embedded.with_record_ids(table, "nn", Seed.insecure(1)),
@@ -147,7 +149,7 @@ def test_missing_columns_are_data_errors(embedded: Engine) -> None:
         with pytest.raises(DataError, match="'nn' is not in the table; did you mean 'n'"):
             ask()
     with pytest.raises(DataError, match="no record ids"):
-        embedded.reduce_pairs(table, table, ["n"], None, Facts())  # type: ignore[arg-type]
+        embedded.reduce_pairs(table, table, ["n"], unused, Facts())  # type: ignore[arg-type]
 
 
 def test_a_table_may_be_abandoned_in_the_middle_of_anything() -> None:
