@@ -402,7 +402,7 @@ def _chain_of(work: _Repair) -> Chain | None:
         if not chain.problems:
             head = head.at(len(chain.entries), chain.tip)
             write(work.path / HEAD, head.to_bytes(Seal.of(work.key, head.salt)))
-            work.done.append(f"{HEAD} was made anew from {len(chain.entries):,} entries")
+            work.done.append(f"{HEAD} was made again from {len(chain.entries):,} entries")
             if not sink_views(chain, work.place):
                 work.done.append("no sink exists that could show that no later entry is missing")
             return replace(chain, head=head)

@@ -232,7 +232,7 @@ def test_a_changed_record_of_the_sink_is_refused_and_mended(document: Document, 
     with pytest.raises(DataError, match="its seal is broken"):
         pp.release(document())
     record.write_bytes(b"garbage")
-    assert "made anew from the ledger" in repair(tmp_path / "ledger", KEY, place=("one", place(tmp_path)))[0]
+    assert "made again from the ledger" in repair(tmp_path / "ledger", KEY, place=("one", place(tmp_path)))[0]
     pp.release(document())
 
 
@@ -412,7 +412,7 @@ def test_a_lost_head_is_made_anew_where_a_sink_agrees(document: Document, tmp_pa
         harm()
         with pytest.raises(DataError):
             pp.release(document())
-        assert repair(ledger, KEY, place=("one", place(tmp_path)))[0] == "ledger.json was made anew from 2 entries"
+        assert repair(ledger, KEY, place=("one", place(tmp_path)))[0] == "ledger.json was made again from 2 entries"
         assert examined(ledger, KEY).problems == ()
     (ledger / "ledger.json").unlink()
     entries(ledger)[-1].unlink()

@@ -253,7 +253,7 @@ def test_a_job_ends_as_published_whatever_fails_behind_it(
     ending = done(Job(action="release", policy=str(tmp_path / "policy.yaml")), told.append)
     assert (ending.code, ending.word) == (0, "published")
     assert "published: " in ending.message
-    assert "warning: the release is published; not all is told of it" in "\n".join(told)
+    assert "warning: the release is published; not all of it is reported" in "\n".join(told)
 
 
 @pytest.mark.parametrize("error", [FULL, KeyboardInterrupt()], ids=["full", "signal"])

@@ -49,7 +49,7 @@ def test_each_source_may_be_of_a_database(section: str) -> None:
         ({"database": "a.db"}, "source.database: needs `table:` or `query:`, one of the two"),
         ({"database": "a.db", "table": "x", "query": "SELECT 1"}, "source.database: needs `table:` or `query:`"),
         ({"query": "SELECT 1"}, "source.query: is for a database: write `database:`"),
-        ({"query": "SELECT 1", "path": "a.csv"}, "source.query: is asked of a database"),
+        ({"query": "SELECT 1", "path": "a.csv"}, "source.query: is for a database"),
         ({"database": "a.db", "table": "x", "path": "a.csv"}, "source.database: is given in addition to `path:`"),
         ({"database": "a.db", "table": "x", "delimiter": ";"}, "source.delimiter: is for files; a database says"),
         ({"database": "a.db", "table": "x; y"}, "source.table: 'x; y' is not the name of a table"),

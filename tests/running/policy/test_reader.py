@@ -270,7 +270,7 @@ def test_a_quasi_identifier_that_no_guarantee_looks_at_is_a_warning(read: Any) -
 
 def test_a_literal_seed_is_a_warning_and_never_shown(read: Any) -> None:
     fields = read("seed: 7d1c9a3e5b8f2046d1e7c3a95f80b264\n" + SOUND)
-    assert "the secret stands in the policy" in fields["warnings"][0]
+    assert "the secret is in the policy" in fields["warnings"][0]
     assert "7d1c9a3e5b8f2046d1e7c3a95f80b264" not in repr(fields["seed"]) + str(fields["warnings"])
     with pytest.raises(UsageError) as caught:
         read("seed: [hunter2]\n" + SOUND)

@@ -212,7 +212,7 @@ def test_a_record_counts_only_beside_its_own_data(document: dict[str, Any], tmp_
         ("more", lambda copy: shutil.copy(next(copy.glob("part-*")), copy / "part-99999.parquet"), "not those of"),
         ("torn", lambda copy: (copy / "_privpipe" / "plan.json").write_text("{"), "cannot be read"),
         ("gone", lambda copy: (copy / "_privpipe" / "verdict.json").unlink(), "cannot be read"),
-        ("bare", lambda copy: shutil.rmtree(copy / "_privpipe"), "no process record beside"),
+        ("bare", lambda copy: shutil.rmtree(copy / "_privpipe"), "no process record next to"),
     ):
         outcome, note = judged(name, change)
         assert outcome == "error", name

@@ -140,7 +140,7 @@ def test_what_is_never_equal_is_an_error(embedded: Engine) -> None:
     many = pa.table({"age": list(range(201)), "t": [str(at) for at in range(201)]})
     assert "201 distinct values" in judged(embedded, entry, many, many).reason
     one = pa.table({"age": [1, 1], "t": ["1", "2"]})
-    assert "tells rows apart" in judged(embedded, entry, one, one).reason
+    assert "distinguishes rows" in judged(embedded, entry, one, one).reason
     with pytest.raises(DataError, match="no records"):
         judged(embedded, entry, x, x.slice(0, 0))
 

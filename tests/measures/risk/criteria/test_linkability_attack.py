@@ -206,7 +206,7 @@ def test_labels_that_cover_the_same_people_tell_no_rows_apart() -> None:
         files = TableFiles(original=towns, released=released, hierarchies={"town": TREE})
         return LinkabilityAttack(known=(("town",), ("age",))).judge_tables(files)
 
-    assert "no column of town tells rows" in verdict(["Europe", "*"]).reason
+    assert "no column of town distinguishes rows" in verdict(["Europe", "*"]).reason
     assert verdict(["Europe", "Asia"]).outcome == "pass"
 
 
@@ -219,7 +219,7 @@ NOTHING: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     ({}, {"released": pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.int64())})}, "holds no row"),
     ({}, {"original": pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.int64())})}, "no record to attack"),
-    ({}, {"released": pa.table({"a": [4, 4], "b": [1, 2]})}, "no column of a tells rows"),
+    ({}, {"released": pa.table({"a": [4, 4], "b": [1, 2]})}, "no column of a distinguishes rows"),
     ({}, {"released": pa.table({"a": [1, 2, 3], "b": [3, 1, 2]})}, "broken"),
     ({"holdout": "h"}, {"holdout": pa.table({"a": [1], "b": [1]})}, "nothing is left to exceed"),
 ]

@@ -150,7 +150,7 @@ def test_what_cannot_be_judged_is_an_error(embedded: Engine, tmp_path: Path) -> 
     constant = pa.table({"a": [1.0] * 5})
     pq.write_table(constant, tmp_path / "constant.parquet")
     same = MembershipAttack(holdout=str(tmp_path / "constant.parquet"), at_most=1.0)
-    assert "tells records apart" in judged(embedded, same, constant, constant).reason
+    assert "distinguishes records" in judged(embedded, same, constant, constant).reason
     scanned = embedded.scan(Source(data=original))
     roles = Roles(quasi_identifiers=["a", "b"])
     alone: list[Any] = [MembershipAttack(holdout=str(tmp_path / "narrow.parquet"), at_most=1.0)]
@@ -207,7 +207,7 @@ def test_a_reference_holds_nobody_who_is_attacked(embedded: Engine, tmp_path: Pa
     assert "false-positive rate" in verdict.reason
     pq.write_table(holdout.slice(1), tmp_path / "holdout.parquet")
     assert judged(embedded, MembershipAttack(holdout=path, score="both", at_most=1.0), original, original).blocks
-    with pytest.raises(UsageError, match="nobody who is attacked"):
+    with pytest.raises(UsageError, match="no record that is attacked"):
         MembershipAttack(holdout=path, reference=path, score="density")
     with pytest.raises(UsageError, match="belongs to score"):
         MembershipAttack(holdout=path, reference="more.csv")

@@ -90,7 +90,7 @@ def test_a_larger_holdout_counts_as_the_mean_over_its_samples() -> None:
 
 def test_what_cannot_be_judged_is_an_error(embedded: Engine) -> None:
     same = pa.table({"a": [1, 1, 1]})
-    assert "tells rows apart" in judged(embedded, ReplicatedUniques(at_most=1.0), same, same).reason
+    assert "distinguishes rows" in judged(embedded, ReplicatedUniques(at_most=1.0), same, same).reason
     for wrong in ({"at_most": -1}, {"columns": ()}, {"columns": ("a", "a")}):
         with pytest.raises(UsageError):
             ReplicatedUniques(**wrong)  # type: ignore[arg-type]
