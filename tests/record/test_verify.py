@@ -78,7 +78,7 @@ def test_what_is_not_at_hand_is_said(released: Path, place: Path, tmp_path: Path
         "private record",
         "seed",
     }
-    with pytest.raises(UsageError, match="no folder"):
+    with pytest.raises(UsageError, match="not a directory"):
         verify(str(place / "nothing"))
 
 
