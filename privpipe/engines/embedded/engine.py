@@ -166,14 +166,8 @@ class EmbeddedEngine(Engine):
                 blocks = row_functions.paired(self.session, original, released, columns)
             case ClassesOf(table, query):
                 # Driver and engine are one process here: `where` has nothing to choose.
-                return self._reduce_classes(table, query, reduction, facts)
+                return class_table.reduce_class_table(self.session, table, query, reduction, facts)
         return reduce_blocks(reduction, blocks, facts, self.session.threads)
-
-    def _reduce_classes(
-        self, table: EmbeddedTable, query: ClassQuery, reduction: Reduction[ClassBlock, R], facts: Facts
-    ) -> R | None:
-        # Driver and engine are one process here: `where` has nothing to choose.
-        return class_table.reduce_class_table(self.session, table, query, reduction, facts)
 
     def distinct(self, table: EmbeddedTable, columns: Sequence[str]) -> pa.Table:
         table.require(columns)
