@@ -84,7 +84,7 @@ def test_a_hook_that_refuses_leaves_the_table_of_before(project: Path, build: Bu
     before = rows(project, query)
     done = build("-s", "adult_by_age", PRIVPIPE_AGE_BAND="1")
     assert done["adult_by_age"] == "error"
-    assert "refused: k_anonymity required 5, reached" in done[""]
+    assert "refused: k_anonymity required 5, achieved" in done[""]
     assert rows(project, query) == before
 
 

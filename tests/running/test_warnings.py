@@ -20,7 +20,7 @@ from privpipe.sinks.local import METADATA
 
 Writer = Callable[[Mapping[str, Any]], Path]
 UNMET = {"k_anonymity": {"k": 300, "severity": "warn"}}
-SENTENCE = "k_anonymity: required 300, reached "
+SENTENCE = "k_anonymity: required 300, achieved "
 
 
 @pytest.fixture
