@@ -189,7 +189,7 @@ def test_a_release_that_cannot_be_withdrawn_is_said_to_be_read(
     asked = policy(sink)
     pp.release(asked)
     monkeypatch.setattr(SINKS[sink][1], "withdraw", failing(FULL))
-    monkeypatch.setattr(runs._Release, "_judged_again", failing(cause))
+    monkeypatch.setattr(runs.ReleaseRun, "_judged_again", failing(cause))
     with pytest.raises(NotWithdrawn, match="could not be withdrawn") as caught:
         pp.release(asked)
     assert "nothing was published" not in str(caught.value)
@@ -211,7 +211,7 @@ def test_a_release_that_was_withdrawn_before_something_failed_is_not_said_to_be_
         raise FULL
 
     monkeypatch.setattr(LocalTarget, "withdraw", withdraw)
-    monkeypatch.setattr(runs._Release, "_judged_again", failing(PrivpipeError("the cause")))
+    monkeypatch.setattr(runs.ReleaseRun, "_judged_again", failing(PrivpipeError("the cause")))
     with pytest.raises(PrivpipeError, match="the cause"):
         pp.release(asked)
     assert Path(before.path).resolve().name == before.run_id
@@ -236,7 +236,7 @@ def test_the_command_line_ends_with_8_where_a_release_cannot_be_withdrawn(
 ) -> None:
     policy("folder")
     monkeypatch.setattr(LocalTarget, "withdraw", failing(FULL))
-    monkeypatch.setattr(runs._Release, "_judged_again", failing(cause))
+    monkeypatch.setattr(runs.ReleaseRun, "_judged_again", failing(cause))
     ended = CliRunner().invoke(app, ["release", str(tmp_path / "policy.yaml")])
     assert (ended.exit_code, (tmp_path / "out/rows").exists()) == (8, True)
     assert "Readers see it" in ended.stderr

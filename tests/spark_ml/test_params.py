@@ -148,7 +148,7 @@ def test_what_no_file_must_hold_is_not_saved() -> None:
     policy = {"columns": columns, "guarantees": [{"k_anonymity": {"k": 2}}], "seed": {"insecure": SECRET}}
     release = pps.Release(policy=policy)
     assert SECRET not in release.explainParams()
-    with pytest.raises(UsageError, match="Release is not saved: policy: its seed stands in it"):
+    with pytest.raises(UsageError, match="Release is not saved: policy: its seed is in it"):
         release.save(path)
 
 
