@@ -179,7 +179,7 @@ def test_what_is_not_covered_is_said(document: dict[str, Any]) -> None:
     said = "\n".join(pp.Policy.from_dict(document).warnings)
     assert "'town' will be released in addition to them and is not covered" in said
     reason = pp.release(document).assessment.verdicts[0].reason
-    assert reason.endswith("released beside the classes and not covered: 'town'.")
+    assert reason.endswith("released in addition to the classes and not covered: 'town'.")
     assert "as secret as the file" in said
 
 
