@@ -361,6 +361,11 @@ class GroupDisclosure(CellGuarantee):
     )
     allowed: Annotated[tuple[dict[str, str], ...], Doc("cells that are no secret, as label by column")] = ()
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("columns", "allowed"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
     def demanded(self) -> Any:
         return 0
 
