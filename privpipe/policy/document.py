@@ -476,10 +476,13 @@ class Policy:
         return {name: column.hierarchy for name, column in self.columns.items() if column.hierarchy is not None}
 
     def __repr__(self) -> str:
+        of_tables: tuple[Sequence[Any], Sequence[Any]] = ((), ())
+        if self.tables is not None:
+            of_tables = ((self.tables.aggregate, *self.tables.stages), self.tables.guarantees)
         counts = {
             "columns": self.columns,
-            "stages": self.transform,
-            "guarantees": self.guarantees,
+            "stages": (*self.transform, *of_tables[0]),
+            "guarantees": (*self.guarantees, *of_tables[1]),
             "measures": self.measures,
         }
         said = ", ".join(f"{len(items)} {name}" for name, items in counts.items())

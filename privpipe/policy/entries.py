@@ -189,7 +189,8 @@ def _class_of(report: Report, name: str, place: Place, section: str, catalogues:
             report.wrong(place, f"is a {room.kind} and stands under {where}, not under `{section}:`")
             return None
     known = [name for room in rooms for name in room]
-    kinds = " or ".join(room.kind for room in rooms)
+    *first, last = (room.kind for room in rooms)
+    kinds = f"{', '.join(first)} or {last}"
     near = did_you_mean(name, known) or f"; known: {', '.join(known)}"
     report.wrong(place, f"unknown {kinds}{near}")
     return None

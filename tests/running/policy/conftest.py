@@ -14,6 +14,7 @@ from privpipe.blocks.marks import BaseDistribution, ColumnNames, Columns, Sensit
 from privpipe.blocks.way import PAIRS
 from privpipe.policy.entries import Catalogues
 from privpipe.policy.rules import read_file, read_mapping
+from privpipe.tables import CELL_GUARANTEES, STAGES
 from privpipe.transforms.base import Transformer
 
 
@@ -106,6 +107,8 @@ def stand_ins() -> Catalogues:
         Standing("transformer", Swap, Coarsen, Discard, Rename),
         Standing("privacy model", Crowd, Spread, Census),
         Standing("measure", Linkage),
+        STAGES,
+        CELL_GUARANTEES,
     )
 
 
