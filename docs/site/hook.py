@@ -16,12 +16,14 @@ from toy import Toy
 
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
-from privpipe.reporting import entry_rows
+from privpipe.reporting.entry_rows import catalogue_tables
+from privpipe.tables import CELL_GUARANTEES, STAGES
 from privpipe.transforms import CATALOGUE as TRANSFORMS
 
 __all__ = ["on_config", "on_files"]
 
 ROOMS = {"transforms": ("Stages", TRANSFORMS), "models": ("Models", MODELS), "measures": ("Measures", MEASURES)}
+OF_TABLES = {name: catalogue[name] for catalogue in (STAGES, CELL_GUARANTEES) for name in catalogue.built_in}
 DOCUMENTS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -32,6 +34,7 @@ def on_config(config: Any) -> Any:
         title: [{name: f"{room}/{name}.md"} for name in catalogue.built_in]
         for room, (title, catalogue) in ROOMS.items()
     }
+    made["Tables"] = [{name: f"tables/{name}.md"} for name in OF_TABLES]
     numbered = sorted((PROJECT / "docs" / "decisions").glob("[0-9]*.md"))
     made["Decisions"] = ["decisions/README.md", *(f"decisions/{path.name}" for path in numbered)]
     config.nav = [{title: made.get(title) or below for title, below in part.items()} for part in config.nav]
@@ -57,13 +60,16 @@ def _pages() -> Iterator[tuple[str, str]]:
         for room, (_, catalogue) in ROOMS.items():
             for name in catalogue.built_in:
                 yield f"{room}/{name}.md", entry_page(catalogue[name], room, toy)
+        for name, entry in OF_TABLES.items():
+            yield f"tables/{name}.md", entry_page(entry, "tables", toy)
 
 
 def _catalogue() -> str:
     """The tables, each name a link to its page."""
     places = {name: room for room, (_, catalogue) in ROOMS.items() for name in catalogue.built_in}
+    places |= dict.fromkeys(OF_TABLES, "tables")
     tables = re.sub(
-        r"^\| `(\w+)` \|", lambda row: f"| [`{row[1]}`]({places[row[1]]}/{row[1]}.md) |", entry_rows(), flags=re.M
+        r"^\| `(\w+)` \|", lambda row: f"| [`{row[1]}`]({places[row[1]]}/{row[1]}.md) |", catalogue_tables(), flags=re.M
     )
     tables = re.sub(r"^(\*\*.*)$", r"\1\n", tables, flags=re.M)
     return (
