@@ -11,6 +11,7 @@ from privpipe.policy.plain_values import Report
 from privpipe.policy.specs import ColumnSpec
 from privpipe.tables.entries import CellGuarantee, TableStage
 from privpipe.tables.stages import Aggregate
+from privpipe.tables.table_audit import TableAudit
 
 __all__ = ["TableRelease", "without_tables"]
 
@@ -75,6 +76,12 @@ def without_tables(
         if section in found:
             report.unsupported((section,), f"{why}; leave it out, or publish records under another policy")
     _check_tables(report, asked, aggregate)
+    if not any(item.kind is not None and issubclass(item.kind, TableAudit) for item in asked):
+        report.warn(
+            ("guarantees",),
+            "no `table_audit` judges whether cells can be worked out from others, or from other tables; add "
+            "`- table_audit: {}`",
+        )
     return records, TableRelease(
         aggregate=aggregate,
         stages=tuple(item.entry for item in after if isinstance(item.entry, TableStage)),

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
+from scipy import sparse
 from typing_extensions import Doc
 
 from privpipe.blocks.verdict import Comparison, Verdict
@@ -19,7 +20,6 @@ from privpipe.tables import differencing, group_disclosure, primary_rules
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import Levels
-from privpipe.tables.cells import linked
 from privpipe.tables.entries import CellGuarantee, TableSet
 from privpipe.tables.families import merged_levels
 from privpipe.tables.table import Table
@@ -452,26 +452,27 @@ class Differencing(CellGuarantee):
     at_least: Annotated[int, Ge(1), Doc("n: least number of contributors of a difference that is not empty")]
 
     def judge(self, tables: TableSet) -> Verdict:
-        chosen = tables.chosen(self.tables)
-        failing = judged = 0
-        for table in chosen.values():
-            figures = table.measures[COUNT].figures
-            if not figures.additive:
-                raise DataError(
-                    f"{self.name()}: persons of table {table.name!r} are in several cells, so differences of "
-                    "counts are no populations; give `contribution_bound: 1`, or leave the guarantee to table_audit"
-                )
-        groups: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[Table]] = {}
-        for table in chosen.values():
-            key = (
-                tuple(dimension.name for dimension in table.cells.dimensions),
-                tuple(sorted(table.cells.only.items())),
+        chosen = list(tables.chosen(self.tables).values())
+        # The grouping that all populations are parts of: the joint one, or the table with all dimensions.
+        whole = tables.joint or max(chosen, key=lambda table: len(table.cells.dimensions))
+        figures = whole.measures[COUNT].figures
+        if not figures.additive:
+            raise DataError(
+                f"{self.name()}: persons are in several cells, so differences of counts are no populations; give "
+                "`contribution_bound: 1`, or leave the guarantee to table_audit"
             )
-            groups.setdefault(key, []).append(table)
-        for each in groups.values():
-            found, cells = self._differences(each)
-            failing += found
-            judged += cells
+        cells = whole.cells
+        inner = [np.isin(cells.codes[:, at], each.leaves) for at, each in enumerate(cells.dimensions)]
+        leaves = figures.taken(np.flatnonzero(np.logical_and.reduce(inner)))
+        shown = np.concatenate([~table.measures[COUNT].hidden for table in chosen])
+        failures = differencing.Differencing(at_least=self.at_least).failures(
+            differencing.atoms_of_leaves([table.cells for table in chosen], leaves.cells),
+            leaves.contributors,
+            shown,
+            sparse.csr_array(sparse.block_diag([table.cells.relations for table in chosen])),
+        )
+        counts = np.concatenate([table.measures[COUNT].figures.contributors for table in chosen])
+        failing, judged = len(failures), int((shown & (counts > 0)).sum())
         compared = (Comparison(judged, judged, "published cells with contributors were compared"),)
         if not judged:
             return Verdict(self, None, "error", self.at_least, reason=NO_CELL, compared=compared)
@@ -485,22 +486,6 @@ class Differencing(CellGuarantee):
             f"{judged:,} cells were compared.",
             compared=compared,
         )
-
-    def _differences(self, tables: Sequence[Table]) -> tuple[int, int]:
-        found = judged = 0
-        for table in tables:
-            figures, shown = table.measures[COUNT].figures, ~table.measures[COUNT].hidden
-            cells = table.cells
-            leaf = np.logical_and.reduce(
-                [np.isin(cells.codes[:, at], each.leaves) for at, each in enumerate(cells.dimensions)]
-            )
-            leaves = figures.taken(np.flatnonzero(leaf))
-            inside = differencing.atoms_of_leaves([cells], leaves.cells)
-            rule = differencing.Differencing(at_least=self.at_least)
-            failures = rule.failures(inside, leaves.contributors, shown, linked([cells]).relations)
-            found += len(failures)
-            judged += int((shown & (figures.contributors > 0)).sum())
-        return found, judged
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -208,3 +208,21 @@ def test_what_is_about_records_refuses_a_policy_of_tables(
 ) -> None:
     with pytest.raises(UsageError, match="releases tables of cells; use `release`"):
         verb(VISITS, document())
+
+
+def test_differences_between_tables_of_other_populations_are_judged(document: Callable[..., dict[str, Any]]) -> None:
+    tables = {
+        "everyone": {"by": ["region"], "responses": ["count"]},
+        "young": {"by": ["region"], "only": {"age": "young"}, "responses": ["count"]},
+    }
+    visits = document(transform=[{"aggregate": {"tables": tables}}], guarantees=[{"differencing": {"at_least": 2}}])
+    with pytest.raises(Refused, match="1 differences of published cells have fewer than 2 contributors"):
+        pp.release(visits)
+    visits["guarantees"] = [{"differencing": {"at_least": 1}}]
+    assert pp.release(visits).published
+
+
+def test_a_policy_without_an_audit_warns(document: Callable[..., dict[str, Any]]) -> None:
+    assert any("no `table_audit` judges" in each for each in pp.Policy.from_dict(document()).warnings)
+    audited = document(guarantees=[{"minimum_frequency": {"at_least": 2}}, {"table_audit": {}}])
+    assert pp.Policy.from_dict(audited).warnings == ()
