@@ -216,7 +216,11 @@ def fetch(url: str | os.PathLike[str], to: str | os.PathLike[str]) -> FetchedRel
 
 @bordered
 def read_release(
-    url: str | os.PathLike[str], columns: Sequence[str] | None = None, *, frame: FrameKind = "arrow"
+    url: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    *,
+    frame: FrameKind = "arrow",
+    table: str | None = None,
 ) -> Any:
     """The published release of a sink as a table, read by its pointer and only if its files are those that were judged.
 
@@ -227,6 +231,8 @@ def read_release(
     columns : sequence of str, optional
         Default: all, in the order of the release.
     frame : {"arrow", "pandas", "polars"}
+    table : str, optional
+        Of a release of several tables of cells: the one that is read.
 
     Returns
     -------
@@ -250,14 +256,27 @@ def read_release(
         raise UsageError(f"frame must be one of {', '.join(get_args(FrameKind))}, got {frame!r}")
     with scratch_folder("fetch") as scratch:
         folder, manifest = _copied(os.fspath(url), scratch)
-        table = _table(folder, manifest, columns)
+        found = _table(folder, _of_table(manifest, table), columns)
     if frame == "pandas":
-        return table.to_pandas()
+        return found.to_pandas()
     if frame == "polars":
         import polars
 
-        return polars.from_arrow(table)
-    return table
+        return polars.from_arrow(found)
+    return found
+
+
+def _of_table(manifest: Mapping[str, Any], table: str | None) -> Mapping[str, Any]:
+    """The manifest with the columns and the file of one table alone, where the release holds tables of cells."""
+    output = manifest["output"]
+    tables = output.get("tables", {})
+    if table is None and len(tables) < 2:
+        return manifest
+    if table not in tables:
+        what = f"the release has no table {table!r}" if table is not None else "the release holds several tables"
+        raise UsageError(f"{what}; give table= one of {', '.join(tables) or 'none, for it holds records'}")
+    files = [file for file in output["files"] if PurePath(file["name"]).stem == table]
+    return {**manifest, "output": {**output, "files": files, "columns": tables[table]["columns"]}}
 
 
 def _copied(url: str, scratch: Path) -> tuple[Path, Mapping[str, Any]]:

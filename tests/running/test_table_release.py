@@ -12,6 +12,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.errors import PolicyError, Refused, UnsupportedError, UsageError
+from privpipe.record import verify
 
 VISITS = pd.DataFrame(
     {
@@ -226,3 +227,21 @@ def test_a_policy_without_an_audit_warns(document: Callable[..., dict[str, Any]]
     assert any("no `table_audit` judges" in each for each in pp.Policy.from_dict(document()).warnings)
     audited = document(guarantees=[{"minimum_frequency": {"at_least": 2}}, {"table_audit": {}}])
     assert pp.Policy.from_dict(audited).warnings == ()
+
+
+def test_a_release_of_tables_is_read_table_by_table_and_verified(document: Callable[..., dict[str, Any]]) -> None:
+    tables = {
+        "ages": {"by": ["age"], "responses": ["count"]},
+        "costs": {"by": ["region", "age"], "responses": [{"sum": "cost"}]},
+    }
+    policy = document(
+        transform=[{"aggregate": {"tables": tables}}], guarantees=[{"minimum_frequency": {"at_least": 1}}]
+    )
+    path = pp.release(policy).path
+    assert pp.read_release(path, table="ages").schema.names == ["age", "count", "count_status"]
+    assert pp.read_release(path, table="costs").num_rows == 12
+    with pytest.raises(UsageError, match="holds several tables; give table= one of ages, costs"):
+        pp.read_release(path)
+    with pytest.raises(UsageError, match="has no table 'age'"):
+        pp.read_release(path, table="age")
+    assert [each for each in verify(path).checks if each.outcome == "broken"] == []
