@@ -49,6 +49,9 @@ __all__ = [
 
 FORMATS = ("parquet", "csv")
 """In which tables are published."""
+EARLIER = (
+    "earlier tables about the same persons were not judged: what two releases show together may be more than each shows"
+)
 
 
 def aggregated(context: RunContext, staged: Staged) -> TableSet:
@@ -82,7 +85,9 @@ def judge_tables(context: RunContext, tables: TableSet) -> Assessment:
     policy = context.policy
     asked = () if policy.tables is None else policy.tables.guarantees
     cells = sum(len(table) for table in tables.tables.values())
-    return Assessment(verdicts=tuple(guarantee.judge(tables) for guarantee in asked), records=cells, notes=tables.notes)
+    return Assessment(
+        verdicts=tuple(guarantee.judge(tables) for guarantee in asked), records=cells, notes=(*tables.notes, EARLIER)
+    )
 
 
 def apply_tables(policy: Policy, frame: Any, *, engine: Any, progress: Callable[[str], None] | None) -> Any:

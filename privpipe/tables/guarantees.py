@@ -290,7 +290,7 @@ class PPercent(ConcentrationRule):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PriorPosterior(ConcentrationRule):
-    """Nobody who knew every contribution to within q percent can estimate one to within p; observed = least percentage.
+    """No one who knew every contribution to within q percent can estimate one to within p; observed = least percentage.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ class ImpliedPopulations:
         ----------
         contributions, holders : ndarray of int64, shape (variables, m)
             The m largest contributions of each variable, 0 where there are fewer, and codes of their contributors;
-            code 0 is somebody else each time.
+            code 0 is another one each time.
 
         Returns
         -------
@@ -67,7 +67,7 @@ class ImpliedPopulations:
         value = contributions[self.sets.indices].ravel()
         code = holders[self.sets.indices].ravel()
         nameless = code == 0
-        # Contributors without a code are different ones: each gets a code that nobody has.
+        # Contributors without a code are different ones: each gets a code that no one has.
         code = np.where(nameless, np.arange(len(code)) + code.max(initial=0) + 1, code)
         order = np.lexsort((code, rows))
         rows, value, code, nameless = rows[order], value[order], code[order], nameless[order]

@@ -1,4 +1,4 @@
-"""Contributors who know the true value of hidden cells because nobody else is in them."""
+"""Contributors who know the true value of hidden cells because no one else is in them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Mean = tuple[int, int, Fraction, Fraction]
 
 
 def with_means(counts: AuditProblem, sums: AuditProblem, means: Sequence[Mean]) -> AuditProblem:
-    """What a reader knows of counts, and of sums in whole units, beside means of some cells.
+    """What a reader knows of counts, and of sums in whole units, in addition to means of some cells.
 
     Variables are those of `counts`, then those of `sums`, then one more for each end of a rounded mean. Levels and
     insiders are those of `counts`.

@@ -271,7 +271,7 @@ class Concentration(Rule):
     def _replicated(self, figures: CellFigures, number: int) -> Exact:
         if figures.persons:
             raise UsageError(
-                f"response {figures.response!r}: `weights: replicate` needs records as contributors, for nobody knows "
+                f"response {figures.response!r}: `weights: replicate` needs records as contributors, for no one knows "
                 "whose the replicas of a person are; write `weights: sample` or `weights: known`"
             )
         unit = figures.weight_unit
@@ -380,7 +380,7 @@ class PPercent(Concentration):
 
 @dataclass(frozen=True, kw_only=True)
 class PriorPosterior(PPercent):
-    """Nobody who knew each contribution to q percent knows one to less than p percent; observed = least percentage.
+    """No one who knew each contribution to q percent knows one to less than p percent; observed = least percentage.
 
     It is the p % rule with 100 p / q; `at_least` is p and `prior` is q.
 
