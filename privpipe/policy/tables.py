@@ -10,6 +10,7 @@ from privpipe.policy.entries import ReadEntry
 from privpipe.policy.plain_values import Report
 from privpipe.policy.specs import ColumnSpec
 from privpipe.tables.entries import CellGuarantee, TableStage
+from privpipe.tables.response_judgement import unjudged, unjudged_text
 from privpipe.tables.stages import Aggregate
 from privpipe.tables.table_audit import TableAudit
 
@@ -76,6 +77,11 @@ def without_tables(
         if section in found:
             report.unsupported((section,), f"{why}; leave it out, or publish records under another policy")
     _check_tables(report, asked, aggregate)
+    for name, spec in aggregate.specs().items():
+        entries = [item.entry for item in asked if isinstance(item.entry, CellGuarantee)]
+        for response in unjudged(name, spec.responses, entries):
+            place = ("tables", name, "responses") if aggregate.tables else ("responses",)
+            report.wrong((*first.place, *place), unjudged_text(response))
     if not any(item.kind is not None and issubclass(item.kind, TableAudit) for item in asked):
         report.warn(
             ("guarantees",),

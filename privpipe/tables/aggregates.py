@@ -108,6 +108,8 @@ class CellFigures:
         Whether contributors are persons (or holdings) that may have several records.
     counting : bool
         Whether the response is the number of contributors.
+    squares : bool
+        Whether `totals` are sums of squares.
     """
 
     cells: Cells
@@ -129,6 +131,7 @@ class CellFigures:
     additive: bool = True
     persons: bool = False
     counting: bool = False
+    squares: bool = False
 
     def __repr__(self) -> str:
         return f"CellFigures({self.response!r}, {len(self)} cells)"

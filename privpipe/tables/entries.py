@@ -159,6 +159,10 @@ class CellGuarantee(Entry):
         """How many of the largest contributions of a cell it looks at."""
         return 0
 
+    def around(self) -> int:
+        """How many contributions on each side of a rounded quantile it looks at."""
+        return 0
+
     def judge(self, tables: TableSet) -> Verdict:
         """The verdict on the tables as they are to leave.
 

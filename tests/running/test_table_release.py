@@ -104,7 +104,28 @@ def test_persons_with_several_records_count_once(document: Callable[..., dict[st
     assert pd.read_parquet(tmp_path / "out" / "visits.parquet")["count"].tolist() == [25, 12, 11, 2]
 
 
+STATISTICS = ["count", {"maximum": "cost"}, {"quantile": "cost", "q": 0.5, "smoothed": 3}, {"sd": "cost"}]
+
+
+def test_an_extreme_is_hidden_where_one_person_has_it(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    tables = {"visits": {"by": ["region"], "responses": STATISTICS}}
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    pp.release(document(transform=[{"aggregate": {"tables": tables}}, {"suppress_table": {}}], guarantees=asked))
+    found = pd.read_parquet(tmp_path / "out" / "visits.parquet")
+    assert found["maximum_cost"].isna().all()
+    assert found["quantile_0.5_cost"].notna().tolist() == found["count"].notna().tolist()
+    assert found["sd_cost"].notna().tolist() == found["count"].notna().tolist()
+    assert found.loc[found["region"] == "Total", "quantile_0.5_cost"].item() == 22.0
+
+
 WRONG = {
+    "a maximum that no rule judges": (
+        {
+            "transform": [{"aggregate": {"by": ["region"], "responses": ["count", {"maximum": "cost"}]}}],
+            "guarantees": [{"p_percent": {"at_least": 10}}, {"table_audit": {}}],
+        },
+        "no binding minimum_frequency judges 'maximum_cost'",
+    ),
     "a rule on cells without a table": (
         {"transform": []},
         "is about cells of tables, and no `aggregate` stage makes any",

@@ -17,6 +17,7 @@ from privpipe.blocks.aggregate_query import (
     MOST_SUM,
     AggregateMeasure,
     AggregateQuery,
+    Ranks,
     beyond_words,
     contributor_code,
     missing_persons,
@@ -31,7 +32,7 @@ from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.distributed.codes import encode, encode_ranks, grouped, tuple_hashes
 from privpipe.kernels.grouping.word_groups import split_order
 
-__all__ = ["aggregate", "contributions"]
+__all__ = ["aggregate", "contributions", "ranked"]
 
 Ints = NDArray[np.int64]
 RECORDS = "__privpipe_records"
@@ -79,6 +80,27 @@ def contributions(runtime: Runtime, table: DaskTable, query: AggregateQuery, pla
 def aggregate(runtime: Runtime, table: DaskTable, query: AggregateQuery, places: int) -> pa.Table:
     """See `Engine.aggregate`."""
     query.require(table.schema)
+    nodes, query = _nodes(runtime, table, query, places)
+    measure = runtime.place(_CellsOf(query))
+    parts = [runtime.task("count cells", measure, part) for part in nodes]
+    whole = runtime.tree("merge cells", _Merge(query), parts)
+    (found,) = runtime.compute("count cells", [runtime.task("code contributors", _Finish(query), whole)])
+    made: pa.Table = found
+    return made
+
+
+def ranked(runtime: Runtime, table: DaskTable, query: AggregateQuery, ranks: Sequence[Ranks], places: int) -> pa.Table:
+    """See `Engine.ranked`."""
+    query.require(table.schema)
+    nodes, query = _nodes(runtime, table, query, places)
+    count = runtime.place(_CountValues(query, places, Seed.from_os()))
+    sent = [runtime.task("count values", count, part) for part in nodes]
+    met = meet(runtime, "rank values", sent, places, _RankValues(tuple(ranks)))
+    return pa.concat_tables(runtime.compute("rank values", met))
+
+
+def _nodes(runtime: Runtime, table: DaskTable, query: AggregateQuery, places: int) -> tuple[list[Any], AggregateQuery]:
+    """Parts with one row for each contributor and cell, and the query over them."""
     nodes = list(table.parts) if table.has_record_ids else table.holding(query.columns or table.schema.names[:1])
     if query.person is not None and not query.unique and not query.gathered:
         table, _one = contributions(runtime, table, query, places)
@@ -87,12 +109,7 @@ def aggregate(runtime: Runtime, table: DaskTable, query: AggregateQuery, places:
         again = runtime.place(_Met(query))
         nodes = [runtime.task("add up contributions", again, [part]) for part in nodes]
         query = _of_rows(query)
-    measure = runtime.place(_CellsOf(query))
-    parts = [runtime.task("count cells", measure, part) for part in nodes]
-    whole = runtime.tree("merge cells", _Merge(query), parts)
-    (found,) = runtime.compute("count cells", [runtime.task("code contributors", _Finish(query), whole)])
-    made: pa.Table = found
-    return made
+    return nodes, query
 
 
 def _of_rows(query: AggregateQuery) -> AggregateQuery:
@@ -118,10 +135,16 @@ def _look(batch: pa.RecordBatch, query: AggregateQuery) -> tuple[int, dict[str, 
 
 
 def _sizes(batch: Any, query: AggregateQuery) -> dict[str, float]:
+    """Sums of absolute values; of squares under the column's name too, if these are larger."""
     names = dict.fromkeys(name for each in query.measures for name in (each.column, each.product) if name is not None)
-    return {
-        name: float(pc.sum(pc.abs(batch.column(name).cast(pa.float64(), safe=False))).as_py() or 0.0) for name in names
-    }
+    squared = {each.column for each in query.measures if each.squares}
+    found = {}
+    for name in names:
+        size = pc.abs(batch.column(name).cast(pa.float64(), safe=False))
+        found[name] = float(pc.sum(size).as_py() or 0.0)
+        if name in squared:
+            found[name] = max(found[name], float(pc.sum(pc.multiply(size, size)).as_py() or 0.0))
+    return found
 
 
 def _missing(batch: pa.RecordBatch, column: str) -> int:
@@ -222,12 +245,20 @@ def _figures(at: int, measure: AggregateMeasure, rows: pa.RecordBatch, holder: p
     if measure.product is not None:
         product = pc.fill_null(rows.column(measure.product), 0)
         figures |= {f"product_{at}": product, f"size_{at}": pc.abs(product)}
+    if measure.squares:
+        figures[f"square_{at}"] = _squares(pc.fill_null(value, 0))
     if measure.waived is not None:
         bound = pc.and_(pc.equal(rows.column(measure.waived), 0), there)
         figures[f"unwaived_{at}"] = pc.if_else(pc.fill_null(bound, False), size, -1)
     if holder is not None:
         figures[f"alone_{at}"] = pc.if_else(there, holder, pa.scalar(None, holder.type))
     return figures
+
+
+def _squares(value: pa.Array) -> pa.Array:
+    """Squares; of values whose square is beyond 64 bits 0, for `_sizes` shows that their sum is."""
+    words = value.to_numpy(zero_copy_only=False)
+    return pa.array(np.where(np.abs(words.astype(np.float64)) < MOST_SUM**0.5, words, 0) ** 2)
 
 
 def _how(name: str) -> str:
@@ -283,6 +314,71 @@ class _CellsOf:
         if measure.once:
             return rows.slice(0, 0)
         return _top(rows.filter(pc.fill_null(pc.not_equal(value, 0), False)), list(keys), self.query.largest)
+
+
+@dataclass(frozen=True, repr=False)
+class _CountValues:
+    """How many contributors of each cell have each value, cut by the place where a cell's values meet."""
+
+    query: AggregateQuery
+    places: int
+    seed: Seed
+
+    def __call__(self, batch: pa.RecordBatch) -> Pieces:
+        keys = {f"key_{at}": _plain(batch.column(name)) for at, name in enumerate(self.query.keys)}
+        value = batch.column(self.query.measures[0].column)
+        one = pa.array(np.ones(batch.num_rows, dtype=np.int64))
+        rows = pa.table({**keys, "value": value, "number": one}).filter(value.is_valid())
+        rows = _summed(rows, [*keys, "value"])
+        coded = [encode(_whole(rows.column(key))) for key in keys]
+        order, offsets = split_order(tuple_hashes(coded, self.seed, len(rows))[:, 0], self.places)
+        return Pieces(_batch(rows.take(pa.array(order))), offsets)
+
+
+def _summed(rows: pa.Table, keys: list[str]) -> pa.Table:
+    found = rows.group_by(keys, use_threads=False).aggregate([("number", "sum")])
+    return pa.table({**{key: found.column(key) for key in keys}, "number": found.column("number_sum")})
+
+
+@dataclass(frozen=True, repr=False)
+class _RankValues:
+    """Of the values of whole cells those with a wanted rank."""
+
+    ranks: tuple[Ranks, ...]
+
+    def __call__(self, pieces: Sequence[pa.RecordBatch]) -> pa.Table:
+        rows = pa.Table.from_batches(list(pieces))
+        keys = [name for name in rows.column_names if name.startswith("key_")]
+        rows = _summed(rows, [*keys, "value"])
+        groups, _firsts = grouped([encode(_whole(rows.column(key))) for key in keys], len(rows))
+        value, number = (np.asarray(rows.column(name).to_numpy(), dtype=np.int64) for name in ("value", "number"))
+        order = np.lexsort((value, groups))
+        rows, groups, number = rows.take(pa.array(order)), groups[order], number[order]
+        starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])[: len(groups)])
+        lengths = np.diff(np.append(starts, len(groups)))
+        before = np.cumsum(number) - number
+        before -= np.repeat(before[starts], lengths)
+        present = np.repeat(np.add.reduceat(number, starts) if len(starts) else number, lengths)
+        wanted = np.zeros(len(groups), dtype=np.bool_)
+        for each in self.ranks:
+            wanted |= self._wanted(each, groups, number, before, present)
+        found = rows.append_column("before", pa.array(before)).append_column("present", pa.array(present))
+        return found.filter(pa.array(wanted))
+
+    @staticmethod
+    def _wanted(ranks: Ranks, groups: Ints, number: Ints, before: Ints, present: Ints) -> NDArray[np.bool_]:
+        if ranks.kind == "first":
+            return before == 0
+        if ranks.kind == "last":
+            return before + number == present
+        if ranks.kind == "window":
+            start = (ranks.numerator * (present - 1) + ranks.offset) // ranks.denominator
+            return (before + number > start) & (before < start + ranks.width)
+        # Of equals the least comes first: rows are sorted by value.
+        order = np.lexsort((before, -number, groups))
+        found = np.zeros(len(groups), dtype=np.bool_)
+        found[order[np.append(True, groups[order][1:] != groups[order][:-1])[: len(order)]]] = True
+        return found
 
 
 def _top(entries: pa.Table, keys: list[str], most: int) -> pa.Table:
