@@ -133,6 +133,14 @@ class Aggregated:
         """Whether contributors add up along dimensions."""
         return self.figures[COUNT].additive
 
+    def counted_by(self, column: str, other: Aggregated) -> Aggregated:
+        """With what rules about the values of a column see: the same table, counted by these."""
+        figures = {
+            key: own.counted_by(column, other.figures[key]) if key in other.figures else own
+            for key, own in self.figures.items()
+        }
+        return replace(self, figures=figures)
+
 
 def squares_of(column: str) -> str:
     """Key of the sums of squares of a column among the figures."""

@@ -56,17 +56,28 @@ class PrimaryRule(CellGuarantee):
         str | None, Doc("the response, or its column, that is judged; left out: all of which the rule can speak")
     ] = None
 
+    holding: Annotated[
+        str | None,
+        Doc("column of what counts as one contributor here, as the holding of several branches; left out: persons"),
+    ] = None
+
     @property
     @abstractmethod
     def rule(self) -> primary_rules.Rule:
         """The rule itself."""
+
+    def holdings(self) -> tuple[str, ...]:
+        return () if self.holding is None else (self.holding,)
 
     def largest(self) -> int:
         return self.rule.largest
 
     def rule_of(self, figures: CellFigures) -> primary_rules.Rule:
         """The rule as it is for one measure."""
-        return self.rule
+        return self._held(self.rule)
+
+    def _held(self, rule: primary_rules.Rule) -> primary_rules.Rule:
+        return rule if self.holding is None else primary_rules.OfHoldings(rule, self.holding)
 
     def statistics(self, table: Table) -> Iterator[tuple[str, Bools]]:
         """Extremes, quantiles and modes that it judges, by response, and which of their figures are unsafe."""
@@ -217,14 +228,16 @@ class MinimumFrequency(PrimaryRule):
     def rule_of(self, figures: CellFigures) -> primary_rules.Rule:
         # With the mean, the variance of two contributors shows both values.
         if not figures.squares:
-            return self.rule
-        return replace(self._rule, at_least=max(self.at_least, LEAST_SPREAD))
+            return self._held(self.rule)
+        return self._held(replace(self._rule, at_least=max(self.at_least, LEAST_SPREAD)))
 
     def around(self) -> int:
         return self.at_least
 
     def names(self, table: Table) -> list[str]:
-        """Names of the extremes, quantiles and modes that it judges."""
+        """Names of the extremes, quantiles and modes that it judges: values of persons, not of holdings."""
+        if self.holding is not None:
+            return []
         return [
             name
             for name, statistic in table.statistics.items()

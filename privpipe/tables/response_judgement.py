@@ -19,7 +19,7 @@ Bools = NDArray[np.bool_]
 
 def unjudged(name: str, responses: Sequence[Response], guarantees: Iterable[CellGuarantee]) -> list[Response]:
     """Responses of a table that could be the value of one person, and that no binding guarantee judges."""
-    rules = [each for each in guarantees if isinstance(each, MinimumFrequency) and each.binds]
+    rules = [each for each in guarantees if isinstance(each, MinimumFrequency) and each.binds and each.holding is None]
     spoken = [rule.response for rule in rules if rule.tables is None or name in rule.tables]
     return [
         response

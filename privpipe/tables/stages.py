@@ -243,16 +243,32 @@ class Aggregate(TableStage):
             max([0, *(guarantee.around() for guarantee in guarantees)]),
         )
         secret = seed.bound("privpipe/table-contributors/1")
+        holdings = list(dict.fromkeys(column for guarantee in guarantees for column in guarantee.holdings()))
+        if holdings and self.contribution_bound is not None:
+            raise UsageError(
+                "Aggregate: `contribution_bound` keeps other records of persons than of holdings; leave it out, or the "
+                "guarantees with `holding`"
+            )
+
+        def counted(spec: TableSpec) -> Aggregated:
+            found = aggregated(engine, records, spec, person=person, hierarchies=hierarchies, secret=secret)
+            plain = replace(spec, responses=tuple(each for each in spec.responses if not each.ordered))
+            for column in holdings:
+                if column != person:
+                    other = aggregated(engine, records, plain, person=column, hierarchies=hierarchies, secret=secret)
+                    found = found.counted_by(column, other)
+                else:
+                    found = found.counted_by(column, found)
+            return found
+
         tables = {}
         for name, spec in specs.items():
-            found = aggregated(engine, records, spec, person=person, hierarchies=hierarchies, secret=secret)
+            found = counted(spec)
             _require_whole_means(name, found)
             tables[name] = Table.of(name, found)
         joint = None
         if needs_joint(list(specs.values())):
-            whole = joint_spec(list(specs.values()))
-            found = aggregated(engine, records, whole, person=person, hierarchies=hierarchies, secret=secret)
-            joint = Table.of(JOINT, found)
+            joint = Table.of(JOINT, counted(joint_spec(list(specs.values()))))
         notes: tuple[str, ...] = ()
         if any(found.aggregated.dropped for found in tables.values()):
             notes = ("records with a missing dimension were left out of tables (`nulls: drop`)",)

@@ -118,7 +118,27 @@ def test_an_extreme_is_hidden_where_one_person_has_it(document: Callable[..., di
     assert found.loc[found["region"] == "Total", "quantile_0.5_cost"].item() == 22.0
 
 
+def test_rules_may_count_holdings(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    VISITS.assign(payer=["one"] * 12 + [f"payer {at}" for at in range(13)]).to_parquet(tmp_path / "visits.parquet")
+    policy = document(
+        guarantees=[{"minimum_frequency": {"at_least": 2}}, {"p_percent": {"at_least": 5, "holding": "payer"}}]
+    )
+    policy["columns"]["payer"] = {"role": "insensitive"}
+    with pytest.raises(Refused, match="PPercent"):
+        pp.release(policy)
+    policy["transform"].append({"suppress_table": {}})
+    policy["guarantees"].append({"table_audit": {}})
+    pp.release(policy)
+    found = pd.read_parquet(tmp_path / "out" / "visits.parquet")
+    assert found.columns.tolist() == ["region", "count", "count_status", "sum_cost", "sum_cost_status"]
+    assert found.set_index("region")["sum_cost"].isna().to_dict()["north"]
+
+
 WRONG = {
+    "a holding that is gone": (
+        {"guarantees": [{"minimum_frequency": {"at_least": 2, "holding": "person"}}]},
+        "has `role: identifier` and is gone before this stage",
+    ),
     "a maximum that no rule judges": (
         {
             "transform": [{"aggregate": {"by": ["region"], "responses": ["count", {"maximum": "cost"}]}}],
