@@ -36,6 +36,8 @@ __all__ = ["aggregate", "contributions", "ranked"]
 
 Ints = NDArray[np.int64]
 RECORDS = "__privpipe_records"
+SPARSE = 16
+"""Rows for each of the largest contributions from which on it pays to look for the few that can be among them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,34 +233,79 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _figures(at: int, measure: AggregateMeasure, rows: pa.RecordBatch, holder: pa.Array | None) -> dict[str, pa.Array]:
-    """What is added up of a measure, one row a contribution: all are sums, but maxima of `unwaived`."""
+@dataclass(frozen=True)
+class Groups:
+    """Rows of a partition by cell."""
+
+    of: Ints
+    firsts: Ints
+
+    @property
+    def number(self) -> int:
+        return len(self.firsts)
+
+    def sums(self, values: Ints) -> Ints:
+        """By cell; `_sizes` shows where they would exceed 64 bits."""
+        found = np.zeros(self.number, dtype=np.int64)
+        np.add.at(found, self.of, values)
+        return found
+
+    def counts(self, some: NDArray[np.bool_]) -> Ints:
+        return np.bincount(self.of[some], minlength=self.number).astype(np.int64)
+
+    def firsts_of(self, some: NDArray[np.bool_]) -> pa.Array:
+        """The first row of each cell among some; null where there is none."""
+        rows = np.flatnonzero(some)[::-1]
+        found = np.full(self.number, -1, dtype=np.int64)
+        found[self.of[rows]] = rows
+        return pa.array(found, mask=found < 0)
+
+    def least_of_largest(self, values: Ints, most: int) -> Ints:
+        """A value that at least `most` rows of each cell reach, or 0: the rows are dealt, and each heap has a maximum.
+
+        Few rows reach it, so that no more have to be sorted.
+        """
+        heaps = 1 << (4 * most - 1).bit_length()
+        found = np.zeros(self.number * heaps, dtype=np.int64)
+        np.maximum.at(found, self.of * heaps + (np.arange(len(self.of)) & (heaps - 1)), values)
+        maxima = found.reshape(self.number, heaps)
+        return np.asarray(np.partition(maxima, heaps - most, axis=1)[:, heaps - most])
+
+
+def _figures(
+    at: int, measure: AggregateMeasure, rows: pa.RecordBatch, groups: Groups, contributors: Ints
+) -> dict[str, Ints]:
+    """What is added up of a measure in each cell: all are sums, but maxima of `unwaived`."""
     value = rows.column(measure.column)
-    there, size = value.is_valid(), pc.abs(value)
+    words = _words(value)
+    low, high = (int(words.min()), int(words.max())) if len(words) else (0, 0)
+    there = value.is_valid().to_numpy(zero_copy_only=False)
+    size = np.abs(words) if low < 0 else words
+    present = groups.counts(there) if value.null_count else contributors
+    total = groups.sums(words)
     figures = {
-        f"present_{at}": there.cast(pa.int64()),
-        f"total_{at}": pc.fill_null(value, 0),
-        f"magnitude_{at}": pc.fill_null(size, 0),
-        f"nonzero_{at}": pc.fill_null(pc.not_equal(value, 0), False).cast(pa.int64()),
-        f"negative_{at}": pc.fill_null(pc.less(value, 0), False).cast(pa.int64()),
+        f"present_{at}": present,
+        f"total_{at}": total,
+        f"magnitude_{at}": groups.sums(size) if low < 0 else total,
+        f"nonzero_{at}": groups.counts(words != 0) if low <= 0 <= high else present,
+        f"negative_{at}": groups.counts(words < 0) if low < 0 else np.zeros_like(present),
     }
-    if measure.product is not None:
-        product = pc.fill_null(rows.column(measure.product), 0)
-        figures |= {f"product_{at}": product, f"size_{at}": pc.abs(product)}
     if measure.squares:
-        figures[f"square_{at}"] = _squares(pc.fill_null(value, 0))
+        figures[f"square_{at}"] = groups.sums(_squares(words))
+    if measure.product is not None:
+        product = _words(rows.column(measure.product))
+        figures |= {f"product_{at}": groups.sums(product), f"size_{at}": groups.sums(np.abs(product))}
     if measure.waived is not None:
-        bound = pc.and_(pc.equal(rows.column(measure.waived), 0), there)
-        figures[f"unwaived_{at}"] = pc.if_else(pc.fill_null(bound, False), size, -1)
-    if holder is not None:
-        figures[f"alone_{at}"] = pc.if_else(there, holder, pa.scalar(None, holder.type))
+        bound = (_words(rows.column(measure.waived)) == 0) & there
+        unwaived = np.full(groups.number, -1, dtype=np.int64)
+        np.maximum.at(unwaived, groups.of[bound], size[bound])
+        figures[f"unwaived_{at}"] = unwaived
     return figures
 
 
-def _squares(value: pa.Array) -> pa.Array:
+def _squares(words: Ints) -> Ints:
     """Squares; of values whose square is beyond 64 bits 0, for `_sizes` shows that their sum is."""
-    words = value.to_numpy(zero_copy_only=False)
-    return pa.array(np.where(np.abs(words.astype(np.float64)) < MOST_SUM**0.5, words, 0) ** 2)
+    return np.where(np.abs(words.astype(np.float64)) < MOST_SUM**0.5, words, 0) ** 2
 
 
 def _how(name: str) -> str:
@@ -291,29 +338,45 @@ class _CellsOf:
             holder = _plain(batch.column(query.person))
         elif ID_COLUMNS[0] in batch.schema.names:
             holder = batch.column(ID_COLUMNS[0])
-        one = pa.array(np.ones(batch.num_rows, dtype=np.int64))
-        figures = {"contributors": one, "records": one if query.records is None else batch.column(query.records)}
+        groups = Groups(*grouped([encode(key) for key in keys.values()], batch.num_rows))
+        contributors = np.bincount(groups.of, minlength=groups.number).astype(np.int64)
+        records = contributors if query.records is None else groups.sums(_words(batch.column(query.records)))
+        firsts = pa.array(groups.firsts)
+        figures: dict[str, Any] = {"contributors": contributors, "records": records}
         if holder is not None:
-            figures["alone"] = holder
+            figures["alone"] = holder.take(firsts)
         for at, measure in enumerate(query.measures):
-            figures |= _figures(at, measure, batch, holder)
-        cells = _grouped_cells(pa.table({**keys, **figures}), list(keys))
-        largest = tuple(self._largest(batch, measure, keys, holder) for measure in query.measures)
+            figures |= _figures(at, measure, batch, groups, contributors)
+            if holder is not None:
+                there = batch.column(measure.column)
+                own = groups.firsts_of(there.is_valid().to_numpy(zero_copy_only=False)) if there.null_count else firsts
+                figures[f"alone_{at}"] = holder.take(own)
+        cells = pa.table({**{name: key.take(firsts) for name, key in keys.items()}, **figures})
+        largest = tuple(self._largest(batch, measure, keys, holder, groups) for measure in query.measures)
         return Part(cells, largest, _sizes(batch, query))
 
     def _largest(
-        self, batch: pa.RecordBatch, measure: AggregateMeasure, keys: dict[str, pa.Array], holder: pa.Array | None
+        self,
+        batch: pa.RecordBatch,
+        measure: AggregateMeasure,
+        keys: dict[str, pa.Array],
+        holder: pa.Array | None,
+        groups: Groups,
     ) -> pa.Table:
-        value = batch.column(measure.column)
-        entries = {**keys, "v": pc.abs(value)}
+        most = self.query.largest
+        value = np.abs(_words(batch.column(measure.column)))
+        entries: dict[str, Any] = {**keys, "v": value}
         if measure.product is not None:
             entries["p"] = pc.abs(batch.column(measure.product))
         if self.query.person is not None and holder is not None:
             entries["h"] = holder
         rows = pa.table(entries)
-        if measure.once:
+        if measure.once or not most:
             return rows.slice(0, 0)
-        return _top(rows.filter(pc.fill_null(pc.not_equal(value, 0), False)), list(keys), self.query.largest)
+        some = value > 0
+        if groups.number * most * SPARSE < len(value):
+            some &= value >= groups.least_of_largest(value, most)[groups.of]
+        return _top(rows.take(pa.array(np.flatnonzero(some))), list(keys), most)
 
 
 @dataclass(frozen=True, repr=False)

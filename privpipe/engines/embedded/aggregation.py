@@ -36,6 +36,10 @@ ONE_IN = 256
 """Contributors of whom one is looked at to see whether they are in several cells."""
 
 
+BITS_A_ROW, MOST_BITS = 64, 2**31
+"""Whole numbers in so small a range are counted by a bit each, which needs no table of them."""
+
+
 @dataclass(frozen=True)
 class Look:
     """What one pass shows about a column, by which aggregates that would say nothing are left out."""
@@ -62,7 +66,7 @@ def contributions(session: Session, table: EmbeddedTable, query: AggregateQuery)
     """See `Engine.contributions`."""
     query.require(table.schema)
     kept = _by_person(session, table, query)
-    one = not _several(session, kept, query)
+    one = not _several(session, kept, query, table.schema.field(str(query.person)).type)
     fields = [table.schema.field(name) for name in (*query.keys, str(query.person))]
     schema = pa.schema([*fields, *((name, pa.int64()) for name in _added(query))])
     chosen = ", ".join(
@@ -193,14 +197,20 @@ def _added(query: AggregateQuery) -> dict[str, str]:
     return {name: f"({figure})::BIGINT AS {quoted(name)}" for name, figure in figures.items()}
 
 
-def _several(session: Session, kept: Kept, query: AggregateQuery) -> bool:
+def _several(session: Session, kept: Kept, query: AggregateQuery, kind: pa.DataType) -> bool:
     """Whether contributors are in several cells: a few of them show it where many are."""
     person = quoted(str(query.person))
-    for some in (f" WHERE hash({person}) % {ONE_IN} = 0", ""):
-        rows, persons = session.row(f"SELECT count(*), count(DISTINCT {person}) FROM {kept.name}{some}")
-        if rows > persons:
-            return True
-    return False
+    some = f" WHERE hash({person}) % {ONE_IN} = 0"
+    rows, persons = session.row(f"SELECT count(*), count(DISTINCT {person}) FROM {kept.name}{some}")
+    if rows > persons:
+        return True
+    distinct = f"count(DISTINCT {person})"
+    if pt.is_int64(kind):
+        rows, least, most = session.row(f"SELECT count(*), min({person}), max({person}) FROM {kept.name}")
+        if rows and most - least < min(rows * BITS_A_ROW, MOST_BITS):
+            distinct = f"bit_count(bitstring_agg({person}, {least}, {most}))"
+    rows, persons = session.row(f"SELECT count(*), {distinct} FROM {kept.name}")
+    return bool(rows > (persons or 0))
 
 
 def _by_person(session: Session, table: EmbeddedTable, query: AggregateQuery) -> Kept:
@@ -280,7 +290,8 @@ def _top(measure: AggregateMeasure, query: AggregateQuery, rows: Rows) -> str:
     if measure.product is not None:
         return f"max({_entry(measure, query)}, {query.largest}){some}"
     if query.person is None:
-        return f"max({size}, {query.largest}){some}"
+        # Zeros come last and fill up a list anyway; nulls are left out by max itself.
+        return f"max({size}, {query.largest})"
     # Values alone are compared faster than values with their contributors.
     return f"max_by({_entry(measure, query)}, {size}, {query.largest + 1}){some}"
 
