@@ -12,6 +12,7 @@ from typing_extensions import Doc
 from privpipe.border import bordered
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec, aggregated
+from privpipe.tables.derived_tables import derived
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage
 from privpipe.tables.responses import Response, responses_of
 from privpipe.tables.table import STATUS_SUFFIX, Table
@@ -261,14 +262,17 @@ class Aggregate(TableStage):
                     found = found.counted_by(column, found)
             return found
 
-        tables = {}
-        for name, spec in specs.items():
-            found = counted(spec)
-            _require_whole_means(name, found)
-            tables[name] = Table.of(name, found)
         joint = None
         if needs_joint(list(specs.values())):
-            joint = Table.of(JOINT, counted(joint_spec(list(specs.values()))))
+            whole = counted(joint_spec(list(specs.values())))
+            joint = Table.of(JOINT, whole)
+        else:
+            whole = counted(max(specs.values(), key=lambda spec: len(spec.by)))
+        tables = {}
+        for name, spec in specs.items():
+            found = whole if spec is whole.spec else derived(spec, whole) or counted(spec)
+            _require_whole_means(name, found)
+            tables[name] = Table.of(name, found)
         notes: tuple[str, ...] = ()
         if any(found.aggregated.dropped for found in tables.values()):
             notes = ("records with a missing dimension were left out of tables (`nulls: drop`)",)

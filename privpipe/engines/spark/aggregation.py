@@ -29,14 +29,18 @@ from privpipe.engines.base.aggregated_cells import Cells
 from privpipe.engines.distributed.columns import as_type
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.spark_table import Layout, SparkTable
-from privpipe.engines.spark.versions import arrow_table
+from privpipe.engines.spark.versions import arrow_table, frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 __all__ = ["aggregate", "contributions", "ranked"]
 
-RECORDS, PERSON, RANK = "__privpipe_records", "__person", "__rank"
+RECORDS, PERSON, RANK, HEAP = "__privpipe_records", "__person", "__rank", "__heap"
+SPARSE = 16
+"""Rows for each of the largest contributions from which on it pays to look for the few that can be among them."""
+MOST_SENT = 200_000
+"""Cells that are sent to the workers for it."""
 Kept = Callable[["DataFrame"], "DataFrame"]
 
 
@@ -67,19 +71,26 @@ def contributions(table: SparkTable, query: AggregateQuery, kept: Kept) -> tuple
 
 def aggregate(table: SparkTable, query: AggregateQuery) -> pa.Table:
     """See `Engine.aggregate`."""
+    from pyspark.sql import functions as sf
+
     table, query = _contributed(table, query)
     rows = _rows(table, query)
     keys = [f"key_{at}" for at in range(len(query.keys))]
-    cells = rows.groupBy(*keys).agg(*_figures(table, query))
+    dealt = rows.withColumn(HEAP, sf.monotonically_increasing_id().bitwiseAND(_heaps(query) - 1))
+    reach = [_reach(at, query).alias(f"reach_{at}") for at, _measure in _ranked(query)]
+    cells = dealt.groupBy(*keys).agg(*_figures(table, query), *reach)
     with reported("count cells"):
         found = arrow_table(cells)
-        tops = {at: arrow_table(_top(rows, keys, at, measure, query)) for at, measure in _ranked(query)}
+        tops = {}
+        for at, measure in _ranked(query):
+            reaching = _reaching(rows, cells, found, keys, at, query)
+            tops[at] = arrow_table(_top(reaching, keys, at, measure, query))
     made = Cells(query, len(found))
     columns = [
         as_type(_whole(found, key), table.schema.field(name).type) for key, name in zip(keys, query.keys, strict=True)
     ]
     for name in found.column_names:
-        if not name.startswith("key_"):
+        if not name.startswith(("key_", "reach_")):
             made.add(name, _words(found, name))
     for at, entries in tops.items():
         if len(entries):
@@ -274,6 +285,37 @@ def _code(holder: Column, query: AggregateQuery) -> Column:
 def _ranked(query: AggregateQuery) -> list[tuple[int, AggregateMeasure]]:
     """Measures whose largest contributions are wanted."""
     return [(at, each) for at, each in enumerate(query.measures) if not each.once and query.largest]
+
+
+def _heaps(query: AggregateQuery) -> int:
+    return 1 << (2 * query.largest).bit_length()
+
+
+def _reach(at: int, query: AggregateQuery) -> Column:
+    """A value that as many contributions of a cell reach as are wanted: rows are dealt, and each heap has a maximum."""
+    from pyspark.sql import functions as sf
+
+    size = sf.abs(sf.col(f"value_{at}"))
+    maxima = [sf.max(sf.when(sf.col(HEAP) == heap, size)) for heap in range(_heaps(query))]
+    return sf.coalesce(sf.sort_array(sf.array(*maxima), asc=False)[query.largest - 1], sf.lit(0).cast("long"))
+
+
+def _reaching(
+    rows: DataFrame, cells: DataFrame, found: pa.Table, keys: list[str], at: int, query: AggregateQuery
+) -> DataFrame:
+    """Rows that can be among the largest of their cell: few are sorted then, where cells have many."""
+    from pyspark.sql import functions as sf
+
+    number = int(pc.sum(found.column("contributors")).as_py() or 0)
+    if len(found) > MOST_SENT or number < SPARSE * query.largest * len(found):
+        return rows
+    size, name = sf.abs(sf.col(f"value_{at}")), f"reach_{at}"
+    if not keys:
+        return rows.where(size >= found.column(name)[0].as_py())
+    struct = cells.select(*(sf.col(key).alias(f"cell_{key}") for key in keys), name).schema
+    sent = frame_of(rows.sparkSession, found.select([*keys, name]).rename_columns(struct.names), struct)
+    same = functools.reduce(operator.and_, [sf.col(key).eqNullSafe(sf.col(f"cell_{key}")) for key in keys])
+    return rows.join(sf.broadcast(sent), same, "inner").where(size >= sf.col(name))
 
 
 def _top(rows: DataFrame, keys: list[str], at: int, measure: AggregateMeasure, query: AggregateQuery) -> DataFrame:
