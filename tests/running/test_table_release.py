@@ -118,6 +118,25 @@ def test_an_extreme_is_hidden_where_one_person_has_it(document: Callable[..., di
     assert found.loc[found["region"] == "Total", "quantile_0.5_cost"].item() == 22.0
 
 
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_every_kind_of_figure_is_published(
+    document: Callable[..., dict[str, Any]], tmp_path: Path, format: str
+) -> None:
+    given = [*STATISTICS, {"percentage": "count", "of": ["region"], "digits": 2}, {"mode": "cost"}]
+    given += [{"minimum": "cost", "structural": 10}, {"quantile": "cost", "q": 0.25, "unit": 10}]
+    tables = {"visits": {"by": ["region", "age"], "responses": given}}
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    transform = [{"aggregate": {"tables": tables}}, {"suppress_table": {}}]
+    sink = {"path": str(tmp_path / "out"), "format": format}
+    assert pp.release(document(transform=transform, guarantees=asked, sink=sink)).published
+    read = pd.read_csv if format == "csv" else pd.read_parquet
+    found = read(tmp_path / "out" / f"visits.{format}")  # type: ignore[operator]
+    total = found[(found["region"] == "Total") & (found["age"] == "Total")].iloc[0]
+    assert float(total["percentage_count"]) == 100
+    assert total["quantile_0.25_cost"] == 20
+    assert pd.isna(total["mode_cost"])
+
+
 def test_rules_may_count_holdings(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     VISITS.assign(payer=["one"] * 12 + [f"payer {at}" for at in range(13)]).to_parquet(tmp_path / "visits.parquet")
     policy = document(
