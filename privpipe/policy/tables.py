@@ -10,6 +10,7 @@ from privpipe.policy.entries import ReadEntry
 from privpipe.policy.plain_values import Report
 from privpipe.policy.specs import ColumnSpec
 from privpipe.tables.entries import CellGuarantee, TableStage
+from privpipe.tables.response_judgement import unjudged, unjudged_text
 from privpipe.tables.stages import Aggregate
 from privpipe.tables.table_audit import TableAudit
 
@@ -76,6 +77,14 @@ def without_tables(
         if section in found:
             report.unsupported((section,), f"{why}; leave it out, or publish records under another policy")
     _check_tables(report, asked, aggregate)
+    for item in asked:
+        for name in item.entry.holdings() if isinstance(item.entry, CellGuarantee) else ():
+            _check_column(report, (*item.place, "holding"), name, columns)
+    for name, spec in aggregate.specs().items():
+        entries = [item.entry for item in asked if isinstance(item.entry, CellGuarantee)]
+        for response in unjudged(name, spec.responses, entries):
+            place = ("tables", name, "responses") if aggregate.tables else ("responses",)
+            report.wrong((*first.place, *place), unjudged_text(response))
     if not any(item.kind is not None and issubclass(item.kind, TableAudit) for item in asked):
         report.warn(
             ("guarantees",),
@@ -132,13 +141,14 @@ def _of_tables(item: ReadEntry) -> bool:
 def _check_columns(report: Report, item: ReadEntry, aggregate: Aggregate, columns: Mapping[str, ColumnSpec]) -> None:
     """Dimensions and responses are declared columns that the stage still has."""
     for place, name in aggregate.columns_named():
-        if name not in columns:
-            report.wrong((*item.place, *place), f"{name!r} is not among `columns:`; give it a role there")
-        elif columns[name].role in ("identifier", "drop"):
-            report.wrong(
-                (*item.place, *place),
-                f"{name!r} has `role: {columns[name].role}` and is gone before this stage; give it another role",
-            )
+        _check_column(report, (*item.place, *place), name, columns)
+
+
+def _check_column(report: Report, place: tuple[str | int, ...], name: str, columns: Mapping[str, ColumnSpec]) -> None:
+    if name not in columns:
+        report.wrong(place, f"{name!r} is not among `columns:`; give it a role there")
+    elif columns[name].role in ("identifier", "drop"):
+        report.wrong(place, f"{name!r} has `role: {columns[name].role}` and is gone before this stage; give it another")
 
 
 def _check_tables(report: Report, asked: Sequence[ReadEntry], aggregate: Aggregate) -> None:

@@ -24,6 +24,7 @@ from privpipe.tables.aggregates import rational
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage
 from privpipe.tables.exact_audit import intervals
 from privpipe.tables.finished_tables import TOTAL, finished_table, interval_rows, linked_problem
+from privpipe.tables.response_judgement import require_judged
 from privpipe.tables.stages import ONE_TABLE, Aggregate
 from privpipe.tables.table import Table
 
@@ -113,6 +114,7 @@ def check_tables(tables: Any, guarantees: Any, options: Mapping[str, Any]) -> As
         raise UsageError(
             "give at least one guarantee on cells with severity fail, as in [MinimumFrequency(at_least=10)]"
         )
+    require_judged(found)
     verdicts = tuple(guarantee.judge(found) for guarantee in found.guarantees)
     cells = sum(len(table) for table in found.tables.values())
     return Assessment(verdicts=verdicts, records=cells, notes=found.notes).raise_if_failed(REFUSED)

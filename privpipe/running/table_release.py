@@ -29,6 +29,7 @@ from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.tables.entries import TableSet
+from privpipe.tables.response_judgement import require_judged
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def judge_tables(context: RunContext, tables: TableSet) -> Assessment:
     """The verdict of every guarantee on tables as they are to leave."""
     policy = context.policy
     asked = () if policy.tables is None else policy.tables.guarantees
+    require_judged(tables)
     cells = sum(len(table) for table in tables.tables.values())
     return Assessment(
         verdicts=tuple(guarantee.judge(tables) for guarantee in asked), records=cells, notes=(*tables.notes, EARLIER)

@@ -84,6 +84,13 @@ def _read(specs: Mapping[str, TableSpec], trees: Mapping[str, Any], data: Any) -
     found: dict[str, dict[str, FinishedTable]] = {}
     for name, spec in specs.items():
         rows = arrow_table(given[name], "validate")
+        for response in spec.responses:
+            shown = rows.column(response.name) if response.name in rows.column_names else None
+            if (response.ordered or response.spread) and shown is not None and shown.null_count < len(rows):
+                raise UsageError(
+                    f"table {name!r}: a finished table does not show how many contributors {response.name!r} rests on, "
+                    "so it cannot be judged; leave that column out of what is published, or release from records"
+                )
         own = {
             response.name: finished_table(rows, trees[name], response.name, total=spec.total)
             for response in spec.responses

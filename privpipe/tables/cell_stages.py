@@ -20,6 +20,7 @@ from privpipe.tables.families import Family, families
 from privpipe.tables.guarantees import GroupDisclosure
 from privpipe.tables.implied_populations import ImpliedPopulations
 from privpipe.tables.moves import Hiding
+from privpipe.tables.response_judgement import hidden_statistics
 from privpipe.tables.rounding import reader_intervals, rounded
 from privpipe.tables.suppression import costs, suppress, table_loss
 from privpipe.tables.table import Measure, Table
@@ -96,6 +97,7 @@ class SuppressTable(TableStage):
             raise NoSolutionError(
                 "suppress_table: measures of one table kept asking for more cells; nothing was hidden"
             )
+        found = hidden_statistics(found, chosen)
         return found.having({}, step={"tables": {name: _loss(found.tables[name]) for name in chosen}})
 
     def _hidden(self, tables: TableSet, family: Family, asked: TableAudit) -> TableSet:

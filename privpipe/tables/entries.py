@@ -159,6 +159,14 @@ class CellGuarantee(Entry):
         """How many of the largest contributions of a cell it looks at."""
         return 0
 
+    def holdings(self) -> tuple[str, ...]:
+        """Columns whose values it takes for contributors, in the place of persons."""
+        return ()
+
+    def around(self) -> int:
+        """How many contributions on each side of a rounded quantile it looks at."""
+        return 0
+
     def judge(self, tables: TableSet) -> Verdict:
         """The verdict on the tables as they are to leave.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -22,7 +22,7 @@ from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import Levels
 from privpipe.tables.entries import CellGuarantee, TableSet
 from privpipe.tables.families import merged_levels
-from privpipe.tables.table import Table
+from privpipe.tables.table import Table, measures_of
 
 __all__ = [
     "Differencing",
@@ -38,6 +38,8 @@ Bools = NDArray[np.bool_]
 Weights = Literal["replicate", "sample", "known"]
 Negative = Literal["refuse", "absolute", "frequency"]
 Safety = Literal["safe", "unsafe"]
+LEAST_SPREAD = 3
+"""Contributors of a published variance, whatever n is."""
 NO_CELL = "no published cell has a contributor, so there is nothing to judge."
 
 
@@ -54,13 +56,32 @@ class PrimaryRule(CellGuarantee):
         str | None, Doc("the response, or its column, that is judged; left out: all of which the rule can speak")
     ] = None
 
+    holding: Annotated[
+        str | None,
+        Doc("column of what counts as one contributor here, as the holding of several branches; left out: persons"),
+    ] = None
+
     @property
     @abstractmethod
     def rule(self) -> primary_rules.Rule:
         """The rule itself."""
 
+    def holdings(self) -> tuple[str, ...]:
+        return () if self.holding is None else (self.holding,)
+
     def largest(self) -> int:
         return self.rule.largest
+
+    def rule_of(self, figures: CellFigures) -> primary_rules.Rule:
+        """The rule as it is for one measure."""
+        return self._held(self.rule)
+
+    def _held(self, rule: primary_rules.Rule) -> primary_rules.Rule:
+        return rule if self.holding is None else primary_rules.OfHoldings(rule, self.holding)
+
+    def statistics(self, table: Table) -> Iterator[tuple[str, Bools]]:
+        """Extremes, quantiles and modes that it judges, by response, and which of their figures are unsafe."""
+        return iter(())
 
     def measures(self, table: Table) -> Iterator[tuple[str, CellFigures]]:
         """Measures of a table that it judges.
@@ -73,18 +94,22 @@ class PrimaryRule(CellGuarantee):
         named = {COUNT if self.response == "count" else self.response}
         for each in table.responses:
             if each.name == self.response:
-                named |= set(each.columns)
-        found = [(key, table.measures[key].figures) for key in table.shown_measures if self._speaks_of(key)]
+                named |= set(measures_of(each)) - ({COUNT} if each.columns else set())
+        found = [
+            (key, table.measures[key].figures)
+            for key in table.shown_measures
+            if self._speaks_of(table.measures[key].figures)
+        ]
         if self.response is not None:
             found = [pair for pair in found if pair[0] in named]
         yield from found
 
-    def _speaks_of(self, key: str) -> bool:
-        return key != COUNT
+    def _speaks_of(self, figures: CellFigures) -> bool:
+        return not figures.counting and not figures.squares
 
     def unsafe(self, table: Table) -> dict[str, Bools]:
         """By measure, which cells must not be published."""
-        return {key: self.rule.unsafe(figures) for key, figures in self.measures(table)}
+        return {key: self.rule_of(figures).unsafe(figures) for key, figures in self.measures(table)}
 
     def judge(self, tables: TableSet) -> Verdict:
         observed: list[Fraction] = []
@@ -92,12 +117,19 @@ class PrimaryRule(CellGuarantee):
         for table in tables.chosen(self.tables).values():
             for key, figures in self.measures(table):
                 shown = ~table.measures[key].hidden
-                unsafe = self.rule.unsafe(figures)
+                rule = self.rule_of(figures)
+                unsafe = rule.unsafe(figures)
                 measured += 1
                 judged += int((shown & (figures.contributors > 0)).sum())
                 failing += int((unsafe & shown).sum())
-                found = self.rule.observed(figures, shown)
+                found = rule.observed(figures, shown)
                 observed += [] if found is None else [found]
+            for name, unsafe in self.statistics(table):
+                statistic = table.statistics[name]
+                shown = ~(statistic.hidden | table.hidden)
+                measured += 1
+                judged += int((shown & (statistic.present > 0)).sum())
+                failing += int((unsafe & shown).sum())
         if not measured:
             raise UsageError(
                 f"{self.name()}: no table has a response that it can judge"
@@ -177,6 +209,10 @@ class MinimumFrequency(PrimaryRule):
 
     @property
     def rule(self) -> primary_rules.Rule:
+        return self._rule
+
+    @property
+    def _rule(self) -> primary_rules.MinimumFrequency:
         return primary_rules.MinimumFrequency(
             at_least=self.at_least,
             protect={"percent": self.percent} if self.protect == "percent" else self.protect,
@@ -186,8 +222,31 @@ class MinimumFrequency(PrimaryRule):
             population=self.population,
         )
 
-    def _speaks_of(self, key: str) -> bool:
+    def _speaks_of(self, figures: CellFigures) -> bool:
         return True
+
+    def rule_of(self, figures: CellFigures) -> primary_rules.Rule:
+        # With the mean, the variance of two contributors shows both values.
+        if not figures.squares:
+            return self._held(self.rule)
+        return self._held(replace(self._rule, at_least=max(self.at_least, LEAST_SPREAD)))
+
+    def around(self) -> int:
+        return self.at_least
+
+    def names(self, table: Table) -> list[str]:
+        """Names of the extremes, quantiles and modes that it judges: values of persons, not of holdings."""
+        if self.holding is not None:
+            return []
+        return [
+            name
+            for name, statistic in table.statistics.items()
+            if self.response is None or self.response in (name, *statistic.response.columns)
+        ]
+
+    def statistics(self, table: Table) -> Iterator[tuple[str, Bools]]:
+        for name in self.names(table):
+            yield name, table.statistics[name].unsafe(self.at_least)
 
     @classmethod
     def examples(cls) -> list[Self]:

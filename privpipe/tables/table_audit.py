@@ -130,8 +130,9 @@ def rules_of(tables: TableSet, key: str) -> dict[str, list[Rule]]:
     for guarantee in tables.guarantees:
         if isinstance(guarantee, PrimaryRule):
             for name, table in tables.chosen(guarantee.tables).items():
-                if key in dict(guarantee.measures(table)):
-                    found[name].append(guarantee.rule)
+                figures = dict(guarantee.measures(table)).get(key)
+                if figures is not None:
+                    found[name].append(guarantee.rule_of(figures))
     return found
 
 

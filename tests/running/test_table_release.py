@@ -104,7 +104,67 @@ def test_persons_with_several_records_count_once(document: Callable[..., dict[st
     assert pd.read_parquet(tmp_path / "out" / "visits.parquet")["count"].tolist() == [25, 12, 11, 2]
 
 
+STATISTICS = ["count", {"maximum": "cost"}, {"quantile": "cost", "q": 0.5, "smoothed": 3}, {"sd": "cost"}]
+
+
+def test_an_extreme_is_hidden_where_one_person_has_it(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    tables = {"visits": {"by": ["region"], "responses": STATISTICS}}
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    pp.release(document(transform=[{"aggregate": {"tables": tables}}, {"suppress_table": {}}], guarantees=asked))
+    found = pd.read_parquet(tmp_path / "out" / "visits.parquet")
+    assert found["maximum_cost"].isna().all()
+    assert found["quantile_0.5_cost"].notna().tolist() == found["count"].notna().tolist()
+    assert found["sd_cost"].notna().tolist() == found["count"].notna().tolist()
+    assert found.loc[found["region"] == "Total", "quantile_0.5_cost"].item() == 22.0
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_every_kind_of_figure_is_published(
+    document: Callable[..., dict[str, Any]], tmp_path: Path, format: str
+) -> None:
+    given = [*STATISTICS, {"percentage": "count", "of": ["region"], "digits": 2}, {"mode": "cost"}]
+    given += [{"minimum": "cost", "structural": 10}, {"quantile": "cost", "q": 0.25, "unit": 10}]
+    tables = {"visits": {"by": ["region", "age"], "responses": given}}
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    transform = [{"aggregate": {"tables": tables}}, {"suppress_table": {}}]
+    sink = {"path": str(tmp_path / "out"), "format": format}
+    assert pp.release(document(transform=transform, guarantees=asked, sink=sink)).published
+    read = pd.read_csv if format == "csv" else pd.read_parquet
+    found = read(tmp_path / "out" / f"visits.{format}")  # type: ignore[operator]
+    total = found[(found["region"] == "Total") & (found["age"] == "Total")].iloc[0]
+    assert float(total["percentage_count"]) == 100
+    assert total["quantile_0.25_cost"] == 20
+    assert pd.isna(total["mode_cost"])
+
+
+def test_rules_may_count_holdings(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    VISITS.assign(payer=["one"] * 12 + [f"payer {at}" for at in range(13)]).to_parquet(tmp_path / "visits.parquet")
+    policy = document(
+        guarantees=[{"minimum_frequency": {"at_least": 2}}, {"p_percent": {"at_least": 5, "holding": "payer"}}]
+    )
+    policy["columns"]["payer"] = {"role": "insensitive"}
+    with pytest.raises(Refused, match="PPercent"):
+        pp.release(policy)
+    policy["transform"].append({"suppress_table": {}})
+    policy["guarantees"].append({"table_audit": {}})
+    pp.release(policy)
+    found = pd.read_parquet(tmp_path / "out" / "visits.parquet")
+    assert found.columns.tolist() == ["region", "count", "count_status", "sum_cost", "sum_cost_status"]
+    assert found.set_index("region")["sum_cost"].isna().to_dict()["north"]
+
+
 WRONG = {
+    "a holding that is gone": (
+        {"guarantees": [{"minimum_frequency": {"at_least": 2, "holding": "person"}}]},
+        "has `role: identifier` and is gone before this stage",
+    ),
+    "a maximum that no rule judges": (
+        {
+            "transform": [{"aggregate": {"by": ["region"], "responses": ["count", {"maximum": "cost"}]}}],
+            "guarantees": [{"p_percent": {"at_least": 10}}, {"table_audit": {}}],
+        },
+        "no binding minimum_frequency judges 'maximum_cost'",
+    ),
     "a rule on cells without a table": (
         {"transform": []},
         "is about cells of tables, and no `aggregate` stage makes any",
