@@ -19,8 +19,8 @@ from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
 from privpipe.tables.cells import Cells
 from privpipe.tables.entries import TableSet, TableStage
 from privpipe.tables.exact_audit import Kind, audit
-from privpipe.tables.families import Family, families
-from privpipe.tables.guarantees import GroupDisclosure, MinimumFrequency, PrimaryRule
+from privpipe.tables.families import Family, families, merged_levels
+from privpipe.tables.guarantees import Differencing, GroupDisclosure, MinimumFrequency, PrimaryRule
 from privpipe.tables.implied_populations import ImpliedPopulations
 from privpipe.tables.kept_patterns import kept_pattern, pattern_of
 from privpipe.tables.least_cost_patterns import Limits
@@ -179,6 +179,7 @@ class _Joint:
     tables: TableSet
     chosen: tuple[str, ...]
     found: dict[str, Suppression] = field(default_factory=dict)
+    apart: dict[str, Bools] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         asked = next((each for each in self.tables.guarantees if isinstance(each, TableAudit)), TableAudit())
@@ -250,6 +251,7 @@ class _Joint:
             before = found
             for family in self._families(found):
                 found = self._hidden(found, family.key)
+            found = self._without_differences(found)
             if all(_same(found.tables[name], before.tables[name]) for name in self.chosen):
                 return found
         raise NoSolutionError("suppress_table: measures of one table kept asking for more cells; nothing was hidden")
@@ -270,7 +272,7 @@ class _Joint:
         """The tables with what one measure needs hidden in addition."""
         family = next(each for each in self._families(tables) if each.key == key)
         rules = rules_of(tables, key)
-        if not any(rules.values()) and not group_levels(tables, family):
+        if not any(rules.values()) and not group_levels(tables, family) and not self.apart:
             return tables
         problem, hiding = self._hiding(tables, family)
         every = list({id(rule): rule for own in rules.values() for rule in own}.values())
@@ -291,6 +293,52 @@ class _Joint:
         self.found.setdefault(key, pattern)
         return self._with(tables, family, pattern.hidden & ~family_hidden(family, len(problem.low)))
 
+    def _without_differences(self, tables: TableSet) -> TableSet:
+        """The tables with one cell hidden of each small difference: the cheaper one that may be.
+
+        Raises
+        ------
+        NoSolutionError
+            None may be.
+        """
+        for guarantee in tables.guarantees:
+            if not isinstance(guarantee, Differencing):
+                continue
+            judged = list(tables.chosen(guarantee.tables).values())
+            cost = np.concatenate([self._prices_of(table, COUNT) for table in judged])
+            free = np.concatenate([self._free(table, COUNT) for table in judged])
+            failures, gone, lost = guarantee.failures(tables), np.zeros(len(free), dtype=np.bool_), 0
+            pairs = zip(failures.outer.tolist(), failures.inner.tolist(), strict=True)
+            for cells in (*pairs, *((rest,) for rest in failures.rests.tolist())):
+                among = [cell for cell in cells if free[cell]]
+                lost += not among
+                if among and not gone[list(cells)].any():
+                    gone[min(among, key=lambda cell: (cost[cell], cell))] = True
+            if lost and all(table.name in self.chosen for table in judged):
+                raise NoSolutionError(
+                    f"suppress_table: differencing: {lost:,} small differences are between cells that are `fixed`; "
+                    "take cells from `fixed`, or give fewer labels"
+                )
+            parts = np.split(gone, np.cumsum([len(table) for table in judged])[:-1])
+            changed = {}
+            for table, part in zip(judged, parts, strict=True):
+                if part.any():
+                    changed[table.name] = table.hiding(part)
+                    self.apart[table.name] = part | self.apart.get(table.name, np.False_)
+            tables = tables.having(changed)
+        return tables
+
+    def _kept_apart(self, family: Family) -> Levels:
+        """Cells that are hidden because of a difference, which must not be worked out either."""
+        own = [
+            variable[self.apart[table.name]]
+            for table, variable in zip(family.tables[: family.published], family.cells.variables, strict=False)
+            if table.name in self.apart and family.key == COUNT
+        ]
+        variables = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *own])).astype(np.int64)
+        none = np.zeros(len(variables), dtype=np.int64)
+        return Levels(variables, none, none, none)
+
     def _with(self, tables: TableSet, family: Family, more: Bools) -> TableSet:
         """The tables with more variables of a family hidden."""
         only = None if self.stage.share_pattern or family.key == COUNT else family.key
@@ -307,7 +355,7 @@ class _Joint:
             raise TypeError("an audit of tables with their true values has levels")
         more = len(problem.low) - family.cells.size
         given = family_hidden(family, len(problem.low))
-        levels = _levels_of(problem.levels, given)
+        levels = _levels_of(merged_levels([problem.levels, self._kept_apart(family)]), given)
         blank = Family(
             family.key,
             tuple(table.hiding(np.ones(len(table), dtype=np.bool_)) for table in family.tables),
@@ -332,42 +380,44 @@ class _Joint:
         return problem, hiding
 
     def _prices(self, family: Family) -> Ints:
-        figures = np.zeros(family.cells.size, dtype=np.int64)
-        contributors = np.zeros(family.cells.size, dtype=np.int64)
-        avoided = np.zeros(family.cells.size, dtype=np.bool_)
-        by_column = self.stage.cost not in COSTS
-        for table, measure, variable in zip(family.tables, family.measures, family.cells.variables, strict=True):
-            priced = measure
-            if by_column and table.name in self.chosen:
-                if self.stage.cost not in table.measures or self.stage.cost == COUNT:
-                    known = ", ".join([*COSTS, *(key for key in table.measures if key != COUNT)])
-                    raise UsageError(
-                        f"suppress_table: cost: table {table.name!r} adds up no column {self.stage.cost!r}; give one "
-                        f"of {known}"
-                    )
-                priced = table.measures[self.stage.cost]
-            figures[variable] = priced.figures.magnitudes
-            contributors[variable] = measure.figures.contributors
-            avoided[variable] |= bearing(table.cells, self.stage.avoid, "avoid")
-        price = costs("value" if by_column else self.stage.cost, figures, contributors)
-        return np.where(avoided, price * AVOIDED, price)
+        found = np.ones(family.cells.size, dtype=np.int64)
+        for table, variable in zip(family.tables[: family.published], family.cells.variables, strict=False):
+            found[variable] = self._prices_of(table, family.key)
+        return found
+
+    def _prices_of(self, table: Table, key: str) -> Ints:
+        """The price of each cell of a table when a measure asks for it."""
+        own, by_column = table.measures[key].figures, self.stage.cost not in COSTS
+        magnitudes = own.magnitudes
+        if by_column and table.name in self.chosen:
+            if self.stage.cost not in table.measures or self.stage.cost == COUNT:
+                known = ", ".join([*COSTS, *(name for name in table.measures if name != COUNT)])
+                raise UsageError(
+                    f"suppress_table: cost: table {table.name!r} adds up no column {self.stage.cost!r}; give one of "
+                    f"{known}"
+                )
+            magnitudes = table.measures[self.stage.cost].figures.magnitudes
+        price = costs("value" if by_column else self.stage.cost, magnitudes, own.contributors)
+        return np.where(bearing(table.cells, self.stage.avoid, "avoid"), price * AVOIDED, price)
 
     def _candidates(self, family: Family) -> Bools:
-        """Variables that the stage may hide: in its tables alone, neither fixed nor empty."""
+        """Variables that the stage may hide: free in all tables that show them."""
         found = np.zeros(family.cells.size, dtype=np.bool_)
         barred = np.zeros(family.cells.size, dtype=np.bool_)
-        published = zip(family.tables[: family.published], family.measures, family.cells.variables, strict=False)
-        for table, measure, variable in published:
-            if table.name not in self.chosen:
-                barred[variable] = True
-                continue
-            found[variable] = True
-            barred[variable[bearing(table.cells, self.stage.fixed, "fixed")]] = True
-            empty = measure.figures.contributors == 0
-            if self.stage.zeros:
-                empty &= self._structural(table)
-            barred[variable[empty]] = True
+        for table, variable in zip(family.tables[: family.published], family.cells.variables, strict=False):
+            free = self._free(table, family.key)
+            found[variable[free]] = True
+            barred[variable[~free]] = True
         return found & ~barred
+
+    def _free(self, table: Table, key: str) -> Bools:
+        """Cells of a table that may be hidden: of a table of the stage, neither fixed nor empty."""
+        if table.name not in self.chosen:
+            return np.zeros(len(table), dtype=np.bool_)
+        empty = table.measures[key].figures.contributors == 0
+        if self.stage.zeros:
+            empty &= self._structural(table)
+        return ~empty & ~bearing(table.cells, self.stage.fixed, "fixed")
 
     def _structural(self, table: Table) -> Bools:
         """Cells that everyone knows to be empty."""
@@ -379,7 +429,7 @@ class _Joint:
 
     def _named(self, tables: TableSet, family: Family, levels: Levels) -> list[str]:
         """Of each sensitive variable the guarantee that makes it so, for messages."""
-        names = dict.fromkeys(levels.variables.tolist(), "group_disclosure")
+        names = dict.fromkeys(levels.variables.tolist(), "group_disclosure or differencing")
         for guarantee in reversed(tables.guarantees):
             if not isinstance(guarantee, PrimaryRule):
                 continue

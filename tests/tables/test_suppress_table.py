@@ -17,7 +17,7 @@ import privpipe as pp
 from privpipe.errors import DataError, NoSolutionError, Refused, UsageError
 from privpipe.tables import suppress_table
 from privpipe.tables.cells import Cells, Dimension
-from privpipe.tables.entries import CellGuarantee, TableSet
+from privpipe.tables.entries import TableSet
 from privpipe.tables.suppression import METHODS
 from privpipe.tables.table import Table
 
@@ -58,8 +58,8 @@ def people(seed: int, number: int) -> pd.DataFrame:
     )
 
 
-def asked_for(kind: str, at_least: int) -> list[CellGuarantee]:
-    rules: list[CellGuarantee] = [T.MinimumFrequency(at_least=at_least), T.TableAudit()]
+def asked_for(kind: str, at_least: int) -> list[Any]:
+    rules: list[Any] = [T.MinimumFrequency(at_least=at_least), T.TableAudit()]
     return [T.PPercent(at_least=10, response="cost"), *rules] if kind == "sums" else rules
 
 
@@ -129,8 +129,8 @@ def test_what_cannot_be_protected_is_counted_by_rule() -> None:
         T.SuppressTable(fixed=[{"region": "S"}]).apply(made, guarantees=[T.MinimumFrequency(at_least=3)])
 
 
-def one_table(seed: int = 1, at_least: int = 5, **more: Any) -> tuple[Table, list[CellGuarantee]]:
-    asked: list[CellGuarantee] = [
+def one_table(seed: int = 1, at_least: int = 5, **more: Any) -> tuple[Table, list[Any]]:
+    asked: list[Any] = [
         T.MinimumFrequency(at_least=at_least), T.PPercent(at_least=10, response="cost"), T.TableAudit()
     ]  # fmt: skip
     responses = ["count", {"sum": "cost"}, {"mean": "cost"}]
@@ -206,7 +206,7 @@ def test_cells_hidden_in_vain_are_published_if_all_is_still_safe() -> None:
     more = np.zeros(len(table), dtype=np.bool_)
     more[alone] = True
     for share in (True, False):
-        start = table.hiding(more)
+        start = safe.hiding(more)
         kept = T.SuppressTable(share_pattern=share).apply(start, guarantees=asked)
         assert kept.hidden[alone]
         fewer = T.SuppressTable(restore=True, share_pattern=share).apply(start, guarantees=asked)
@@ -266,6 +266,35 @@ def test_a_blank_beside_a_mark_is_at_least_n() -> None:
     marked = T.SuppressTable(show="below").apply(table, guarantees=asked)
     assert marked.public()["count_status"].tolist() == ["c", "<10", "published"]
     assert pp.check(marked, asked).passed
+
+
+def test_marks_that_give_cells_away_have_no_pattern() -> None:
+    """Two cells of 1 under a total of 2, all marked as below 3: each is 1."""
+    frame = pd.DataFrame({"region": ["N"] * 9 + ["S"] * 8 + ["W"] * 2, "sex": ["f", "m"] * 9 + ["f"]})
+    asked = [T.MinimumFrequency(at_least=3), T.TableAudit()]
+    table = T.Aggregate(by=["region", "sex"], responses=["count"]).apply(frame, guarantees=asked)
+    assert pp.check(T.SuppressTable().apply(table, guarantees=asked), asked).passed
+    with pytest.raises(NoSolutionError, match="minimum_frequency: "):
+        T.SuppressTable(show="below").apply(table, guarantees=asked)
+
+
+def test_small_differences_between_tables_and_levels_are_hidden() -> None:
+    """All but 2 are women of the North: no relation has that difference, and `differencing` refuses it."""
+    frame = pd.DataFrame({"region": ["N"] * 21 + ["S"] * 20, "sex": ["f"] * 20 + ["m"] + ["f"] * 19 + ["m"]})
+    frame = pd.concat([frame[frame["region"] == "N"], frame[frame["region"] == "S"].head(1)], ignore_index=True)
+    asked = [T.MinimumFrequency(at_least=1), T.TableAudit(), T.Differencing(at_least=3)]
+    table = T.Aggregate(by=["region", "sex"], responses=["count"]).apply(frame, guarantees=asked)
+    with pytest.raises(Refused, match="differences of published cells"):
+        pp.check(table, asked)
+    safe = T.SuppressTable().apply(table, guarantees=asked)
+    assert pp.check(safe, asked).passed
+    # What is hidden for that cannot be worked out either.
+    shown = safe.public().rename(columns={"count_status": "status"})
+    attacked = pp.tables.audit(shown, ["region", "sex"], response="count")
+    assert len(attacked)
+    assert not attacked["recomputable"].any()
+    with pytest.raises(NoSolutionError, match="differencing: [0-9]+ small differences"):
+        T.SuppressTable(fixed=[{"region": "Total"}, {"region": "N"}, {"region": "S"}]).apply(table, guarantees=asked)
 
 
 def test_marks_need_a_rule_about_contributors() -> None:
@@ -378,5 +407,5 @@ def test_a_loss_over_nothing_is_an_error() -> None:
 def test_bearing_takes_cells_with_exactly_these_labels() -> None:
     cells = Cells.complete([Dimension.tree("a", {"1": "T", "2": "T", "1x": "1"}), Dimension.tree("b", {"u": "T"})])
     found = suppress_table.bearing(cells, [{"a": "1"}], "fixed")
-    assert [cells.name(at) for at in np.flatnonzero(found)] == ["a=1", "a=1, b=u"]
+    assert [cells.name(int(at)) for at in np.flatnonzero(found)] == ["a=1", "a=1, b=u"]
     assert not suppress_table.bearing(cells, [{"c": "1"}], "fixed").any()
