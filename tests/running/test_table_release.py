@@ -209,6 +209,25 @@ def test_a_loss_is_a_measure_and_with_a_threshold_a_guarantee(document: Callable
             pp.Policy.from_dict(document(transform=by_both, **lists))
 
 
+def test_a_run_hides_what_the_plan_of_an_earlier_run_hid(
+    document: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """Two patterns laid together show more than each: another cost would find another pattern."""
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    table = {"aggregate": {"by": ["region", "age"], "responses": ["count", {"sum": "cost"}]}}
+    seen = []
+    kept: dict[str, Any] = {}
+    for _ in range(2):
+        stages = [table, {"suppress_table": {"method": "gauss", "cost": "cells" if kept else "value", **kept}}]
+        result = pp.release(document(transform=stages, guarantees=asked))
+        seen.append((tmp_path / "out" / "table.parquet").read_bytes())
+        kept = {"pattern": str(Path(result.record, "plan.json"))}
+    assert seen[0] == seen[1]
+    public = (tmp_path / "out" / "_privpipe" / "plan.json").read_text()
+    assert '"pattern"' not in public
+    assert kept["pattern"] not in public
+
+
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_marks_of_small_counts_are_published(
     document: Callable[..., dict[str, Any]], tmp_path: Path, kind: str
