@@ -59,8 +59,8 @@ def _drawn(name: str, table: pa.Table) -> dict[str, Any]:
             text = (status if hidden and status != "c" else "") if value is None else str(value)
             row.append({"text": text, "hidden": hidden, "figure": not isinstance(value, str)})
         rows.append(row)
-    hidden = sum(_is_hidden(each) for status in statuses for each in columns[status])
-    return {"name": name, "head": kept, "rows": rows, "all": table.num_rows, "hidden": hidden}
+    gone = sum(_is_hidden(each) for status in statuses for each in columns[status])
+    return {"name": name, "head": kept, "rows": rows, "all": table.num_rows, "hidden": gone}
 
 
 def _is_hidden(status: str) -> bool:

@@ -198,7 +198,7 @@ class _Joint:
             for key, cells in unsafe.items():
                 only = None if self.stage.share_pattern or key == COUNT else key
                 table = table.hiding(cells, cells, only=only)
-            lost = int((table.hidden & fixed).sum())
+            lost = int((np.logical_or.reduce(list(unsafe.values())) & fixed).sum())
             if lost:
                 raise NoSolutionError(
                     f"suppress_table: {lost:,} unsafe cells of table {name!r} are `fixed`, so nothing can hide them; "
@@ -417,7 +417,7 @@ class _Joint:
         empty = table.measures[key].figures.contributors == 0
         if self.stage.zeros:
             empty &= self._structural(table)
-        return ~empty & ~bearing(table.cells, self.stage.fixed, "fixed")
+        return np.asarray(~empty & ~bearing(table.cells, self.stage.fixed, "fixed"), dtype=np.bool_)
 
     def _structural(self, table: Table) -> Bools:
         """Cells that everyone knows to be empty."""

@@ -82,7 +82,7 @@ def timed(job: Callable[[], Any]) -> tuple[Any, float]:
     return found, time.process_time() - start
 
 
-def shown(name: str, took: float, allowed: float, **more: float) -> None:
+def shown(name: str, took: float, allowed: float, **more: Any) -> None:
     figures = ", ".join(f"{key} {value:g}" for key, value in more.items())
     print(f"{name}: {took:.1f} CPU s of {allowed:g} ({figures})", flush=True)
     record(name, took=took, baseline=allowed, beside="the specification", **more)
@@ -94,18 +94,19 @@ def trees(branches: tuple[tuple[int, ...], ...]) -> tuple[Cells, Ints]:
 
 def suppressed(cells: Cells, problem: Hiding, method: str) -> tuple[suppression.Suppression, float, list[float]]:
     """A pattern, its CPU seconds without audits, and those of the audits with their number."""
-    honest, audits = suppression.audit, [0.0, 0.0]
+    module: Any = suppression
+    honest, audits = module.audit, [0.0, 0.0]
 
     def counting(*arguments: Any, **more: Any) -> Any:
         result, took = timed(lambda: honest(*arguments, **more))
         audits[0], audits[1] = audits[0] + took, audits[1] + 1
         return result
 
-    suppression.audit = counting
+    module.audit = counting
     try:
         found, took = timed(lambda: suppression.suppress(problem, linked([cells]), method=method, time_limit=36_000))
     finally:
-        suppression.audit = honest
+        module.audit = honest
     return found, took - audits[0], audits
 
 
@@ -114,7 +115,7 @@ def patterns(branches: tuple[tuple[int, ...], ...] = TREES, method: str = "gauss
     cells, values = trees(branches)
     found, took, audits = suppressed(cells, hiding(cells, values, AT_LEAST), method)
     loss = table_loss(cells, values, found.hidden)
-    shares: dict[str, float] = {"cells": loss.cells, "hidden share": loss.cell_share, "value share": loss.value_share}
+    shares: dict[str, Any] = {"cells": loss.cells, "hidden share": loss.cell_share, "value share": loss.value_share}
     shown(f"{method}: pattern and repair", took, allowed, **shares, repaired=found.repaired)
     shown(f"{method}: its audits", audits[0], 30 if branches is TREES else 120, audits=audits[1])
 
@@ -153,7 +154,7 @@ def losses() -> None:
         loss = table_loss(cells, values, hidden)
         shares = f"{loss.cell_share:.1%}", f"{loss.value_share:.2%}"
         print(row(method, f"{loss.hidden:,}", *shares, f"{fail:,}", f"{took:.1f}"), flush=True)
-        figures = {
+        figures: dict[str, Any] = {
             "hidden": loss.hidden,
             "hidden share": loss.cell_share,
             "value share": loss.value_share,

@@ -204,7 +204,7 @@ def test_a_loss_is_a_measure_and_with_a_threshold_a_guarantee(document: Callable
         pp.release(document(transform=by_both, guarantees=[*asked, {"table_loss": {"at_most": 0}}]))
     for section, message in (("guarantees", "needs its threshold `at_most`"), ("measures", "judges: move it")):
         entry = {"table_loss": {}} if section == "guarantees" else {"table_loss": {"at_most": 0.5}}
-        lists = {"guarantees": asked, section: [*(asked if section == "guarantees" else []), entry]}
+        lists: dict[str, Any] = {"guarantees": asked, section: [*(asked if section == "guarantees" else []), entry]}
         with pytest.raises(PolicyError, match=message):
             pp.Policy.from_dict(document(transform=by_both, **lists))
 

@@ -431,7 +431,9 @@ def test_the_audit_of_a_finished_table_reads_marks() -> None:
 COLUMNS = {"region": "NSWE", "age": "abc", "sex": "fm", "ill": "yz"}
 
 
-def attacked(public: Mapping[str, pd.DataFrame], specs: Mapping[str, Any], at_least: int) -> dict[Any, tuple[int, int]]:
+def attacked(
+    public: Mapping[str, pd.DataFrame], specs: Mapping[str, Any], at_least: int
+) -> dict[Any, tuple[float, float]]:
     """The interval of every blank count from published tables alone, by whole numbers of people in each combination.
 
     A programme of its own: no relation, level or bound of the product is used. What is blank in one table may be shown
@@ -458,14 +460,15 @@ def attacked(public: Mapping[str, pd.DataFrame], specs: Mapping[str, Any], at_le
                 blanks.append((name, tuple(record[by] for by in specs[name]["by"]), inside))
     matrix = np.array(rows, dtype=np.float64)
     known = optimize.LinearConstraint(matrix, np.array(low, dtype=np.float64), np.array(high, dtype=np.float64))
-    found = {}
+    found: dict[Any, tuple[float, float]] = {}
     for name, labels, inside in blanks:
-        ends = []
+        reached = []
         for sign in (1, -1):
-            solved = optimize.milp(sign * np.array(inside, dtype=np.float64), integrality=1, constraints=known)
+            objective = sign * np.array(inside, dtype=np.float64)
+            solved = optimize.milp(objective, integrality=np.ones(len(atoms), dtype=np.int64), constraints=known)
             assert solved.status in (0, 3, 4), solved.message
-            ends.append(-np.inf if solved.x is None else round(solved.fun))
-        found[name, labels] = (int(ends[0]), -ends[1])
+            reached.append(-np.inf if solved.x is None else round(solved.fun))
+        found[name, labels] = (reached[0], -reached[1])
     return found
 
 
