@@ -124,8 +124,15 @@ def _check_guarantees(
                 "minimum_frequency, p_percent or table_audit, or publish records under another policy",
             )
     for item in measures:
-        if _of_tables(item):
+        if _of_tables(item) and not _is_reported(item):
             report.wrong(item.place, f"{item.name} judges: move it to `guarantees:`")
+    for item in guarantees:
+        if _is_reported(item):
+            field = getattr(item.kind, "threshold_field", "at_least")
+            report.wrong(
+                (*item.place, field),
+                f"a guarantee needs its threshold `{field}`; without one the entry belongs under `measures:`",
+            )
     sound = [item.entry for item in guarantees if isinstance(item.entry, CellGuarantee)]
     if sound and not any(entry.binds for entry in sound):
         report.wrong(
@@ -136,6 +143,10 @@ def _check_guarantees(
 
 def _of_tables(item: ReadEntry) -> bool:
     return item.kind is not None and issubclass(item.kind, TableStage | CellGuarantee)
+
+
+def _is_reported(item: ReadEntry) -> bool:
+    return isinstance(item.entry, CellGuarantee) and item.entry.reported
 
 
 def _check_columns(report: Report, item: ReadEntry, aggregate: Aggregate, columns: Mapping[str, ColumnSpec]) -> None:

@@ -87,8 +87,12 @@ def judge_tables(context: RunContext, tables: TableSet) -> Assessment:
     asked = () if policy.tables is None else policy.tables.guarantees
     require_judged(tables)
     cells = sum(len(table) for table in tables.tables.values())
+    judged = [guarantee.judge(tables) for guarantee in asked]
     return Assessment(
-        verdicts=tuple(guarantee.judge(tables) for guarantee in asked), records=cells, notes=(*tables.notes, EARLIER)
+        verdicts=tuple(verdict for verdict, by in zip(judged, asked, strict=True) if not by.reported),
+        measures=tuple(verdict for verdict, by in zip(judged, asked, strict=True) if by.reported),
+        records=cells,
+        notes=(*tables.notes, EARLIER),
     )
 
 

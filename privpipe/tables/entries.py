@@ -151,6 +151,11 @@ class CellGuarantee(Entry):
         """Whether a release is refused where it does not hold."""
         return self.severity == "fail"
 
+    @property
+    def reported(self) -> bool:
+        """Whether it is told and never judged, as one of the `measures:` of a policy."""
+        return False
+
     def demanded(self) -> Any:
         """The threshold."""
         return getattr(self, self.threshold_field, None)

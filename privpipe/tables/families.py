@@ -107,6 +107,11 @@ class Family:
             at = variable[shown]
             low[at] = np.where(low[at] == UNBOUNDED, measure.low[shown], np.maximum(low[at], measure.low[shown]))
             high[at] = np.minimum(high[at], measure.high[shown])
+            if measure.blank is not None:
+                gone = np.flatnonzero(measure.hidden)
+                at, (least, most) = variable[gone], measure.blank
+                low[at] = np.where(low[at] == UNBOUNDED, least[gone], np.maximum(low[at], least[gone]))
+                high[at] = np.minimum(high[at], most[gone])
         exact = np.flatnonzero(~self.hidden)
         crossed = int((low[exact] > high[exact]).sum())
         if crossed:

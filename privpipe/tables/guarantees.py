@@ -510,7 +510,14 @@ class Differencing(CellGuarantee):
 
     at_least: Annotated[int, Ge(1), Doc("n: least number of contributors of a difference that is not empty")]
 
-    def judge(self, tables: TableSet) -> Verdict:
+    def failures(self, tables: TableSet) -> differencing.Differences:
+        """The small differences, cells numbered over the tables it judges, one after the other.
+
+        Raises
+        ------
+        DataError
+            Persons are in several cells.
+        """
         chosen = list(tables.chosen(self.tables).values())
         # The grouping that all populations are parts of: the joint one, or the table with all dimensions.
         whole = tables.joint or max(chosen, key=lambda table: len(table.cells.dimensions))
@@ -524,12 +531,17 @@ class Differencing(CellGuarantee):
         inner = [np.isin(cells.codes[:, at], each.leaves) for at, each in enumerate(cells.dimensions)]
         leaves = figures.taken(np.flatnonzero(np.logical_and.reduce(inner)))
         shown = np.concatenate([~table.measures[COUNT].hidden for table in chosen])
-        failures = differencing.Differencing(at_least=self.at_least).failures(
+        return differencing.Differencing(at_least=self.at_least).failures(
             differencing.atoms_of_leaves([table.cells for table in chosen], leaves.cells),
             leaves.contributors,
             shown,
             sparse.csr_array(sparse.block_diag([table.cells.relations for table in chosen])),
         )
+
+    def judge(self, tables: TableSet) -> Verdict:
+        failures = self.failures(tables)
+        chosen = list(tables.chosen(self.tables).values())
+        shown = np.concatenate([~table.measures[COUNT].hidden for table in chosen])
         counts = np.concatenate([table.measures[COUNT].figures.contributors for table in chosen])
         failing, judged = len(failures), int((shown & (counts > 0)).sum())
         compared = (Comparison(judged, judged, "published cells with contributors were compared"),)

@@ -48,6 +48,10 @@ class Measure:
     hidden : ndarray of bool, shape (cells,)
     status : str
         One of `STATUSES`, of all figures that are not hidden.
+    blank : tuple of ndarray of int64, shape (cells,), optional
+        Least and greatest value that a reader gives a figure because it is hidden, and marked so or not.
+    below : int, optional
+        Hidden figures below it are marked as such.
     """
 
     figures: CellFigures
@@ -56,12 +60,21 @@ class Measure:
     high: Ints
     hidden: Bools
     status: str = "published"
+    blank: tuple[Ints, Ints] | None = None
+    below: int | None = None
 
     @classmethod
     def exact(cls, figures: CellFigures) -> Self:
         """As it was counted, nothing hidden."""
         none = np.zeros(len(figures), dtype=np.bool_)
         return cls(figures=figures, shown=figures.totals, low=figures.totals, high=figures.totals, hidden=none)
+
+    @property
+    def marked(self) -> Bools:
+        """Hidden figures of which a reader is told that they are below `below`."""
+        if self.blank is None or self.below is None:
+            return np.zeros(len(self.hidden), dtype=np.bool_)
+        return np.asarray(self.hidden & (self.blank[1] == self.below - 1), dtype=np.bool_)
 
     @property
     def places(self) -> int:
@@ -88,6 +101,8 @@ class Table:
         The frame that the records came from: `public` gives one of its kind.
     engine : object
         As it was given to `Aggregate.apply`.
+    joint : Table, optional
+        All combinations of the dimensions of the tables that it was counted with, where those need one.
     """
 
     name: str
@@ -97,6 +112,7 @@ class Table:
     statistics: Mapping[str, OrderStatistic] = field(default_factory=dict)
     like: Any = field(default=None, repr=False)
     engine: Any = field(default=None, repr=False)
+    joint: Table | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, name: str, aggregated: Aggregated, like: Any = None, engine: Any = None) -> Self:
@@ -142,9 +158,12 @@ class Table:
         """Measures of which a reader sees, or works out, figures: those of its responses."""
         return tuple(dict.fromkeys(key for response in self.responses for key in measures_of(response)))
 
-    def hiding(self, cells: Bools, primary: Bools | None = None) -> Self:
-        """The same table with more cells hidden, in every measure."""
-        measures = {key: replace(measure, hidden=measure.hidden | cells) for key, measure in self.measures.items()}
+    def hiding(self, cells: Bools, primary: Bools | None = None, *, only: str | None = None) -> Self:
+        """The same table with more cells hidden, in every measure or only in one."""
+        measures = {
+            key: replace(measure, hidden=measure.hidden | cells) if only in (None, key) else measure
+            for key, measure in self.measures.items()
+        }
         found = self.primary if primary is None else self.primary | primary
         return replace(self, measures=measures, primary=found)
 
@@ -197,8 +216,11 @@ class Table:
             values = self._values(response, own, hidden)
         empty = self.measures[COUNT].figures.contributors == 0
         plain = [measure.status for measure in own if measure.status != "published"]
-        status = np.where(empty & (not plain), "zero", plain[0] if plain else "published")
-        return values, pa.array(np.where(hidden, HIDDEN_MARK, status).tolist(), pa.string())
+        status = np.where(empty & (not plain), "zero", plain[0] if plain else "published").astype(object)
+        status[hidden] = HIDDEN_MARK
+        if response.kind == "count":
+            status[own[0].marked] = f"<{own[0].below}"
+        return values, pa.array(status.tolist(), pa.string())
 
     def _shown(self) -> list[Measure]:
         return [self.measures[key] for key in self.shown_measures]

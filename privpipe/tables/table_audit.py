@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from privpipe.tables.families import Family, families, merged_levels
 from privpipe.tables.guarantees import GroupDisclosure, PrimaryRule
 from privpipe.tables.primary_rules import Rule, Settings
 
-__all__ = ["TableAudit", "audit_problem", "rules_of"]
+__all__ = ["TableAudit", "audit_problem", "group_levels", "rules_of"]
 
 NO_RULE = "no guarantee says which cells are unsafe, so nothing was audited; add minimum_frequency or p_percent."
 KINDS = {
@@ -72,11 +73,16 @@ class TableAudit(CellGuarantee):
     implied: Annotated[bool, Doc("judge populations that margins imply by the same rules")] = True
     time_limit: Annotated[float, Gt(0), Doc("seconds; what is not proved by then is an error")] = 600.0
 
+    @property
+    def known_share(self) -> Fraction | None:
+        """`prior` as a share."""
+        return None if self.prior is None else rational(self.prior, "table_audit: prior") / 100
+
     def judge(self, tables: TableSet) -> Verdict:
         results: list[AuditResult] = []
         judged = 0
         for family in families(tables.chosen(self.tables), tables.joint):
-            if not any(rules_of(tables, family.key).values()) and not _groups(tables, family):
+            if not any(rules_of(tables, family.key).values()) and not group_levels(tables, family):
                 continue
             problem = audit_problem(tables, family, self)
             results.append(audit(problem, time_limit=self.time_limit))
@@ -140,13 +146,13 @@ def audit_problem(tables: TableSet, family: Family, asked: TableAudit) -> AuditP
     """What readers see of a family, and what must not follow from it by the policy's rules."""
     rules = rules_of(tables, family.key)
     settings = Settings(lower=asked.lower, lower_bound=family.least, sliding=asked.sliding)
-    levels = merged_levels([family.levels(rules, settings), *_groups(tables, family)])
+    levels = merged_levels([family.levels(rules, settings), *group_levels(tables, family)])
     singles = asked.insiders == "singles" or (asked.insiders == "auto" and family.key != COUNT)
     hidden = levels.variables[family.hidden[levels.variables]]
     every = list({id(rule): rule for own in rules.values() for rule in own}.values())
     problem = family.problem(
         levels,
-        prior=None if asked.prior is None else rational(asked.prior, "table_audit: prior") / 100,
+        prior=asked.known_share,
         knowing=family.insiders(hidden) if singles else (),
         implied=family.implied_failures(every) if asked.implied else np.zeros(0, dtype=np.bool_),
     )
@@ -157,7 +163,7 @@ def audit_problem(tables: TableSet, family: Family, asked: TableAudit) -> AuditP
     )
 
 
-def _groups(tables: TableSet, family: Family) -> list[Levels]:
+def group_levels(tables: TableSet, family: Family) -> list[Levels]:
     """Levels that keep groups from being in one cell as far as is published."""
     if family.key != COUNT:
         return []

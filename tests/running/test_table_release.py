@@ -240,6 +240,68 @@ def test_cells_are_hidden_until_nothing_can_be_worked_out(
     assert plan["stages"][1]["detail"] == {}
 
 
+def test_tables_of_other_populations_are_hidden_together(document: Callable[..., dict[str, Any]]) -> None:
+    tables = {
+        "everyone": {"by": ["region"], "responses": ["count"]},
+        "young": {"by": ["region"], "only": {"age": "young"}, "responses": ["count"]},
+    }
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}, {"differencing": {"at_least": 3}}]
+    made = [{"aggregate": {"tables": tables}}, {"suppress_table": {}}]
+    with pytest.raises(Refused):
+        pp.release(document(transform=made[:1], guarantees=asked))
+    assert pp.release(document(transform=made, guarantees=asked)).published
+
+
+def test_a_loss_is_a_measure_and_with_a_threshold_a_guarantee(document: Callable[..., dict[str, Any]]) -> None:
+    by_both = [{"aggregate": {"by": ["region", "age"], "responses": ["count"]}}, {"suppress_table": {}}]
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    result = pp.release(document(transform=by_both, guarantees=asked, measures=[{"table_loss": {"of": "cells"}}]))
+    folder = Path(result.path) / "_privpipe"
+    measure = json.loads((folder / "verdict.json").read_text())["measures"][0]
+    # The hidden value is one more sum over hidden cells.
+    assert (measure["name"], measure["observed"]) == ("table_loss", None)
+    with pytest.raises(Refused, match="of one response up to"):
+        pp.release(document(transform=by_both, guarantees=[*asked, {"table_loss": {"at_most": 0}}]))
+    for section, message in (("guarantees", "needs its threshold `at_most`"), ("measures", "judges: move it")):
+        entry = {"table_loss": {}} if section == "guarantees" else {"table_loss": {"at_most": 0.5}}
+        lists: dict[str, Any] = {"guarantees": asked, section: [*(asked if section == "guarantees" else []), entry]}
+        with pytest.raises(PolicyError, match=message):
+            pp.Policy.from_dict(document(transform=by_both, **lists))
+
+
+def test_a_run_hides_what_the_plan_of_an_earlier_run_hid(
+    document: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """Two patterns laid together show more than each: another cost would find another pattern."""
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    table = {"aggregate": {"by": ["region", "age"], "responses": ["count", {"sum": "cost"}]}}
+    seen = []
+    kept: dict[str, Any] = {}
+    for _ in range(2):
+        stages = [table, {"suppress_table": {"method": "gauss", "cost": "cells" if kept else "value", **kept}}]
+        result = pp.release(document(transform=stages, guarantees=asked))
+        seen.append((tmp_path / "out" / "table.parquet").read_bytes())
+        kept = {"pattern": str(Path(result.record, "plan.json"))}
+    assert seen[0] == seen[1]
+    public = (tmp_path / "out" / "_privpipe" / "plan.json").read_text()
+    assert '"pattern"' not in public
+    assert kept["pattern"] not in public
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_marks_of_small_counts_are_published(
+    document: Callable[..., dict[str, Any]], tmp_path: Path, kind: str
+) -> None:
+    stages = [{"aggregate": {"by": ["region"], "responses": ["count"]}}, {"suppress_table": {"show": "below"}}]
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    sink = {"path": str(tmp_path / "out"), "format": kind}
+    assert pp.release(document(transform=stages, guarantees=asked, sink=sink)).published
+    file = tmp_path / "out" / f"table.{kind}"
+    table = pd.read_parquet(file) if kind == "parquet" else pd.read_csv(file)
+    assert set(table["count_status"]) == {"published", "c", "<3"}
+    assert table["count"].isna().equals(table["count_status"] != "published")
+
+
 def test_two_tables_whose_difference_is_one_person_are_refused(document: Callable[..., dict[str, Any]]) -> None:
     tables = {
         "everyone": {"by": ["region"], "responses": ["count"]},
