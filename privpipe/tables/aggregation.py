@@ -24,7 +24,7 @@ from privpipe.tables.leaf_totals import Grid
 from privpipe.tables.responses import Response
 from privpipe.tables.unit_rows import UnitRows, Units, decimals_of
 
-__all__ = ["COUNT", "Aggregated", "TableSpec", "aggregated"]
+__all__ = ["COUNT", "Aggregated", "TableSpec", "aggregated", "leaf_codes"]
 
 COUNT = "count"
 """Key of the contributors among the figures; sums have their column's name."""
@@ -149,6 +149,29 @@ def aggregated(
     return count.run(table)
 
 
+def leaf_codes(
+    engine: Engine,
+    table: Any,
+    found: Aggregated,
+    *,
+    person: str | None,
+    hierarchies: Mapping[str, Hierarchy | HierarchySpec],
+) -> list[dict[str | None, int]]:
+    """For each dimension of a table that was counted, the label code of each value of the records.
+
+    Parameters
+    ----------
+    table : Table
+        The records that it was counted from.
+
+    Returns
+    -------
+    list of dict
+        From the canonical text of a value, None for null, to its code in the dimension.
+    """
+    return _Count(engine, found.spec, person, dict(hierarchies), b"").codebooks(table, found.cells)
+
+
 @dataclass(frozen=True)
 class _Count:
     engine: Engine
@@ -173,6 +196,18 @@ class _Count:
         grid = self._grid(rows, ladders, query)
         cells = replace(grid.cells, only=dict(self.spec.only))
         return Aggregated(self.spec, cells, self._figures(grid, cells, units, weight), dropped)
+
+    def codebooks(self, table: Any, cells: Cells) -> list[dict[str | None, int]]:
+        rows, _ = self._population(table, *self._units(table))
+        found = []
+        for name, dimension in zip(self.spec.by, cells.dimensions, strict=True):
+            ladder = self._ladder(rows, name)
+            texts = texts_of(self.engine.distinct(rows, [name]).column(name))
+            leaves = ladder.labels(texts, ladder.levels[0]) if ladder.coarsens else list(texts)
+            distinct = list(dict.fromkeys(leaves))
+            known = dict(zip(distinct, ladder.codes(dimension, distinct).tolist(), strict=True))
+            found.append({text: known[leaf] for text, leaf in zip(texts, leaves, strict=True)})
+        return found
 
     def _check(self, table: Any) -> None:
         names = table.schema.names

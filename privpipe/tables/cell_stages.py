@@ -24,6 +24,7 @@ from privpipe.tables.rounding import reader_intervals, rounded
 from privpipe.tables.suppression import costs, suppress, table_loss
 from privpipe.tables.table import Measure, Table
 from privpipe.tables.table_audit import TableAudit, audit_problem, rules_of
+from privpipe.tables.union_patterns import closed_over_releases, fixed_cells
 
 __all__ = ["RoundTable", "SuppressTable"]
 
@@ -85,20 +86,22 @@ class SuppressTable(TableStage):
         asked = replace(asked, time_limit=self.time_limit)
         chosen = dict(tables.chosen(self.tables))
         primary = {name: _unsafe(tables, table) for name, table in chosen.items()}
+        fixed = fixed_cells(tables, primary)
         found = tables.having({name: table.hiding(primary[name], primary[name]) for name, table in chosen.items()})
         for _ in range(MOST_ROUNDS):
             before = {name: found.tables[name].hidden for name in chosen}
             for family in families({name: found.tables[name] for name in chosen}):
-                found = self._hidden(found, family, asked)
+                found = self._hidden(found, family, asked, fixed)
             if all(np.array_equal(found.tables[name].hidden, before[name]) for name in chosen):
                 break
         else:
             raise NoSolutionError(
                 "suppress_table: measures of one table kept asking for more cells; nothing was hidden"
             )
+        found = closed_over_releases(found, list(chosen), asked, self, zeros=self.zeros)
         return found.having({}, step={"tables": {name: _loss(found.tables[name]) for name in chosen}})
 
-    def _hidden(self, tables: TableSet, family: Family, asked: TableAudit) -> TableSet:
+    def _hidden(self, tables: TableSet, family: Family, asked: TableAudit, fixed: Mapping[str, Bools]) -> TableSet:
         """The tables with what one measure needs hidden in addition."""
         rules = rules_of(tables, family.key)
         problem = audit_problem(tables, family, asked)
@@ -110,14 +113,14 @@ class SuppressTable(TableStage):
         low = np.full(family.cells.size, 0 if family.least is not None else np.iinfo(np.int64).max, dtype=np.int64)
         if prior is not None:
             low, high = np.where(already, prior.low, low), np.where(already, prior.high, high)
-        price = self._prices(family, already)
+        price = self.prices(family, already)
         hiding = Hiding(
             relations=family.cells.relations,
             true=family.true,
             low=low,
             high=high,
             cost=price,
-            candidates=self._candidates(family) | already,
+            candidates=self.candidates(family, fixed) | already,
             levels=problem.levels,
             whole=problem.whole,
             knowing=problem.knowing,
@@ -141,22 +144,29 @@ class SuppressTable(TableStage):
                 changed[table.name] = tables.tables[table.name].hiding(more)
         return tables.having(changed)
 
-    def _prices(self, family: Family, already: Bools) -> Ints:
+    def prices(self, family: Family, already: Bools) -> Ints:
+        """The price of hiding each variable of a family."""
         figures = np.zeros(family.cells.size, dtype=np.int64)
         contributors = np.zeros(family.cells.size, dtype=np.int64)
         avoided = np.zeros(family.cells.size, dtype=np.bool_)
-        for table, measure, variable in zip(family.tables, family.measures, family.cells.variables, strict=True):
+        for measure, variable in zip(family.measures, family.cells.variables, strict=True):
             figures[variable] = measure.figures.magnitudes
             contributors[variable] = measure.figures.contributors
+        for table, variable in zip(family.tables[: family.new], family.cells.variables, strict=False):
             avoided[variable] |= bearing(table.cells, self.avoid, "avoid")
         price = costs(self.cost, figures, contributors)
         price = np.where(avoided, price * AVOIDED, price)
         return np.where(already, 1, price)
 
-    def _candidates(self, family: Family) -> Bools:
+    def candidates(self, family: Family, fixed: Mapping[str, Bools] | None = None) -> Bools:
+        """Variables of a family that may be hidden; no cell that is `fixed`, by table."""
         found = np.ones(family.cells.size, dtype=np.bool_)
-        for table, measure, variable in zip(family.tables, family.measures, family.cells.variables, strict=True):
+        for table, measure, variable in zip(
+            family.tables[: family.new], family.measures, family.cells.variables, strict=False
+        ):
             found[variable[bearing(table.cells, self.fixed, "fixed")]] = False
+            if fixed is not None:
+                found[variable[fixed[table.name]]] = False
             if not self.zeros:
                 found[variable[measure.figures.contributors == 0]] = False
         return found

@@ -1,0 +1,505 @@
+"""One measure over the tables of all releases: every cell a sum of classes of persons who lie in the same cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from privpipe.errors import DataError
+from privpipe.tables.aggregates import CellFigures
+from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
+from privpipe.tables.audit_problem import Levels
+from privpipe.tables.cell_members import Members, added_up, expanded
+from privpipe.tables.cells import Cells, Dimension, LinkedCells
+from privpipe.tables.differencing import nested_pairs
+from privpipe.tables.entries import TableSet
+from privpipe.tables.families import Family, families, merged_levels
+from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
+from privpipe.tables.integer_matrices import Matrix, matrix_of
+from privpipe.tables.primary_rules import Rule, Settings, protection_levels
+from privpipe.tables.table import Measure, Table
+from privpipe.tables.table_history import PlacedTable, same_shape
+
+__all__ = ["MAX_CLASSES", "TooManyClasses", "UnionFamily", "seen_together"]
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+MAX_CLASSES = 5_000_000
+CLASSES = "(classes)"
+
+
+class TooManyClasses(DataError):
+    """Persons lie in more combinations of cells than are judged together."""
+
+
+@dataclass(frozen=True, eq=False)
+class UnionFamily(Family):
+    """One measure over the new tables and all earlier ones.
+
+    The last of `tables` are the classes of persons (of a sum: of contributions) that lie in the same cells of all
+    tables; each is a variable of which nothing is published. Cells of any two tables that hold the same classes are one
+    variable, whatever they are called.
+
+    Parameters
+    ----------
+    new : int
+        How many of the tables are of the new release; they come first.
+    releases : tuple of int
+        The release of each published table.
+    classes : csr_array of int64, shape (variables, classes)
+        1 where a class is in a variable.
+    rows : Members
+        Class, as `leaves`, person and value of every contribution.
+    fewest : int
+        The greatest threshold of a frequency rule: differences with fewer contributors are looked for.
+    """
+
+    new: int = 0  # type: ignore[assignment]
+    releases: tuple[int, ...] = ()
+    classes: Matrix = field(default=None, repr=False)  # type: ignore[assignment]
+    rows: Members = field(default=None, repr=False)  # type: ignore[assignment]
+    fewest: int = 1
+
+    @property
+    def additive(self) -> bool:
+        """Cells are sums of classes, even where contributors are in several leaf cells."""
+        return True
+
+    @cached_property
+    def before(self) -> Bools:
+        """Variables that earlier tables published."""
+        return self._published(range(self.new, self.published))
+
+    @cached_property
+    def now(self) -> Bools:
+        """Variables that the new tables publish."""
+        return self._published(range(self.new))
+
+    def _published(self, tables: Iterable[int]) -> Bools:
+        found = np.zeros(self.cells.size, dtype=np.bool_)
+        for at in tables:
+            found[self.cells.variables[at][~self.measures[at].hidden]] = True
+        return found
+
+    def linked_relations(self, at: int) -> Matrix:
+        """Relations of one table, over the variables."""
+        return over_variables(self.tables[at].cells, self.cells.variables[at], self.cells.size)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Contributors of each variable."""
+        found = np.zeros(self.cells.size, dtype=np.int64)
+        for measure, variable in zip(self.measures, self.cells.variables, strict=True):
+            found[variable] = measure.figures.contributors
+        return found
+
+    @cached_property
+    def class_sizes(self) -> Ints:
+        """Contributors of each class."""
+        return self.measures[-1].figures.contributors
+
+    @cached_property
+    def populations(self) -> ImpliedPopulations:
+        """Populations that follow from published cells, and did not follow from those of earlier releases alone.
+
+        Hidden cells below published ones as in one release, and the differences of nested cells of two releases.
+        """
+        found = implied_populations(self.cells, self.hidden)
+        return _joined(found, self._differences())
+
+    @cached_property
+    def nested(self) -> tuple[Ints, Ints]:
+        """Published variables of which one lies inside the other, and that no reader saw next to each other so far."""
+        sources = [self.before, *(self._published([at]) for at in range(self.new))]
+        return nested_pairs(self.classes, self.class_sizes, sources, least=self.fewest, closest=self.key != COUNT)
+
+    def _differences(self) -> ImpliedPopulations:
+        outer, inner = self.nested
+        own = self.cells.variables[-1]
+        left = sparse.csr_array(self.classes[outer] - self.classes[inner])
+        left.eliminate_zeros()
+        entries = left.tocoo()
+        ones = np.ones(entries.nnz, dtype=np.int64)
+        shape = (len(outer), self.cells.size)
+        sets = matrix_of(ones, entries.row.astype(np.int64), own[entries.col], shape)
+        return ImpliedPopulations(outer, sets, np.ones(len(outer), dtype=np.bool_))
+
+    def with_populations(self, populations: ImpliedPopulations) -> Family:
+        other = replace(self)
+        other.__dict__.update(self.__dict__, populations=populations)
+        return other
+
+    def implied_figures(self) -> CellFigures | None:
+        """Figures of the implied populations, each person's contributions to one added first."""
+        sets = self.populations
+        if not len(sets):
+            return None
+        inside = sparse.csr_array(sets.sets @ self.classes)
+        by_class = sparse.csc_array(inside)
+        lengths = np.diff(by_class.indptr)[self.rows.leaves]
+        row = np.repeat(np.arange(len(self.rows)), lengths)
+        starts = np.repeat(by_class.indptr[:-1][self.rows.leaves], lengths)
+        within = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        number = by_class.indices[starts + within].astype(np.int64)
+        most = max(measure.figures.largest.shape[1] for measure in self.measures[: self.published])
+        made = added_up(number, self.rows.persons[row], self.rows.values[row], len(sets), most)
+        return _figures_of(self.key, self.measures[0].figures, made, _flat("implied", len(sets)))
+
+    def implied_failures(self, rules: Iterable[Rule]) -> Bools:
+        failing = super().implied_failures(rules)
+        if failing.any():
+            earlier = implied_populations(self.cells, ~self.before)
+            known = {frozenset(earlier.members(at).tolist()) for at in range(len(earlier))}
+            for at in np.flatnonzero(failing).tolist():
+                failing[at] = frozenset(self.populations.members(at).tolist()) not in known
+        return failing
+
+    def levels(self, rules: Mapping[str, Sequence[Rule]], settings: Settings) -> Levels:
+        """Levels of new cells that the rules call unsafe, and of earlier ones that were hidden for what they are."""
+        parts = [super().levels({table.name: rules.get(table.name, ()) for table in self.tables[: self.new]}, settings)]
+        every = list({id(rule): rule for own in rules.values() for rule in own}.values())
+        for measure, variable in zip(
+            self.measures[self.new : self.published], self.cells.variables[self.new : self.published], strict=True
+        ):
+            if every:
+                made = protection_levels(every, measure.figures, settings)
+                kept = measure.hidden[made.variables] & ~self.before[variable[made.variables]]
+                parts.append(
+                    Levels(
+                        variable[made.variables[kept]],
+                        made.lower[kept],
+                        made.upper[kept],
+                        made.span[kept],
+                        made.denominator,
+                    )
+                )
+        return merged_levels(parts)
+
+
+def seen_together(
+    tables: TableSet, chosen: Mapping[str, Table], *, max_classes: int = MAX_CLASSES, zeros: bool = False
+) -> Sequence[Family]:
+    """The families of some tables of a release; with a ledger, over all releases that it remembers.
+
+    Parameters
+    ----------
+    chosen : mapping of str to Table
+    max_classes : int
+    zeros : bool
+        Empty cells may be hidden too, so that a reader does not know them to be empty.
+
+    Raises
+    ------
+    TooManyClasses
+    DataError
+        The ledger's rows are not those of its cells.
+    """
+    history = tables.history
+    if not history:
+        return list(families(chosen, tables.joint))
+    assert history is not None
+    least = max((each.least for each in tables.guarantees), default=1)
+    key = (tuple(map(id, chosen.values())), least, max_classes, zeros)
+    if key not in history.judged:
+        found = []
+        for measure in dict.fromkeys(key for table in chosen.values() for key in table.shown_measures):
+            placed = history.placed(chosen, measure)
+            new = sum(each.release == len(history.earlier) for each in placed)
+            found.append(_family(measure, placed, new, least=least, max_classes=max_classes, zeros=zeros))
+        history.judged.clear()
+        history.judged[key] = (tuple(chosen.values()), found)  # the tables stay alive, and so do their ids
+    return history.judged[key][1]
+
+
+def counted_together(
+    tables: TableSet, chosen: Mapping[str, Table], *, max_classes: int = MAX_CLASSES
+) -> UnionFamily | None:
+    """The contributors over all releases, with a ledger; None where no table shows them."""
+    for family in seen_together(tables, chosen, max_classes=max_classes):
+        if isinstance(family, UnionFamily) and family.key == COUNT:
+            return family
+    return None
+
+
+def _family(
+    key: str, placed: Sequence[PlacedTable], new: int, *, least: int, max_classes: int, zeros: bool
+) -> UnionFamily:
+    parts = _classes_of_persons(placed) if key == COUNT else _classes_of_contributions(placed)
+    parts = parts.with_empty(placed, key, zeros=zeros)
+    if parts.number > max_classes:
+        raise TooManyClasses(
+            f"persons lie in {parts.number:,} combinations of cells of {len(placed):,} tables, more than `max_atoms` "
+            f"({max_classes:,})"
+        )
+    tables = [each.table for each in placed]
+    variables, relations, classes = _linked(tables, key, parts)
+    made = added_up(parts.rows.leaves, parts.rows.persons, parts.rows.values, parts.number, _most(tables, key))
+    flat = _flat("class", parts.number)
+    figures = _figures_of(key, tables[0].measures[key].figures, made, flat)
+    table = Table(
+        name=CLASSES,
+        aggregated=Aggregated(TableSpec(by=("class",), responses=()), flat, {key: figures}),
+        measures={key: Measure.exact(figures)},
+        primary=np.zeros(parts.number, dtype=np.bool_),
+    )
+    cells = LinkedCells((*(each.cells for each in tables), flat), variables, relations)
+    return UnionFamily(
+        key,
+        (*tables, table),
+        len(tables),
+        cells,
+        new=new,
+        releases=tuple(each.release for each in placed),
+        classes=classes,
+        rows=parts.rows,
+        fewest=least,
+    )
+
+
+def _most(tables: Sequence[Table], key: str) -> int:
+    return max(table.measures[key].figures.largest.shape[1] for table in tables)
+
+
+def _flat(name: str, number: int) -> Cells:
+    labels = tuple(map(str, range(number + 1)))
+    dimension = Dimension(name, labels, (-1, *(0 for _ in labels[1:])))
+    return Cells((dimension,), np.arange(1, number + 1, dtype=np.int64)[:, None])
+
+
+def _figures_of(key: str, like: CellFigures, made: Any, cells: Cells) -> CellFigures:
+    counting = key == COUNT
+    return replace(
+        like,
+        cells=cells,
+        contributors=made.contributors,
+        records=made.contributors,
+        totals=made.contributors if counting else made.totals,
+        magnitudes=made.contributors if counting else made.magnitudes,
+        negative=np.zeros_like(made.negative) if counting else made.negative,
+        nonzero=made.contributors if counting else made.nonzero,
+        single=made.single,
+        largest=np.zeros_like(made.largest) if counting else made.largest,
+        holders=np.zeros_like(made.holders) if counting else made.holders,
+        additive=True,
+    )
+
+
+@dataclass(frozen=True, repr=False)
+class _Classes:
+    """Classes of persons or contributions, and the cells of each table that each class lies in.
+
+    Parameters
+    ----------
+    number : int
+    inside : tuple of csr_array, shape (classes, cells)
+        Of each table; entries 1.
+    rows : Members
+    """
+
+    number: int
+    inside: tuple[Matrix, ...]
+    rows: Members
+
+    def with_empty(self, placed: Sequence[PlacedTable], key: str, *, zeros: bool) -> _Classes:
+        """In addition a class without persons for each hidden empty leaf cell of a release of one table.
+
+        A reader does not know that a hidden cell is empty. Such a class lies in the cell of one table, and another in
+        the same cell of all tables of the same shape.
+        """
+        inside, number = list(self.inside), self.number
+        alone = [
+            at
+            for at, each in enumerate(placed)
+            if sum(other.release == each.release for other in placed) == 1 and len(each.table)
+        ]
+        empty = {at: _empty_leaves(placed[at].table, key, zeros=zeros) for at in alone}
+        wanted: list[dict[int, Ints]] = [{at: leaves} for at, leaves in empty.items() if len(leaves)]
+        for at in alone:
+            alike = [other for other in alone if same_shape(placed[at].table, placed[other].table)]
+            if len(alike) > 1 and alike[0] == at:
+                common = empty[at]
+                for other in alike[1:]:
+                    common = np.intersect1d(common, empty[other])
+                if len(common):
+                    wanted.append(dict.fromkeys(alike, common))
+        for group in wanted:
+            more = len(next(iter(group.values())))
+            for at, each in enumerate(placed):
+                if at in group:
+                    row, cell = expanded(each.table.cells, group[at])
+                    ones = np.ones(len(row), dtype=np.int64)
+                    below = matrix_of(ones, row, cell, (more, len(each.table)))
+                else:
+                    below = sparse.csr_array((more, len(each.table)), dtype=np.int64)
+                inside[at] = sparse.csr_array(sparse.vstack([inside[at], below]))
+            number += more
+        return _Classes(number, tuple(inside), self.rows)
+
+
+def _empty_leaves(table: Table, key: str, *, zeros: bool) -> Ints:
+    measure = table.measures[key]
+    lowest = [np.isin(table.cells.codes[:, at], each.leaves) for at, each in enumerate(table.cells.dimensions)]
+    empty = np.logical_and.reduce(lowest) & (table.measures[COUNT].figures.contributors == 0)
+    return np.flatnonzero(empty & (measure.hidden | zeros))
+
+
+def _classes_of_persons(placed: Sequence[PlacedTable]) -> _Classes:
+    """Persons by the set of leaf cells that they have in each table."""
+    from privpipe.kernels.grouping.word_groups import group_rows
+
+    persons = np.unique(np.concatenate([each.members.persons for each in placed]))
+    codes = np.full((len(persons), len(placed)), -1, dtype=np.int64)
+    sets = []
+    for at, each in enumerate(placed):
+        place = np.searchsorted(persons, each.members.persons)
+        codes[:, at], found = _leaf_sets(place, each.members.leaves, len(persons), len(each.table))
+        sets.append(found)
+    number, firsts = group_rows(np.ascontiguousarray(codes)) if len(persons) else (persons, persons)
+    number, firsts = _in_order(codes, number, firsts)
+    inside = [_cells_inside(each.table, codes[firsts, at], sets[at]) for at, each in enumerate(placed)]
+    rows = Members(persons, number, np.ones(len(persons), dtype=np.int64))
+    return _Classes(len(firsts), tuple(inside), rows)
+
+
+def _in_order(codes: Ints, number: Ints, firsts: Ints) -> tuple[Ints, Ints]:
+    """Groups numbered by their codes, whatever order the rows are in."""
+    if not len(firsts):
+        return number.astype(np.int64), firsts
+    order = np.lexsort(codes[firsts].T[::-1])
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return place[number], firsts[order]
+
+
+def _leaf_sets(persons: Ints, leaves: Ints, size: int, cells: int) -> tuple[Ints, list[Ints]]:
+    """For each person a number of its set of leaves: the leaf itself, a number beyond all cells, or -1 for none."""
+    found = np.full(size, -1, dtype=np.int64)
+    found[persons] = leaves
+    several = np.flatnonzero(np.bincount(persons, minlength=size) > 1)
+    if not len(several):
+        return found, []
+    chosen = np.isin(persons, several)
+    order = np.lexsort((leaves[chosen], persons[chosen]))
+    whose, which = persons[chosen][order], leaves[chosen][order]
+    known: dict[bytes, int] = {}
+    sets: list[Ints] = []
+    starts = np.flatnonzero(np.diff(whose, prepend=-1))
+    for person, own in zip(whose[starts].tolist(), np.split(which, starts[1:]), strict=True):
+        at = known.setdefault(own.tobytes(), len(sets))
+        if at == len(sets):
+            sets.append(own)
+        found[person] = cells + at
+    return found, sets
+
+
+def _cells_inside(table: Table, codes: Ints, sets: Sequence[Ints]) -> Matrix:
+    """Cells of a table that each class lies in."""
+    size = len(table)
+    single = np.flatnonzero((codes >= 0) & (codes < size))
+    rows, leaves = [single], [codes[single]]
+    for at in np.flatnonzero(codes >= size).tolist():
+        own = sets[int(codes[at]) - size]
+        rows.append(np.full(len(own), at))
+        leaves.append(own)
+    row, leaf = np.concatenate(rows).astype(np.int64), np.concatenate(leaves).astype(np.int64)
+    at, cell = expanded(table.cells, leaf)
+    pairs = np.unique(row[at] * size + cell)
+    ones = np.ones(len(pairs), dtype=np.int64)
+    return matrix_of(ones, pairs // max(size, 1), pairs % max(size, 1), (len(codes), size))
+
+
+def _classes_of_contributions(placed: Sequence[PlacedTable]) -> _Classes:
+    """Contributions by the leaf cell that each lies in, in each table.
+
+    A contribution of two releases is one and the same where its person and its value are: what a reader cannot tell
+    from a value that stayed.
+    """
+    from privpipe.kernels.grouping.word_groups import group_rows
+
+    parts = [_contributions(placed, release) for release in sorted({each.release for each in placed})]
+    whole = np.concatenate(parts)
+    person, value, codes = whole[:, 0], whole[:, 1], whole[:, 3:]
+    order = np.lexsort((*codes.T[::-1], whole[:, 2], value, person))
+    same = np.diff(whole[order][:, :3], axis=0, prepend=-1).any(axis=1) if len(order) else np.zeros(0, dtype=np.bool_)
+    starts = np.flatnonzero(same)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    keys = np.ascontiguousarray(np.column_stack([person, value, rank]))
+    element, first = group_rows(keys) if len(keys) else (person, person)
+    leaves = np.full((len(first), len(placed)), -1, dtype=np.int64)
+    for at in range(len(placed)):
+        there = codes[:, at] >= 0
+        leaves[element[there], at] = codes[there, at]
+    number, firsts = group_rows(np.ascontiguousarray(leaves)) if len(leaves) else (first, first)
+    number, firsts = _in_order(leaves, number, firsts)
+    inside = [_cells_inside(each.table, leaves[firsts, at], ()) for at, each in enumerate(placed)]
+    return _Classes(len(firsts), tuple(inside), Members(person[first], number, value[first]))
+
+
+def _contributions(placed: Sequence[PlacedTable], release: int) -> Ints:
+    """Of one release: person, value, release, and the leaf of each table; -1 outside."""
+    own = [at for at, each in enumerate(placed) if each.release == release]
+    rows = placed[own[0]].together
+    found = np.full((len(rows), 3 + len(placed)), -1, dtype=np.int64)
+    found[:, 0], found[:, 1], found[:, 2] = rows[:, 0], rows[:, 1], release
+    for place, at in enumerate(own):
+        found[:, 3 + at] = rows[:, 2 + place]
+    return found
+
+
+def _linked(tables: Sequence[Table], key: str, parts: _Classes) -> tuple[tuple[Ints, ...], Matrix, Matrix]:
+    """The variable of each cell and class, their relations, and the classes in each variable."""
+    draw = np.random.default_rng(36)
+    words = draw.integers(1, 2**62, (parts.number, 2), dtype=np.int64)
+    # Sums of words modulo 2^64: cells with the same classes have the same.
+    marks = [np.column_stack([each.T @ word for word in words.T]).astype(np.int64) for each in parts.inside]
+    whole = np.concatenate([*marks, words])
+    _, first, variable = np.unique(whole, axis=0, return_index=True, return_inverse=True)
+    variable = np.asarray(variable).reshape(-1).astype(np.int64)
+    size = len(first)
+    variables = np.split(variable, np.cumsum([len(each) for each in marks]))
+    own = variables[-1]
+    every = sparse.csr_array(
+        sparse.vstack([*(each.T for each in parts.inside), sparse.eye_array(parts.number, dtype=np.int64)])
+    )
+    classes = sparse.csr_array(every[first])
+    relations, seen = [], set()
+    for table, variable in zip(tables, variables, strict=False):
+        if variable.tobytes() in seen:
+            continue
+        seen.add(variable.tobytes())
+        additive = table.measures[key].figures.additive or key != COUNT
+        if additive and not any(dimension.overlapping for dimension in table.cells.dimensions):
+            relations.append(over_variables(table.cells, variable, size))
+            lowest = [np.isin(table.cells.codes[:, at], d.leaves) for at, d in enumerate(table.cells.dimensions)]
+            below = np.unique(variable[np.logical_and.reduce(lowest)])
+        else:
+            below = np.unique(variable)
+        inner = classes[below].tocoo()
+        rows = np.concatenate([np.arange(len(below)), inner.row])
+        columns = np.concatenate([below, own[inner.col]])
+        values = np.concatenate([np.ones(len(below), dtype=np.int64), np.full(inner.nnz, -1, dtype=np.int64)])
+        relations.append(matrix_of(values, rows, columns, (len(below), size)))
+    matrix = sparse.csr_array(sparse.vstack(relations)).astype(np.int64)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    matrix = sparse.csr_array(matrix[np.diff(matrix.indptr) > 0])
+    return tuple(variables), matrix, classes
+
+
+def over_variables(cells: Cells, variables: Ints, size: int) -> Matrix:
+    """The relations of a table's cells, in the place of which are variables."""
+    entries = cells.relations.tocoo()
+    shape = (cells.relations.shape[0], size)
+    return matrix_of(entries.data, entries.row.astype(np.int64), variables[entries.col], shape)
+
+
+def _joined(one: ImpliedPopulations, other: ImpliedPopulations) -> ImpliedPopulations:
+    sets = sparse.csr_array(sparse.vstack([one.sets, other.sets])).astype(np.int64)
+    return ImpliedPopulations(np.concatenate([one.of, other.of]), sets, np.concatenate([one.expanded, other.expanded]))

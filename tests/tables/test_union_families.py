@@ -1,0 +1,211 @@
+"""The audit over releases against a search through all populations; what it never depends on; planted attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import privpipe as pp
+from privpipe.blocks.release_history import ReleaseRows, TableRows
+from privpipe.tables.aggregation import COUNT
+from privpipe.tables.entries import TableSet
+from privpipe.tables.table import Table
+from privpipe.tables.table_history import TableHistory, columns_of, remembered, without_cells
+
+Person = Mapping[str, Any]
+LEAST = 3
+
+
+def table_of(persons: Sequence[Person], by: Sequence[str], name: str = "table", **options: Any) -> Table:
+    frame = pd.DataFrame([dict(each) for each in persons])
+    found = pp.tables.Aggregate(by=list(by), **{"responses": ["count"], **options}).apply(frame, person_id="person")
+    assert isinstance(found, Table)
+    return replace(found, name=name, like=None)
+
+
+def rows_of(persons: Sequence[Person], tables: Sequence[Table]) -> ReleaseRows:
+    """What a ledger keeps of them, by the labels of each row."""
+    keys = {str(each["person"]) for each in persons}
+    names = sorted(keys)
+    units = np.array([[int(name.strip("p")), 7] for name in names], dtype=np.int64)
+    leaves = np.full((len(persons), len(tables)), -1, dtype=np.int64)
+    for at, table in enumerate(tables):
+        for row, each in enumerate(persons):
+            if all(each[column] == label for column, label in table.cells.only.items()):
+                codes = [dimension.codes[str(each[dimension.name])] for dimension in table.cells.dimensions]
+                leaves[row, at] = int(np.ravel_multi_index(codes, table.cells.shape))
+    columns = tuple(columns_of(tables))
+    values = np.array([[each[name] for name in columns] for each in persons], dtype=np.int64)
+    values = values.reshape(len(persons), len(columns))
+    number = np.array([names.index(str(each["person"])) for each in persons], dtype=np.int64)
+    named = {table.name: table for table in tables}
+    kept = TableRows(without_cells(named), (), number, leaves, columns, values, np.ones_like(values))
+    return ReleaseRows(units, np.zeros_like(units), np.ones(len(units), dtype=np.int64), tables=remembered(kept, named))
+
+
+def union(releases: Sequence[tuple[Sequence[Person], Sequence[Table]]], *guarantees: Any) -> TableSet:
+    """The last release, next to those before it."""
+    rows = [rows_of(persons, tables) for persons, tables in releases]
+    named = {table.name: table for table in releases[-1][1]}
+    history = TableHistory(current=rows[-1], earlier=tuple(rows[:-1]))
+    return TableSet(tables=named, guarantees=guarantees, history=history)
+
+
+def hiding(table: Table, labels: Sequence[Sequence[str]]) -> Table:
+    names = [[d.labels[c] for d, c in zip(table.cells.dimensions, row, strict=True)] for row in table.cells.codes]
+    return table.hiding(np.array([name in [list(each) for each in labels] for name in names]))
+
+
+# The definition: sets of persons, and every population that agrees with what was published.
+
+
+def members(table: Table, persons: Sequence[Person]) -> list[frozenset[str]]:
+    found = []
+    for row in table.cells.codes:
+        labels = [(d.name, d.labels[c]) for d, c in zip(table.cells.dimensions, row, strict=True) if c]
+        labels += list(table.cells.only.items())
+        found.append(frozenset(str(p["person"]) for p in persons if all(str(p[name]) == at for name, at in labels)))
+    return found
+
+
+def judged_by_definition(releases: Sequence[tuple[Sequence[Person], Sequence[Table]]]) -> tuple[bool, bool]:
+    """Whether every small hidden cell keeps 1 and LEAST - 1 possible, and whether no small difference is new."""
+    last = len(releases) - 1
+    cells = [
+        (release, table, group, bool(table.measures[COUNT].hidden[at]))
+        for release, (persons, tables) in enumerate(releases)
+        for table in tables
+        for at, group in enumerate(members(table, persons))
+    ]
+    everyone = sorted(set().union(*(group for _, _, group, _ in cells)))
+    classes: dict[tuple[bool, ...], set[str]] = {}
+    for person in everyone:
+        classes.setdefault(tuple(person in group for _, _, group, _ in cells), set()).add(person)
+    patterns, sizes = list(classes), [len(each) for each in classes.values()]
+    known = [
+        (sum(n for pattern, n in zip(patterns, sizes, strict=True) if pattern[at]), at)
+        for at, (_, _, _, hidden) in enumerate(cells)
+        if not hidden
+    ]
+    before = {group for release, _, group, hidden in cells if release < last and not hidden}
+    small = {
+        group
+        for release, _, group, hidden in cells
+        if 0 < len(group) < LEAST and (release == last or (hidden and group not in before))
+    }
+    # Classes that no published cell holds may be anything; up to `top` shows as much as more would.
+    possible: dict[frozenset[str], set[int]] = {group: set() for group in small}
+    top = LEAST + 2
+    for guess in solutions(patterns, known, top):
+        for at, (_, _, group, _) in enumerate(cells):
+            if group in small:
+                possible[group].add(sum(n for pattern, n in zip(patterns, guess, strict=True) if pattern[at]))
+    held = all(min(seen) <= 1 and max(seen) >= LEAST - 1 for seen in possible.values())
+    held = held and all(len(seen) > 1 for seen in possible.values())
+    sources = [before]
+    for table in releases[-1][1]:
+        sources.append(
+            {group for release, other, group, hidden in cells if release == last and other is table and not hidden}
+        )
+    every = set().union(*sources)
+    apart = not any(
+        inner < outer
+        and inner
+        and len(outer - inner) < LEAST
+        and not any({inner, outer} <= source for source in sources)
+        for outer in every
+        for inner in every
+    )
+    return held, apart
+
+
+def solutions(patterns: list[tuple[bool, ...]], known: list[tuple[int, int]], top: int) -> Any:
+    """Numbers of persons in each class, from 0 to `top`, with the known sums."""
+
+    def extend(at: int, left: dict[int, int], chosen: list[int]) -> Any:
+        if at == len(patterns):
+            if not any(left.values()):
+                yield tuple(chosen)
+            return
+        mine = [cell for cell in left if patterns[at][cell]]
+        most = min([left[cell] for cell in mine], default=top)
+        for number in range(most + 1):
+            rest = {cell: value - number if patterns[at][cell] else value for cell, value in left.items()}
+            done = [cell for cell in mine if not any(pattern[cell] for pattern in patterns[at + 1 :])]
+            if all(rest[cell] == 0 for cell in done):
+                yield from extend(at + 1, rest, [*chosen, number])
+
+    yield from extend(0, {cell: total for total, cell in known}, [])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_audit_against_every_population(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    regions = ["a", "b", "c"][: int(draw.integers(2, 4))]
+    persons = [
+        {"person": f"p{at}", "region": str(draw.choice(regions)), "sex": str(draw.choice(["f", "m"]))}
+        for at in range(int(draw.integers(5, 10)))
+    ]
+    releases = []
+    for release in range(2):
+        if release:
+            persons = [each for each in persons if draw.random() > 0.15]
+            persons = [
+                {**each, "region": str(draw.choice(regions))} if draw.random() < 0.1 else each for each in persons
+            ]
+            persons += [
+                {"person": f"p{50 + at}", "region": str(draw.choice(regions)), "sex": "f"}
+                for at in range(int(draw.integers(0, 3)))
+            ]
+        by = [["region"], ["sex"], ["region"]][int(draw.integers(0, 3))]
+        table = table_of(persons, by)
+        table = table.hiding((draw.random(len(table)) < 0.5) & (table.measures[COUNT].figures.contributors > 0))
+        releases.append((list(persons), [table]))
+    rule = pp.tables.MinimumFrequency(at_least=LEAST)
+    audit = pp.tables.TableAudit(implied=False)
+    tables = union(releases, rule, audit)
+    held, apart = judged_by_definition(releases)
+    assert audit.judge(tables).outcome == ("pass" if held else "fail")
+    verdict = pp.tables.Differencing(at_least=LEAST).judge(tables)
+    within = small_rests(releases)
+    if any((~table.measures[COUNT].hidden & (members_of(table) > 0)).any() for _, each in releases for table in each):
+        assert (verdict.outcome == "pass") == (apart and not within)
+    else:
+        assert verdict.outcome == "error"  # nothing was published that could be compared
+
+
+def members_of(table: Table) -> Any:
+    return table.measures[COUNT].figures.contributors
+
+
+def small_rests(releases: Sequence[tuple[Sequence[Person], Sequence[Table]]]) -> list[Any]:
+    """Differences within the new release, and what published parts of one level leave of their published total."""
+    shown: list[set[frozenset[str]]] = [set(), set()]
+    for release, (persons, tables) in enumerate(releases):
+        for table in tables:
+            groups = zip(members(table, persons), table.measures[COUNT].hidden, strict=True)
+            own = {group for group, hidden in groups if not hidden and group}
+            shown[1] |= own
+            if release < len(releases) - 1:
+                shown[0] |= own
+    found: list[Any] = []
+    persons, tables = releases[-1]
+    for table in tables:
+        every = members(table, persons)
+        hidden = table.measures[COUNT].hidden
+        groups = {group for group, gone in zip(every, hidden, strict=True) if not gone and group}
+        found += [(a, b) for a, b in product(groups, groups) if b < a and len(a - b) < LEAST and not {a, b} <= shown[0]]
+        small = [
+            every[0] in known
+            and sum(part in known for part in every[1:]) >= 2
+            and 0 < len(every[0].difference(*(part for part in every[1:] if part in known))) < LEAST
+            for known in shown
+        ]
+        found += ["rest"] if small[1] and not small[0] else []
+    return found
