@@ -88,7 +88,7 @@ class TableRows:
     columns : tuple of str
         Columns that are added up.
     values : ndarray of int64, shape (n, columns)
-        Contributions, in the unit of the measure.
+        Contributions, in the unit of the measure; a row for each record then, else for each person and cell.
     present : ndarray of int64, shape (n, columns)
         1 where there is a value, 0 where every one is missing.
     """

@@ -156,7 +156,7 @@ def table_memory(
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     persons = rank[numbers]
-    rows = _joined(persons, leaves[inside], values[inside], present[inside])
+    rows = _ordered(persons, leaves[inside], values[inside], present[inside])
     units = words[places[inside]][firsts][order]
     return ReleaseRows(
         units,
@@ -178,13 +178,15 @@ def _require_followed(tables: Mapping[str, Table]) -> None:
                 )
 
 
-def _joined(persons: Ints, leaves: Ints, values: Ints, present: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Rows of one person in the same cells as one; in the order of persons and cells."""
-    if not len(persons):
-        return persons, leaves, values, present
-    order = np.lexsort((*leaves.T[::-1], persons))
-    keys = np.column_stack([persons, leaves])[order]
-    first = np.flatnonzero(np.diff(keys, axis=0, prepend=-2).any(axis=1))
-    added = np.add.reduceat(values[order], first, axis=0)
-    there = np.maximum.reduceat(present[order], first, axis=0)
-    return keys[first, 0], keys[first, 1:], added, there
+def _ordered(persons: Ints, leaves: Ints, values: Ints, present: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Rows by person, cells and contributions, with no trace of the files' order; without sums, each only once.
+
+    Contributions are kept record by record: another table may put two records of one person into two cells.
+    """
+    whole = np.column_stack([persons, leaves, values, present])
+    whole = whole[np.lexsort(whole.T[::-1])]
+    if not values.shape[1] and len(whole):
+        whole = whole[np.diff(whole, axis=0, prepend=-2).any(axis=1)]
+    ends = np.cumsum([1, leaves.shape[1], values.shape[1]])
+    first, *rest = np.split(whole, ends, axis=1)
+    return first[:, 0], *(np.ascontiguousarray(each) for each in rest)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privpipe.errors import DataError
 from privpipe.tables.cells import Cells, Dimension
 
-__all__ = ["Contributions", "Members", "added_up", "ancestors", "expanded"]
+__all__ = ["Contributions", "Members", "added_up", "expanded", "leaves_of_labels"]
 
 Ints = NDArray[np.int64]
 
@@ -82,6 +82,43 @@ def expanded(cells: Cells, leaves: Ints) -> tuple[Ints, Ints]:
         one, depth = np.nonzero(above >= 0)
         rows, keys = rows[one], keys[one] * len(dimension.labels) + above[one, depth]
     return rows, keys
+
+
+def leaves_of_labels(own: Cells, leaves: Ints, other: Cells) -> tuple[Ints, NDArray[np.bool_]]:
+    """The leaf cell of another table that each of some leaf cells lies in by its labels, and whether these say it.
+
+    Returns
+    -------
+    cells : ndarray of int64
+        -1 where the other table's `only` leaves it out, and where the labels do not say.
+    known : ndarray of bool
+    """
+    names = [dimension.name for dimension in own.dimensions]
+    found, known = np.zeros(len(leaves), dtype=np.int64), np.ones(len(leaves), dtype=np.bool_)
+    inside = np.ones(len(leaves), dtype=np.bool_)
+    for dimension in other.dimensions:
+        lowest = {dimension.labels[code]: code for code in dimension.leaves.tolist()}
+        code = np.full(len(leaves), lowest.get(own.only.get(dimension.name, ""), -1), dtype=np.int64)
+        if dimension.name in names:
+            place = names.index(dimension.name)
+            labels = own.dimensions[place].labels
+            above = ancestors(own.dimensions[place])
+            book = [[lowest.get(labels[each], -1) for each in path if each >= 0] for path in above.tolist()]
+            code = np.array([max(each) for each in book], dtype=np.int64)[own.codes[leaves, place]]
+        known &= code >= 0
+        found = found * len(dimension.labels) + np.maximum(code, 0)
+    for column, label in other.only.items():
+        if column in names:
+            place = names.index(column)
+            labels = own.dimensions[place].labels
+            above = ancestors(own.dimensions[place])
+            bears = np.array([any(each >= 0 and labels[each] == label for each in path) for path in above.tolist()])
+            inside &= bears[own.codes[leaves, place]]
+        elif column in own.only:
+            inside &= own.only[column] == label
+        else:
+            known &= False
+    return np.where(known & inside, found, -1), known
 
 
 def added_up(sets: Ints, persons: Ints, values: Ints, size: int, most: int) -> Contributions:

@@ -99,7 +99,8 @@ class PlacedTable:
     members : Members
         Of one measure.
     together : ndarray of int64, shape (n, 2 + tables)
-        Of the release: person, contribution, and the leaf cell of each table that shows the measure; -1 outside.
+        Of each record of the release: person, contribution, and the leaf cell of each table that shows the measure; -1
+        outside.
     """
 
     table: Table
@@ -199,19 +200,14 @@ def _members(rows: TableRows, numbers: Ints, column: int, key: str) -> Members:
 
 
 def _together(rows: TableRows, numbers: Ints, tables: Sequence[int], key: str) -> Ints:
-    """Rows of a release over some of its tables, those of one person and the same leaves joined."""
+    """Rows of a release over some of its tables."""
     leaves = rows.leaves[:, list(tables)]
     inside = (leaves >= 0).any(axis=1)
     values = np.ones(len(leaves), dtype=np.int64)
     if key != COUNT:
         at = rows.columns.index(key)
         values, inside = rows.values[:, at], inside & (rows.present[:, at] > 0)
-    person, leaves, values = numbers[rows.persons[inside]], leaves[inside], values[inside]
-    order = np.lexsort((*leaves.T[::-1], person))
-    keys = np.column_stack([person, leaves])[order]
-    first = np.flatnonzero(np.diff(keys, axis=0, prepend=-2).any(axis=1)) if len(keys) else np.zeros(0, dtype=np.int64)
-    added = np.add.reduceat(values[order], first) if len(first) else values[:0]
-    return np.column_stack([keys[first, 0], added, keys[first, 1:]])
+    return np.column_stack([numbers[rows.persons[inside]], values[inside], leaves[inside]])
 
 
 def _recalled(definition: Mapping[str, Any], cells: Mapping[str, Ints], release: int, most: int) -> Table:
@@ -303,11 +299,6 @@ def made_figures(figures: CellFigures, made: Contributions) -> CellFigures:
         largest=made.largest,
         holders=made.holders,
     )
-
-
-def same_shape(one: Table, other: Table) -> bool:
-    """Whether two tables have the same cells: dimensions with their trees, and `only`."""
-    return one.cells.dimensions == other.cells.dimensions and dict(one.cells.only) == dict(other.cells.only)
 
 
 def columns_of(tables: Sequence[Table]) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
 from privpipe.tables.audit_problem import Levels
-from privpipe.tables.cell_members import Members, added_up, expanded
+from privpipe.tables.cell_members import Contributions, Members, added_up, expanded, leaves_of_labels
 from privpipe.tables.cells import Cells, Dimension, LinkedCells
 from privpipe.tables.differencing import nested_pairs
 from privpipe.tables.entries import TableSet
@@ -24,14 +23,14 @@ from privpipe.tables.implied_populations import ImpliedPopulations, implied_popu
 from privpipe.tables.integer_matrices import Matrix, matrix_of
 from privpipe.tables.primary_rules import Rule, Settings, protection_levels
 from privpipe.tables.table import Measure, Table
-from privpipe.tables.table_history import PlacedTable, same_shape
+from privpipe.tables.table_history import PlacedTable
 
 __all__ = ["MAX_CLASSES", "TooManyClasses", "UnionFamily", "seen_together"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 MAX_CLASSES = 5_000_000
-CLASSES = "(classes)"
+CLASSES, DIFFERENCES = "(classes)", "(differences)"
 
 
 class TooManyClasses(DataError):
@@ -81,11 +80,27 @@ class UnionFamily(Family):
         """Variables that the new tables publish."""
         return self._published(range(self.new))
 
-    def _published(self, tables: Iterable[int]) -> Bools:
+    def _published(self, tables: Iterable[int], *, exactly: bool = False) -> Bools:
         found = np.zeros(self.cells.size, dtype=np.bool_)
         for at in tables:
-            found[self.cells.variables[at][~self.measures[at].hidden]] = True
+            measure = self.measures[at]
+            shown = ~measure.hidden & (measure.low == measure.high) if exactly else ~measure.hidden
+            found[self.cells.variables[at][shown]] = True
         return found
+
+    def pairs(self, *, exactly: bool) -> tuple[Ints, Ints]:
+        """Published variables of which one lies inside the other, and that were in no table together so far.
+
+        Those that differ by few contributors; of a sum also the closest ones, whatever they differ by.
+
+        Parameters
+        ----------
+        exactly : bool
+            Among figures that are published as they are; else among rounded and perturbed ones too.
+        """
+        sources = [self._published(range(self.new, self.published), exactly=exactly)]
+        sources += [self._published([at], exactly=exactly) for at in range(self.new)]
+        return nested_pairs(self.classes, self.class_sizes, sources, least=self.fewest, closest=self.key != COUNT)
 
     def linked_relations(self, at: int) -> Matrix:
         """Relations of one table, over the variables."""
@@ -115,9 +130,8 @@ class UnionFamily(Family):
 
     @cached_property
     def nested(self) -> tuple[Ints, Ints]:
-        """Published variables of which one lies inside the other, and that no reader saw next to each other so far."""
-        sources = [self.before, *(self._published([at]) for at in range(self.new))]
-        return nested_pairs(self.classes, self.class_sizes, sources, least=self.fewest, closest=self.key != COUNT)
+        """Pairs whose differences a reader computes; they are the last of `populations`."""
+        return self.pairs(exactly=True)
 
     def _differences(self) -> ImpliedPopulations:
         outer, inner = self.nested
@@ -140,15 +154,7 @@ class UnionFamily(Family):
         sets = self.populations
         if not len(sets):
             return None
-        inside = sparse.csr_array(sets.sets @ self.classes)
-        by_class = sparse.csc_array(inside)
-        lengths = np.diff(by_class.indptr)[self.rows.leaves]
-        row = np.repeat(np.arange(len(self.rows)), lengths)
-        starts = np.repeat(by_class.indptr[:-1][self.rows.leaves], lengths)
-        within = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        number = by_class.indices[starts + within].astype(np.int64)
-        most = max(measure.figures.largest.shape[1] for measure in self.measures[: self.published])
-        made = added_up(number, self.rows.persons[row], self.rows.values[row], len(sets), most)
+        made = self._added_up(sparse.csr_array(sets.sets @ self.classes))
         return _figures_of(self.key, self.measures[0].figures, made, _flat("implied", len(sets)))
 
     def implied_failures(self, rules: Iterable[Rule]) -> Bools:
@@ -179,7 +185,57 @@ class UnionFamily(Family):
                         made.denominator,
                     )
                 )
+        for measure, variable in zip(
+            self.measures[self.published : -1], self.cells.variables[self.published : -1], strict=True
+        ):
+            made = protection_levels(every, measure.figures, settings)
+            parts.append(replace(made, variables=variable[made.variables]))
         return merged_levels(parts)
+
+    def with_differences(self) -> UnionFamily:
+        """The same with a variable for each difference of figures that are not published as they are.
+
+        What a reader knows of such a difference is an interval, which the audit finds.
+        """
+        pairs = {tuple(pair) for pair in zip(*(each.tolist() for each in self.pairs(exactly=True)), strict=True)}
+        every = zip(*(each.tolist() for each in self.pairs(exactly=False)), strict=True)
+        more = np.array([pair for pair in every if pair not in pairs], dtype=np.int64).reshape(-1, 2)
+        if not len(more):
+            return self
+        left = sparse.csr_array(self.classes[more[:, 0]] - self.classes[more[:, 1]])
+        left.eliminate_zeros()
+        size, number = self.cells.size, len(more)
+        entries = left.tocoo()
+        added = matrix_of(
+            np.concatenate([np.ones(number, dtype=np.int64), -entries.data]),
+            np.concatenate([np.arange(number), entries.row.astype(np.int64)]),
+            np.concatenate([size + np.arange(number), self.cells.variables[-1][entries.col]]),
+            (number, size + number),
+        )
+        whole = sparse.csr_array(self.cells.relations)
+        whole.resize(whole.shape[0], size + number)
+        made = self._added_up(left)
+        table = _table(DIFFERENCES, self.key, self.measures[0].figures, made, number)
+        first, last = slice(0, self.published), slice(self.published, None)
+        variables = (*self.cells.variables[first], size + np.arange(number), *self.cells.variables[last])
+        tables = (*self.cells.tables[first], table.cells, *self.cells.tables[last])
+        return replace(
+            self,
+            tables=(*self.tables[first], table, *self.tables[last]),
+            cells=LinkedCells(tables, variables, sparse.csr_array(sparse.vstack([whole, added]))),
+            classes=sparse.csr_array(sparse.vstack([self.classes, left])),
+        )
+
+    def _added_up(self, inside: Matrix) -> Contributions:
+        """Figures of sets of classes."""
+        by_class = sparse.csc_array(inside)
+        lengths = np.diff(by_class.indptr)[self.rows.leaves]
+        row = np.repeat(np.arange(len(self.rows)), lengths)
+        starts = np.repeat(by_class.indptr[:-1][self.rows.leaves], lengths)
+        within = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        number = by_class.indices[starts + within].astype(np.int64)
+        most = _most(self.tables[: self.published], self.key)
+        return added_up(number, self.rows.persons[row], self.rows.values[row], inside.shape[0], most)
 
 
 def seen_together(
@@ -240,15 +296,8 @@ def _family(
     tables = [each.table for each in placed]
     variables, relations, classes = _linked(tables, key, parts)
     made = added_up(parts.rows.leaves, parts.rows.persons, parts.rows.values, parts.number, _most(tables, key))
-    flat = _flat("class", parts.number)
-    figures = _figures_of(key, tables[0].measures[key].figures, made, flat)
-    table = Table(
-        name=CLASSES,
-        aggregated=Aggregated(TableSpec(by=("class",), responses=()), flat, {key: figures}),
-        measures={key: Measure.exact(figures)},
-        primary=np.zeros(parts.number, dtype=np.bool_),
-    )
-    cells = LinkedCells((*(each.cells for each in tables), flat), variables, relations)
+    table = _table(CLASSES, key, tables[0].measures[key].figures, made, parts.number)
+    cells = LinkedCells((*(each.cells for each in tables), table.cells), variables, relations)
     return UnionFamily(
         key,
         (*tables, table),
@@ -259,6 +308,18 @@ def _family(
         classes=classes,
         rows=parts.rows,
         fewest=least,
+    ).with_differences()
+
+
+def _table(name: str, key: str, like: CellFigures, made: Contributions, number: int) -> Table:
+    """A table of sets of classes, of which nothing is published."""
+    flat = _flat("set", number)
+    figures = _figures_of(key, like, made, flat)
+    return Table(
+        name=name,
+        aggregated=Aggregated(TableSpec(by=("set",), responses=()), flat, {key: figures}),
+        measures={key: Measure.exact(figures)},
+        primary=np.zeros(number, dtype=np.bool_),
     )
 
 
@@ -272,7 +333,7 @@ def _flat(name: str, number: int) -> Cells:
     return Cells((dimension,), np.arange(1, number + 1, dtype=np.int64)[:, None])
 
 
-def _figures_of(key: str, like: CellFigures, made: Any, cells: Cells) -> CellFigures:
+def _figures_of(key: str, like: CellFigures, made: Contributions, cells: Cells) -> CellFigures:
     counting = key == COUNT
     return replace(
         like,
@@ -307,39 +368,31 @@ class _Classes:
     rows: Members
 
     def with_empty(self, placed: Sequence[PlacedTable], key: str, *, zeros: bool) -> _Classes:
-        """In addition a class without persons for each hidden empty leaf cell of a release of one table.
+        """In addition a class without persons for each hidden empty leaf cell, which no reader knows to be empty.
 
-        A reader does not know that a hidden cell is empty. Such a class lies in the cell of one table, and another in
-        the same cell of all tables of the same shape.
+        It lies in the cells of all tables that its labels say; where they leave one open, there is none, as if readers
+        knew.
         """
-        inside, number = list(self.inside), self.number
-        alone = [
-            at
-            for at, each in enumerate(placed)
-            if sum(other.release == each.release for other in placed) == 1 and len(each.table)
+        parts = [_empty_classes(each, placed, key, zeros=zeros) for each in placed]
+        empty = np.unique(np.concatenate(parts), axis=0)
+        if not len(empty):
+            return self
+        inside = [
+            sparse.csr_array(sparse.vstack([own, _cells_inside(each.table, empty[:, at], ())]))
+            for at, (own, each) in enumerate(zip(self.inside, placed, strict=True))
         ]
-        empty = {at: _empty_leaves(placed[at].table, key, zeros=zeros) for at in alone}
-        wanted: list[dict[int, Ints]] = [{at: leaves} for at, leaves in empty.items() if len(leaves)]
-        for at in alone:
-            alike = [other for other in alone if same_shape(placed[at].table, placed[other].table)]
-            if len(alike) > 1 and alike[0] == at:
-                common = empty[at]
-                for other in alike[1:]:
-                    common = np.intersect1d(common, empty[other])
-                if len(common):
-                    wanted.append(dict.fromkeys(alike, common))
-        for group in wanted:
-            more = len(next(iter(group.values())))
-            for at, each in enumerate(placed):
-                if at in group:
-                    row, cell = expanded(each.table.cells, group[at])
-                    ones = np.ones(len(row), dtype=np.int64)
-                    below = matrix_of(ones, row, cell, (more, len(each.table)))
-                else:
-                    below = sparse.csr_array((more, len(each.table)), dtype=np.int64)
-                inside[at] = sparse.csr_array(sparse.vstack([inside[at], below]))
-            number += more
-        return _Classes(number, tuple(inside), self.rows)
+        return _Classes(self.number + len(empty), tuple(inside), self.rows)
+
+
+def _empty_classes(own: PlacedTable, placed: Sequence[PlacedTable], key: str, *, zeros: bool) -> Ints:
+    """For each hidden empty leaf cell of a table the leaf cell of every table, -1 outside."""
+    leaves = _empty_leaves(own.table, key, zeros=zeros)
+    found = np.full((len(leaves), len(placed)), -1, dtype=np.int64)
+    clear = np.ones(len(leaves), dtype=np.bool_)
+    for at, each in enumerate(placed):
+        found[:, at], known = leaves_of_labels(own.table.cells, leaves, each.table.cells)
+        clear &= known
+    return found[clear]
 
 
 def _empty_leaves(table: Table, key: str, *, zeros: bool) -> Ints:
@@ -417,8 +470,7 @@ def _cells_inside(table: Table, codes: Ints, sets: Sequence[Ints]) -> Matrix:
 def _classes_of_contributions(placed: Sequence[PlacedTable]) -> _Classes:
     """Contributions by the leaf cell that each lies in, in each table.
 
-    A contribution of two releases is one and the same where its person and its value are: what a reader cannot tell
-    from a value that stayed.
+    Those of two releases are one where person and value are the same: a value that stayed.
     """
     from privpipe.kernels.grouping.word_groups import group_rows
 

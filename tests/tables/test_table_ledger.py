@@ -166,6 +166,19 @@ def test_sums_are_judged_over_releases(place: Place) -> None:
     assert pp.release(place.policy(["region"], **asked)).assessment.passed
 
 
+def test_a_record_that_one_table_leaves_out(place: Place) -> None:
+    """Nobody joins or leaves, and still the difference of two sums is what one visit cost."""
+    rows = people({("N", "f", 30, 10): 12, ("S", "m", 30, 10): 12})
+    place.write([*rows, {**rows[0], "sex": "m", "cost": 77}])
+    asked = {"responses": ["count", {"sum": "cost"}]}
+    pp.release(place.policy(["region"], **asked))
+    only = {"sex": "f", "region": "N"}
+    part = place.policy(tables={"part": {"by": ["age"], "only": only, **asked}})
+    assert refused(part)["table_audit"].outcome == "fail"
+    del part["transform"][0]["aggregate"]["tables"]["part"]["responses"][1]
+    assert pp.release(part).assessment.passed
+
+
 def test_too_many_classes_are_an_error(place: Place) -> None:
     pp.release(place.policy(["region"]))
     verdict = refused(place.policy(["sex"], audit={"max_atoms": 3}))["table_audit"]

@@ -209,3 +209,45 @@ def small_rests(releases: Sequence[tuple[Sequence[Person], Sequence[Table]]]) ->
         ]
         found += ["rest"] if small[1] and not small[0] else []
     return found
+
+
+def month(counts: Mapping[str, int], start: int = 0) -> list[Person]:
+    names = [region for region, number in counts.items() for _ in range(number)]
+    return [{"person": f"p{start + at}", "region": region, "sex": "f"} for at, region in enumerate(names)]
+
+
+def test_differences_of_rounded_figures_are_intervals() -> None:
+    persons = month({"a": 12, "b": 14})
+    rounding = pp.tables.RoundTable(base=5)
+    releases = []
+    for each in (persons, [*persons, *month({"a": 1}, start=50)]):
+        releases.append((each, [rounding.apply(table_of(each, ["region"]))]))
+    lax = pp.tables.MinimumFrequency(at_least=LEAST, protect="exact")
+    assert pp.tables.TableAudit().judge(union(releases, lax)).outcome == "pass"
+    # 10 and 15: from 8 to 12, and 13 to 17; of up to 9 joiners that masks promise, no one rules out 1 to 4.
+    assert pp.tables.TableAudit().judge(union(releases, pp.tables.MinimumFrequency(at_least=4))).outcome == "pass"
+    strict = pp.tables.MinimumFrequency(at_least=12)
+    assert pp.tables.TableAudit().judge(union(releases, strict)).outcome == "fail"
+
+
+def test_a_total_that_was_published_shows_what_is_hidden_now() -> None:
+    persons = month({"a": 2, "b": 9, "c": 9})
+    rule = pp.tables.MinimumFrequency(at_least=LEAST)
+    first = hiding(table_of(persons, ["region"]), [["a"], ["b"]])
+    second = hiding(table_of(persons, ["region"]), [["a"], ["Total"]])
+    alone = union([(persons, [second])], rule)
+    assert pp.tables.TableAudit().judge(alone).outcome == "pass"
+    assert pp.tables.TableAudit().judge(union([(persons, [first])], rule)).outcome == "pass"
+    together = pp.tables.TableAudit().judge(union([(persons, [first]), (persons, [second])], rule))
+    assert together.outcome == "fail"
+    assert "can be computed from margins" in together.reason
+
+
+def test_group_rules_know_what_was_published() -> None:
+    persons = [{"person": f"p{at}", "region": "a", "sex": "f"} for at in range(5)]
+    persons += [{"person": f"p{10 + at}", "region": "b", "sex": "fm"[at % 2]} for at in range(8)]
+    asked = pp.tables.GroupDisclosure(columns=["sex"])
+    whole = table_of(persons, ["region"])
+    parts = hiding(table_of(persons, ["region", "sex"]), [["a", "Total"], ["a", "m"]])
+    assert asked.judge(union([(persons, [parts])], asked)).outcome == "pass"
+    assert asked.judge(union([(persons, [whole]), (persons, [parts])], asked)).outcome == "fail"
