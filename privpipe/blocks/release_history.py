@@ -97,9 +97,9 @@ class TableRows:
     cells: tuple[Mapping[str, NDArray[Any]], ...] = field(repr=False)
     persons: NDArray[Any] = field(repr=False)
     leaves: NDArray[Any] = field(repr=False)
-    columns: tuple[str, ...] = ()
-    values: NDArray[Any] = field(default=None, repr=False)  # type: ignore[assignment]
-    present: NDArray[Any] = field(default=None, repr=False)  # type: ignore[assignment]
+    columns: tuple[str, ...]
+    values: NDArray[Any] = field(repr=False)
+    present: NDArray[Any] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.persons)

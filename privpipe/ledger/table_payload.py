@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ __all__ = ["packed_tables", "unpacked_tables"]
 
 def packed_tables(rows: TableRows) -> bytes:
     """Definitions, cells and rows in one archive of arrays, none of which is pickled."""
-    arrays = {
+    arrays: dict[str, Any] = {
         "definitions": np.frombuffer(json.dumps([dict(each) for each in rows.definitions]).encode(), dtype=np.uint8),
         "columns": np.frombuffer(json.dumps(list(rows.columns)).encode(), dtype=np.uint8),
         "persons": rows.persons,

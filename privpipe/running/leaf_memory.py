@@ -189,4 +189,5 @@ def _ordered(persons: Ints, leaves: Ints, values: Ints, present: Ints) -> tuple[
         whole = whole[np.diff(whole, axis=0, prepend=-2).any(axis=1)]
     ends = np.cumsum([1, leaves.shape[1], values.shape[1]])
     first, *rest = np.split(whole, ends, axis=1)
-    return first[:, 0], *(np.ascontiguousarray(each) for each in rest)
+    cells, added, there = (np.ascontiguousarray(each) for each in rest)
+    return first[:, 0], cells, added, there

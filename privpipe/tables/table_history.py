@@ -21,7 +21,7 @@ from privpipe.tables.leaf_totals import all_cells
 from privpipe.tables.responses import Response
 from privpipe.tables.table import Measure, Table
 
-__all__ = ["PlacedTable", "TableHistory", "remembered", "without_cells"]
+__all__ = ["PlacedTable", "TableHistory", "columns_of", "remembered", "without_cells"]
 
 Ints = NDArray[np.int64]
 FIGURES = ("shown", "low", "high", "hidden", "total", "contributors")

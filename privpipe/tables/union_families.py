@@ -25,12 +25,16 @@ from privpipe.tables.primary_rules import Rule, Settings, protection_levels
 from privpipe.tables.table import Measure, Table
 from privpipe.tables.table_history import PlacedTable
 
-__all__ = ["MAX_CLASSES", "TooManyClasses", "UnionFamily", "seen_together"]
+__all__ = ["MAX_CLASSES", "TooManyClasses", "UnionFamily", "counted_together", "seen_together"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 MAX_CLASSES = 5_000_000
 CLASSES, DIFFERENCES = "(classes)", "(differences)"
+
+
+NONE = np.empty(0, dtype=np.int64)
+NOTHING, NOBODY = matrix_of(NONE, NONE, NONE, (0, 0)), Members(NONE, NONE, NONE)
 
 
 class TooManyClasses(DataError):
@@ -59,10 +63,10 @@ class UnionFamily(Family):
         The greatest threshold of a frequency rule: differences with fewer contributors are looked for.
     """
 
-    new: int = 0  # type: ignore[assignment]
+    new: int = 0
     releases: tuple[int, ...] = ()
-    classes: Matrix = field(default=None, repr=False)  # type: ignore[assignment]
-    rows: Members = field(default=None, repr=False)  # type: ignore[assignment]
+    classes: Matrix = field(default_factory=lambda: NOTHING, repr=False)
+    rows: Members = field(default_factory=lambda: NOBODY, repr=False)
     fewest: int = 1
 
     @property
@@ -212,8 +216,9 @@ class UnionFamily(Family):
             np.concatenate([size + np.arange(number), self.cells.variables[-1][entries.col]]),
             (number, size + number),
         )
-        whole = sparse.csr_array(self.cells.relations)
-        whole.resize(whole.shape[0], size + number)
+        old = self.cells.relations.tocoo()
+        shape = (self.cells.relations.shape[0], size + number)
+        whole = matrix_of(old.data, old.row.astype(np.int64), old.col.astype(np.int64), shape)
         made = self._added_up(left)
         table = _table(DIFFERENCES, self.key, self.measures[0].figures, made, number)
         first, last = slice(0, self.published), slice(self.published, None)
@@ -270,7 +275,8 @@ def seen_together(
             found.append(_family(measure, placed, new, least=least, max_classes=max_classes, zeros=zeros))
         history.judged.clear()
         history.judged[key] = (tuple(chosen.values()), found)  # the tables stay alive, and so do their ids
-    return history.judged[key][1]
+    seen: list[Family] = history.judged[key][1]
+    return seen
 
 
 def counted_together(
@@ -324,7 +330,7 @@ def _table(name: str, key: str, like: CellFigures, made: Contributions, number: 
 
 
 def _most(tables: Sequence[Table], key: str) -> int:
-    return max(table.measures[key].figures.largest.shape[1] for table in tables)
+    return max(int(table.measures[key].figures.largest.shape[1]) for table in tables)
 
 
 def _flat(name: str, number: int) -> Cells:
@@ -461,8 +467,8 @@ def _cells_inside(table: Table, codes: Ints, sets: Sequence[Ints]) -> Matrix:
         rows.append(np.full(len(own), at))
         leaves.append(own)
     row, leaf = np.concatenate(rows).astype(np.int64), np.concatenate(leaves).astype(np.int64)
-    at, cell = expanded(table.cells, leaf)
-    pairs = np.unique(row[at] * size + cell)
+    place, cell = expanded(table.cells, leaf)
+    pairs = np.unique(row[place] * size + cell)
     ones = np.ones(len(pairs), dtype=np.int64)
     return matrix_of(ones, pairs // max(size, 1), pairs % max(size, 1), (len(codes), size))
 

@@ -29,9 +29,12 @@ SHOWN_BEFORE = (
     "suppress_table: {cells:,} unsafe cells are of persons whose figure an earlier release published, and hiding it "
     "now hides nothing; make the cells of the table coarser, or leave these tables out"
 )
+NEXT_TO_EARLIER = (
+    "what earlier releases of the ledger published is fixed, and may give these cells away whatever is hidden now"
+)
 NO_PAIR = (
     "suppress_table: {pairs:,} differences between figures of this release and of earlier ones are unsafe, and no cell "
-    "that may be hidden stands in them; make the cells of the table coarser, or take cells out of `fixed`"
+    "that may be hidden is in them; make the cells of the table coarser, or take cells out of `fixed`"
 )
 
 
@@ -181,13 +184,16 @@ class _Round:
         def unsafe(populations: ImpliedPopulations) -> Bools:
             return family.with_populations(populations).implied_failures(rules)
 
-        found = repaired(
-            hiding,
-            family.cells,
-            already | hiding.primary,
-            implied=unsafe if self.asked.implied else None,
-            time_limit=self.asked.time_limit,
-        )
+        try:
+            found = repaired(
+                hiding,
+                family.cells,
+                already | hiding.primary,
+                implied=unsafe if self.asked.implied else None,
+                time_limit=self.asked.time_limit,
+            )
+        except NoSolutionError as error:
+            raise NoSolutionError(f"{error}; {NEXT_TO_EARLIER}") from None
         return np.asarray(found & ~already, dtype=np.bool_)
 
     def _hiding(self, family: UnionFamily, more: Bools) -> TableSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import privpipe as pp
+from privpipe.cli import app
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, EngineError, NoSolutionError, PolicyError, Refused, UnsupportedError
@@ -277,6 +280,27 @@ def test_history_and_verify(place: Place) -> None:
     assert not listed.problems
     found = verify(sink, policy=pp.Policy.from_dict(policy))
     assert found.sound, found.broken
+
+
+def test_the_commands_of_ledgers(place: Place) -> None:
+    file = place.path / "tables.json"
+    file.write_text(json.dumps(place.policy(["region"])))
+    for _ in range(2):
+        pp.release(str(file))
+    run = CliRunner().invoke
+    assert run(app, ["ledger", "check", str(file)]).exit_code == 0
+    shown = json.loads(run(app, ["ledger", "show", str(file), "--json"]).stdout)
+    assert [(row["records"], row["persons"]) for row in shown["entries"]] == [(26, 26), (26, 26)]
+    last = sorted(place.ledger.glob("*/0000?-*.entry"))[0]
+    last.unlink()
+    with pytest.raises(DataError, match="the ledger is damaged"):
+        pp.release(str(file))
+    assert run(app, ["ledger", "repair", str(file), "--accept-loss"]).exit_code == 0
+    # What is left was sealed anew, and is judged.
+    place.write([*EVERYONE, *JOINER])
+    with pytest.raises(Refused) as error:
+        pp.release(str(file))
+    assert any("lost history" in note for note in error.value.assessment.notes)
 
 
 def test_records_and_tables_in_one_ledger_are_not_judged_together(place: Place) -> None:

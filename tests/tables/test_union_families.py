@@ -13,10 +13,12 @@ import pytest
 
 import privpipe as pp
 from privpipe.blocks.release_history import ReleaseRows, TableRows
+from privpipe.errors import NoSolutionError
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.entries import TableSet
 from privpipe.tables.table import Table
 from privpipe.tables.table_history import TableHistory, columns_of, remembered, without_cells
+from privpipe.tables.union_families import UnionFamily, seen_together
 
 Person = Mapping[str, Any]
 LEAST = 3
@@ -251,3 +253,162 @@ def test_group_rules_know_what_was_published() -> None:
     parts = hiding(table_of(persons, ["region", "sex"]), [["a", "Total"], ["a", "m"]])
     assert asked.judge(union([(persons, [parts])], asked)).outcome == "pass"
     assert asked.judge(union([(persons, [whole]), (persons, [parts])], asked)).outcome == "fail"
+
+
+def random_releases(seed: int, *, sums: bool, number: int = 3) -> list[tuple[list[Person], list[Table]]]:
+    """Releases of persons with several records, who come, go, move and change what they contribute."""
+    draw = np.random.default_rng(seed)
+    responses = ["count", {"sum": "cost"}] if sums else ["count"]
+
+    def person(name: int) -> list[Person]:
+        region = str(draw.choice(["a", "b", "c"]))
+        size = int(draw.integers(1, 3))
+        sexes = draw.choice(["f", "m"], size)
+        return [
+            {"person": f"p{name}", "region": region, "sex": str(sex), "cost": int(draw.choice([0, 1, 5, 40]))}
+            for sex in sexes
+        ]
+
+    present = {name: person(name) for name in range(int(draw.integers(14, 26)))}
+    releases = []
+    for release in range(number):
+        for name in list(present):
+            if release and draw.random() < 0.15:
+                del present[name]
+            elif release and draw.random() < 0.1:
+                present[name] = person(name)
+        if release:
+            present |= {100 * release + at: person(100 * release + at) for at in range(int(draw.integers(0, 4)))}
+        rows = [row for own in present.values() for row in own]
+        by, only = [(["region"], {}), (["sex"], {}), (["region", "sex"], {}), (["region"], {"sex": "f"})][
+            int(draw.integers(0, 4))
+        ]
+        tables = [table_of(rows, by, responses=responses, only=only)]
+        if draw.random() < 0.4:
+            tables.append(table_of(rows, ["sex"], "other", responses=responses))
+        hidden = [table.hiding((draw.random(len(table)) < 0.3) & (members_of(table) > 0)) for table in tables]
+        releases.append((rows, hidden))
+    return releases
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_figures_of_all_variables_by_definition(seed: int) -> None:
+    releases = random_releases(seed, sums=True)
+    tables = union(releases, pp.tables.MinimumFrequency(at_least=LEAST), pp.tables.PPercent(at_least=10))
+    for family in seen_together(tables, tables.tables):
+        assert isinstance(family, UnionFamily)
+        assert not (family.cells.relations @ family.true).any()
+        figures = family._figures()
+        order = [releases[-1], *releases[:-1]]
+        placed = [(rows, table) for rows, own in order for table in own]
+        for (rows, table), variables in zip(placed, family.cells.variables, strict=False):
+            for cell, variable in enumerate(variables.tolist()):
+                labels = [
+                    (d.name, d.labels[c])
+                    for d, c in zip(table.cells.dimensions, table.cells.codes[cell], strict=True)
+                    if c
+                ]
+                labels += list(table.cells.only.items())
+                own: dict[str, int] = {}
+                for row in rows:
+                    if all(row[name] == label for name, label in labels):
+                        own[row["person"]] = own.get(row["person"], 0) + row["cost"]
+                assert figures.contributors[variable] == len(own)
+                if family.key == COUNT:
+                    assert family.true[variable] == len(own)
+                else:
+                    assert family.true[variable] == sum(own.values())
+                    largest = sorted((each for each in own.values() if each), reverse=True)[:3]
+                    assert figures.largest[variable].tolist() == [*largest, *[0] * (3 - len(largest))]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_unsafe_differences_of_sums_by_definition(seed: int) -> None:
+    """Pairs of cells whose contributions, record by record, lie inside one another, by sets."""
+    releases = random_releases(seed, sums=True, number=2)
+    tables = union(releases, pp.tables.MinimumFrequency(at_least=LEAST))
+    sums = next(each for each in seen_together(tables, tables.tables) if each.key == "cost")
+    assert isinstance(sums, UnionFamily)
+    shown = []
+    for rows, own in releases:
+        # Equal values of one person are the same contribution, one after the other.
+        ranks: dict[tuple[str, int], int] = {}
+        named = []
+        for row in sorted(rows, key=lambda row: [row["person"], row["region"], row["sex"]]):
+            at = ranks[row["person"], row["cost"]] = ranks.get((row["person"], row["cost"]), -1) + 1
+            named.append((row, (row["person"], row["cost"], at)))
+        for table in own:
+            groups = set()
+            for cell in np.flatnonzero(~table.measures["cost"].hidden).tolist():
+                labels = [
+                    (d.name, d.labels[c])
+                    for d, c in zip(table.cells.dimensions, table.cells.codes[cell], strict=True)
+                    if c
+                ]
+                labels += list(table.cells.only.items())
+                group = frozenset(name for row, name in named if all(row[column] == at for column, at in labels))
+                groups.add(group)
+            shown.append((rows is releases[0][0], groups))
+    before = set().union(*(groups for earlier, groups in shown if earlier))
+    sources = [before, *(groups for earlier, groups in shown if not earlier)]
+    every = set().union(*sources)
+    expected = {
+        (len({name for name, *_ in outer}), len({name for name, *_ in inner}), frozenset(outer - inner))
+        for outer in every
+        for inner in every
+        if inner and inner < outer and not any({inner, outer} <= source for source in sources)
+        if len({name for name, *_ in outer - inner}) < LEAST
+    }
+    outer, inner = sums.nested
+    failing = sums.implied_failures([pp.tables.MinimumFrequency(at_least=LEAST).rule])
+    pairs = failing[len(failing) - len(outer) :]
+    found = {(int(sums.sizes[a]), int(sums.sizes[b])) for a, b in zip(outer[pairs], inner[pairs], strict=True)}
+    assert found == {(a, b) for a, b, _ in expected}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_earlier_releases_never_make_a_table_safer(seed: int) -> None:
+    releases = random_releases(seed, sums=bool(seed % 2))
+    rules = (pp.tables.MinimumFrequency(at_least=LEAST), pp.tables.PPercent(at_least=10))[: 1 + seed % 2]
+    audit = pp.tables.TableAudit()
+    counts = [audit.judge(union(releases[at:], *rules)) for at in range(len(releases))]
+    assert all(each.outcome in ("pass", "fail") for each in counts)
+    assert not (counts[0].outcome == "pass" and counts[-2].outcome == "fail")
+    turned = [releases[1], releases[0], releases[2]]
+    assert audit.judge(union(turned, *rules)).outcome == counts[0].outcome
+    mixed = [(list(reversed(rows)), own) for rows, own in releases]
+    assert audit.judge(union(mixed, *rules)).observed == counts[0].observed
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_hidden_passes_the_audit_of_all_releases(seed: int) -> None:
+    releases = random_releases(seed, sums=bool(seed % 2), number=2)
+    rules = [pp.tables.MinimumFrequency(at_least=LEAST), pp.tables.TableAudit()]
+    rows, plain = releases[0]
+    first = union(
+        [
+            (
+                rows,
+                [
+                    replace(t, measures={k: replace(m, hidden=m.hidden & False) for k, m in t.measures.items()})
+                    for t in plain
+                ],
+            )
+        ],
+        *rules,
+    )
+    first = pp.tables.SuppressTable().run(first)
+    assert rules[1].judge(first).outcome == "pass"
+    releases[0] = (rows, list(first.tables.values()))
+    tables = union(releases, *rules)
+    try:
+        made = pp.tables.SuppressTable().run(tables)
+    except NoSolutionError:
+        return
+    assert rules[1].judge(made).outcome == "pass"
+    # The same again: nothing is new, and nothing more is hidden.
+    again = union(
+        [*releases[:-1], (releases[-1][0], list(made.tables.values())), (releases[-1][0], list(made.tables.values()))],
+        *rules,
+    )
+    assert rules[1].judge(again).outcome == "pass"
