@@ -258,6 +258,12 @@ def test_a_ledger_of_tables_shows_nothing_without_its_key(place: Place) -> None:
     assert (definition["name"], [each["name"] for each in definition["dimensions"]]) == ("table", ["region"])
 
 
+def test_no_public_document_shows_where_the_ledger_is(place: Place) -> None:
+    result = pp.release(place.policy(["region"]))
+    for file in Path(result.path).rglob("*"):
+        assert file.is_dir() or str(place.path).encode() not in file.read_bytes(), file.name
+
+
 def test_suppressed_figures_are_remembered_as_hidden(place: Place) -> None:
     place.write(people({("N", "f", 30, 1): 2, ("S", "f", 30, 1): 9, ("W", "m", 30, 1): 4}))
     pp.release(place.policy(["region"], hide=True))
