@@ -104,7 +104,10 @@ class UnionFamily(Family):
         """
         sources = [self._published(range(self.new, self.published), exactly=exactly)]
         sources += [self._published([at], exactly=exactly) for at in range(self.new)]
-        return nested_pairs(self.classes, self.class_sizes, sources, least=self.fewest, closest=self.key != COUNT)
+        # A person may be in a difference with several contributions, and is one contributor.
+        most = int(np.bincount(self.rows.persons).max(initial=1))
+        least = self.fewest * most
+        return nested_pairs(self.classes, self.class_sizes, sources, least=least, closest=self.key != COUNT)
 
     def linked_relations(self, at: int) -> Matrix:
         """Relations of one table, over the variables."""
@@ -406,7 +409,7 @@ def _empty_classes(own: PlacedTable, placed: Sequence[PlacedTable], key: str, *,
 def _empty_leaves(table: Table, key: str, *, zeros: bool) -> Ints:
     measure = table.measures[key]
     lowest = [np.isin(table.cells.codes[:, at], each.leaves) for at, each in enumerate(table.cells.dimensions)]
-    empty = np.logical_and.reduce(lowest) & (table.measures[COUNT].figures.contributors == 0)
+    empty = np.logical_and.reduce(lowest) & (measure.figures.contributors == 0)
     return np.flatnonzero(empty & (measure.hidden | zeros))
 
 

@@ -412,3 +412,19 @@ def test_what_is_hidden_passes_the_audit_of_all_releases(seed: int) -> None:
         *rules,
     )
     assert rules[1].judge(again).outcome == "pass"
+
+
+def test_one_person_with_many_contributions_is_one_contributor() -> None:
+    """Her four visits are the difference of two totals, and other differences are closer."""
+    many = [{"person": "p90", "region": "a", "sex": "f", "cost": cost} for cost in (1, 2, 3, 4)]
+    rows = [{"person": f"p{at}", "region": "ab"[at % 2], "sex": "m", "cost": 5} for at in range(12)]
+    first = [*rows, *many]
+    responses = [{"sum": "cost"}]
+    rule = pp.tables.MinimumFrequency(at_least=LEAST)
+    whole = table_of(first, ["region"], responses=responses)
+    rest = table_of(rows, ["region"], responses=responses)
+    assert pp.tables.TableAudit().judge(union([(first, [whole]), (rows, [rest])], rule)).outcome == "fail"
+    tables = union([(first, [whole]), (rows, [rest])], rule)
+    [family] = seen_together(tables, tables.tables)
+    assert isinstance(family, UnionFamily)
+    assert set(family.sizes[family.nested[0]].tolist()) == {7, 13}
