@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,7 @@ class TableHistory:
     current: ReleaseRows = field(repr=False)
     earlier: tuple[ReleaseRows, ...] = field(default=(), repr=False)
     judged: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    recalled: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"TableHistory({len(self.earlier)} earlier releases)"
@@ -130,6 +132,7 @@ class TableHistory:
     def __bool__(self) -> bool:
         return bool(self.earlier)
 
+    @cached_property
     def _persons(self) -> list[Ints]:
         """Of each release, one number for each of its units; the same person has the same number."""
         from privpipe.kernels.grouping.word_groups import group_rows
@@ -147,7 +150,7 @@ class TableHistory:
         DataError
             Rows and cells disagree, or a column was added up in another unit before.
         """
-        persons = self._persons()
+        persons = self._persons
         own = [table for table in tables.values() if key in table.shown_measures]
         most = max((table.measures[key].figures.largest.shape[1] for table in own), default=1)
         last = len(self.earlier)
@@ -159,18 +162,34 @@ class TableHistory:
             members = _members(rows, persons[last], names.index(table.name), key)
             found.append(_placed(table, key, last, members, together, most))
         decimals = {each.table.measures[key].figures.decimals for each in found}
-        for release, each in enumerate(self.earlier):
-            rows = _tables_of(each)
-            shown = [at for at, definition in enumerate(rows.definitions) if key in definition["measures"]]
-            together = _together(rows, persons[release], shown, key)
-            for at, definition in enumerate(rows.definitions):
-                if key in definition["measures"]:
-                    if definition["measures"][key]["decimals"] not in decimals:
-                        raise DataError(OTHER_UNIT.format(key=key, decimals=definition["measures"][key]["decimals"]))
-                    table = _recalled(definition, rows.cells[at], release, most)
-                    members = _members(rows, persons[release], at, key)
-                    found.append(_placed(table, key, release, members, together, most))
+        for release in range(last):
+            for each in self._earlier(release, key, most):
+                unit = each.table.measures[key].figures.decimals
+                if unit not in decimals:
+                    raise DataError(OTHER_UNIT.format(key=key, decimals=unit))
+                found.append(each)
         return found
+
+    def _earlier(self, release: int, key: str, most: int) -> list[PlacedTable]:
+        """Tables of an earlier release that show a measure; made once, for they stay as they are."""
+        name = (release, key, most)
+        if name not in self.recalled:
+            rows, persons = _tables_of(self.earlier[release]), self._persons[release]
+            shown = [at for at, definition in enumerate(rows.definitions) if key in definition["measures"]]
+            together = _together(rows, persons, shown, key)
+            self.recalled[name] = [
+                _placed(
+                    _recalled(rows.definitions[at], rows.cells[at], release, most),
+                    key,
+                    release,
+                    _members(rows, persons, at, key),
+                    together,
+                    most,
+                )
+                for at in shown
+            ]
+        placed: list[PlacedTable] = self.recalled[name]
+        return placed
 
 
 def _tables_of(release: ReleaseRows) -> TableRows:
