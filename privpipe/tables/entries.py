@@ -241,6 +241,13 @@ class UnionGuarantee(CellGuarantee):
         if self.normalise and self.key is None:
             raise UsageError(f"{name}: normalise is for persons, who are followed by a key")
 
+    def without_ledger(self, tables: TableSet) -> Verdict | None:
+        """An error where a ledger is named and nothing of it is at hand, as outside a policy's run; else None."""
+        if self.ledger is None or tables.history is not None:
+            return None
+        why = "the ledger was not read: a run of a policy, or `Policy.apply`, does; leave it out to judge one release."
+        return Verdict(self, None, "error", self.demanded(), reason=why)
+
     def parameters(self) -> dict[str, Any]:
         """As of every entry; what is about a ledger only where there is one."""
         own = ("ledger", "key", "normalise", "max_atoms")

@@ -460,6 +460,9 @@ class Differencing(UnionGuarantee):
         return self.at_least
 
     def judge(self, tables: TableSet) -> Verdict:
+        unread = self.without_ledger(tables)
+        if unread is not None:
+            return unread
         if tables.history:
             return self._judge_union(tables)
         chosen = list(tables.chosen(self.tables).values())

@@ -24,6 +24,7 @@ from privpipe.record import history, verify
 from privpipe.running.frames import hierarchy_specs
 from privpipe.running.leaf_memory import table_memory
 from privpipe.running.table_release import EARLIER
+from privpipe.running.table_validation import NO_PERSONS, validate_tables
 from privpipe.sinks.local import LocalTarget
 from tests.tables.ledger_cases import KEY, VARIABLE, Place, people
 
@@ -197,6 +198,17 @@ def test_frames_are_judged_by_the_ledger_and_not_remembered(place: Place) -> Non
         policy.apply(frame)
     assert len(policy.apply(pd.DataFrame(EVERYONE))) == 3
     assert remembered(place) == 1
+
+
+def test_a_ledger_outside_a_run_is_an_error(place: Place) -> None:
+    table = pp.tables.Aggregate(by=["region"], responses=["count"]).apply(pd.DataFrame(EVERYONE))
+    followed = {"ledger": str(place.ledger), "key": {"from_env": VARIABLE}}
+    with pytest.raises(Refused) as error:
+        pp.check(table, [pp.tables.MinimumFrequency(at_least=3), pp.tables.TableAudit(**followed)])
+    assert [verdict.outcome for verdict in error.value.assessment.verdicts] == ["pass", "error"]
+    found = pp.Policy.from_dict(place.policy(["region"]))
+    place.path.joinpath("table.csv").write_text(table.public().to_csv(index=False))
+    assert NO_PERSONS in validate_tables(found, str(place.path / "table.csv")).notes
 
 
 def test_a_dry_run_is_judged_and_not_remembered(place: Place) -> None:
