@@ -548,7 +548,9 @@ class Policy:
         return _sha256(without_paths(own, self._path_keys()))
 
     def _path_keys(self) -> set[str]:
-        read = {name for entry in (*self.entries, *self.transform) for name in marked(type(entry), FilePath)}
+        of_cells = () if self.tables is None else self.tables.guarantees
+        entries = (*self.entries, *self.transform, *of_cells)
+        read = {name for entry in entries for name in marked(type(entry), FilePath)}
         return {*PATH_KEYS, *read}
 
     def place_of(self, stage: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from privpipe.policy.entries import ReadEntry
 from privpipe.policy.plain_values import Report
 from privpipe.policy.specs import ColumnSpec
-from privpipe.tables.entries import CellGuarantee, TableStage
+from privpipe.tables.entries import CellGuarantee, TableStage, UnionGuarantee
 from privpipe.tables.response_judgement import unjudged, unjudged_text
 from privpipe.tables.stages import Aggregate
 from privpipe.tables.table_audit import TableAudit
@@ -85,6 +85,7 @@ def without_tables(
         for response in unjudged(name, spec.responses, entries):
             place = ("tables", name, "responses") if aggregate.tables else ("responses",)
             report.wrong((*first.place, *place), unjudged_text(response))
+    _check_ledger(report, asked, found)
     if not any(item.kind is not None and issubclass(item.kind, TableAudit) for item in asked):
         report.warn(
             ("guarantees",),
@@ -160,6 +161,25 @@ def _check_column(report: Report, place: tuple[str | int, ...], name: str, colum
         report.wrong(place, f"{name!r} is not among `columns:`; give it a role there")
     elif columns[name].role in ("identifier", "drop"):
         report.wrong(place, f"{name!r} has `role: {columns[name].role}` and is gone before this stage; give it another")
+
+
+def _check_ledger(report: Report, asked: Sequence[ReadEntry], found: Mapping[str, Any]) -> None:
+    """One ledger, kept in one way, of persons that the policy distinguishes."""
+    first: UnionGuarantee | None = None
+    for item in asked:
+        entry = item.entry
+        if not isinstance(entry, UnionGuarantee) or entry.ledger is None:
+            continue
+        if not {"person_id", "record_id"} & set(found):
+            report.wrong(
+                (*item.place, "key"),
+                "persons are followed by person_id or record_id; declare one, or leave the ledger out",
+            )
+        first = first or entry
+        if (entry.ledger, entry.key, set(entry.normalise)) != (first.ledger, first.key, set(first.normalise)):
+            report.wrong(
+                item.place, "a policy keeps one ledger, with one key and one normalise; the entries name several"
+            )
 
 
 def _check_tables(report: Report, asked: Sequence[ReadEntry], aggregate: Aggregate) -> None:

@@ -25,7 +25,7 @@ from privpipe.tables.order_statistics import OrderStatistic, RankedValues, ranks
 from privpipe.tables.responses import Response
 from privpipe.tables.unit_rows import UnitRows, Units, decimals_of
 
-__all__ = ["COUNT", "Aggregated", "TableSpec", "aggregated", "squares_of"]
+__all__ = ["COUNT", "Aggregated", "TableSpec", "aggregated", "leaf_codes", "squares_of"]
 
 COUNT = "count"
 """Key of the contributors among the figures; sums have their column's name, sums of squares `squares_of` it."""
@@ -177,6 +177,29 @@ def aggregated(
     return count.run(table)
 
 
+def leaf_codes(
+    engine: Engine,
+    table: Any,
+    found: Aggregated,
+    *,
+    person: str | None,
+    hierarchies: Mapping[str, Hierarchy | HierarchySpec],
+) -> list[dict[str | None, int]]:
+    """For each dimension of a table that was counted, the label code of each value of the records.
+
+    Parameters
+    ----------
+    table : Table
+        The records that it was counted from.
+
+    Returns
+    -------
+    list of dict
+        From the canonical text of a value, None for null, to its code in the dimension.
+    """
+    return _Count(engine, found.spec, person, dict(hierarchies), b"").codebooks(table, found.cells)
+
+
 @dataclass(frozen=True)
 class _Counted:
     """Cells with what they were counted from: one row for each contributor and leaf, or records."""
@@ -237,6 +260,18 @@ class _Count:
         cells = replace(counted.grid.cells, only=dict(self.spec.only))
         figures = self._figures(counted.grid, cells, units, weight)
         return Aggregated(self.spec, cells, figures, dropped, self._statistics(counted, cells, units))
+
+    def codebooks(self, table: Any, cells: Cells) -> list[dict[str | None, int]]:
+        rows, _ = self._population(table, *self._units(table))
+        found = []
+        for name, dimension in zip(self.spec.by, cells.dimensions, strict=True):
+            ladder = self._ladder(rows, name)
+            texts = texts_of(self.engine.distinct(rows, [name]).column(name))
+            leaves = ladder.labels(texts, ladder.levels[0]) if ladder.coarsens else list(texts)
+            distinct = list(dict.fromkeys(leaves))
+            known = dict(zip(distinct, ladder.codes(dimension, distinct).tolist(), strict=True))
+            found.append({text: known[leaf] for text, leaf in zip(texts, leaves, strict=True)})
+        return found
 
     def _check(self, table: Any) -> None:
         names = table.schema.names

@@ -53,6 +53,11 @@ class Family:
     cells: LinkedCells
 
     @property
+    def new(self) -> int:
+        """How many of its tables are of the release that is judged; they come first."""
+        return self.published
+
+    @property
     def whole(self) -> bool:
         """Whether figures are whole numbers for anyone who reads them."""
         return self.key == COUNT and self.measures[0].places == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -20,9 +20,10 @@ from privpipe.tables import differencing, group_disclosure, primary_rules
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import Levels
-from privpipe.tables.entries import CellGuarantee, TableSet
+from privpipe.tables.entries import CellGuarantee, TableSet, UnionGuarantee
 from privpipe.tables.families import merged_levels
 from privpipe.tables.table import Table, measures_of
+from privpipe.tables.union_families import TooManyClasses, counted_together
 
 __all__ = [
     "Differencing",
@@ -221,6 +222,10 @@ class MinimumFrequency(PrimaryRule):
             count=self.count,
             population=self.population,
         )
+
+    @property
+    def least(self) -> int:
+        return self.at_least
 
     def _speaks_of(self, figures: CellFigures) -> bool:
         return True
@@ -462,10 +467,9 @@ class GroupDisclosure(CellGuarantee):
 
     def judge(self, tables: TableSet) -> Verdict:
         failing = judged = 0
-        for table in tables.chosen(self.tables).values():
+        for table, shown in _shown_by_any(tables, tables.chosen(self.tables)):
             rule = self._rule(table, tables.sensitive)
             if rule is not None:
-                shown = ~table.measures[COUNT].hidden
                 failing += rule.observed(table.measures[COUNT].figures, shown)
                 judged += int((shown & (table.measures[COUNT].figures.contributors > 0)).sum())
         compared = (Comparison(judged, judged, "published cells with contributors were judged"),)
@@ -489,7 +493,7 @@ class GroupDisclosure(CellGuarantee):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Differencing(CellGuarantee):
+class Differencing(UnionGuarantee):
     """Published cells of which one lies inside another differ by no contributor or by at least n.
 
     Parameters
@@ -509,6 +513,10 @@ class Differencing(CellGuarantee):
     choose: ClassVar[str] = "The n of minimum_frequency."
 
     at_least: Annotated[int, Ge(1), Doc("n: least number of contributors of a difference that is not empty")]
+
+    @property
+    def least(self) -> int:
+        return self.at_least
 
     def failures(self, tables: TableSet) -> differencing.Differences:
         """The small differences, cells numbered over the tables it judges, one after the other.
@@ -539,11 +547,37 @@ class Differencing(CellGuarantee):
         )
 
     def judge(self, tables: TableSet) -> Verdict:
+        unread = self.without_ledger(tables)
+        if unread is not None:
+            return unread
+        if tables.history:
+            return self._judge_union(tables)
         failures = self.failures(tables)
         chosen = list(tables.chosen(self.tables).values())
         shown = np.concatenate([~table.measures[COUNT].hidden for table in chosen])
         counts = np.concatenate([table.measures[COUNT].figures.contributors for table in chosen])
-        failing, judged = len(failures), int((shown & (counts > 0)).sum())
+        return self._verdict(len(failures), int((shown & (counts > 0)).sum()))
+
+    def _judge_union(self, tables: TableSet) -> Verdict:
+        """Differences that the tables of all releases show together and those of earlier ones alone did not."""
+        chosen = tables.chosen(self.tables)
+        try:
+            found = counted_together(tables, chosen, max_classes=self.max_atoms)
+        except TooManyClasses as error:
+            return Verdict(self, None, "error", self.at_least, reason=f"{error}.")
+        if found is None:
+            return Verdict(self, None, "error", self.at_least, reason=NO_CELL)
+        shown = found.before | found.now
+        relations = [found.linked_relations(at) for at in range(found.new) if found.measures[at].figures.additive]
+        rule = differencing.Differencing(at_least=self.at_least)
+        joined = sparse.csr_array(sparse.vstack(relations)) if relations else None
+        failures = rule.failures(found.classes, found.class_sizes, shown, joined)
+        earlier = rule.failures(found.classes, found.class_sizes, found.before, joined)
+        known = found.before[failures.outer] & found.before[failures.inner]
+        new = int((~known).sum()) + len(np.setdiff1d(failures.rests, earlier.rests))
+        return self._verdict(new, int((shown & (found.sizes > 0)).sum()))
+
+    def _verdict(self, failing: int, judged: int) -> Verdict:
         compared = (Comparison(judged, judged, "published cells with contributors were compared"),)
         if not judged:
             return Verdict(self, None, "error", self.at_least, reason=NO_CELL, compared=compared)
@@ -561,3 +595,14 @@ class Differencing(CellGuarantee):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(at_least=10)]
+
+
+def _shown_by_any(tables: TableSet, chosen: Mapping[str, Table]) -> Iterator[tuple[Table, Bools]]:
+    """Tables, and which cells this release or an earlier one publishes the contributors of."""
+    found = counted_together(tables, chosen) if tables.history else None
+    for table in chosen.values():
+        shown = ~table.measures[COUNT].hidden
+        if found is not None and COUNT in table.shown_measures:
+            names = [each.name for each in found.tables[: found.new]]
+            shown = shown | found.before[found.cells.variables[names.index(table.name)]]
+        yield table, shown

@@ -30,6 +30,7 @@ from privpipe.tables.suppression import AVOIDED, COSTS, Suppression, costs, supp
 from privpipe.tables.table import Table
 from privpipe.tables.table_audit import TableAudit, audit_problem, group_levels, rules_of
 from privpipe.tables.table_loss import losses
+from privpipe.tables.union_patterns import closed_over_releases, fixed_cells
 
 __all__ = ["SuppressTable"]
 
@@ -122,7 +123,8 @@ class SuppressTable(TableStage):
         self._require_known_labels(tables, chosen)
         search = _Joint(self, tables, chosen)
         found = search.closed(search.started())
-        if self.restore:
+        found = closed_over_releases(found, chosen, search.asked, search, zeros=self.zeros)
+        if self.restore and not tables.history:  # what earlier releases need is not known to be in vain
             found = search.restored(found)
         found = hidden_statistics(found, chosen)
         return found.having({}, step=search.step(found))
@@ -182,6 +184,8 @@ class _Joint:
     chosen: tuple[str, ...]
     found: dict[str, Suppression] = field(default_factory=dict)
     apart: dict[str, Bools] = field(default_factory=dict)
+    before: dict[str, Bools] = field(default_factory=dict)
+    """Cells whose persons have a figure in an earlier release, by table: hiding them is in vain."""
 
     def __post_init__(self) -> None:
         asked = next((each for each in self.tables.guarantees if isinstance(each, TableAudit)), TableAudit())
@@ -191,6 +195,8 @@ class _Joint:
         """The tables with their unsafe cells hidden, and those that an earlier run hid."""
         now = {name: self.tables.tables[name] for name in self.chosen}
         kept = {} if self.stage.pattern is None else kept_pattern(self.stage.pattern, now)
+        primary = {name: np.logical_or.reduce(list(self._unsafe(table).values())) for name, table in now.items()}
+        self.before = fixed_cells(self.tables, primary)
         changed = {}
         for name, table in now.items():
             if self.stage.show is not None:
@@ -364,8 +370,8 @@ class _Joint:
             family.published,
             family.cells,
         ).problem(levels, prior=self.asked.known_share, knowing=(), implied=np.zeros(0, dtype=np.bool_))
-        candidates = np.concatenate([self._candidates(family), np.zeros(more, dtype=np.bool_)])
-        price = np.concatenate([self._prices(family), np.ones(more, dtype=np.int64)])
+        candidates = np.concatenate([self.candidates(family), np.zeros(more, dtype=np.bool_)])
+        price = np.concatenate([self.prices(family, np.zeros(family.cells.size, dtype=np.bool_)), np.ones(more, dtype=np.int64)])
         hiding = Hiding(
             relations=problem.relations,
             true=problem.true,
@@ -381,11 +387,22 @@ class _Joint:
         )
         return problem, hiding
 
-    def _prices(self, family: Family) -> Ints:
+    def prices(self, family: Family, already: Bools) -> Ints:
+        """The price of hiding each variable of a family: 1 of what is hidden already."""
         found = np.ones(family.cells.size, dtype=np.int64)
-        for table, variable in zip(family.tables[: family.published], family.cells.variables, strict=False):
+        for table, variable in zip(family.tables[: family.new], family.cells.variables, strict=False):
             found[variable] = self._prices_of(table, family.key)
-        return found
+        return np.where(already, 1, found)
+
+    def candidates(self, family: Family) -> Bools:
+        """Variables that the stage may hide: free in all tables of this release that show them."""
+        found = np.zeros(family.cells.size, dtype=np.bool_)
+        barred = np.zeros(family.cells.size, dtype=np.bool_)
+        for table, variable in zip(family.tables[: family.new], family.cells.variables, strict=False):
+            free = self._free(table, family.key)
+            found[variable[free]] = True
+            barred[variable[~free]] = True
+        return found & ~barred
 
     def _prices_of(self, table: Table, key: str) -> Ints:
         """The price of each cell of a table when a measure asks for it."""
@@ -402,16 +419,6 @@ class _Joint:
         price = costs("value" if by_column else self.stage.cost, magnitudes, own.contributors)
         return np.where(bearing(table.cells, self.stage.avoid, "avoid"), price * AVOIDED, price)
 
-    def _candidates(self, family: Family) -> Bools:
-        """Variables that the stage may hide: free in all tables that show them."""
-        found = np.zeros(family.cells.size, dtype=np.bool_)
-        barred = np.zeros(family.cells.size, dtype=np.bool_)
-        for table, variable in zip(family.tables[: family.published], family.cells.variables, strict=False):
-            free = self._free(table, family.key)
-            found[variable[free]] = True
-            barred[variable[~free]] = True
-        return found & ~barred
-
     def _free(self, table: Table, key: str) -> Bools:
         """Cells of a table that may be hidden: of a table of the stage, neither fixed nor empty."""
         if table.name not in self.chosen:
@@ -419,7 +426,8 @@ class _Joint:
         empty = table.measures[key].figures.contributors == 0
         if self.stage.zeros:
             empty &= self._structural(table)
-        return np.asarray(~empty & ~bearing(table.cells, self.stage.fixed, "fixed"), dtype=np.bool_)
+        fixed = bearing(table.cells, self.stage.fixed, "fixed") | self.before.get(table.name, np.False_)
+        return np.asarray(~empty & ~fixed, dtype=np.bool_)
 
     def _structural(self, table: Table) -> Bools:
         """Cells that everyone knows to be empty."""

@@ -18,7 +18,7 @@ from privpipe.tables.least_cost_patterns import Limits, least_cost
 from privpipe.tables.linear_patterns import linear_pattern
 from privpipe.tables.moves import Hiding, Requirement, cheapest_move, joint_move
 
-__all__ = ["AVOIDED", "COSTS", "METHODS", "Suppression", "costs", "label_order", "suppress"]
+__all__ = ["AVOIDED", "COSTS", "METHODS", "Suppression", "costs", "label_order", "repaired", "suppress"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -165,6 +165,24 @@ def suppress(
     hidden, passed, repaired = search.closed(hidden, optimal=bound is not None)
     cost = hiding.price(hidden)
     return Suppression(hidden, cost, None if bound is None else min(bound, cost), repaired, passed)
+
+
+def repaired(
+    hiding: Hiding, linked: LinkedCells, hidden: Bools, *, implied: Unsafe | None = None, time_limit: float = 600.0
+) -> Bools:
+    """A pattern with what the audit asks for in addition.
+
+    Parameters
+    ----------
+    hidden : ndarray of bool, shape (cells,)
+        The pattern; what is hidden in it stays hidden.
+
+    Raises
+    ------
+    NoSolutionError
+        Sensitive cells cannot be protected, or were not proved to be.
+    """
+    return _Suppressing(hiding, linked, (), None, implied, time_limit).closed(hidden, optimal=True)[0]
 
 
 class _Suppressing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -16,11 +16,12 @@ from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.tables.aggregates import rational
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import AuditProblem, Levels
-from privpipe.tables.entries import CellGuarantee, TableSet
+from privpipe.tables.entries import TableSet, UnionGuarantee
 from privpipe.tables.exact_audit import AuditResult, audit
-from privpipe.tables.families import Family, families, merged_levels
+from privpipe.tables.families import Family, merged_levels
 from privpipe.tables.guarantees import GroupDisclosure, PrimaryRule
 from privpipe.tables.primary_rules import Rule, Settings
+from privpipe.tables.union_families import TooManyClasses, UnionFamily, seen_together
 
 __all__ = ["TableAudit", "audit_problem", "group_levels", "rules_of"]
 
@@ -35,7 +36,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TableAudit(CellGuarantee):
+class TableAudit(UnionGuarantee):
     """No unsafe cell, and no unsafe population that margins imply, can be worked out; observed = number that can.
 
     Everything that is published counts together: margins of all tables, what readers know of signs, and what a
@@ -79,18 +80,30 @@ class TableAudit(CellGuarantee):
         return None if self.prior is None else rational(self.prior, "table_audit: prior") / 100
 
     def judge(self, tables: TableSet) -> Verdict:
+        unread = self.without_ledger(tables)
+        if unread is not None:
+            return unread
         results: list[AuditResult] = []
         judged = 0
-        for family in families(tables.chosen(self.tables), tables.joint):
+        try:
+            seen = seen_together(tables, tables.chosen(self.tables), max_classes=self.max_atoms)
+        except TooManyClasses as error:
+            return Verdict(self, None, "error", 0, reason=f"{error}.")
+        for family in seen:
             if not any(rules_of(tables, family.key).values()) and not group_levels(tables, family):
                 continue
             problem = audit_problem(tables, family, self)
-            results.append(audit(problem, time_limit=self.time_limit))
+            result = audit(problem, time_limit=self.time_limit)
+            if isinstance(
+                family, UnionFamily
+            ):  # classes of persons, and cells of earlier releases, are not published now
+                result = replace(result, publishable=0)
+            results.append(result)
             judged += family.cells.size
-        return self.verdict(results, judged)
+        return self.verdict(results, judged, earlier=len(tables.history.earlier) if tables.history else 0)
 
-    def verdict(self, results: Sequence[AuditResult], judged: int) -> Verdict:
-        """The verdict on the audits of some measures; none of them is an error."""
+    def verdict(self, results: Sequence[AuditResult], judged: int, *, earlier: int = 0) -> Verdict:
+        """The verdict on the audits of some measures, over so many earlier releases; no audit is an error."""
         compared = (Comparison(judged, judged, "figures were audited together"),)
         if not results:
             return Verdict(self, None, "error", 0, reason=NO_RULE, compared=compared)
@@ -105,11 +118,11 @@ class TableAudit(CellGuarantee):
             outcome=outcome,
             threshold=0,
             failing_classes=failing,
-            reason=self._reason(counts, results),
+            reason=self._reason(counts, results, earlier),
             compared=compared,
         )
 
-    def _reason(self, counts: Counter[str], results: Sequence[AuditResult]) -> str:
+    def _reason(self, counts: Counter[str], results: Sequence[AuditResult], earlier: int) -> str:
         said = [f"{counts[kind]:,} {text}" for kind, text in KINDS.items() if counts[kind]]
         if counts["unproved"]:
             said.append(f"{counts['unproved']:,} were not proved in {self.time_limit:g} s")
@@ -121,6 +134,8 @@ class TableAudit(CellGuarantee):
             said.append(f"{more:,} suppressed figures follow from others and could be published")
         if not self.whole:
             said.append("counts were not taken for whole numbers")
+        if earlier:
+            said.append(f"judged together with {earlier:,} earlier releases of the ledger")
         components = sum(result.components for result in results)
         programmes = sum(result.programmes for result in results)
         return f"{'; '.join(said)} ({components:,} components, {programmes:,} linear programs)."
@@ -171,8 +186,8 @@ def group_levels(tables: TableSet, family: Family) -> list[Levels]:
     for guarantee in tables.guarantees:
         if isinstance(guarantee, GroupDisclosure):
             chosen = tables.chosen(guarantee.tables)
-            for table, variables in zip(family.tables, family.cells.variables, strict=True):
-                if table.name in chosen and chosen[table.name] is table:
+            for table, variables in zip(family.tables[: family.new], family.cells.variables, strict=False):
+                if table.name in chosen:
                     levels = guarantee.levels(table, tables.sensitive)
                     if levels is not None:
                         found.append(
