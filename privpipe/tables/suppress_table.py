@@ -371,7 +371,8 @@ class _Joint:
             family.cells,
         ).problem(levels, prior=self.asked.known_share, knowing=(), implied=np.zeros(0, dtype=np.bool_))
         candidates = np.concatenate([self.candidates(family), np.zeros(more, dtype=np.bool_)])
-        price = np.concatenate([self.prices(family, np.zeros(family.cells.size, dtype=np.bool_)), np.ones(more, dtype=np.int64)])
+        nothing = np.zeros(family.cells.size, dtype=np.bool_)
+        price = np.concatenate([self.prices(family, nothing), np.ones(more, dtype=np.int64)])
         hiding = Hiding(
             relations=problem.relations,
             true=problem.true,
