@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from privpipe.draws import Seed
+from privpipe.errors import UsageError
 from privpipe.policy.entries import ReadEntry
 from privpipe.policy.plain_values import Report
 from privpipe.policy.specs import ColumnSpec
@@ -76,6 +78,7 @@ def without_tables(
         if section in found:
             report.unsupported((section,), f"{why}; leave it out, or publish records under another policy")
     _check_tables(report, asked, aggregate)
+    _check_counting(report, after, aggregate, kept_seed=found.get("seed") is not None)
     if not any(item.kind is not None and issubclass(item.kind, TableAudit) for item in asked):
         report.warn(
             ("guarantees",),
@@ -139,6 +142,29 @@ def _check_columns(report: Report, item: ReadEntry, aggregate: Aggregate, column
                 (*item.place, *place),
                 f"{name!r} has `role: {columns[name].role}` and is gone before this stage; give it another role",
             )
+
+
+def _check_counting(report: Report, after: Sequence[ReadEntry], aggregate: Aggregate, *, kept_seed: bool) -> None:
+    """What stages on cells need of the tables, and of the seed."""
+    specs = aggregate.specs()
+    for item in after:
+        stage = item.entry
+        if not isinstance(stage, TableStage):
+            continue
+        if stage.needs_seed and not kept_seed:
+            report.wrong(
+                item.place,
+                "draws what must be the same in every release: give `seed:` with its place, as in {from_env: SEED}; "
+                "under another seed each time the average of several releases shows the true figures",
+            )
+        names = getattr(stage, "tables", None) or tuple(specs)
+        try:
+            for name in names:
+                if name in specs:
+                    specs[name] = stage.counting(specs[name], Seed.public("policy"))
+        except UsageError as error:
+            report.wrong(item.place, str(error))
+    _check_tables(report, after, aggregate)
 
 
 def _check_tables(report: Report, asked: Sequence[ReadEntry], aggregate: Aggregate) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["aggregate", "arrow_table", "audit", "check_tables", "is_table", "run_stage", "table_frame"]
 
-OPTIONS = ("person_id", "hierarchies", "guarantees", "seed", "engine")
+OPTIONS = ("person_id", "hierarchies", "guarantees", "seed", "engine", "stages")
 NOTHING = Policy.of_fields(name="frame", columns={}, guarantees=())
 REFUSED = "The tables are not to be used as they are."
 
@@ -50,6 +50,8 @@ def aggregate(stage: Aggregate, frame: Any, options: Mapping[str, Any]) -> Table
     person = given.get("person_id")
     if person is not None and not isinstance(person, str):
         raise UsageError("person_id must be the name of a column")
+    stages = stages_given(given.get("stages", ()))
+    require_kept_seed(stages, seed is not None)
     data = at_hand(frame, "Aggregate")
     is_path = isinstance(data, str | PurePath | Source)
     with OpenedEngine(given.get("engine"), data, NOTHING) as engine:
@@ -61,6 +63,7 @@ def aggregate(stage: Aggregate, frame: Any, options: Mapping[str, Any]) -> Table
             seed=Seed.from_os() if seed is None else seed.resolve(),
             hierarchies=hierarchy_specs(given.get("hierarchies")),
             guarantees=guarantees_given(given.get("guarantees", ())),
+            stages=stages,
         )
     like = None if is_path else frame
     made = {name: replace(table, like=like, engine=given.get("engine")) for name, table in found.tables.items()}
@@ -229,8 +232,37 @@ def table_set(tables: Any, options: Mapping[str, Any]) -> TableSet:
         tables=dict(named),
         guarantees=guarantees_given(options.get("guarantees", ())),
         sensitive=tuple(options.get("sensitive", ())),
-        seed=None if seed is None else seed.resolve(),
+        seed=next(iter(named.values())).seed if seed is None else seed.resolve(),
     )
+
+
+def stages_given(given: Any) -> tuple[TableStage, ...]:
+    """Stages on tables as a caller may give them.
+
+    Raises
+    ------
+    UsageError
+        Something else.
+    """
+    listed = (given,) if isinstance(given, TableStage) else given
+    if not isinstance(listed, Sequence) or not all(isinstance(each, TableStage) for each in listed):
+        raise UsageError("stages must be a list of stages on tables, as in [CellKey(D=5, V=3)]")
+    return tuple(listed)
+
+
+def require_kept_seed(stages: Sequence[TableStage], given: bool) -> None:
+    """Refuse draws that would be others in the next release, which averages them away.
+
+    Raises
+    ------
+    UsageError
+    """
+    for stage in stages:
+        if stage.needs_seed and not given:
+            raise UsageError(
+                f"{stage.name()}: give the seed that is kept for all releases, as in seed={{'from_env': 'SEED'}}: "
+                "under another seed each time the average of several releases shows the true figures"
+            )
 
 
 def guarantees_given(given: Any) -> tuple[CellGuarantee, ...]:

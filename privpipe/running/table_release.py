@@ -68,6 +68,7 @@ def aggregated(context: RunContext, staged: Staged) -> TableSet:
         hierarchies=policy.hierarchies,
         guarantees=policy.tables.guarantees,
         sensitive=policy.roles.sensitive,
+        stages=policy.tables.stages,
     )
 
 
@@ -243,7 +244,10 @@ def _plans(context: RunContext, tables: TableSet) -> tuple[StagePlan, ...]:
     return tuple(
         StagePlan(
             name=stage.name(),
-            parameters={name: value for name, value in stage.parameters().items() if name not in stage.withheld},
+            parameters={
+                **{name: value for name, value in stage.parameters().items() if name not in stage.withheld},
+                **({} if not done else dict(done).get("public", {})),
+            },
             detail={"parameters": stage.parameters(), **({} if not done else dict(done))},
         )
         for stage, done in zip(stages, (None, *tables.steps), strict=False)

@@ -10,7 +10,7 @@ from privpipe.blocks.entry import Catalogue
 STAGES = Catalogue(
     "privpipe.tables",
     "table stage",
-    {"Aggregate": "stages", "SuppressTable": "cell_stages", "RoundTable": "cell_stages"},
+    {"Aggregate": "stages", "SuppressTable": "cell_stages", "RoundTable": "cell_stages", "CellKey": "perturbed_tables"},
 )
 CELL_GUARANTEES = Catalogue(
     "privpipe.tables",
@@ -22,6 +22,7 @@ CELL_GUARANTEES = Catalogue(
         "PriorPosterior": "guarantees",
         "GroupDisclosure": "guarantees",
         "Differencing": "guarantees",
+        "Averaging": "perturbed_tables",
         "TableAudit": "table_audit",
     },
 )

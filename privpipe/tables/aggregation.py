@@ -17,8 +17,10 @@ from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.tables.aggregates import CellFigures
+from privpipe.tables.cell_keys import cell_key
 from privpipe.tables.cells import Cells, Dimension
 from privpipe.tables.contribution_bound import KeepCells, bucket_of
+from privpipe.tables.contribution_rows import ContributionRows
 from privpipe.tables.dimension_labels import Ladder, kind_of, texts_of
 from privpipe.tables.leaf_totals import Grid
 from privpipe.tables.responses import Response
@@ -30,6 +32,7 @@ COUNT = "count"
 """Key of the contributors among the figures; sums have their column's name."""
 MOST_CELLS = 8_000_000
 WEIGHT, WAIVED, RECORDS = "__privpipe_weight", "__privpipe_waived", "__privpipe_records"
+KEY = "__privpipe_record_key_"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,13 @@ class TableSpec:
         Leaf cells of a contributor that are kept, by a keyed order.
     largest : int
         How many of the largest contributions are kept of each cell.
+    record_keys : mapping of (purpose, measure) to bytes
+        What keys the record keys that are added up: of `COUNT` those of all contributors of a cell, of a column those
+        of contributors who contribute something.
+    bounds : mapping of column to (int, int)
+        What the sum of a contributor in a leaf cell is clipped to, in units.
+    domain : mapping of column to tuple of str
+        Values of dimensions that were fixed before the records were looked at; others are left out.
     """
 
     by: tuple[str, ...]
@@ -73,6 +83,9 @@ class TableSpec:
     waived: str | None = None
     contribution_bound: int | None = None
     largest: int = 3
+    record_keys: Mapping[tuple[str, str], bytes] = field(default_factory=dict, repr=False)
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    domain: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def sums(self) -> dict[str, int | None]:
@@ -103,12 +116,15 @@ class Aggregated:
         `COUNT`, and each column that is added up.
     dropped : int
         Records without a value in a dimension that were left out; private.
+    keys : mapping of (purpose, measure) to ndarray of int64, shape (cells,)
+        Cell keys, as `TableSpec.record_keys` asks for them; they never leave.
     """
 
     spec: TableSpec
     cells: Cells
     figures: Mapping[str, CellFigures]
     dropped: int = 0
+    keys: Mapping[tuple[str, str], np.ndarray[Any, Any]] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
         return f"Aggregated({len(self.cells)} cells)"
@@ -172,7 +188,7 @@ class _Count:
         )
         grid = self._grid(rows, ladders, query)
         cells = replace(grid.cells, only=dict(self.spec.only))
-        return Aggregated(self.spec, cells, self._figures(grid, cells, units, weight), dropped)
+        return Aggregated(self.spec, cells, self._figures(grid, cells, units, weight), dropped, self._keys(grid))
 
     def _check(self, table: Any) -> None:
         names = table.schema.names
@@ -266,19 +282,47 @@ class _Count:
     def _grid(self, rows: Any, ladders: Sequence[Ladder], query: AggregateQuery) -> Grid:
         """All cells: totals from leaves where each contributor is in one, else level by level."""
         if self.person is None:
+            rows, query = self._prepared(rows, query)
             leaves = self.engine.aggregate(rows, query)
             grid = Grid.of_leaves(leaves, *self._labelled(leaves, ladders), query)
             return grid.with_totals(own_codes=not getattr(rows, "has_record_ids", False))
         contributions, one = self.engine.contributions(rows, query)
         if self.spec.contribution_bound is not None and not one:
             contributions, one = self._bounded(contributions, query)
-        settled = replace(query, unique=True, gathered=True, records=RECORDS)
-        leaves = self.engine.aggregate(contributions, settled)
+        plain = replace(query, gathered=True, records=RECORDS)
+        prepared, settled = self._prepared(contributions, replace(plain, unique=True))
+        leaves = self.engine.aggregate(prepared, settled)
         dimensions, codes = self._labelled(leaves, ladders)
-        grid = Grid.of_leaves(leaves, dimensions, codes, query)
+        grid = Grid.of_leaves(leaves, dimensions, codes, settled)
         if one:
             return grid.with_totals()
-        return self._by_levels(grid, contributions, ladders, dimensions, leaves, settled)
+        if self.spec.record_keys:
+            return self._by_levels(grid, contributions, ladders, dimensions, leaves, plain)
+        return self._by_levels(grid, prepared, ladders, dimensions, leaves, settled)
+
+    def _prepared(self, contributions: Any, query: AggregateQuery) -> tuple[Any, AggregateQuery]:
+        """The contributions clipped, and with keys of their contributors to be added up."""
+        if not self.spec.record_keys and not self.spec.bounds:
+            return contributions, query
+        if self.person is None and self.spec.record_keys and not getattr(contributions, "has_record_ids", False):
+            raise UsageError("cell keys belong to contributors: name the column that distinguishes them, `person_id`")
+        columns = dict(zip(self.spec.sums, (each.column for each in query.measures), strict=False))
+        names = [f"{KEY}{at}" for at in range(len(self.spec.record_keys))]
+        function = ContributionRows(
+            person=self.person,
+            bounds={columns[column]: bounds for column, bounds in self.spec.bounds.items()},
+            keys={
+                name: (key, columns.get(measure))
+                for name, ((_, measure), key) in zip(names, self.spec.record_keys.items(), strict=True)
+            },
+        )
+        made = self.engine.map_rows(contributions, function, function.schema(contributions.schema))
+        more = tuple(AggregateMeasure(column=name, once=True) for name in names)
+        return made, replace(query, measures=(*query.measures, *more))
+
+    def _keys(self, grid: Grid) -> dict[tuple[str, str], np.ndarray[Any, Any]]:
+        first = len(grid.query.measures) - len(self.spec.record_keys)
+        return {which: cell_key(grid.figures[f"total_{first + at}"]) for at, which in enumerate(self.spec.record_keys)}
 
     def _bounded(self, contributions: Any, query: AggregateQuery) -> tuple[Any, bool]:
         """The contributions without those beyond a contributor's bound."""
@@ -330,7 +374,11 @@ class _Count:
                 if 0 < levels[at] < len(ladder.levels)
             }
             recoded = self.engine.recode(contributions, codebooks) if codebooks else contributions
-            found = self.engine.aggregate(recoded, replace(query, keys=tuple(keys), unique=False))
+            higher = replace(query, keys=tuple(keys), unique=False)
+            if self.spec.record_keys:  # a contributor has one key in a cell, in however many leaves below it
+                gathered, _ = self.engine.contributions(recoded, higher)
+                recoded, higher = self._prepared(gathered, replace(higher, unique=True, records=RECORDS))
+            found = self.engine.aggregate(recoded, higher)
             codes = np.zeros((len(found), len(ladders)), dtype=np.int64)
             for place, (ladder, level) in enumerate(zip(ladders, levels, strict=True)):
                 if level < len(ladder.levels):

@@ -5,8 +5,7 @@ Sources: Fraser, Wooton 2006; Thompson, Broadfoot, Elazar 2013; Marley, Leaver 2
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -19,10 +18,11 @@ from scipy import optimize, sparse
 
 from privpipe.draws import Seed
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.tables.cells import Cells
+from privpipe.tables.cells import Cells, Dimension
+from privpipe.tables.contribution_rows import PURPOSE, record_key
 from privpipe.tables.maximum_entropy import most_even
 
-__all__ = ["NoiseRow", "NoiseTable", "averaged_variance", "cell_key", "record_keys"]
+__all__ = ["LARGEST_DEVIATION", "NoiseRow", "NoiseTable", "averaged_variance", "averages", "cell_key", "record_keys"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -30,7 +30,6 @@ ONE = 1 << 32
 """Keys and cumulative probabilities are integers of this part of 1."""
 LARGEST_DEVIATION = 1000
 LARGEST_INTEGER = int(np.iinfo(np.int64).max)
-PURPOSE = "privpipe/record-key/1"
 
 
 def record_keys(seed: Seed, purpose: str, contributors: Sequence[str]) -> Ints:
@@ -46,8 +45,7 @@ def record_keys(seed: Seed, purpose: str, contributors: Sequence[str]) -> Ints:
     (True, True)
     """
     key = seed.bound(PURPOSE, purpose)
-    starts = b"".join(hmac.digest(key, text.encode(), "sha256")[:4] for text in contributors)
-    return np.frombuffer(starts, dtype=">u4").astype(np.int64)
+    return np.array([record_key(key, text) for text in contributors], dtype=np.int64)
 
 
 def cell_key(sums: Ints) -> Ints:
@@ -308,22 +306,32 @@ def averaged_variance(cells: Cells, counts: Ints, table: NoiseTable) -> Floats:
     >>> float(averaged_variance(Cells.complete([tree]), counts, NoiseTable.of_greatest_entropy(5, 2.0))[0].round(6))
     1.2
     """
+    precision = np.zeros(len(cells))
+    with np.errstate(divide="ignore"):
+        for _, variance in averages(cells, counts, table):
+            precision += 1.0 / variance
+        return 1.0 / precision
+
+
+Way = frozenset[tuple[Dimension, int]]
+"""How a cell is cut into parts: by how many levels along which dimensions."""
+
+
+def averages(cells: Cells, counts: Ints, table: NoiseTable) -> Iterator[tuple[Way, Floats]]:
+    """The variance of the sum of the parts of each cell, for every way to cut cells; infinite where there is none."""
     row_variance = np.array([float(row.variance) for row in table.rows])
     own = np.where(counts > 0, row_variance[np.minimum(counts, len(table.rows) - 1)], 0.0)
     steps = [_one_level_down(cells, place) for place in range(len(cells.dimensions))]
     heights = [_heights(cells, place) for place in range(len(cells.dimensions))]
-    precision = np.zeros(len(cells))
     for down in product(*(range(int(height.max(initial=0)) + 1) for height in heights)):
         variance = own
-        reaches = np.ones(len(cells), dtype=np.bool_)
+        reaches = counts > 0
         for step, height, levels in zip(steps, heights, down, strict=True):
             reaches &= height >= levels
             for _ in range(levels):
                 variance = step @ variance
-        some = reaches & (variance > 0)
-        precision[some] += 1.0 / variance[some]
-    with np.errstate(divide="ignore"):
-        return np.where(counts > 0, 1.0 / precision, np.inf)
+        way = frozenset((each, levels) for each, levels in zip(cells.dimensions, down, strict=True) if levels)
+        yield way, np.where(reaches, variance, np.inf)
 
 
 def _heights(cells: Cells, place: int) -> Ints:

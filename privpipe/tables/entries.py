@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.draws import Seed
+    from privpipe.tables.aggregation import TableSpec
     from privpipe.tables.table import Table
 
 __all__ = ["CellGuarantee", "TableSet", "TableStage"]
@@ -39,7 +40,7 @@ class TableSet:
         All combinations of the dimensions of several tables, of which nothing is published: it shows how their
         populations lie in one another.
     seed : Seed, optional
-        Keys random rounding and cell keys.
+        Keys random rounding; cell keys were added up under it.
     notes : tuple of str
         What a verdict must say of the tables.
     steps : tuple of mapping
@@ -95,7 +96,15 @@ class TableStage(Entry):
     """Something that changes tables of cells: hides, rounds or perturbs figures, and knows nothing of records."""
 
     taxon: ClassVar[str] = "tables"
-    needs_seed: ClassVar[bool] = False
+
+    @property
+    def needs_seed(self) -> bool:
+        """Whether what it draws must be the same in every release, and so needs a seed that is kept."""
+        return False
+
+    def counting(self, spec: TableSpec, seed: Seed) -> TableSpec:
+        """What is counted of a table that the stage will work on."""
+        return spec
 
     def run(self, tables: TableSet) -> TableSet:
         """The tables after the stage.

@@ -263,6 +263,8 @@ class Family:
         parts = []
         for table, measure, variable in zip(self.tables, self.measures, self.cells.variables, strict=False):
             own = rules.get(table.name, ())
+            if measure.noise is not None:  # its count is no blank: a second value must be possible
+                own = [replace(each, protect="exact") if isinstance(each, MinimumFrequency) else each for each in own]
             if own:
                 made = protection_levels(own, measure.figures, settings)
                 parts.append(replace(made, variables=variable[made.variables]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -22,7 +22,7 @@ from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import Levels
 from privpipe.tables.entries import CellGuarantee, TableSet
 from privpipe.tables.families import merged_levels
-from privpipe.tables.table import Table
+from privpipe.tables.table import Measure, Table
 
 __all__ = [
     "Differencing",
@@ -88,13 +88,18 @@ class PrimaryRule(CellGuarantee):
 
     def judge(self, tables: TableSet) -> Verdict:
         observed: list[Fraction] = []
-        failing = judged = measured = 0
+        failing = judged = measured = perturbed = 0
         for table in tables.chosen(self.tables).values():
             for key, figures in self.measures(table):
-                shown = ~table.measures[key].hidden
+                measure = table.measures[key]
+                shown = ~measure.hidden
                 unsafe = self.rule.unsafe(figures)
                 measured += 1
                 judged += int((shown & (figures.contributors > 0)).sum())
+                if measure.noise is not None:
+                    safe = unsafe & shown & self._kept_by_noise(measure)
+                    perturbed += int(safe.sum())
+                    shown &= ~safe
                 failing += int((unsafe & shown).sum())
                 found = self.rule.observed(figures, shown)
                 observed += [] if found is None else [found]
@@ -109,6 +114,7 @@ class PrimaryRule(CellGuarantee):
         figure = _worst(observed, greatest=self.worst_is_greatest)
         seen = "observed nothing" if figure is None else f"observed {figure:g}"
         fails = f"; {failing:,} of {judged:,} published figures are unsafe" if failing else f"; all {judged:,} are safe"
+        fails += f", {perturbed:,} of them by their noise alone" if perturbed else ""
         return Verdict(
             self,
             figure,
@@ -120,6 +126,20 @@ class PrimaryRule(CellGuarantee):
         )
 
     worst_is_greatest: ClassVar[bool] = False
+
+    def _kept_by_noise(self, measure: Measure) -> Bools:
+        """Perturbed figures from which alone no reader comes too close to an unsafe cell."""
+        rule = self.rule
+        if isinstance(rule, primary_rules.MinimumFrequency):
+            rule = replace(rule, protect="exact")
+        found = np.zeros(len(measure.figures), dtype=np.bool_)
+        least = None if bool((measure.figures.negative > 0).any()) else 0
+        levels = primary_rules.protection_levels([rule], measure.figures, primary_rules.Settings(lower_bound=least))
+        at, unit = levels.variables, levels.denominator
+        true = measure.figures.totals[at].astype(object) * unit
+        below, above = true - measure.low[at].astype(object) * unit, measure.high[at].astype(object) * unit - true
+        found[at] = (measure.low[at] < measure.high[at]) & (above >= levels.upper) & (below >= levels.lower)
+        return found
 
 
 def _worst(observed: Sequence[Fraction], *, greatest: bool) -> int | float | None:
@@ -464,7 +484,9 @@ class Differencing(CellGuarantee):
         cells = whole.cells
         inner = [np.isin(cells.codes[:, at], each.leaves) for at, each in enumerate(cells.dimensions)]
         leaves = figures.taken(np.flatnonzero(np.logical_and.reduce(inner)))
-        shown = np.concatenate([~table.measures[COUNT].hidden for table in chosen])
+        counted = [table.measures[COUNT] for table in chosen]
+        # The difference of counts with noise is no population.
+        shown = np.concatenate([~measure.hidden & (measure.noise is None) for measure in counted])
         failures = differencing.Differencing(at_least=self.at_least).failures(
             differencing.atoms_of_leaves([table.cells for table in chosen], leaves.cells),
             leaves.contributors,

@@ -177,6 +177,7 @@ class Aggregate(TableStage):
         hierarchies: Mapping[str, HierarchySpec],
         guarantees: Sequence[CellGuarantee] = (),
         sensitive: Sequence[str] = (),
+        stages: Sequence[TableStage] = (),
     ) -> TableSet:
         """The tables over records of an engine; no record leaves it but the largest contributions of each cell.
 
@@ -188,9 +189,12 @@ class Aggregate(TableStage):
         secret = seed.bound("privpipe/table-contributors/1")
         tables = {}
         for name, spec in specs.items():
+            for stage in stages:
+                if name in (getattr(stage, "tables", None) or specs):
+                    spec = stage.counting(spec, seed)
             found = aggregated(engine, records, spec, person=person, hierarchies=hierarchies, secret=secret)
             _require_whole_means(name, found)
-            tables[name] = Table.of(name, found)
+            tables[name] = replace(Table.of(name, found), seed=seed)
         joint = None
         if needs_joint(list(specs.values())):
             whole = joint_spec(list(specs.values()))
@@ -216,6 +220,9 @@ class Aggregate(TableStage):
         guarantees : sequence of CellGuarantee, optional
             Those that will judge the table, so that it holds what they look at.
         seed : Seed, text, bytes or place, optional
+            Needed where stages draw what must be the same in every release.
+        stages : sequence of TableStage, optional
+            Those that will work on the table, so that it holds what they look at.
         engine : str, Engine or DuckDB connection, optional
 
         Returns

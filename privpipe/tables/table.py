@@ -14,12 +14,15 @@ from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated
+from privpipe.tables.cell_keys import NoiseTable
 from privpipe.tables.cells import Cells
 from privpipe.tables.responses import Response
 from privpipe.wired import room_above
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from privpipe.draws import Seed
 
 __all__ = ["HIDDEN_MARK", "STATUSES", "STATUS_SUFFIX", "Measure", "Table"]
 
@@ -47,6 +50,8 @@ class Measure:
     hidden : ndarray of bool, shape (cells,)
     status : str
         One of `STATUSES`, of all figures that are not hidden.
+    noise : NoiseTable, optional
+        By which perturbed figures were drawn.
     """
 
     figures: CellFigures
@@ -55,6 +60,7 @@ class Measure:
     high: Ints
     hidden: Bools
     status: str = "published"
+    noise: NoiseTable | None = None
 
     @classmethod
     def exact(cls, figures: CellFigures) -> Self:
@@ -85,6 +91,8 @@ class Table:
         The frame that the records came from: `public` gives one of its kind.
     engine : object
         As it was given to `Aggregate.apply`.
+    seed : Seed, optional
+        Under which it was counted.
     """
 
     name: str
@@ -93,6 +101,7 @@ class Table:
     primary: Bools
     like: Any = field(default=None, repr=False)
     engine: Any = field(default=None, repr=False)
+    seed: Seed | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, name: str, aggregated: Aggregated, like: Any = None, engine: Any = None) -> Self:
