@@ -96,8 +96,8 @@ class PrimaryRule(CellGuarantee):
                 unsafe = self.rule.unsafe(figures)
                 measured += 1
                 judged += int((shown & (figures.contributors > 0)).sum())
-                if measure.noise is not None:
-                    safe = unsafe & shown & self._kept_by_noise(measure)
+                if measure.by_interval:
+                    safe = unsafe & shown & self._kept_by_interval(measure)
                     perturbed += int(safe.sum())
                     shown &= ~safe
                 failing += int((unsafe & shown).sum())
@@ -114,7 +114,7 @@ class PrimaryRule(CellGuarantee):
         figure = _worst(observed, greatest=self.worst_is_greatest)
         seen = "observed nothing" if figure is None else f"observed {figure:g}"
         fails = f"; {failing:,} of {judged:,} published figures are unsafe" if failing else f"; all {judged:,} are safe"
-        fails += f", {perturbed:,} of them by their noise alone" if perturbed else ""
+        fails += f", {perturbed:,} by noise or rounding" if perturbed else ""
         return Verdict(
             self,
             figure,
@@ -127,10 +127,10 @@ class PrimaryRule(CellGuarantee):
 
     worst_is_greatest: ClassVar[bool] = False
 
-    def _kept_by_noise(self, measure: Measure) -> Bools:
-        """Perturbed figures from which alone no reader comes too close to an unsafe cell."""
+    def _kept_by_interval(self, measure: Measure) -> Bools:
+        """Figures from which alone no reader comes too close to an unsafe cell."""
         rule = self.rule
-        if isinstance(rule, primary_rules.MinimumFrequency):
+        if measure.noise is not None and isinstance(rule, primary_rules.MinimumFrequency):
             rule = replace(rule, protect="exact")
         found = np.zeros(len(measure.figures), dtype=np.bool_)
         least = None if bool((measure.figures.negative > 0).any()) else 0

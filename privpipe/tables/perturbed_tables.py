@@ -189,7 +189,7 @@ class CellKey(TableStage):
             delta = rational(self.delta, "cell_key: delta")
             shown = noise.noisy_sums(figures.totals, figures.largest[:, 0], keys, delta)
             low, high = sum_intervals(figures, shown, noise, delta)
-        return replace(measure, shown=shown, low=low, high=high, status="perturbed", noise=noise)
+        return replace(measure, shown=shown, low=low, high=high, status="perturbed", noise=noise, by_interval=True)
 
     @classmethod
     def examples(cls) -> list[Self]:

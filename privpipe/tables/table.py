@@ -52,6 +52,9 @@ class Measure:
         One of `STATUSES`, of all figures that are not hidden.
     noise : NoiseTable, optional
         By which perturbed figures were drawn.
+    by_interval : bool
+        Whether a figure may be published though its cell is unsafe, if what a reader concludes from it keeps the
+        levels of the rule.
     """
 
     figures: CellFigures
@@ -61,6 +64,7 @@ class Measure:
     hidden: Bools
     status: str = "published"
     noise: NoiseTable | None = None
+    by_interval: bool = False
 
     @classmethod
     def exact(cls, figures: CellFigures) -> Self:

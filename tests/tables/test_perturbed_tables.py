@@ -151,7 +151,10 @@ def test_a_total_that_leaves_its_parts_one_value_is_found() -> None:
     low, high = noise.reader_intervals(shown)
     assert (low[0], high[1:].tolist()) == (4, [1, 1, 1, 1])
     told = replace(
-        made, measures={COUNT: replace(measure, shown=shown, low=low, high=high, status="perturbed", noise=noise)}
+        made,
+        measures={
+            COUNT: replace(measure, shown=shown, low=low, high=high, status="perturbed", noise=noise, by_interval=True)
+        },
     )
     asked = [pp.tables.MinimumFrequency(at_least=3), pp.tables.TableAudit()]
     with pytest.raises(Refused, match="4 follow from signs and bounds"):
