@@ -24,6 +24,7 @@ from privpipe.tables.aggregates import rational
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage
 from privpipe.tables.exact_audit import intervals
 from privpipe.tables.finished_tables import TOTAL, finished_table, interval_rows, linked_problem
+from privpipe.tables.private_process import of_tables
 from privpipe.tables.stages import ONE_TABLE, Aggregate
 from privpipe.tables.table import Table
 
@@ -116,7 +117,7 @@ def check_tables(tables: Any, guarantees: Any, options: Mapping[str, Any]) -> As
         raise UsageError(
             "give at least one guarantee on cells with severity fail, as in [MinimumFrequency(at_least=10)]"
         )
-    verdicts = tuple(guarantee.judge(found) for guarantee in found.guarantees)
+    verdicts = tuple(guarantee.judged_over(found) for guarantee in found.guarantees)
     cells = sum(len(table) for table in found.tables.values())
     return Assessment(verdicts=verdicts, records=cells, notes=found.notes).raise_if_failed(REFUSED)
 
@@ -276,6 +277,7 @@ def guarantees_given(given: Any) -> tuple[CellGuarantee, ...]:
     listed = (given,) if isinstance(given, CellGuarantee) else given
     if isinstance(listed, str) or not isinstance(listed, Sequence):
         raise UsageError("guarantees must be a list of guarantees on cells, as in [MinimumFrequency(at_least=10)]")
+    listed = [of_tables(each) for each in listed]
     for each in listed:
         if not isinstance(each, CellGuarantee):
             what = f"the class {each.__name__}: call it" if isinstance(each, type) else type(each).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from privpipe.engines.base.frames import at_hand
 from privpipe.engines.readers.files import require_stamps, stamps_of
 from privpipe.errors import EngineError, UnsupportedError
 from privpipe.judging import Assessment
+from privpipe.policy.specs import located
 from privpipe.private_files import sync_folder
 from privpipe.progress import watched
 from privpipe.running.attached_source import attach
@@ -60,7 +62,7 @@ def aggregated(context: RunContext, staged: Staged) -> TableSet:
     if policy.tables is None:
         raise TypeError("the policy makes no tables")
     records = staged.table if staged.counted is None else staged.counted
-    return policy.tables.aggregate.tables_over(
+    tables = policy.tables.aggregate.tables_over(
         context.engine,
         records,
         person=policy.person_id,
@@ -70,6 +72,17 @@ def aggregated(context: RunContext, staged: Staged) -> TableSet:
         sensitive=policy.roles.sensitive,
         stages=policy.tables.stages,
     )
+    return replace(tables, source=spending_source(policy))
+
+
+def spending_source(policy: Policy) -> str:
+    """By which a ledger knows the source and the contributors of a policy's tables."""
+    spec = policy.source
+    where = "frames"
+    if spec is not None:
+        named = (spec.table, spec.database, spec.iceberg)
+        where = next((repr(each) for each in named if each is not None), located(spec.path, policy.base_dir))
+    return json.dumps([where, policy.person_id])
 
 
 def tables_of(context: RunContext, staged: Staged) -> TableSet:
@@ -87,7 +100,9 @@ def judge_tables(context: RunContext, tables: TableSet) -> Assessment:
     asked = () if policy.tables is None else policy.tables.guarantees
     cells = sum(len(table) for table in tables.tables.values())
     return Assessment(
-        verdicts=tuple(guarantee.judge(tables) for guarantee in asked), records=cells, notes=(*tables.notes, EARLIER)
+        verdicts=tuple(guarantee.judged_over(tables) for guarantee in asked),
+        records=cells,
+        notes=(*tables.notes, EARLIER),
     )
 
 

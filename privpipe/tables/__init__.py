@@ -10,7 +10,13 @@ from privpipe.blocks.entry import Catalogue
 STAGES = Catalogue(
     "privpipe.tables",
     "table stage",
-    {"Aggregate": "stages", "SuppressTable": "cell_stages", "RoundTable": "cell_stages", "CellKey": "perturbed_tables"},
+    {
+        "Aggregate": "stages",
+        "SuppressTable": "cell_stages",
+        "RoundTable": "cell_stages",
+        "CellKey": "perturbed_tables",
+        "PrivateTable": "private_tables",
+    },
 )
 CELL_GUARANTEES = Catalogue(
     "privpipe.tables",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import product
 from math import prod
 from typing import Any
@@ -22,9 +23,10 @@ from privpipe.tables.cells import Cells, Dimension
 from privpipe.tables.contribution_bound import KeepCells, bucket_of
 from privpipe.tables.contribution_rows import ContributionRows
 from privpipe.tables.dimension_labels import Ladder, kind_of, texts_of
+from privpipe.tables.fixed_domains import fixed_domains
 from privpipe.tables.leaf_totals import Grid
 from privpipe.tables.responses import Response
-from privpipe.tables.unit_rows import UnitRows, Units, decimals_of
+from privpipe.tables.unit_rows import UnitRows, Units, decimals_of, in_whole_units
 
 __all__ = ["COUNT", "Aggregated", "TableSpec", "aggregated"]
 
@@ -65,10 +67,11 @@ class TableSpec:
     record_keys : mapping of (purpose, measure) to bytes
         What keys the record keys that are added up: of `COUNT` those of all contributors of a cell, of a column those
         of contributors who contribute something.
-    bounds : mapping of column to (int, int)
-        What the sum of a contributor in a leaf cell is clipped to, in units.
-    domain : mapping of column to tuple of str
-        Values of dimensions that were fixed before the records were looked at; others are left out.
+    bounds : mapping of column to (Fraction, Fraction)
+        What the sum of a contributor in a leaf cell is clipped to.
+    domain : mapping of column to tuple of str, optional
+        Labels are fixed before the records are looked at: the values of these dimensions, and of all others those of
+        their hierarchies. Records with other values are left out.
     """
 
     by: tuple[str, ...]
@@ -84,8 +87,8 @@ class TableSpec:
     contribution_bound: int | None = None
     largest: int = 3
     record_keys: Mapping[tuple[str, str], bytes] = field(default_factory=dict, repr=False)
-    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    domain: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    bounds: Mapping[str, tuple[Fraction, Fraction]] = field(default_factory=dict)
+    domain: Mapping[str, tuple[str, ...]] | None = None
 
     @property
     def sums(self) -> dict[str, int | None]:
@@ -172,10 +175,21 @@ class _Count:
     person: str | None
     hierarchies: Mapping[str, Hierarchy | HierarchySpec]
     secret: bytes
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """What contributions are clipped to, by the column that holds them in units."""
 
     def run(self, table: Any) -> Aggregated:
         self._check(table)
         units, weight = self._units(table)
+        if self.spec.domain is not None:
+            domain, fixed = fixed_domains(self.spec, table.schema, self.hierarchies)
+            spec = replace(self.spec, domain=domain)
+            bounds = {units[name].name: in_whole_units(units[name], each) for name, each in spec.bounds.items()}
+            settled = replace(self, spec=spec, hierarchies={**self.hierarchies, **fixed}, bounds=bounds)
+            return settled._counted(table, units, weight)
+        return self._counted(table, units, weight)
+
+    def _counted(self, table: Any, units: Mapping[str, Units], weight: Units | None) -> Aggregated:
         rows, dropped = self._population(table, units, weight)
         ladders = [self._ladder(rows, name) for name in self.spec.by]
         rows = self._coarsened(rows, ladders)
@@ -232,12 +246,14 @@ class _Count:
         rows = self.engine.select(table, list(columns))
         plain = [each.name for each in units.values() if each.name == each.column]
         changed = len(plain) < len(units) or weight is not None or self.spec.waived is not None
+        changed |= self.spec.domain is not None
         if not (changed or self.spec.only or self.spec.drop_nulls):
             return rows, 0
         full = self.spec.by if self.spec.drop_nulls else ()
         function = UnitRows(
             kept=tuple(dict.fromkeys([*self.spec.by, *([self.person] if self.person else []), *plain])),
             only=dict(self.spec.only),
+            domain=self.spec.domain or {},
             full=full,
             weight=weight,
             units=tuple(each for each in units.values() if each.name != each.column or each.product is not None),
@@ -256,6 +272,9 @@ class _Count:
         given = self.hierarchies.get(name)
         if given is None:
             return Ladder.of(name, self.spec.total, None, None, overlapping=overlapping)
+        if self.spec.domain is not None and not isinstance(given, HierarchySpec):
+            covered = given.cover([*self.spec.domain[name], *(() if self.spec.drop_nulls else (None,))])
+            return Ladder.of(name, self.spec.total, covered, self.spec.levels.get(name), overlapping=overlapping)
         found = self.engine.distinct(rows, [name])
         texts = texts_of(found.column(name))
         if isinstance(given, HierarchySpec):
@@ -302,7 +321,7 @@ class _Count:
 
     def _prepared(self, contributions: Any, query: AggregateQuery) -> tuple[Any, AggregateQuery]:
         """The contributions clipped, and with keys of their contributors to be added up."""
-        if not self.spec.record_keys and not self.spec.bounds:
+        if not self.spec.record_keys and not self.bounds:
             return contributions, query
         if self.person is None and self.spec.record_keys and not getattr(contributions, "has_record_ids", False):
             raise UsageError("cell keys belong to contributors: name the column that distinguishes them, `person_id`")
@@ -310,7 +329,7 @@ class _Count:
         names = [f"{KEY}{at}" for at in range(len(self.spec.record_keys))]
         function = ContributionRows(
             person=self.person,
-            bounds={columns[column]: bounds for column, bounds in self.spec.bounds.items()},
+            bounds=self.bounds,
             keys={
                 name: (key, columns.get(measure))
                 for name, ((_, measure), key) in zip(names, self.spec.record_keys.items(), strict=True)
@@ -339,7 +358,7 @@ class _Count:
         dimensions, codes = [], np.zeros((len(leaves), len(ladders)), dtype=np.int64)
         for place, ladder in enumerate(ladders):
             texts = texts_of(leaves.column(f"key_{place}"))
-            distinct = list(dict.fromkeys(texts))
+            distinct = list(dict.fromkeys([*self._fixed(ladder), *texts]))
             dimension = ladder.dimension(distinct)
             known = dict(zip(distinct, ladder.codes(dimension, distinct).tolist(), strict=True))
             dimensions.append(dimension)
@@ -351,6 +370,14 @@ class _Count:
                 f"{MOST_CELLS:,} are served; take fewer dimensions, or fewer `levels` of a hierarchy"
             )
         return dimensions, codes
+
+    def _fixed(self, ladder: Ladder) -> list[str | None]:
+        """Leaves that a dimension has whatever the records hold."""
+        if self.spec.domain is None:
+            return []
+        values: list[str | None] = list(self.spec.domain[ladder.name])
+        leaves = ladder.labels(values, ladder.levels[0]) if ladder.coarsens else values
+        return [*leaves, *(() if self.spec.drop_nulls else (None,))]
 
     def _by_levels(
         self,

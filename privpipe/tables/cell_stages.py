@@ -300,10 +300,9 @@ class RoundTable(TableStage):
                     rounding = made.get((name, key)) or self._alone(table, key, measures[key], tables.seed)
                     measures[key] = self._rounded(measures[key], *rounding)
             changed[name] = replace(table, measures=measures)
-        note = () if self.method in ADDITIVE else (f"figures are rounded to multiples of {self.base} one by one",)
-        note = tuple(f"{each}, so parts need not add up to totals" for each in note)
+        note = f"figures are rounded to multiples of {self.base} one by one, so parts need not add up to totals"
         step = {} if self.method != "small_counts" else {"largest_difference": max(differences, default=0)}
-        return tables.having(changed, *note, step=step)
+        return tables.having(changed, *(() if self.method in ADDITIVE else (note,)), step=step)
 
     def _alone(self, table: Table, key: str, measure: Measure, seed: Seed | None) -> tuple[Ints, int]:
         """Each figure rounded by itself."""

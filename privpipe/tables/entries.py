@@ -44,7 +44,9 @@ class TableSet:
     notes : tuple of str
         What a verdict must say of the tables.
     steps : tuple of mapping
-        Of each stage that ran: its name, and what it did; private.
+        Of each stage that ran: its name, and what it did; private but for `public`.
+    source : str
+        By which a ledger knows where the records came from.
 
     Examples
     --------
@@ -59,6 +61,7 @@ class TableSet:
     seed: Seed | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
     steps: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    source: str = field(default="frames", repr=False)
 
     def __repr__(self) -> str:
         return f"TableSet({len(self.tables)} tables)"
@@ -100,6 +103,11 @@ class TableStage(Entry):
     @property
     def needs_seed(self) -> bool:
         """Whether what it draws must be the same in every release, and so needs a seed that is kept."""
+        return False
+
+    @property
+    def draws_afresh(self) -> bool:
+        """Whether each run has other figures, which a run that waits for its sign-off must not."""
         return False
 
     def counting(self, spec: TableSpec, seed: Seed) -> TableSpec:
@@ -148,6 +156,8 @@ class CellGuarantee(Entry):
     threshold_field: ClassVar[str] = "at_least"
     withheld: ClassVar[tuple[str, ...]] = ()
     primary: ClassVar[bool] = False
+    of_process: ClassVar[bool] = False
+    """Whether it judges how tables were made, and no figure."""
     observes: ClassVar[object] = int
 
     tables: Annotated[tuple[str, ...] | None, Doc("names of the tables that are judged; left out: all")] = None
@@ -167,6 +177,19 @@ class CellGuarantee(Entry):
     def largest(self) -> int:
         """How many of the largest contributions of a cell it looks at."""
         return 0
+
+    def judged_over(self, tables: TableSet) -> Verdict:
+        """The verdict on the tables; an error where they have noise of differential privacy, of which rules on true
+        figures show more than the noise does.
+        """
+        noisy = [name for name, table in tables.chosen(self.tables).items() if table.process is not None]
+        if noisy and not self.of_process:
+            reason = (
+                f"{self.name()} does not apply to tables with noise of private_table: it would tell what true figures "
+                "are; ask differential_privacy."
+            )
+            return Verdict(self, None, "error", self.demanded(), reason=reason)
+        return self.judge(tables)
 
     def judge(self, tables: TableSet) -> Verdict:
         """The verdict on the tables as they are to leave.

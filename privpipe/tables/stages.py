@@ -193,7 +193,8 @@ class Aggregate(TableStage):
                 if name in (getattr(stage, "tables", None) or specs):
                     spec = stage.counting(spec, seed)
             found = aggregated(engine, records, spec, person=person, hierarchies=hierarchies, secret=secret)
-            _require_whole_means(name, found)
+            if spec.domain is None:
+                _require_whole_means(name, found)
             tables[name] = replace(Table.of(name, found), seed=seed)
         joint = None
         if needs_joint(list(specs.values())):
@@ -201,7 +202,7 @@ class Aggregate(TableStage):
             found = aggregated(engine, records, whole, person=person, hierarchies=hierarchies, secret=secret)
             joint = Table.of(JOINT, found)
         notes: tuple[str, ...] = ()
-        if any(found.aggregated.dropped for found in tables.values()):
+        if self.nulls == "drop":  # whether there were any may be what differential privacy hides
             notes = ("records with a missing dimension were left out of tables (`nulls: drop`)",)
         return TableSet(
             tables=tables, guarantees=tuple(guarantees), sensitive=tuple(sensitive), seed=seed, joint=joint, notes=notes

@@ -97,6 +97,8 @@ class Table:
         As it was given to `Aggregate.apply`.
     seed : Seed, optional
         Under which it was counted.
+    process : mapping, optional
+        What `private_table` did; all of it is public.
     """
 
     name: str
@@ -106,6 +108,7 @@ class Table:
     like: Any = field(default=None, repr=False)
     engine: Any = field(default=None, repr=False)
     seed: Seed | None = field(default=None, repr=False)
+    process: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, name: str, aggregated: Aggregated, like: Any = None, engine: Any = None) -> Self:
@@ -144,7 +147,15 @@ class Table:
         return tuple(dict.fromkeys(key for response in self.responses for key in measures_of(response)))
 
     def hiding(self, cells: Bools, primary: Bools | None = None) -> Self:
-        """The same table with more cells hidden, in every measure."""
+        """The same table with more cells hidden, in every measure.
+
+        Raises
+        ------
+        UsageError
+            The table has noise of differential privacy, which what true figures say would undo.
+        """
+        if self.process is not None:
+            raise UsageError(f"table {self.name!r} has noise of private_table; nothing is hidden by its true figures")
         measures = {key: replace(measure, hidden=measure.hidden | cells) for key, measure in self.measures.items()}
         found = self.primary if primary is None else self.primary | primary
         return replace(self, measures=measures, primary=found)
@@ -264,7 +275,12 @@ def _quotients(response: Response, own: Sequence[Measure], hidden: Bools) -> pa.
     more = below.places - above.places
     over, under = above.shown.astype(object) * 10 ** max(more, 0), below.shown.astype(object) * 10 ** max(-more, 0)
     # Python divides integers to the nearest float.
-    values = [None if gone or not b else a / b for a, b, gone in zip(over, under, hidden.tolist(), strict=True)]
+    # What noise made of a denominator may be below 0, which no true one is.
+    none = under <= 0 if below.status == "noisy" else under == 0
+    values = [
+        None if gone or bare else a / b
+        for a, b, gone, bare in zip(over, under, hidden.tolist(), none.tolist(), strict=True)
+    ]
     return pa.array(values, pa.float64())
 
 

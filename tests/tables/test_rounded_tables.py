@@ -75,7 +75,7 @@ def test_random_rounding_is_unbiased_over_many_tables() -> None:
 
 @pytest.mark.parametrize("method", ["nearest", "midpoint", "random", "controlled"])
 def test_readers_intervals_hold_the_truth(method: str) -> None:
-    stage = RoundTable(base=5, method=method)  # type: ignore[arg-type]
+    stage = RoundTable(base=5, method=method)
     responses = ["count"] if method == "midpoint" else ["count", {"sum": "cost"}]
     made = stage.apply(table(people(100), stage, *responses))
     for measure in made.measures.values():

@@ -1,0 +1,51 @@
+"""Labels of dimensions that were fixed before any record was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from privpipe.errors import UsageError, did_you_mean
+from privpipe.hierarchies import Hierarchy, HierarchySpec
+from privpipe.tables.dimension_labels import kind_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privpipe.tables.aggregation import TableSpec
+
+__all__ = ["fixed_domains"]
+
+
+def fixed_domains(
+    spec: TableSpec, schema: pa.Schema, hierarchies: Mapping[str, Hierarchy | HierarchySpec]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, Hierarchy]]:
+    """The values of every dimension, and its hierarchy over them: as written, else those that the hierarchy holds.
+
+    Raises
+    ------
+    UsageError
+        A dimension has neither.
+    """
+    written = spec.domain or {}
+    for name in written:
+        if name not in spec.by:
+            raise UsageError(f"domain: {name!r} is no dimension of the table{did_you_mean(name, spec.by)}")
+    domains: dict[str, tuple[str, ...]] = {}
+    found: dict[str, Hierarchy] = {}
+    for name in spec.by:
+        given = hierarchies.get(name)
+        texts = list(dict.fromkeys(written.get(name, ())))
+        if isinstance(given, HierarchySpec):
+            given = given.build(texts, [1] * len(texts), kind_of(schema.field(name).type))
+        if not texts and given is not None and not given.data_dependent:
+            texts = list(dict.fromkeys(given.texts(0)))
+        if not texts:
+            raise UsageError(
+                f"private_table: the labels of {name!r} must be fixed before records are looked at: write its values, "
+                f"as in domain: {{{name}: [...]}}, or give it a hierarchy from a file"
+            )
+        domains[name] = tuple(texts)
+        if given is not None:
+            found[name] = given
+    return domains, found
