@@ -182,7 +182,7 @@ class _Count:
         self._check(table)
         units, weight = self._units(table)
         if self.spec.domain is not None:
-            domain, fixed = fixed_domains(self.spec, table.schema, self.hierarchies)
+            domain, fixed = fixed_domains(self.spec.by, self.spec.domain, table.schema, self.hierarchies)
             spec = replace(self.spec, domain=domain)
             bounds = {units[name].name: in_whole_units(units[name], each) for name, each in spec.bounds.items()}
             settled = replace(self, spec=spec, hierarchies={**self.hierarchies, **fixed}, bounds=bounds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from privpipe.errors import UsageError, did_you_mean
@@ -12,13 +12,14 @@ from privpipe.tables.dimension_labels import kind_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from privpipe.tables.aggregation import TableSpec
-
 __all__ = ["fixed_domains"]
 
 
 def fixed_domains(
-    spec: TableSpec, schema: pa.Schema, hierarchies: Mapping[str, Hierarchy | HierarchySpec]
+    by: Sequence[str],
+    written: Mapping[str, Sequence[str]],
+    schema: pa.Schema,
+    hierarchies: Mapping[str, Hierarchy | HierarchySpec],
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, Hierarchy]]:
     """The values of every dimension, and its hierarchy over them: as written, else those that the hierarchy holds.
 
@@ -27,13 +28,12 @@ def fixed_domains(
     UsageError
         A dimension has neither.
     """
-    written = spec.domain or {}
     for name in written:
-        if name not in spec.by:
-            raise UsageError(f"domain: {name!r} is no dimension of the table{did_you_mean(name, spec.by)}")
+        if name not in by:
+            raise UsageError(f"domain: {name!r} is no dimension of the table{did_you_mean(name, by)}")
     domains: dict[str, tuple[str, ...]] = {}
     found: dict[str, Hierarchy] = {}
-    for name in spec.by:
+    for name in by:
         given = hierarchies.get(name)
         texts = list(dict.fromkeys(written.get(name, ())))
         if isinstance(given, HierarchySpec):

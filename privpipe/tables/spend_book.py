@@ -94,8 +94,8 @@ class SpendBook:
             if spend.amount > left:
                 cost, some, all_of_it = (float(each) for each in (spend.amount, max(left, Fraction(0)), limit))
                 raise Refused(
-                    f"private_table: it costs {spend.unit} {cost:g}, and {some:g} of {all_of_it:g} is left. Nothing was "
-                    "published"
+                    f"private_table: it costs {spend.unit} {cost:g}, and {some:g} of {all_of_it:g} is left. "
+                    "Nothing was published"
                 )
             number = len(kept) + 1
             data = _document(
