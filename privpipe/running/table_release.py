@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,7 +82,9 @@ def spending_source(policy: Policy) -> str:
     where = "frames"
     if spec is not None:
         named = (spec.table, spec.database, spec.iceberg)
-        where = next((repr(each) for each in named if each is not None), located(spec.path, policy.base_dir))
+        path = located(spec.path, policy.base_dir)
+        path = path if "://" in path else os.path.realpath(path)  # one budget, by whatever link it is reached
+        where = next((repr(each) for each in named if each is not None), path)
     return json.dumps([where, policy.person_id])
 
 

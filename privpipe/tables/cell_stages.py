@@ -20,7 +20,7 @@ from privpipe.tables.families import Family, families
 from privpipe.tables.guarantees import GroupDisclosure
 from privpipe.tables.implied_populations import ImpliedPopulations
 from privpipe.tables.moves import Hiding
-from privpipe.tables.perturbed_tables import keyed_spec, keys_of
+from privpipe.tables.perturbed_tables import keyed_spec, keys_of, require_added_up
 from privpipe.tables.rounding import (
     CellDraws,
     reader_intervals,
@@ -285,6 +285,7 @@ class RoundTable(TableStage):
     def run(self, tables: TableSet) -> TableSet:
         chosen = tables.chosen(self.tables)
         for name, table in chosen.items():
+            require_added_up("round_table", table.aggregated.spec)
             for key in table.shown_measures:
                 if (status := table.measures[key].status) != "published":
                     raise UsageError(f"round_table: table {name!r} is {status} already; round once")

@@ -25,13 +25,28 @@ if TYPE_CHECKING:
     from privpipe.draws import Seed
     from privpipe.tables.aggregation import TableSpec
 
-__all__ = ["ADDED_UP", "Averaging", "CellKey", "keyed_spec", "keys_of"]
+__all__ = ["ADDED_UP", "Averaging", "CellKey", "keyed_spec", "keys_of", "require_added_up"]
 
 Ints = NDArray[np.int64]
 ADDED_UP = ("count", "sum", "mean", "ratio")
 """Responses that are made of counts and sums alone."""
 NOT_ADDITIVE = "figures have noise one by one, so parts do not add up to totals; the same people have the same figure"
 NO_NOISE = "no table was perturbed by cell_key, so there is no noise to be averaged."
+
+
+def require_added_up(owner: str, spec: TableSpec) -> None:
+    """Refuse figures that are neither counts nor sums.
+
+    Raises
+    ------
+    UsageError
+    """
+    for response in spec.responses:
+        if response.kind not in ADDED_UP:
+            raise UsageError(
+                f"{owner}: {response.name!r} is neither a count nor a sum nor made of them; publish it in a table of "
+                "its own"
+            )
 
 
 def keyed_spec(owner: str, spec: TableSpec, seed: Seed, purpose: str, *, sums: bool) -> TableSpec:
@@ -44,12 +59,7 @@ def keyed_spec(owner: str, spec: TableSpec, seed: Seed, purpose: str, *, sums: b
     """
     if spec.weight is not None:
         raise UsageError(f"{owner}: weighted tables have no cell keys; leave `weight` out")
-    for response in spec.responses:
-        if response.kind not in ADDED_UP:
-            raise UsageError(
-                f"{owner}: {response.name!r} is neither a count nor a sum nor made of them; publish it in a table of "
-                "its own"
-            )
+    require_added_up(owner, spec)
     measures = (COUNT, *(spec.sums if sums else ()))
     more = {(purpose, measure): key_of_sums(seed, purpose, measure) for measure in measures}
     return replace(spec, record_keys={**spec.record_keys, **more})
@@ -162,8 +172,8 @@ class CellKey(TableStage):
 
     def run(self, tables: TableSet) -> TableSet:
         noise, changed = self.noise, {}
-        others = [m.noise for t in tables.tables.values() for m in t.measures.values() if m.noise is not None]
-        if any(other != noise for other in others):
+        others = [m for t in tables.tables.values() for m in t.measures.values() if m.noise is not None]
+        if any((other.noise, other.drawn_by) != (noise, self._drawn_by) for other in others):
             raise UsageError(
                 "cell_key: another `cell_key` has other parameters: the same people would have two figures, and both "
                 "together say more than each; give all tables the same ones"
@@ -177,6 +187,10 @@ class CellKey(TableStage):
         moments = [{"mean": float(row.mean), "variance": float(row.variance)} for row in noise.rows]
         return tables.having(changed, NOT_ADDITIVE, step={"public": {"p_table": rows}, "moments": moments})
 
+    @property
+    def _drawn_by(self) -> tuple[Any, ...]:
+        return self.purpose, self.delta
+
     def _perturbed(self, table: Table, key: str, measure: Measure, noise: NoiseTable) -> Measure:
         if measure.status != "published":
             raise UsageError(f"cell_key: table {table.name!r} is {measure.status} already; perturb once")
@@ -189,7 +203,16 @@ class CellKey(TableStage):
             delta = rational(self.delta, "cell_key: delta")
             shown = noise.noisy_sums(figures.totals, figures.largest[:, 0], keys, delta)
             low, high = sum_intervals(figures, shown, noise, delta)
-        return replace(measure, shown=shown, low=low, high=high, status="perturbed", noise=noise, by_interval=True)
+        return replace(
+            measure,
+            shown=shown,
+            low=low,
+            high=high,
+            status="perturbed",
+            noise=noise,
+            drawn_by=self._drawn_by,
+            by_interval=True,
+        )
 
     @classmethod
     def examples(cls) -> list[Self]:

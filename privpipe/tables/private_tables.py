@@ -18,7 +18,7 @@ from privpipe.hierarchies import canonical_text
 from privpipe.tables.aggregates import rational
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.entries import TableSet, TableStage
-from privpipe.tables.perturbed_tables import ADDED_UP
+from privpipe.tables.perturbed_tables import require_added_up
 from privpipe.tables.private_noise import MECHANISMS, PrivateNoise, Spend, levels_of
 from privpipe.tables.spend_book import SpendBook
 from privpipe.tables.table import Table
@@ -163,11 +163,7 @@ class PrivateTable(TableStage):
         )
 
     def counting(self, spec: TableSpec, seed: Seed) -> TableSpec:
-        for response in spec.responses:
-            if response.kind not in ADDED_UP:
-                raise UsageError(
-                    f"private_table: {response.name!r} is neither a count nor a sum nor made of them; leave it out"
-                )
+        require_added_up(self.name(), spec)
         for name, given in (("weight", spec.weight), ("overlapping", spec.overlapping), ("waived", spec.waived)):
             if given:
                 raise UsageError(f"private_table: tables with `{name}` are not served; leave it out")

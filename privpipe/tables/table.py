@@ -52,6 +52,8 @@ class Measure:
         One of `STATUSES`, of all figures that are not hidden.
     noise : NoiseTable, optional
         By which perturbed figures were drawn.
+    drawn_by : tuple
+        What else the noise follows from; the same people have one figure where all of it is the same.
     by_interval : bool
         Whether a figure may be published though its cell is unsafe, if what a reader concludes from it keeps the
         levels of the rule.
@@ -64,6 +66,7 @@ class Measure:
     hidden: Bools
     status: str = "published"
     noise: NoiseTable | None = None
+    drawn_by: tuple[Any, ...] = ()
     by_interval: bool = False
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -129,8 +130,6 @@ def test_a_count_below_n_is_kept_by_noise_and_one_that_follows_is_found() -> Non
     at = int(np.flatnonzero((measure.figures.totals > 0) & (measure.figures.totals < 10))[0])
     low, high = measure.low.copy(), measure.high.copy()
     low[at] = high[at] = measure.figures.totals[at]
-    from dataclasses import replace
-
     told = replace(made, measures={COUNT: replace(measure, low=low, high=high)})
     with pytest.raises(Refused, match="1 of .* published figures are unsafe"):
         pp.check(told, asked)
@@ -145,8 +144,6 @@ def test_a_total_that_leaves_its_parts_one_value_is_found() -> None:
     count = pp.tables.Aggregate(by=["region"], responses=["count"])
     made = count.apply(frame, person_id="person", seed=SEED, stages=[stage])
     noise, measure = stage.noise, made.measures[COUNT]
-    from dataclasses import replace
-
     shown = np.array([5, 0, 0, 0, 0])  # the total deviates by 1, and so does every part
     low, high = noise.reader_intervals(shown)
     assert (low[0], high[1:].tolist()) == (4, [1, 1, 1, 1])
@@ -197,10 +194,12 @@ def test_the_same_people_never_have_two_figures() -> None:
     count = pp.tables.Aggregate(
         tables={name: {"by": ["region"], "responses": ["count"]} for name in ("a", "b")},
     )
-    one, other = CellKey(D=3, V=2.0, tables=("a",)), CellKey(D=5, V=3.0, tables=("b",))
-    tables = count.apply(people(), person_id="person", seed=SEED, stages=[one, other])
-    with pytest.raises(UsageError, match="two figures"):
-        other.apply(one.apply(tables))
+    one = CellKey(D=3, V=2.0, tables=("a",))
+    for changes in ({"D": 5}, {"V": 1.0}, {"purpose": "other"}, {"delta": 0.5}):
+        other = replace(one, tables=("b",), **changes)
+        tables = count.apply(people(), person_id="person", seed=SEED, stages=[one, other])
+        with pytest.raises(UsageError, match="two figures"):
+            other.apply(one.apply(tables))
     with pytest.raises(UsageError, match="perturb once"):
         one.apply(one.apply(tables))
 
