@@ -38,6 +38,7 @@ Bools = NDArray[np.bool_]
 Weights = Literal["replicate", "sample", "known"]
 Negative = Literal["refuse", "absolute", "frequency"]
 Safety = Literal["safe", "unsafe"]
+DIFFERENCES_OF_NOISE = "all counts have noise, and differences of such are no populations; leave the guarantee out."
 NO_CELL = "no published cell has a contributor, so there is nothing to judge."
 
 
@@ -497,7 +498,8 @@ class Differencing(CellGuarantee):
         failing, judged = len(failures), int((shown & (counts > 0)).sum())
         compared = (Comparison(judged, judged, "published cells with contributors were compared"),)
         if not judged:
-            return Verdict(self, None, "error", self.at_least, reason=NO_CELL, compared=compared)
+            why = DIFFERENCES_OF_NOISE if any(measure.noise is not None for measure in counted) else NO_CELL
+            return Verdict(self, None, "error", self.at_least, reason=why, compared=compared)
         return Verdict(
             self,
             failing,

@@ -10,16 +10,17 @@ from typing import Annotated, Any, ClassVar, Self
 from annotated_types import Gt, Lt
 from typing_extensions import Doc
 
+from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.tables.entries import CellGuarantee, TableSet
 from privpipe.tables.table import Table
 from privpipe.tolerance import at_most
 
-__all__ = ["PrivateProcess", "of_tables"]
+__all__ = ["DifferentialPrivacy", "of_tables"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PrivateProcess(CellGuarantee):
+class DifferentialPrivacy(CellGuarantee):
     """All tables have noise for bounded contributions, and cost at most epsilon and delta together; observed = both.
 
     Parameters
@@ -31,8 +32,8 @@ class PrivateProcess(CellGuarantee):
 
     Examples
     --------
-    >>> PrivateProcess(epsilon=1, delta=1e-6)
-    PrivateProcess(epsilon=1.0, delta=1e-06)
+    >>> DifferentialPrivacy(epsilon=1, delta=1e-6)
+    DifferentialPrivacy(epsilon=1.0, delta=1e-06)
     """
 
     of_process: ClassVar[bool] = True
@@ -42,9 +43,9 @@ class PrivateProcess(CellGuarantee):
     epsilon: Annotated[float, Gt(0), Doc("how much likelier any result may become by one contributor, as an exponent")]
     delta: Annotated[float, Gt(0), Lt(1), Doc("chance that more than that is lost")]
 
-    @classmethod
-    def name(cls) -> str:
-        return "differential_privacy"
+    def discloses_source(self, rules: PublicRules) -> bool:
+        """What tables cost follows from the policy alone."""
+        return False
 
     def demanded(self) -> Any:
         return {"epsilon": self.epsilon, "delta": self.delta}
@@ -107,13 +108,13 @@ def of_tables(entry: Any) -> Any:
 
     Examples
     --------
-    >>> from privpipe.models import DifferentialPrivacy
-    >>> of_tables(DifferentialPrivacy(epsilon=1.0, delta=1e-6))
-    PrivateProcess(epsilon=1.0, delta=1e-06)
+    >>> from privpipe import models
+    >>> of_tables(models.DifferentialPrivacy(epsilon=1.0, delta=1e-6)) == DifferentialPrivacy(epsilon=1.0, delta=1e-6)
+    True
     """
     kind = entry if isinstance(entry, type) else type(entry)
     if kind.__name__ != "DifferentialPrivacy" or not kind.__module__.startswith("privpipe.models"):
         return entry
     if isinstance(entry, type):
-        return PrivateProcess
-    return PrivateProcess(epsilon=entry.epsilon, delta=entry.delta, severity=entry.severity)
+        return DifferentialPrivacy
+    return DifferentialPrivacy(epsilon=entry.epsilon, delta=entry.delta, severity=entry.severity)
