@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from privpipe.engines import Written
 from privpipe.engines.base.frames import at_hand
 from privpipe.engines.readers.files import require_stamps, stamps_of
-from privpipe.errors import EngineError, UnsupportedError
+from privpipe.errors import EngineError, UnsupportedError, UsageError
 from privpipe.judging import Assessment
 from privpipe.policy.specs import located
 from privpipe.private_files import sync_folder
@@ -32,6 +32,7 @@ from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.tables.entries import TableSet
+from privpipe.tables.private_tables import PrivateTable
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def aggregated(context: RunContext, staged: Staged) -> TableSet:
     policy = context.policy
     if policy.tables is None:
         raise TypeError("the policy makes no tables")
+    require_ledger_apart(policy)
     records = staged.table if staged.counted is None else staged.counted
     tables = policy.tables.aggregate.tables_over(
         context.engine,
@@ -74,6 +76,26 @@ def aggregated(context: RunContext, staged: Staged) -> TableSet:
         stages=policy.tables.stages,
     )
     return replace(tables, source=spending_source(policy))
+
+
+def require_ledger_apart(policy: Policy) -> None:
+    """Refuse a ledger within the sink: what replaces a release would take what was spent with it.
+
+    Raises
+    ------
+    UsageError
+    """
+    if policy.tables is None or policy.sink is None or not policy.sink.is_folder or "://" in policy.sink.path:
+        return
+    target = os.path.realpath(policy.sink.target(policy.base_dir))
+    for stage in policy.tables.stages:
+        if isinstance(stage, PrivateTable):
+            ledger = os.path.realpath(stage.ledger)
+            if os.path.commonpath([target, ledger]) == target:
+                raise UsageError(
+                    "private_table: the ledger lies inside the sink, and would be published and replaced with it; name "
+                    "a folder apart from it"
+                )
 
 
 def spending_source(policy: Policy) -> str:

@@ -6,24 +6,30 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from scipy.stats import chisquare
 
 import privpipe as pp
+from privpipe.blocks import RowBlock
 from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.errors import PolicyError, Refused, UsageError
 from privpipe.tables.aggregation import COUNT, TableSpec, aggregated
 from privpipe.tables.cell_keys import NoiseTable, averaged_variance
 from privpipe.tables.contribution_rows import key_of_sums, record_key
+from privpipe.tables.entries import TableSet
 from privpipe.tables.perturbed_tables import CellKey, keyed_spec, sum_intervals
 from privpipe.tables.responses import responses_of
 from privpipe.tables.table import Table
 from tests.tables.definition import cells_by_definition
+from tests.tables.random_tables import added_up, inner_cells
 from tests.tables.test_aggregation import AGES, LABELS, in_one_leaf, load, rows_of
 
 SEED = Seed.insecure("cells")
@@ -314,3 +320,87 @@ def test_many_releases_of_the_same_people_average_to_one_figure(seed: int) -> No
     frame = people(50, seed)
     figures = {tuple(NOISE.apply(table(frame.sample(frac=1, random_state=at))).public()["count"]) for at in range(10)}
     assert len(figures) == 1
+
+
+def left_values(made: Table) -> list[set[int]]:
+    """The true counts that each cell can have, by going through all tables of inner cells."""
+    measure, relations = made.measures[COUNT], made.cells.relations.toarray()
+    inner = inner_cells(made.cells)
+    ranges = [range(int(measure.low[at]), int(measure.high[at]) + 1) for at in inner]
+    chosen = np.array(list(product(*ranges)))
+    whole = np.array([added_up(made.cells, each.tolist()) for each in np.eye(len(inner), dtype=np.int64)])
+    tables = chosen @ whole
+    assert not (relations @ tables.T).any()
+    able = tables[((measure.low <= tables) & (tables <= measure.high)).all(axis=1)]
+    return [set(column.tolist()) for column in able.T]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_audit_of_noise_finds_what_going_through_all_tables_finds(seed: int) -> None:
+    """Two by two cells with noise of one step, most of it as far as it can be: a second program says what is left."""
+    draw = np.random.default_rng(seed)
+    counts = draw.integers(0, 5, 4)
+    rows = [(a, b) for at, (a, b) in enumerate(product("xy", "fm")) for _ in range(counts[at])]
+    rows += [("x", "f")] if not rows else []
+    frame = pd.DataFrame(rows, columns=["region", "sex"]).assign(person=range(len(rows)))
+    stage = CellKey(D=1, V=0.5)
+    made = table(frame, stage=stage)
+    noise, measure = stage.noise, made.measures[COUNT]
+    true = measure.figures.totals
+    far = np.array([0 if not each else draw.choice([-1, 1, 1, -1, 0]) for each in true])
+    shown = true + far
+    low, high = noise.reader_intervals(shown)
+    told = replace(
+        made,
+        measures={
+            COUNT: replace(measure, shown=shown, low=low, high=high, status="perturbed", noise=noise, by_interval=True)
+        },
+    )
+    left = left_values(told)
+    assert all(int(each) in able for each, able in zip(true, left, strict=True))
+    failing = sum(0 < each < 4 and len(able) == 1 for each, able in zip(true.tolist(), left, strict=True))
+    asked = pp.tables.MinimumFrequency(at_least=4)
+    verdict = pp.tables.TableAudit().judge(TableSet(tables={"table": told}, guarantees=[asked]))
+    assert verdict.observed == failing
+
+
+def test_noise_of_100_000_cells_has_its_distribution() -> None:
+    """Cells of two persons, keyed and counted by the engine: unbiased within four deviations, and by chi-square."""
+    number = 100_000
+    frame = pd.DataFrame({"person": range(2 * number), "cell": np.repeat(np.arange(number), 2)})
+    stage = CellKey(D=3, V=2.0)
+    made = pp.tables.Aggregate(by=["cell"], responses=["count"]).apply(
+        frame, person_id="person", seed=SEED, stages=[stage]
+    )
+    found = stage.apply(made).measures[COUNT].shown[1:] - 2
+    row = stage.noise.rows[2]
+    assert abs(found.mean()) <= 4 * (float(row.variance) / number) ** 0.5
+    seen = [int((found == value).sum()) for value in row.values]
+    wanted = [weight / 2**32 * number for weight in row.weights]
+    assert chisquare(seen, wanted).pvalue > 1e-5
+
+
+class Seen:
+    """Record ids as a function of blocks sees them, with the first column of their rows."""
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        words = np.ascontiguousarray(rows.record_ids).view(np.uint64)
+        texts = [f"{high:016x}{low:016x}" for high, low in words.tolist()]
+        return rows.with_batch(pa.record_batch([rows.column("town"), pa.array(texts)], names=["town", "id"]))
+
+
+def test_keys_of_records_without_persons(engine: Engine) -> None:
+    """A record's own id is its contributor."""
+    rows = rows_of(3, 80, 30)
+    spec = keyed_spec("test", TableSpec(by=("town",), responses=responses_of(["count"])), SEED, "p", sums=True)
+    records = engine.with_record_ids(load(engine, rows), None, SEED)
+    found = aggregated(engine, records, spec)
+    schema = pa.schema([("town", pa.string()), ("id", pa.string())])
+    seen = engine.collect(engine.map_rows(records, Seen(), schema)).to_pylist()
+    key = key_of_sums(SEED, "p", "count")
+    wanted = []
+    for label in found.cells.dimensions[0].labels:
+        town = None if label == "(missing)" else label
+        own = [each["id"] for each in seen if label == "Total" or each["town"] == town]
+        wanted.append(sum(record_key(key, text) for text in own) % 2**32)
+    assert found.keys["p", COUNT].tolist() == wanted

@@ -396,6 +396,23 @@ def test_a_refused_epsilon_publishes_nothing(document: Documents, tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
+def test_a_ledger_within_the_sink_is_refused(document: Documents, tmp_path: Path) -> None:
+    inside = document()
+    inside["transform"][1]["private_table"]["ledger"] = str(tmp_path / "out" / "ledger")
+    with pytest.raises(UsageError, match="lies inside the sink"):
+        pp.release(inside)
+    with pytest.raises(UsageError, match="local"):
+        noise(tmp_path, ledger="s3://bucket/ledger")
+
+
+def test_a_link_to_the_source_does_not_bring_another_budget(document: Documents, tmp_path: Path) -> None:
+    pp.release(document())
+    (tmp_path / "link.parquet").symlink_to(tmp_path / "people.parquet")
+    pp.release(document(source={"path": str(tmp_path / "link.parquet")}))
+    with pytest.raises(Refused, match="0 of 2 is left"):
+        pp.release(document(source={"path": str(tmp_path / "link.parquet")}))
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "rules on true figures": (
         {"guarantees": [{"minimum_frequency": {"at_least": 3}}]},
