@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from privpipe.draws import Seed
-from privpipe.errors import UsageError
 from privpipe.policy.entries import ReadEntry
+from privpipe.policy.noisy_tables import asked_of_tables, check_counting, check_private
 from privpipe.policy.plain_values import Report
 from privpipe.policy.specs import ColumnSpec
 from privpipe.tables.entries import CellGuarantee, TableStage
-from privpipe.tables.private_process import of_tables
-from privpipe.tables.private_tables import PrivateTable
 from privpipe.tables.stages import Aggregate
 from privpipe.tables.table_audit import TableAudit
-from privpipe.transforms.sampling.safepub import HARMLESS_BEFORE
 
 __all__ = ["TableRelease", "without_tables"]
 
@@ -66,7 +62,7 @@ def without_tables(
             if _of_tables(item):
                 report.wrong(item.place, "is about cells of tables, and no `aggregate` stage makes any; add one before")
         return {name: [item for item in items if not _of_tables(item)] for name, items in read.items()}, None
-    read = {**read, "guarantees": [_asked_of_tables(item) for item in read["guarantees"]]}
+    read = {**read, "guarantees": [asked_of_tables(item) for item in read["guarantees"]]}
     asked = [*read["guarantees"], *read["measures"]]
     first, *more = aggregates
     for item in more:
@@ -83,11 +79,11 @@ def without_tables(
         if section in found:
             report.unsupported((section,), f"{why}; leave it out, or publish records under another policy")
     _check_tables(report, asked, aggregate)
-    _check_counting(report, after, aggregate, kept_seed=found.get("seed") is not None)
-    private = [item for item in after if isinstance(item.entry, PrivateTable)]
-    if private:
-        _check_private(report, before, private, after, asked)
-    elif not any(item.kind is not None and issubclass(item.kind, TableAudit) for item in asked):
+    _check_tables(report, after, aggregate)
+    check_counting(report, after, aggregate, kept_seed=found.get("seed") is not None)
+    if not check_private(report, before, after, asked) and not any(
+        item.kind is not None and issubclass(item.kind, TableAudit) for item in asked
+    ):
         report.warn(
             ("guarantees",),
             "no `table_audit` judges whether cells can be worked out from others, or from other tables; add "
@@ -150,62 +146,6 @@ def _check_columns(report: Report, item: ReadEntry, aggregate: Aggregate, column
                 (*item.place, *place),
                 f"{name!r} has `role: {columns[name].role}` and is gone before this stage; give it another role",
             )
-
-
-def _asked_of_tables(item: ReadEntry) -> ReadEntry:
-    """A guarantee on how the data were made, as it is asked of tables."""
-    if item.kind is None:
-        return item
-    return replace(item, kind=of_tables(item.kind), entry=None if item.entry is None else of_tables(item.entry))
-
-
-def _check_private(
-    report: Report,
-    before: Sequence[ReadEntry],
-    private: Sequence[ReadEntry],
-    after: Sequence[ReadEntry],
-    asked: Sequence[ReadEntry],
-) -> None:
-    """Under differential privacy nothing is learnt from true figures, before the noise or after it."""
-    for item in before:
-        if item.name not in HARMLESS_BEFORE:
-            report.wrong(
-                item.place,
-                "looks at all records together, and private_table covers only what treats each by itself; leave it out",
-            )
-    if len(after) > 1:
-        other = next((item for item in after if item is not private[0]), private[-1])
-        report.wrong(other.place, "private_table is the only stage after aggregate: others go by true figures")
-    for item in asked:
-        if isinstance(item.entry, CellGuarantee) and not item.entry.of_process:
-            report.wrong(
-                item.place,
-                f"{item.name} does not apply to tables with noise of private_table: it would tell what true figures "
-                "are; ask `differential_privacy` instead",
-            )
-
-
-def _check_counting(report: Report, after: Sequence[ReadEntry], aggregate: Aggregate, *, kept_seed: bool) -> None:
-    """What stages on cells need of the tables, and of the seed."""
-    specs = aggregate.specs()
-    for item in after:
-        stage = item.entry
-        if not isinstance(stage, TableStage):
-            continue
-        if stage.needs_seed and not kept_seed:
-            report.wrong(
-                item.place,
-                "draws what must be the same in every release: give `seed:` with its place, as in {from_env: SEED}; "
-                "under another seed each time the average of several releases shows the true figures",
-            )
-        names = getattr(stage, "tables", None) or tuple(specs)
-        try:
-            for name in names:
-                if name in specs:
-                    specs[name] = stage.counting(specs[name], Seed.public("policy"))
-        except UsageError as error:
-            report.wrong(item.place, str(error))
-    _check_tables(report, after, aggregate)
 
 
 def _check_tables(report: Report, asked: Sequence[ReadEntry], aggregate: Aggregate) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from privpipe.engines import Written
 from privpipe.engines.base.frames import at_hand
 from privpipe.engines.readers.files import require_stamps, stamps_of
-from privpipe.errors import EngineError, UnsupportedError, UsageError
+from privpipe.errors import EngineError, UnsupportedError
 from privpipe.judging import Assessment
-from privpipe.policy.specs import located
 from privpipe.private_files import sync_folder
 from privpipe.progress import watched
 from privpipe.running.attached_source import attach
@@ -25,6 +22,7 @@ from privpipe.running.run import ReleaseRun, Stamps
 from privpipe.running.run_context import OpenedEngine, RunContext, is_path, seed_of
 from privpipe.running.run_documents import run_documents, write_public
 from privpipe.running.staging import Staged, run_stages
+from privpipe.running.table_budget import require_ledger_apart, spending_source
 from privpipe.running.table_frames import table_frame
 from privpipe.running.table_report import TableReport
 from privpipe.running.tables_read import pinned_tables, read_as_source
@@ -32,7 +30,6 @@ from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.tables.entries import TableSet
-from privpipe.tables.private_tables import PrivateTable
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:
@@ -76,38 +73,6 @@ def aggregated(context: RunContext, staged: Staged) -> TableSet:
         stages=policy.tables.stages,
     )
     return replace(tables, source=spending_source(policy))
-
-
-def require_ledger_apart(policy: Policy) -> None:
-    """Refuse a ledger within the sink: what replaces a release would take what was spent with it.
-
-    Raises
-    ------
-    UsageError
-    """
-    if policy.tables is None or policy.sink is None or not policy.sink.is_folder or "://" in policy.sink.path:
-        return
-    target = os.path.realpath(policy.sink.target(policy.base_dir))
-    for stage in policy.tables.stages:
-        if isinstance(stage, PrivateTable):
-            ledger = os.path.realpath(stage.ledger)
-            if os.path.commonpath([target, ledger]) == target:
-                raise UsageError(
-                    "private_table: the ledger lies inside the sink, and would be published and replaced with it; name "
-                    "a folder apart from it"
-                )
-
-
-def spending_source(policy: Policy) -> str:
-    """By which a ledger knows the source and the contributors of a policy's tables."""
-    spec = policy.source
-    where = "frames"
-    if spec is not None:
-        named = (spec.table, spec.database, spec.iceberg)
-        path = located(spec.path, policy.base_dir)
-        path = path if "://" in path else os.path.realpath(path)  # one budget, by whatever link it is reached
-        where = next((repr(each) for each in named if each is not None), path)
-    return json.dumps([where, policy.person_id])
 
 
 def tables_of(context: RunContext, staged: Staged) -> TableSet:

@@ -18,12 +18,11 @@ from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.tables.aggregates import CellFigures
-from privpipe.tables.cell_keys import cell_key
 from privpipe.tables.cells import Cells, Dimension
 from privpipe.tables.contribution_bound import KeepCells, bucket_of
-from privpipe.tables.contribution_rows import ContributionRows
+from privpipe.tables.contribution_rows import cell_keys_of, keyed_contributions
 from privpipe.tables.dimension_labels import Ladder, kind_of, texts_of
-from privpipe.tables.fixed_domains import fixed_domains
+from privpipe.tables.fixed_domains import fixed_domains, fixed_leaves
 from privpipe.tables.leaf_totals import Grid
 from privpipe.tables.responses import Response
 from privpipe.tables.unit_rows import UnitRows, Units, decimals_of, in_whole_units
@@ -34,7 +33,6 @@ COUNT = "count"
 """Key of the contributors among the figures; sums have their column's name."""
 MOST_CELLS = 8_000_000
 WEIGHT, WAIVED, RECORDS = "__privpipe_weight", "__privpipe_waived", "__privpipe_records"
-KEY = "__privpipe_record_key_"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +200,13 @@ class _Count:
         )
         grid = self._grid(rows, ladders, query)
         cells = replace(grid.cells, only=dict(self.spec.only))
-        return Aggregated(self.spec, cells, self._figures(grid, cells, units, weight), dropped, self._keys(grid))
+        return Aggregated(
+            self.spec,
+            cells,
+            self._figures(grid, cells, units, weight),
+            dropped,
+            cell_keys_of(grid, self.spec.record_keys),
+        )
 
     def _check(self, table: Any) -> None:
         names = table.schema.names
@@ -301,7 +305,7 @@ class _Count:
     def _grid(self, rows: Any, ladders: Sequence[Ladder], query: AggregateQuery) -> Grid:
         """All cells: totals from leaves where each contributor is in one, else level by level."""
         if self.person is None:
-            rows, query = self._prepared(rows, query)
+            rows, query = self._keyed(rows, query)
             leaves = self.engine.aggregate(rows, query)
             grid = Grid.of_leaves(leaves, *self._labelled(leaves, ladders), query)
             return grid.with_totals(own_codes=not getattr(rows, "has_record_ids", False))
@@ -309,7 +313,7 @@ class _Count:
         if self.spec.contribution_bound is not None and not one:
             contributions, one = self._bounded(contributions, query)
         plain = replace(query, gathered=True, records=RECORDS)
-        prepared, settled = self._prepared(contributions, replace(plain, unique=True))
+        prepared, settled = self._keyed(contributions, replace(plain, unique=True))
         leaves = self.engine.aggregate(prepared, settled)
         dimensions, codes = self._labelled(leaves, ladders)
         grid = Grid.of_leaves(leaves, dimensions, codes, settled)
@@ -319,29 +323,11 @@ class _Count:
             return self._by_levels(grid, contributions, ladders, dimensions, leaves, plain)
         return self._by_levels(grid, prepared, ladders, dimensions, leaves, settled)
 
-    def _prepared(self, contributions: Any, query: AggregateQuery) -> tuple[Any, AggregateQuery]:
+    def _keyed(self, contributions: Any, query: AggregateQuery) -> tuple[Any, AggregateQuery]:
         """The contributions clipped, and with keys of their contributors to be added up."""
-        if not self.spec.record_keys and not self.bounds:
-            return contributions, query
-        if self.person is None and self.spec.record_keys and not getattr(contributions, "has_record_ids", False):
-            raise UsageError("cell keys belong to contributors: name the column that distinguishes them, `person_id`")
         columns = dict(zip(self.spec.sums, (each.column for each in query.measures), strict=False))
-        names = [f"{KEY}{at}" for at in range(len(self.spec.record_keys))]
-        function = ContributionRows(
-            person=self.person,
-            bounds=self.bounds,
-            keys={
-                name: (key, columns.get(measure))
-                for name, ((_, measure), key) in zip(names, self.spec.record_keys.items(), strict=True)
-            },
-        )
-        made = self.engine.map_rows(contributions, function, function.schema(contributions.schema))
-        more = tuple(AggregateMeasure(column=name, once=True) for name in names)
-        return made, replace(query, measures=(*query.measures, *more))
-
-    def _keys(self, grid: Grid) -> dict[tuple[str, str], np.ndarray[Any, Any]]:
-        first = len(grid.query.measures) - len(self.spec.record_keys)
-        return {which: cell_key(grid.figures[f"total_{first + at}"]) for at, which in enumerate(self.spec.record_keys)}
+        keys = {which: (key, columns.get(which[1])) for which, key in self.spec.record_keys.items()}
+        return keyed_contributions(self.engine, contributions, query, self.person, self.bounds, keys)
 
     def _bounded(self, contributions: Any, query: AggregateQuery) -> tuple[Any, bool]:
         """The contributions without those beyond a contributor's bound."""
@@ -358,7 +344,9 @@ class _Count:
         dimensions, codes = [], np.zeros((len(leaves), len(ladders)), dtype=np.int64)
         for place, ladder in enumerate(ladders):
             texts = texts_of(leaves.column(f"key_{place}"))
-            distinct = list(dict.fromkeys([*self._fixed(ladder), *texts]))
+            distinct = list(
+                dict.fromkeys([*fixed_leaves(ladder, self.spec.domain, drop_nulls=self.spec.drop_nulls), *texts])
+            )
             dimension = ladder.dimension(distinct)
             known = dict(zip(distinct, ladder.codes(dimension, distinct).tolist(), strict=True))
             dimensions.append(dimension)
@@ -370,14 +358,6 @@ class _Count:
                 f"{MOST_CELLS:,} are served; take fewer dimensions, or fewer `levels` of a hierarchy"
             )
         return dimensions, codes
-
-    def _fixed(self, ladder: Ladder) -> list[str | None]:
-        """Leaves that a dimension has whatever the records hold."""
-        if self.spec.domain is None:
-            return []
-        values: list[str | None] = list(self.spec.domain[ladder.name])
-        leaves = ladder.labels(values, ladder.levels[0]) if ladder.coarsens else values
-        return [*leaves, *(() if self.spec.drop_nulls else (None,))]
 
     def _by_levels(
         self,
@@ -404,7 +384,7 @@ class _Count:
             higher = replace(query, keys=tuple(keys), unique=False)
             if self.spec.record_keys:  # a contributor has one key in a cell, in however many leaves below it
                 gathered, _ = self.engine.contributions(recoded, higher)
-                recoded, higher = self._prepared(gathered, replace(higher, unique=True, records=RECORDS))
+                recoded, higher = self._keyed(gathered, replace(higher, unique=True, records=RECORDS))
             found = self.engine.aggregate(recoded, higher)
             codes = np.zeros((len(found), len(ladders)), dtype=np.int64)
             for place, (ladder, level) in enumerate(zip(ladders, levels, strict=True)):

@@ -5,7 +5,7 @@ Sources: Fraser, Wooton 2006; Thompson, Broadfoot, Elazar 2013; Marley, Leaver 2
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -16,13 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse
 
-from privpipe.draws import Seed
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.tables.cells import Cells, Dimension
-from privpipe.tables.contribution_rows import PURPOSE, record_key
 from privpipe.tables.maximum_entropy import most_even
 
-__all__ = ["LARGEST_DEVIATION", "NoiseRow", "NoiseTable", "averaged_variance", "averages", "cell_key", "record_keys"]
+__all__ = ["LARGEST_DEVIATION", "NoiseRow", "NoiseTable", "averaged_variance", "averages"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -30,30 +28,6 @@ ONE = 1 << 32
 """Keys and cumulative probabilities are integers of this part of 1."""
 LARGEST_DEVIATION = 1000
 LARGEST_INTEGER = int(np.iinfo(np.int64).max)
-
-
-def record_keys(seed: Seed, purpose: str, contributors: Sequence[str]) -> Ints:
-    """A key below 2^32 for each contributor: the first four bytes of the HMAC-SHA256 of its canonical text.
-
-    Give counts and each sum purposes of their own. A contributor that is counted once in a cell is added once; keys
-    never leave.
-
-    Examples
-    --------
-    >>> keys = record_keys(Seed.insecure(42), "counts", ["anna", "ben", "anna"])
-    >>> bool(keys[0] == keys[2]), bool(0 <= keys.min() and keys.max() < 2**32)
-    (True, True)
-    """
-    key = seed.bound(PURPOSE, purpose)
-    return np.array([record_key(key, text) for text in contributors], dtype=np.int64)
-
-
-def cell_key(sums: Ints) -> Ints:
-    """The key of each cell from the sum of its contributors' keys.
-
-    Up to 2^31 keys add up in int64.
-    """
-    return np.asarray(sums, dtype=np.int64) & (ONE - 1)
 
 
 @dataclass(frozen=True)
@@ -291,34 +265,15 @@ def _probabilities(count: int, values: Ints, V: float, stay: float | None, monot
         ) from None
 
 
-def averaged_variance(cells: Cells, counts: Ints, table: NoiseTable) -> Floats:
-    """What remains of the noise of each cell when all sums of lower cells that equal it are averaged with it.
-
-    A cell is published itself and as the sum of its parts at each combination of lower levels. Each of these has the
-    variance of its parts together, and the best average of all has one over the sum of their inverses. Cells of 0
-    have none to be averaged: infinite.
-
-    Examples
-    --------
-    >>> from privpipe.tables.cells import Dimension
-    >>> tree = Dimension.tree("a", {"1": "T", "2": "T", **{f"{i}{j}": f"{i}" for i in "12" for j in "abc"}})
-    >>> counts = np.array([60, 30, 30, 10, 10, 10, 10, 10, 10])
-    >>> float(averaged_variance(Cells.complete([tree]), counts, NoiseTable.of_greatest_entropy(5, 2.0))[0].round(6))
-    1.2
-    """
-    precision = np.zeros(len(cells))
-    with np.errstate(divide="ignore"):
-        for _, variance in averages(cells, counts, table):
-            precision += 1.0 / variance
-        return 1.0 / precision
-
-
 Way = frozenset[tuple[Dimension, int]]
 """How a cell is cut into parts: by how many levels along which dimensions."""
 
 
 def averages(cells: Cells, counts: Ints, table: NoiseTable) -> Iterator[tuple[Way, Floats]]:
-    """The variance of the sum of the parts of each cell, for every way to cut cells; infinite where there is none."""
+    """The variance of the sum of the parts of each cell, for every way to cut cells; infinite where there is none.
+
+    A cell is published itself and as the sum of its parts at each combination of lower levels.
+    """
     row_variance = np.array([float(row.variance) for row in table.rows])
     own = np.where(counts > 0, row_variance[np.minimum(counts, len(table.rows) - 1)], 0.0)
     steps = [_one_level_down(cells, place) for place in range(len(cells.dimensions))]
@@ -332,6 +287,23 @@ def averages(cells: Cells, counts: Ints, table: NoiseTable) -> Iterator[tuple[Wa
                 variance = step @ variance
         way = frozenset((each, levels) for each, levels in zip(cells.dimensions, down, strict=True) if levels)
         yield way, np.where(reaches, variance, np.inf)
+
+
+def averaged_variance(variances: Iterable[Floats]) -> Floats:
+    """What remains of the noise of each cell when all sums that equal it are averaged as well as can be.
+
+    One over the sum of the inverses of their variances; infinite where there is none.
+
+    Examples
+    --------
+    >>> tree = Dimension.tree("a", {"1": "T", "2": "T", **{f"{i}{j}": f"{i}" for i in "12" for j in "abc"}})
+    >>> counts = np.array([60, 30, 30, 10, 10, 10, 10, 10, 10])
+    >>> ways = averages(Cells.complete([tree]), counts, NoiseTable.of_greatest_entropy(5, 2.0))
+    >>> float(averaged_variance(variance for _, variance in ways)[0].round(6))
+    1.2
+    """
+    with np.errstate(divide="ignore"):
+        return np.asarray(1.0 / sum((1.0 / variance for variance in variances), start=np.zeros(1)))
 
 
 def _heights(cells: Cells, place: int) -> Ints:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.hierarchies import Hierarchy, HierarchySpec
-from privpipe.tables.dimension_labels import kind_of
+from privpipe.tables.dimension_labels import Ladder, kind_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["fixed_domains"]
+__all__ = ["fixed_domains", "fixed_leaves"]
 
 
 def fixed_domains(
@@ -49,3 +49,12 @@ def fixed_domains(
         if given is not None:
             found[name] = given
     return domains, found
+
+
+def fixed_leaves(ladder: Ladder, domain: Mapping[str, Sequence[str]] | None, *, drop_nulls: bool) -> list[str | None]:
+    """Leaves that a dimension has whatever the records hold; none where its labels come from them."""
+    if domain is None:
+        return []
+    values: list[str | None] = list(domain[ladder.name])
+    leaves = ladder.labels(values, ladder.levels[0]) if ladder.coarsens else values
+    return [*leaves, *(() if drop_nulls else (None,))]

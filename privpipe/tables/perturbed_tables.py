@@ -15,7 +15,7 @@ from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.errors import UsageError
 from privpipe.tables.aggregates import CellFigures, rational
 from privpipe.tables.aggregation import COUNT
-from privpipe.tables.cell_keys import LARGEST_DEVIATION, NoiseTable, averages
+from privpipe.tables.cell_keys import LARGEST_DEVIATION, NoiseTable, averaged_variance, averages
 from privpipe.tables.cells import linked
 from privpipe.tables.contribution_rows import key_of_sums
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage
@@ -270,14 +270,12 @@ class Averaging(CellGuarantee):
                 # The same sum in two tables is one figure.
                 known = found.setdefault(way, np.full(0 if variables is None else variables.size, np.inf))
                 known[variable] = np.minimum(known[variable], variance)
-        with np.errstate(divide="ignore"):
-            precision = sum((1.0 / variance for variance in found.values()), start=np.zeros(1))
-        some = precision > 0
-        judged = int(some.sum())
+        left = averaged_variance(found.values())
+        left = left[np.isfinite(left)]
+        judged = len(left)
         compared = (Comparison(judged, judged, "counts with noise were judged"),)
         if not judged:
             return Verdict(self, None, "error", self.at_least, reason=NO_NOISE, compared=compared)
-        left = 1.0 / precision[some]
         least, failing = float(left.min()), int((left < self.at_least).sum())
         return Verdict(
             self,

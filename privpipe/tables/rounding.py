@@ -39,7 +39,7 @@ class CellDraws:
     seed : Seed
     purpose : str
     keys : ndarray of int64, shape (cells,)
-        Cell keys, as `privpipe.tables.cell_keys.cell_key` gives them.
+        Cell keys, as `privpipe.tables.contribution_rows.cell_key` gives them.
     contributors : ndarray of int64, shape (cells,)
     response : str
     """

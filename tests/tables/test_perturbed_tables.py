@@ -22,8 +22,8 @@ from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.errors import PolicyError, Refused, UsageError
 from privpipe.tables.aggregation import COUNT, TableSpec, aggregated
-from privpipe.tables.cell_keys import NoiseTable, averaged_variance
-from privpipe.tables.contribution_rows import key_of_sums, record_key
+from privpipe.tables.cell_keys import NoiseTable, averaged_variance, averages
+from privpipe.tables.contribution_rows import key_of_sums, record_keys
 from privpipe.tables.entries import TableSet
 from privpipe.tables.perturbed_tables import CellKey, keyed_spec, sum_intervals
 from privpipe.tables.responses import responses_of
@@ -35,6 +35,10 @@ from tests.tables.test_aggregation import AGES, LABELS, in_one_leaf, load, rows_
 SEED = Seed.insecure("cells")
 NOISE = CellKey(D=3, V=2.0, delta=0.5)
 Documents = Callable[..., dict[str, Any]]
+
+
+def record_one(key: bytes, contributor: str) -> int:
+    return int(record_keys(key, [contributor])[0])
 
 
 def people(number: int = 60, seed: int = 0) -> pd.DataFrame:
@@ -67,9 +71,9 @@ def test_cell_keys_on_every_engine_by_their_definition(engine: Engine, alone: bo
     counts, sums = key_of_sums(SEED, "p", "count"), key_of_sums(SEED, "p", "cost")
     assert counts != sums
     assert found.additive == alone
-    wanted = [sum(record_key(counts, str(who)) for who in cell.records) % 2**32 for cell in held]
+    wanted = [sum(record_one(counts, str(who)) for who in cell.records) % 2**32 for cell in held]
     assert found.keys["p", COUNT].tolist() == wanted
-    wanted = [sum(record_key(sums, str(who)) for who, value in cell.values.items() if value) % 2**32 for cell in held]
+    wanted = [sum(record_one(sums, str(who)) for who, value in cell.values.items() if value) % 2**32 for cell in held]
     assert found.keys["p", "cost"].tolist() == wanted
     assert found.figures["cost"].totals.tolist() == [sum(cell.values.values()) for cell in held]
     assert found.figures["cost"].records.tolist() == [sum(cell.records.values()) for cell in held]
@@ -167,7 +171,8 @@ def test_a_total_that_leaves_its_parts_one_value_is_found() -> None:
 def test_averages_of_one_table_are_those_of_the_definition() -> None:
     made = NOISE.apply(table(people(200)))
     figures = made.measures[COUNT].figures
-    wanted = averaged_variance(made.cells, figures.contributors, NOISE.noise).min()
+    ways = averages(made.cells, figures.contributors, NOISE.noise)
+    wanted = averaged_variance(variance for _, variance in ways).min()
     verdict = pp.check(made, [pp.tables.Averaging(at_least=0.1)]).verdicts[0]
     assert verdict.observed == pytest.approx(float(wanted))
     with pytest.raises(Refused, match="averages to less"):
@@ -281,7 +286,7 @@ def test_no_key_and_no_largest_contribution_leaves(document: Documents, tmp_path
     pp.release(document())
     frame = people(80)
     key = key_of_sums(Seed.insecure("tables"), "tables", "count")
-    total = str(sum(record_key(key, str(who)) for who in frame["person"]) % 2**32)
+    total = str(sum(record_one(key, str(who)) for who in frame["person"]) % 2**32)
     for file in (tmp_path / "out").rglob("*"):
         if file.is_file():
             assert total.encode() not in file.read_bytes()
@@ -402,5 +407,5 @@ def test_keys_of_records_without_persons(engine: Engine) -> None:
     for label in found.cells.dimensions[0].labels:
         town = None if label == "(missing)" else label
         own = [each["id"] for each in seen if label == "Total" or each["town"] == town]
-        wanted.append(sum(record_key(key, text) for text in own) % 2**32)
+        wanted.append(sum(record_one(key, text) for text in own) % 2**32)
     assert found.keys["p", COUNT].tolist() == wanted
