@@ -179,6 +179,11 @@ def require_waitable(policy: Policy, place: Target) -> None:
             "the officer's policy asks for a sign-off, and while a release waits its draws must stay what they are: "
             "declare a `seed:` (`privpipe seed` makes one)"
         )
+    if policy.tables is not None and any(stage.draws_afresh for stage in policy.tables.stages):
+        raise UnsupportedError(
+            "the officer's policy asks for a sign-off, and tables whose noise is drawn anew in every run are not the "
+            "ones that were signed; leave private_table to a policy without sign-off"
+        )
     if not place.publishes_files:
         raise UnsupportedError(
             f"the officer's policy asks for a sign-off, and a release into the table {place.name!r} cannot wait: what "

@@ -22,7 +22,7 @@ from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import Levels
 from privpipe.tables.entries import CellGuarantee, TableSet, UnionGuarantee
 from privpipe.tables.families import merged_levels
-from privpipe.tables.table import Table, measures_of
+from privpipe.tables.table import Measure, Table, measures_of
 from privpipe.tables.union_families import TooManyClasses, counted_together
 
 __all__ = [
@@ -41,6 +41,7 @@ Negative = Literal["refuse", "absolute", "frequency"]
 Safety = Literal["safe", "unsafe"]
 LEAST_SPREAD = 3
 """Contributors of a published variance, whatever n is."""
+DIFFERENCES_OF_NOISE = "all counts have noise, and differences of such are no populations; leave the guarantee out."
 NO_CELL = "no published cell has a contributor, so there is nothing to judge."
 
 
@@ -114,14 +115,19 @@ class PrimaryRule(CellGuarantee):
 
     def judge(self, tables: TableSet) -> Verdict:
         observed: list[Fraction] = []
-        failing = judged = measured = 0
+        failing = judged = measured = perturbed = 0
         for table in tables.chosen(self.tables).values():
             for key, figures in self.measures(table):
-                shown = ~table.measures[key].hidden
+                measure = table.measures[key]
+                shown = ~measure.hidden
                 rule = self.rule_of(figures)
                 unsafe = rule.unsafe(figures)
                 measured += 1
                 judged += int((shown & (figures.contributors > 0)).sum())
+                if measure.by_interval:
+                    safe = unsafe & shown & self._kept_by_interval(measure)
+                    perturbed += int(safe.sum())
+                    shown &= ~safe
                 failing += int((unsafe & shown).sum())
                 found = rule.observed(figures, shown)
                 observed += [] if found is None else [found]
@@ -142,6 +148,7 @@ class PrimaryRule(CellGuarantee):
         figure = _worst(observed, greatest=self.worst_is_greatest)
         seen = "observed nothing" if figure is None else f"observed {figure:g}"
         fails = f"; {failing:,} of {judged:,} published figures are unsafe" if failing else f"; all {judged:,} are safe"
+        fails += f", {perturbed:,} by noise or rounding" if perturbed else ""
         return Verdict(
             self,
             figure,
@@ -153,6 +160,20 @@ class PrimaryRule(CellGuarantee):
         )
 
     worst_is_greatest: ClassVar[bool] = False
+
+    def _kept_by_interval(self, measure: Measure) -> Bools:
+        """Figures from which alone no reader comes too close to an unsafe cell."""
+        rule = self.rule_of(measure.figures)
+        if measure.noise is not None:
+            rule = primary_rules.of_noisy(rule)
+        found = np.zeros(len(measure.figures), dtype=np.bool_)
+        least = None if bool((measure.figures.negative > 0).any()) else 0
+        levels = primary_rules.protection_levels([rule], measure.figures, primary_rules.Settings(lower_bound=least))
+        at, unit = levels.variables, levels.denominator
+        true = measure.figures.totals[at].astype(object) * unit
+        below, above = true - measure.low[at].astype(object) * unit, measure.high[at].astype(object) * unit - true
+        found[at] = (measure.low[at] < measure.high[at]) & (above >= levels.upper) & (below >= levels.lower)
+        return found
 
 
 def _worst(observed: Sequence[Fraction], *, greatest: bool) -> int | float | None:
@@ -538,7 +559,7 @@ class Differencing(UnionGuarantee):
         cells = whole.cells
         inner = [np.isin(cells.codes[:, at], each.leaves) for at, each in enumerate(cells.dimensions)]
         leaves = figures.taken(np.flatnonzero(np.logical_and.reduce(inner)))
-        shown = np.concatenate([~table.measures[COUNT].hidden for table in chosen])
+        shown = np.concatenate([_populations(table) for table in chosen])
         return differencing.Differencing(at_least=self.at_least).failures(
             differencing.atoms_of_leaves([table.cells for table in chosen], leaves.cells),
             leaves.contributors,
@@ -554,9 +575,10 @@ class Differencing(UnionGuarantee):
             return self._judge_union(tables)
         failures = self.failures(tables)
         chosen = list(tables.chosen(self.tables).values())
-        shown = np.concatenate([~table.measures[COUNT].hidden for table in chosen])
+        shown = np.concatenate([_populations(table) for table in chosen])
         counts = np.concatenate([table.measures[COUNT].figures.contributors for table in chosen])
-        return self._verdict(len(failures), int((shown & (counts > 0)).sum()))
+        noisy = any(table.measures[COUNT].noise is not None for table in chosen)
+        return self._verdict(len(failures), int((shown & (counts > 0)).sum()), noisy=noisy)
 
     def _judge_union(self, tables: TableSet) -> Verdict:
         """Differences that the tables of all releases show together and those of earlier ones alone did not."""
@@ -567,20 +589,23 @@ class Differencing(UnionGuarantee):
             return Verdict(self, None, "error", self.at_least, reason=f"{error}.")
         if found is None:
             return Verdict(self, None, "error", self.at_least, reason=NO_CELL)
-        shown = found.before | found.now
+        before, now = found.counted_exactly_or_rounded
+        shown = before | now
         relations = [found.linked_relations(at) for at in range(found.new) if found.measures[at].figures.additive]
         rule = differencing.Differencing(at_least=self.at_least)
         joined = sparse.csr_array(sparse.vstack(relations)) if relations else None
         failures = rule.failures(found.classes, found.class_sizes, shown, joined)
-        earlier = rule.failures(found.classes, found.class_sizes, found.before, joined)
-        known = found.before[failures.outer] & found.before[failures.inner]
+        earlier = rule.failures(found.classes, found.class_sizes, before, joined)
+        known = before[failures.outer] & before[failures.inner]
         new = int((~known).sum()) + len(np.setdiff1d(failures.rests, earlier.rests))
-        return self._verdict(new, int((shown & (found.sizes > 0)).sum()))
+        noisy = any(table.measures[COUNT].noise is not None for table in chosen.values())
+        return self._verdict(new, int((shown & (found.sizes > 0)).sum()), noisy=noisy)
 
-    def _verdict(self, failing: int, judged: int) -> Verdict:
+    def _verdict(self, failing: int, judged: int, *, noisy: bool) -> Verdict:
         compared = (Comparison(judged, judged, "published cells with contributors were compared"),)
         if not judged:
-            return Verdict(self, None, "error", self.at_least, reason=NO_CELL, compared=compared)
+            why = DIFFERENCES_OF_NOISE if noisy else NO_CELL
+            return Verdict(self, None, "error", self.at_least, reason=why, compared=compared)
         return Verdict(
             self,
             failing,
@@ -595,6 +620,12 @@ class Differencing(UnionGuarantee):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(at_least=10)]
+
+
+def _populations(table: Table) -> Bools:
+    """Cells whose published counts are of populations: the difference of counts with noise is none."""
+    measure = table.measures[COUNT]
+    return np.asarray(~measure.hidden & (measure.noise is None), dtype=np.bool_)
 
 
 def _shown_by_any(tables: TableSet, chosen: Mapping[str, Table]) -> Iterator[tuple[Table, Bools]]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.release_history import ReleaseRows, TableRows
-from privpipe.errors import DataError
+from privpipe.errors import DataError, UsageError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
 from privpipe.tables.cell_members import Contributions, Members, added_up, expanded
@@ -46,6 +46,11 @@ def remembered(rows: TableRows, tables: Mapping[str, Table]) -> TableRows:
     """The rows of a release with the cells as they are to leave."""
     cells = []
     for table in tables.values():
+        if table.process is not None:
+            raise UsageError(
+                f"table {table.name!r} has noise of private_table, and no ledger keeps its true figures; leave "
+                "`ledger` out"
+            )
         found: dict[str, Ints] = {}
         for key in table.shown_measures:
             measure = table.measures[key]

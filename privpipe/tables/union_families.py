@@ -84,6 +84,14 @@ class UnionFamily(Family):
         """Variables that the new tables publish."""
         return self._published(range(self.new))
 
+    @property
+    def counted_exactly_or_rounded(self) -> tuple[Bools, Bools]:
+        """Variables that earlier tables published without noise, and that the new ones do."""
+        plain = [at for at in range(self.published) if self.measures[at].status != "perturbed"]
+        return self._published(at for at in plain if at >= self.new), self._published(
+            at for at in plain if at < self.new
+        )
+
     def _published(self, tables: Iterable[int], *, exactly: bool = False) -> Bools:
         found = np.zeros(self.cells.size, dtype=np.bool_)
         for at in tables:
