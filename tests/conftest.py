@@ -27,13 +27,13 @@ hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(PROFILE)
 
 DEEP_ON_SPARK = (
-    *("tests/cli/", "tests/docs/", "tests/judging/", "tests/leaving/", "tests/matrix/", "tests/models/"),
+    *("tests/cli/", "tests/docs/", "tests/judging/", "tests/leaving/", "tests/matrix/", "tests/measures/"),
     *("tests/engines/databases/", "tests/engines/forms/", "tests/engines/lakes/", "tests/engines/spark/"),
-    *("tests/pipelines/", "tests/plugins/", "tests/report/", "tests/running/", "tests/spark_ml/", "tests/stores/"),
-    "tests/transforms/",
+    *("tests/models/", "tests/pipelines/", "tests/plugins/", "tests/report/", "tests/running/", "tests/spark_ml/"),
+    *("tests/stores/", "tests/tables/", "tests/transforms/"),
 )
 """Where tests run on Spark in the deep tier alone; the mark `usual` leaves a test in `make test`, which shows Spark by
-the contract of engines, by conformance with one example of each entry, and by the measures."""
+the contract of engines, by conformance with one example of each entry, and by measures of different kinds."""
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

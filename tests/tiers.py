@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-__all__ = ["at_most", "deep", "deep_beyond"]
+__all__ = ["at_most", "deep", "deep_among", "deep_beyond"]
 
 
 def deep(*values: Any, id: str | None = None) -> Any:
@@ -24,3 +24,8 @@ def deep_beyond(usual: int, cases: Iterable[Any]) -> list[Any]:
 def at_most(examples: int) -> int:
     """As many random examples as the profile asks for, or this many where each of them takes long."""
     return min(examples, settings().max_examples)
+
+
+def deep_among(slow: Container[Any], cases: Iterable[Any]) -> list[Any]:
+    """Cases of one parameter each: `make test-deep` runs those that are slow."""
+    return [deep(case) if case in slow else case for case in cases]

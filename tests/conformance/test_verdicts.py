@@ -75,6 +75,7 @@ def test_dask_says_the_same(dask_engine: Engine, embedded: Engine, judging: Judg
     assert everywhere(dask_engine, embedded, judging, setting, ENTRIES) == []
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 def test_spark_says_the_same(spark_engine: Engine, embedded: Engine, tmp_path: Path) -> None:
     """One entry for each way of reading, over levels alone: Spark works stages out anew for every question."""

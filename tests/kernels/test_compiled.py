@@ -92,6 +92,7 @@ def test_cells_are_added_up_the_same_way_without_the_compiler() -> None:
     assert plain[1] == "False"
 
 
+@pytest.mark.deep
 def test_kernels_run_from_an_archive_and_without_a_place_to_write_to(tmp_path: Path) -> None:
     package = Path(privpipe.__file__).parent
     archive = tmp_path / "privpipe.zip"
@@ -327,6 +328,7 @@ def test_a_disk_without_room_ends_no_call(tmp_path: Path, monkeypatch: pytest.Mo
     assert kept(tmp_path).load("(int64)") is None
 
 
+@pytest.mark.deep
 def test_a_kernel_is_compiled_again_when_one_that_it_calls_has_changed(tmp_path: Path) -> None:
     copied = tmp_path / "copy"
     shutil.copytree(Path(privpipe.__file__).parent, copied / "privpipe", ignore=shutil.ignore_patterns("__pycache__"))
@@ -386,6 +388,7 @@ def in_a_process_of_its_own(folder: Path, cache: str, kernels: str, passed: int 
     return run(code, NUMBA_CACHE_DIR=str(folder / cache))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("passed", [(0, 3), (3, 0)])
 def test_kernels_that_two_processes_compiled_call_their_own_functions(tmp_path: Path, passed: tuple[int, int]) -> None:
     """numba counts functions: three apart, what sorts values had the name of what sorts their places."""
@@ -395,6 +398,7 @@ def test_kernels_that_two_processes_compiled_call_their_own_functions(tmp_path: 
         assert in_a_process_of_its_own(tmp_path, "kept", both) == ["True", "True"]
 
 
+@pytest.mark.deep
 def test_no_two_processes_give_a_function_one_name(tmp_path: Path) -> None:
     names = []
     for cache in ("one", "other"):

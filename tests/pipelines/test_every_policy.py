@@ -43,6 +43,7 @@ def test_a_refusal_says_what_failed_by_how_much_and_that_nothing_was_published(t
         assert part in told
 
 
+@pytest.mark.deep
 def test_a_refusal_leaves_the_earlier_release_in_place(tmp_path: Path, run: Any) -> None:
     target = tmp_path / "target"
     assert run("privpipe", "release", PIPELINES / "adult" / "release.yaml", "--target", target).returncode == 0

@@ -115,7 +115,7 @@ def once(policy: Mapping[str, Any], write: Callable[[Path], Mapping[str, Any]], 
 
 
 @pytest.mark.parametrize(
-    "stages", [(SEARCHED,), deep((GIVEN,)), deep((GIVEN, SWAPPED))], ids=["searched", "given", "swapped"]
+    "stages", [deep((SEARCHED,)), (GIVEN,), deep((GIVEN, SWAPPED))], ids=["searched", "given", "swapped"]
 )
 @few
 @given(tables, st.randoms(use_true_random=False))

@@ -96,6 +96,7 @@ def test_a_breakdown_is_worth_another_try(tmp_path: Path, written: Written) -> N
     assert (ending.code, ending.word, ending.worth_another_try) == (4, "engine", True)
 
 
+@pytest.mark.deep
 def test_a_finished_table_is_judged(tmp_path: Path, written: Written) -> None:
     policy = written()
     table = str(Path(policy).parent / "visits.csv")
@@ -213,6 +214,7 @@ def _runs(process: int) -> bool:
     return True
 
 
+@pytest.mark.deep
 def test_an_error_in_the_task_ends_the_process_before_it_goes_on(tmp_path: Path, written: Written) -> None:
     class TimedOut(Exception):
         pass

@@ -67,6 +67,7 @@ def altered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "judge_written", judged)
 
 
+@pytest.mark.deep
 def test_versions_are_the_judged_releases_and_name_their_runs(store: ObjectStore, release: Release) -> None:
     first = release(FIRST)
     assert seen(store) == counted(FIRST)
@@ -107,7 +108,7 @@ def test_a_refused_release_leaves_nothing(store: ObjectStore, release: Release, 
         release(FIRST.append_column("day", FIRST["ill"]), mode, columns=columns)
 
 
-@pytest.mark.parametrize("mode", ["replace", "append"])
+@pytest.mark.parametrize("mode", deep_beyond(1, ("replace", "append")))
 def test_what_differs_after_the_commit_is_taken_back(
     store: ObjectStore, release: Release, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,7 @@ def test_a_source_that_changes_while_it_is_copied_is_found(
         pp.assess(RAW, rules)
 
 
+@pytest.mark.deep
 def test_parts_of_table_formats_and_odd_keys_are_refused(
     store: ObjectStore, people: pa.Table, rules: dict[str, Any]
 ) -> None:
