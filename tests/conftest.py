@@ -52,7 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         needs_spark = "spark" in item.keywords or "spark" in getattr(getattr(item, "callspec", None), "id", "")
         if needs_spark:
             item.add_marker(pytest.mark.spark)
-            if item.nodeid.startswith(DEEP_ON_SPARK) and "usual" not in item.keywords:
+            deep_here = item.nodeid.startswith(DEEP_ON_SPARK) and "usual" not in item.keywords
+            if deep_here or "deep_on_spark" in item.keywords:
                 item.add_marker(pytest.mark.deep)
     # One session of a worker serves all of its tests, and what runs before it has the cores to itself.
     items.sort(key=lambda item: "spark" in item.keywords)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-__all__ = ["at_most", "deep", "deep_among", "deep_beyond"]
+__all__ = ["at_most", "deep", "deep_among", "deep_beyond", "on_engines"]
 
 
 def deep(*values: Any, id: str | None = None) -> Any:
@@ -29,3 +29,9 @@ def at_most(examples: int) -> int:
 def deep_among(slow: Container[Any], cases: Iterable[Any]) -> list[Any]:
     """Cases of one parameter each: `make test-deep` runs those that are slow."""
     return [deep(case) if case in slow else case for case in cases]
+
+
+def on_engines(*usual: str) -> pytest.MarkDecorator:
+    """A test of each engine: `make test` runs it on those that are named, `make test-deep` on the others."""
+    cases = [name if name in usual else deep(name) for name in ("embedded", "dask", "spark")]
+    return pytest.mark.parametrize("engine", cases, indirect=True)

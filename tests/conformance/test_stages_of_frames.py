@@ -12,6 +12,7 @@ from privpipe.engines import Engine
 from privpipe.running.stage_run import DrawRoot
 from privpipe.testing import first_outcome
 from privpipe.testing.stages import SEEDS, Staging, keys_of, sorted_rows
+from tests.tiers import deep_among
 
 from .test_stages import ONE_EACH, STAGES
 
@@ -67,14 +68,14 @@ def compare(name: str, found: Any, out: pa.Table) -> None:
     assert sorted_rows(out.select(names).cast(found.schema)) == found.rows, name
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", deep_among(set(STAGES) - set(ONE_EACH), STAGES))
 def test_a_table_gets_the_rows_of_a_policy(wanted: Any, name: str, tmp_path: Path) -> None:
     found = wanted(name)
     compare(name, found, applied(name, found, found.table.rows, tmp_path))
 
 
 @pytest.mark.dask
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("name", deep_among(set(STAGES) - set(ONE_EACH), STAGES))
 def test_a_dask_frame_gets_them(dask_engine: Engine, wanted: Any, name: str, tmp_path: Path) -> None:
     import dask.dataframe as dd
     import pandas as pd

@@ -18,6 +18,7 @@ import pytest
 import privpipe
 from privpipe.compiled import bring, kept_code, load
 from privpipe.kernels.classes import cells, distance
+from tests.tiers import deep
 
 CHECK = """
 import sys
@@ -119,7 +120,7 @@ def test_a_kernel_travels_by_its_name() -> None:
         assert pickle.loads(pickle.dumps(kernel)) is not None
 
 
-@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("fresh", [deep(True), False])
 def test_a_large_input_is_compiled_and_gives_the_same(tmp_path: Path, fresh: bool) -> None:
     code = CHECK.replace("* 250", "* 25000") + "print('numba' in sys.modules)"
     environment = {"NUMBA_CACHE_DIR": str(tmp_path)} if fresh else {}
@@ -223,6 +224,7 @@ print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
 """
 
 
+@pytest.mark.deep
 def test_kernels_that_came_compiled_are_not_compiled_again(tmp_path: Path) -> None:
     made, kept = tmp_path / "made", tmp_path / "kept"
     figures, counts = run(CALL, NUMBA_CACHE_DIR=str(made), PRIVPIPE_KERNELS="")
@@ -258,6 +260,7 @@ def test_what_lies_in_the_cache_already_stays(tmp_path: Path) -> None:
     assert found == {"f.nbi": "old", "f.1.nbc": "new"}
 
 
+@pytest.mark.deep
 def test_kernels_run_as_python_where_numba_is_told_so() -> None:
     code = (
         "import numpy as np\n"

@@ -90,6 +90,7 @@ def test_what_the_data_shows_is_final(written: Written) -> None:
     assert (ending.word, ending.worth_another_try) == ("data", False)
 
 
+@pytest.mark.deep
 def test_a_breakdown_is_worth_another_try(tmp_path: Path, written: Written) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     ending = run_apart(Job(policy=written(), target=str(tmp_path / "file" / "out")))
@@ -122,7 +123,7 @@ def test_every_exit_code_of_the_error_tree_has_a_word_and_its_error() -> None:
 HOSTILE = ("$(touch hacked); `touch hacked`", "a\x00b", "", "  ", "a\nb", "\x1b[2J", "--help", "-", "{{ x }}")
 
 
-@pytest.mark.parametrize("hostile", deep_beyond(2, HOSTILE))
+@pytest.mark.parametrize("hostile", deep_beyond(1, HOSTILE))
 def test_a_hostile_text_is_a_path_that_is_not_there_and_nothing_else(tmp_path: Path, hostile: str) -> None:
     def told() -> str:
         try:

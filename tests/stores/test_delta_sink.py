@@ -92,7 +92,7 @@ def test_versions_are_the_judged_releases_and_name_their_runs(store: ObjectStore
         assert found is not None
 
 
-@pytest.mark.parametrize("mode", ["replace", "append"])
+@pytest.mark.parametrize("mode", deep_beyond(1, ("append", "replace")))
 def test_a_refused_release_leaves_nothing(store: ObjectStore, release: Release, mode: str) -> None:
     with pytest.raises(Refused):
         release(UNSAFE, mode)

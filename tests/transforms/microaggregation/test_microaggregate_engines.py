@@ -13,6 +13,7 @@ from privpipe.engines import Engine
 from privpipe.running.plan import canonical_json
 from privpipe.transforms import FuzzyMicroaggregate, Microaggregate
 from privpipe.transforms.base import Transformer
+from tests.tiers import on_engines
 
 STAGES: dict[str, Transformer] = {
     "search in strata with a condition": Microaggregate(
@@ -51,6 +52,7 @@ def multiset(rows: pa.Table) -> Counter[Any]:
     return Counter(tuple(map(repr, row.values())) for row in rows.to_pylist())
 
 
+@on_engines("dask")
 @pytest.mark.parametrize("name", STAGES)
 def test_the_same_records_everywhere(
     engine: Engine, run_on: Any, embedded: Engine, people: pa.Table, name: str
