@@ -30,6 +30,7 @@ hypothesis.settings.load_profile(PROFILE)
 DEEP_ON_SPARK = (
     *("tests/cli/", "tests/docs/", "tests/judging/", "tests/leaving/", "tests/matrix/", "tests/measures/"),
     *("tests/engines/databases/", "tests/engines/forms/", "tests/engines/lakes/", "tests/engines/spark/"),
+    *("tests/engines/base/", "tests/engines/test_reading_faults.py"),
     *("tests/models/", "tests/pipelines/", "tests/plugins/", "tests/report/", "tests/running/", "tests/spark_ml/"),
     *("tests/stores/", "tests/tables/", "tests/transforms/"),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-__all__ = ["at_most", "deep", "deep_among", "deep_beyond", "on_engines"]
+__all__ = ["at_most", "deep", "deep_among", "deep_beyond", "deep_on_spark_beyond", "on_engines"]
 
 
 def deep(*values: Any, id: str | None = None) -> Any:
@@ -19,6 +19,12 @@ def deep(*values: Any, id: str | None = None) -> Any:
 def deep_beyond(usual: int, cases: Iterable[Any]) -> list[Any]:
     """Cases of one parameter each: `make test` runs the first so many, `make test-deep` the others."""
     return [deep(case) if at >= usual else case for at, case in enumerate(cases)]
+
+
+def deep_on_spark_beyond(usual: int, cases: Iterable[Any]) -> list[Any]:
+    """Cases of one parameter each: on Spark `make test` runs the first so many, `make test-deep` the others."""
+    mark = pytest.mark.deep_on_spark
+    return [pytest.param(case, marks=mark) if at >= usual else case for at, case in enumerate(cases)]
 
 
 def at_most(examples: int) -> int:
