@@ -241,6 +241,7 @@ def test_kernels_that_came_compiled_are_not_compiled_again(tmp_path: Path) -> No
     assert elsewhere == [figures, "0 1"], "another processor's code is not used"
 
 
+@pytest.mark.deep
 def test_what_cannot_be_brought_is_compiled(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for kept, brought in (("file", "none"), ("kept", "none"), ("file", ".")):
@@ -412,6 +413,7 @@ def test_no_two_processes_give_a_function_one_name(tmp_path: Path) -> None:
     assert not names[0] & names[1]
 
 
+@pytest.mark.deep
 def test_processes_that_forked_give_no_function_one_name() -> None:
     code = """
 import os
@@ -430,6 +432,7 @@ print(len(given))
     assert run(code) == ["40"]
 
 
+@pytest.mark.deep
 def test_nothing_is_kept_where_names_are_counted_all_the_same(tmp_path: Path) -> None:
     counted = """
 import itertools
