@@ -138,6 +138,7 @@ def test_a_first_release_that_is_taken_back_leaves_a_table_without_rows(
     assert seen(store) == counted(SECOND)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", deep_beyond(1, ("cut after", "cut", "503", "403")))
 def test_a_commit_whose_answer_is_lost_is_there_or_never_will_be(
     store: ObjectStore, proxy: FaultyProxy, release: Release, kind: str

@@ -55,6 +55,7 @@ def test_a_folder_a_file_and_every_format_are_read(
     assert any("1 file with the table that were not judged: 1 hidden" in note for note in noted)
 
 
+@pytest.mark.deep
 @on_engines("embedded")
 def test_a_release_of_a_store_is_a_source_by_its_pointer(
     engine: Engine, store: ObjectStore, document: dict[str, Any], rules: dict[str, Any]

@@ -263,6 +263,7 @@ def loss(original: pa.Table, released: pa.Table, columns: list[str]) -> float:
     return float(100 * (((x - y) / spread[:, None]) ** 2).sum() / ((x.shape[1] - 1) * len(columns)))
 
 
+@pytest.mark.deep
 def test_the_search_is_the_default_and_ties_may_go_by_position(run: Any, shared: Path) -> None:
     """Sources: masking specification, section 14, and reference/sdcmicro.json (mdav.eia11.k3, mdav.census.k3)."""
     cases = {case["id"]: case for case in json.loads((shared / "reference/sdcmicro.json").read_text())["cases"]}

@@ -316,6 +316,7 @@ def test_a_cut_is_looked_through_as_by_hand(
     assert found.detail["cell_loss"] == pytest.approx(wanted.cell_loss())
 
 
+@pytest.mark.deep
 @settings(max_examples=at_most(60), suppress_health_check=SLOW)
 @given(
     seed=st.integers(0, 2**40),
