@@ -1,8 +1,8 @@
 """Every source into every sink: the rows of the source's own reader arrive in the sink's, or a refusal says what to do.
 
 Sources and sinks do not know each other, so that each engine runs each source into Parquet and each sink from Parquet,
-and the embedded engine every third other pair; `PRIVPIPE_MATRIX=whole` runs every pair on every engine. `make test` runs
-what the embedded engine reads into Parquet and writes from it, `make test-deep` the rest.
+and the embedded engine every third other pair; `PRIVPIPE_MATRIX=whole` runs every pair on every engine. `make test`
+runs what the embedded engine reads into Parquet and writes from it, `make test-deep` the rest.
 """
 
 from __future__ import annotations
