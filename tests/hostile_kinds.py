@@ -42,7 +42,7 @@ on_every_engine = pytest.mark.parametrize(
     [
         pytest.param("embedded", JUDGED, id="embedded"),
         pytest.param("dask", JUDGED, id="dask"),
-        pytest.param("spark", JUDGED, id="spark, every table", marks=pytest.mark.deep),
+        pytest.param("spark", KINDS, id="spark"),
     ],
     indirect=["engine"],
 )

@@ -93,7 +93,7 @@ def test_a_dask_frame_gets_them(dask_engine: Engine, wanted: Any, name: str, tmp
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", deep_among(set(ONE_EACH) - set(ON_SPARK), ONE_EACH))
+@pytest.mark.parametrize("name", ON_SPARK)
 def test_a_spark_frame_gets_them(spark_engine: Any, wanted: Any, name: str, tmp_path: Path) -> None:
     found = wanted(name)
     out = applied(name, found, spark_engine.session.createDataFrame(found.table.rows).repartition(3), tmp_path)

@@ -164,7 +164,6 @@ def hidden_by_others(rows: pa.Table, policy: dict[str, Any], engine: Engine) -> 
         ("greedy", "dask"),
         ("greedy", "spark"),
         deep("optimal", "embedded"),
-        deep("optimal", "dask"),
     ],
     indirect=["engine"],
 )
