@@ -406,18 +406,23 @@ class RelatedTables:
         UnsupportedError
             There are more picks than may be made.
         """
-        known = self.knowledge(knows)
         marks, census = self.marks(sensitive)
-        self._require_few(census, known)
-        rows = sum(many * sum(counts) for counts, many in census.rows.items()) + census.persons
-        bucket = Bucket.of(PERSON, rows)
+        self._require_few(census, self.knowledge(knows))
+        return (*self.groups_of(marks, knows, row_counts, sensitive), census)
+
+    def groups_of(
+        self, marks: Any, knows: Mapping[str, Knows] | None, row_counts: bool, sensitive: Sensitive | None
+    ) -> tuple[Any, ClassQuery, Facts]:
+        """As `groups`, of marks."""
+        known = self.knowledge(knows)
         made = Known(known, self.seed, tuple(known) if row_counts else (), sensitive is not None)
+        bucket = Bucket.of(PERSON, self.engine.count(marks))
         groups = self.engine.map_groups(marks, bucket, made, group_schema(sensitive is not None))
         if sensitive is None:
-            return groups, ClassQuery(keys=GROUP), Facts(), census
+            return groups, ClassQuery(keys=GROUP), Facts()
         values = len(self._histogram(sensitive))
         query = ClassQuery(keys=GROUP, columns=(VALUE,), dictionaries={VALUE: _whole_numbers(values + 1)})
-        return groups, query, Facts(extra={VALUE: self._shares(marks, values)}), census
+        return groups, query, Facts(extra={VALUE: self._shares(marks, values)})
 
     def _shares(self, marks: Any, values: int) -> Floats:
         """The share of each value among the pairs of a person and a value, of the whole set."""
