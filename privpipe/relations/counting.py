@@ -6,38 +6,36 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogram
+from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogram, RowBlock
 from privpipe.blocks.arrays import Bools, Floats, Ints
-from privpipe.draws import Seed
+from privpipe.blocks.requests import GROUP, PERSON, VALUE, Between, Knowledge, PersonCounts, PersonRows
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UnsupportedError, UsageError
-from privpipe.relations.knowledge import (
-    GROUP,
-    LINK,
-    LINKED,
-    MARKS,
-    PERSON,
-    TABLE,
-    VALUE,
-    Bucket,
-    Known,
-    Knows,
-    LinkedMarks,
-    Marked,
-    Marks,
-    PersonMarks,
-    group_schema,
-)
 from privpipe.relations.schema import Tree
 
-__all__ = ["MOST_PICKS", "Census", "CountedSet", "Groups", "Orphans", "RelatedTables", "Sensitive"]
+__all__ = [
+    "MOST_KNOWN",
+    "MOST_PICKS",
+    "Census",
+    "CountedSet",
+    "Fails",
+    "Groups",
+    "Knows",
+    "Orphans",
+    "RelatedTables",
+    "Sensitive",
+    "person_columns",
+]
 
+Knows = int | Literal["all"]
+"""How many rows of a table an intruder knows at most; `all`: all of them, and that there are no more."""
+MOST_KNOWN = 3
 MOST_PICKS = 10**9
 Orphans = Literal["refuse", "drop"]
 Sensitive = tuple[str, str]
@@ -159,59 +157,38 @@ class Census:
 
     persons: int = 0
     repeated: int = 0
-    orphans: Counter[int] = field(default_factory=Counter)
-    rows: Counter[tuple[int, ...]] = field(default_factory=Counter)
+    orphans: Mapping[int, int] = field(default_factory=dict)
+    rows: Mapping[tuple[int, ...], int] = field(default_factory=dict, repr=False)
 
-    def picks(self, knows: Mapping[int, Knows]) -> int:
+    @classmethod
+    def of(cls, counted: pa.Table) -> Census:
+        """From the distinct rows of `PersonCounts`."""
+        many = counted["__count"].to_numpy()
+        names = [name for name in counted.column_names if name != "__count"]
+        numbers = np.column_stack([counted[name].to_numpy() for name in names]).astype(np.int64)
+        known = numbers[:, 0] > 0
+        lost = (numbers[~known] * many[~known, None]).sum(axis=0)
+        kinds = map(tuple, numbers[known][:, 1:].tolist())
+        rows: Counter[tuple[int, ...]] = Counter()
+        for kind, persons in zip(kinds, many[known].tolist(), strict=True):
+            rows[kind] += persons
+        return cls(
+            int(many[known].sum()),
+            int(many[numbers[:, 0] > 1].sum()),
+            {at: int(count) for at, count in enumerate(lost) if count},
+            rows,
+        )
+
+    def picks(self, knows: Sequence[Knows]) -> int:
         """How many picks all persons have together: sum over persons of prod_c C(n_c, <= m_c)."""
         return sum(
-            many
+            persons
             * math.prod(
-                1 if most == "all" else sum(math.comb(rows[table - 1], size) for size in range(int(most) + 1))
-                for table, most in knows.items()
+                1 if most == "all" else sum(math.comb(many, size) for size in range(int(most) + 1))
+                for many, most in zip(rows, knows, strict=True)
             )
-            for rows, many in self.rows.items()
+            for rows, persons in self.rows.items()
         )
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """A census of classes over persons with the tables of their rows."""
-
-    tables: int
-
-    def measure(self, block: ClassBlock, facts: Facts) -> Census:
-        cells = block.cells[TABLE]
-        owners = np.repeat(np.arange(len(block)), np.diff(cells.offsets))
-        many = np.zeros((len(block), self.tables), np.int64)
-        many[owners, cells.codes] = cells.counts
-        known = many[:, 0] > 0
-        lost = many[~known].sum(axis=0)
-        kinds, persons = np.unique(many[known][:, 1:], axis=0, return_counts=True)
-        return Census(
-            int(known.sum()),
-            int((many[:, 0] > 1).sum()),
-            Counter({at: int(count) for at, count in enumerate(lost) if count}),
-            Counter(dict(zip(map(tuple, kinds.tolist()), persons.tolist(), strict=True))),
-        )
-
-    def merge(self, left: Census, right: Census) -> Census:
-        return Census(
-            left.persons + right.persons,
-            left.repeated + right.repeated,
-            left.orphans + right.orphans,
-            left.rows + right.rows,
-        )
-
-
-@dataclass(frozen=True)
-class _OfPersons:
-    """Which classes over persons have a row of the root."""
-
-    def __call__(self, block: ClassBlock) -> Bools:
-        cells = block.cells[TABLE]
-        found: Bools = cells.codes[cells.offsets[:-1]] == 0
-        return found
 
 
 @dataclass(frozen=True)
@@ -252,7 +229,6 @@ class RelatedTables:
     tables: Mapping[str, Any] = field(repr=False)
     orphans: Orphans = "refuse"
     most_picks: int = MOST_PICKS
-    seed: Seed = field(default_factory=Seed.from_os, repr=False)
 
     def __post_init__(self) -> None:
         for name, columns in self.tree.tables.items():
@@ -272,186 +248,160 @@ class RelatedTables:
                         f"{relation.to!r} is {kinds[1]}: values of different types are never equal; change one of them"
                     )
 
-    @cached_property
-    def numbers(self) -> dict[str, int]:
-        """The number of each table; the root's is 0."""
-        return {name: at for at, name in enumerate((self.tree.root, *self.tree.children))}
-
-    def marks(self, sensitive: Sensitive | None = None) -> tuple[Any, Census]:
-        """The rows of all tables as `MARKS`, those of one table with the codes of a sensitive column; their census.
+    def census(self) -> Census:
+        """Who is in the set.
 
         Raises
         ------
         DataError
             Keys that are missing or repeated; rows that belong to no person, where these are refused.
         """
-        engine, together = self.engine, None
-        for name in self.numbers:
-            made = self._marks_of(name, sensitive)
-            together = made if together is None else engine.append(together, made)
-        query = ClassQuery(
-            keys=(PERSON,),
-            columns=(TABLE,),
-            dictionaries={TABLE: _whole_numbers(len(self.numbers))},
-        )
-        census = engine.reduce_classes(together, query, _Counted(len(self.numbers)), Facts())
-        if census is None or not census.persons:
+        for name in self.tree.tables:
+            self._require_keys(name)
+        for relation in self.tree.relations:
+            if relation.to != self.tree.root:
+                self._require_unique(relation.to)
+        counts = self.engine.derive(PersonCounts(self._rows(self.tree.root), self._others()))
+        found = Census.of(self.engine.distinct(counts, counts.schema.names))
+        if not found.persons:
             raise DataError(f"table {self.tree.root!r} has no records: there is no person to judge")
-        self._check(census)
-        if census.orphans:
-            together = engine.keep_classes(together, query, _OfPersons())
-        return together, census
-
-    def _check(self, census: Census) -> None:
-        root, names = self.tree.root, list(self.numbers)
-        if census.repeated:
-            raise DataError(
-                f"table {root!r}: {census.repeated:,} values of the key {_shown(self.tree.tables[root].key)} are in "
-                "several records; the key must distinguish persons"
-            )
-        for at, many in census.orphans.items():
-            if self.orphans == "refuse":
+        root = self.tree.root
+        if found.repeated:
+            raise self._repeated(root, found.repeated)
+        lost = dict(found.orphans)
+        for at, name in enumerate(self.tree.children, 1):
+            if len(self.tree.path(name)) > 1:  # rows that no table between leads on are in no count
+                there = sum(persons * rows[at - 1] for rows, persons in found.rows.items())
+                lost[at] = self.engine.count(self.tables[name]) - there
+            if lost.get(at) and self.orphans == "refuse":
                 raise DataError(
-                    f"table {names[at]!r}: {many:,} records belong to no record of {root!r}; complete {root!r}, or "
+                    f"table {name!r}: {lost[at]:,} records belong to no record of {root!r}; complete {root!r}, or "
                     "write `orphans: drop`"
                 )
+        return replace(found, orphans={at: many for at, many in lost.items() if many})
 
-    def _marks_of(self, name: str, sensitive: Sensitive | None) -> Any:
-        engine, table = self.engine, self.tables[name]
-        marked = self._marked(name, sensitive)
+    def _require_keys(self, name: str) -> None:
         path = self.tree.path(name)
-        key = self.tree.tables[name].key if not path else path[0].columns
-        self._require_keys(name, key if path else key)
-        needed = [*key, *marked.columns, *(() if marked.column is None else (marked.column,))]
-        chosen = engine.select(table, list(dict.fromkeys(needed)))
-        if len(path) < 2:
-            return engine.map_rows(chosen, Marks(marked, key, self.seed), MARKS)
-        made = engine.map_rows(chosen, LinkedMarks(marked, key, self.seed), LINKED)
-        for at, step in enumerate(path[:-1]):
-            made = self._joined(made, step.to, path[at + 1].columns, last=at == len(path) - 2)
-        return made
+        columns = path[0].columns if path else self.tree.tables[name].key
+        for column, many in self.engine.facts(self.tables[name], FactsRequest(nulls=tuple(columns))).nulls.items():
+            if many and (not path or self.orphans == "refuse"):
+                raise DataError(
+                    f"table {name!r}: {many:,} records have no value in {column!r}, "
+                    f"{'by which others are related to them' if not path else 'which leads to a person'}; fill it in"
+                    f"{', or write `orphans: drop`' if path else ''}"
+                )
 
-    def _joined(self, made: Any, between: str, onward: Sequence[str], *, last: bool) -> Any:
-        """Rows with the next link, or the person, of the table that they are related to."""
-        engine, key = self.engine, self.tree.tables[between].key
-        others = engine.select(self.tables[between], list(dict.fromkeys((*key, *onward))))
-        linking = engine.map_rows(others, LinkedMarks(None, key, self.seed, tuple(onward)), LINKED)
-        self._require_unique(between, linking)
-        both = engine.append(made, linking)
-        bucket = Bucket.of(LINK, engine.count(both))
-        return engine.map_groups(both, bucket, PersonMarks(last), MARKS if last else LINKED)
-
-    def _require_unique(self, name: str, linking: Any) -> None:
-        repeated = self.engine.reduce_classes(linking, ClassQuery(keys=(LINK,)), _Repeated(), Facts())
+    def _require_unique(self, name: str) -> None:
+        query = ClassQuery(keys=self.tree.tables[name].key)
+        repeated = self.engine.reduce_classes(self.tables[name], query, _Repeated(), Facts())
         if repeated:
-            raise DataError(
-                f"table {name!r}: {repeated:,} values of the key {_shown(self.tree.tables[name].key)} are in several "
-                "records; the key must distinguish them"
-            )
+            raise self._repeated(name, repeated)
 
-    def _require_keys(self, name: str, columns: Sequence[str]) -> None:
-        missing = self.engine.facts(self.tables[name], FactsRequest(nulls=tuple(columns))).nulls
-        for column, many in missing.items():
-            if many and (name == self.tree.root or self.orphans == "refuse"):
-                raise DataError(f"table {name!r}: {many:,} records have no value in {column!r}, which leads to a person")
+    def _repeated(self, name: str, many: int) -> DataError:
+        return DataError(
+            f"table {name!r}: {many:,} values of the key {_shown(self.tree.tables[name].key)} are in several records; "
+            "the key must distinguish them"
+        )
 
-    def _marked(self, name: str, sensitive: Sensitive | None) -> Marked:
-        columns = self.tree.tables[name].quasi_identifiers
-        if sensitive is None or sensitive[0] != name:
-            return Marked(self.numbers[name], columns)
-        return Marked(self.numbers[name], columns, sensitive[1], self._histogram(sensitive).values)
+    def _rows(self, name: str, value: Sensitive | None = None, table: Any = None) -> PersonRows:
+        """A table's rows by person; `table` is it with codes in the place of its sensitive column."""
+        path = self.tree.path(name)
+        between = tuple(
+            Between(self.tables[step.to], self.tree.tables[step.to].key, onward.columns)
+            for step, onward in zip(path, path[1:], strict=False)
+        )
+        return PersonRows(
+            self.tables[name] if table is None else table,
+            path[0].columns if path else self.tree.tables[name].key,
+            self.tree.tables[name].quasi_identifiers,
+            between,
+            None if value is None or value[0] != name else value[1],
+        )
 
-    def _histogram(self, sensitive: Sensitive) -> Histogram:
-        name, column = sensitive
-        if name not in self.tables:
-            raise UsageError(f"there is no table {name!r}; there are {', '.join(self.tables)}")
-        if column not in self.tables[name].schema.names:
-            raise DataError(f"table {name!r} has no column {column!r}")
-        if column in self.tree.tables[name].quasi_identifiers:
-            raise UsageError(f"{name}.{column} is a quasi-identifier and is judged as sensitive; it can be only one")
-        return self.engine.facts(self.tables[name], FactsRequest(histograms=(column,))).histograms[column]
+    def _others(self) -> tuple[PersonRows, ...]:
+        return tuple(map(self._rows, self.tree.children))
 
-    def knowledge(self, knows: Mapping[str, Knows] | None) -> dict[int, Knows]:
-        """What is known of each table but the root, by its number.
+    def knowledge(self, knows: Mapping[str, Knows] | None) -> tuple[Knows, ...]:
+        """What is known of each table but the root, in their order.
 
         Raises
         ------
         UsageError
             Of a table that has no quasi-identifier, or is no other table than the root.
         """
-        given = dict(knows or {})
+        given, tree = dict(knows or {}), self.tree
         for name in given:
-            if name not in self.tree.children:
+            if name not in tree.children:
                 raise UsageError(
-                    f"knows: {name!r} is not a table that leads to {self.tree.root!r}; there are "
-                    f"{', '.join(self.tree.children)}"
+                    f"knows: {name!r} is not a table that leads to {tree.root!r}; there are {', '.join(tree.children)}"
                 )
-            if given[name] and not self.tree.tables[name].quasi_identifiers:
+            if given[name] and not tree.tables[name].quasi_identifiers:
                 raise UsageError(
                     f"knows: table {name!r} has no quasi-identifier, so that nothing can be known of its rows; give "
                     "one of its columns that role, or leave the table out"
                 )
-        return {
-            self.numbers[name]: given.get(name, 1 if self.tree.tables[name].quasi_identifiers else 0)
-            for name in self.tree.children
-        }
+        return tuple(given.get(name, 1 if tree.tables[name].quasi_identifiers else 0) for name in tree.children)
 
     def groups(
         self, knows: Mapping[str, Knows] | None, row_counts: bool, sensitive: Sensitive | None
-    ) -> tuple[Any, ClassQuery, Facts, Census]:
-        """The table of all persons and what is known of them, with the query of its groups.
+    ) -> tuple[Any, ClassQuery, Facts]:
+        """The table of all persons and what is known of them, with the query of its groups; see `Knowledge`."""
+        known, tree = self.knowledge(knows), self.tree
+        if sensitive is None:
+            asked = Knowledge(self._rows(tree.root), self._others(), known, row_counts)
+            table = self.engine.derive(asked)
+            return table, ClassQuery(keys=_keys(table)), Facts()
+        values, coded = self._coded(sensitive)
+        root, *others = (
+            self._rows(name, sensitive, coded if name == sensitive[0] else None) for name in (tree.root, *tree.children)
+        )
+        table = self.engine.derive(Knowledge(root, tuple(others), known, row_counts))
+        whole = Histogram(pa.array(np.arange(values + 1, dtype=np.int64)), np.ones(values + 1, np.int64))
+        query = ClassQuery(keys=_keys(table), columns=(VALUE,), dictionaries={VALUE: whole})
+        nothing = self.engine.derive(Knowledge(root, tuple(others), (0,) * len(others)))
+        return table, query, Facts(extra={VALUE: self._shares(nothing, whole)})
+
+    def _coded(self, sensitive: Sensitive) -> tuple[int, Any]:
+        """How many values a column has, and its table with their codes: 1 and on."""
+        name, column = sensitive
+        if name not in self.tables:
+            raise UsageError(f"there is no table {name!r}; there are {', '.join(self.tables)}")
+        table = self.tables[name]
+        if column not in table.schema.names:
+            raise DataError(f"table {name!r} has no column {column!r}")
+        if column in self.tree.tables[name].quasi_identifiers:
+            raise UsageError(f"{name}.{column} is a quasi-identifier and is judged as sensitive; it can be only one")
+        values = self.engine.facts(table, FactsRequest(histograms=(column,))).histograms[column].values
+        at = table.schema.get_field_index(column)
+        coded = self.engine.map_rows(table, _Coded(column, values), table.schema.set(at, pa.field(column, pa.int64())))
+        return len(values), coded
+
+    def _shares(self, table: Any, whole: Histogram) -> Floats:
+        """The share of each value among the pairs of a person and a value, of the whole set."""
+        counts = np.zeros(len(whole), np.int64)
+        for block in self.engine.classes(table, ClassQuery(keys=(), columns=(VALUE,), dictionaries={VALUE: whole})):
+            counts[block.cells[VALUE].codes] += block.cells[VALUE].counts
+        total = counts[1:].sum()
+        return counts[1:] / total if total else np.zeros(len(whole) - 1)
+
+    def require_few(self, census: Census, knows: Mapping[str, Knows] | None) -> None:
+        """Refuse more picks than may be made, before any is.
 
         Raises
         ------
         UnsupportedError
-            There are more picks than may be made.
         """
-        marks, census = self.marks(sensitive)
-        self._require_few(census, self.knowledge(knows))
-        return (*self.groups_of(marks, knows, row_counts, sensitive), census)
-
-    def groups_of(
-        self, marks: Any, knows: Mapping[str, Knows] | None, row_counts: bool, sensitive: Sensitive | None
-    ) -> tuple[Any, ClassQuery, Facts]:
-        """As `groups`, of marks."""
         known = self.knowledge(knows)
-        made = Known(known, self.seed, tuple(known) if row_counts else (), sensitive is not None)
-        bucket = Bucket.of(PERSON, self.engine.count(marks))
-        groups = self.engine.map_groups(marks, bucket, made, group_schema(sensitive is not None))
-        if sensitive is None:
-            return groups, ClassQuery(keys=GROUP), Facts()
-        values = len(self._histogram(sensitive))
-        query = ClassQuery(keys=GROUP, columns=(VALUE,), dictionaries={VALUE: _whole_numbers(values + 1)})
-        return groups, query, Facts(extra={VALUE: self._shares(marks, values)})
-
-    def _shares(self, marks: Any, values: int) -> Floats:
-        """The share of each value among the pairs of a person and a value, of the whole set."""
-        query = ClassQuery(
-            keys=(), columns=(VALUE,), dictionaries={VALUE: _whole_numbers(values + 1)}, person=PERSON
-        )
-        counts = np.zeros(values, np.int64)
-        for block in self.engine.classes(marks, query):
-            cells = block.cells[VALUE]
-            of_values = cells.codes > 0
-            counts[cells.codes[of_values] - 1] += cells.counts[of_values]
-        total = counts.sum()
-        return counts / total if total else np.zeros(values)
-
-    def _require_few(self, census: Census, known: Mapping[int, Knows]) -> None:
         picks = census.picks(known)
         if picks <= self.most_picks:
             return
-        names = list(self.numbers)
-        widest = max(
-            (at for at, most in known.items() if most not in (0, "all")),
-            key=lambda at: max(rows[at - 1] for rows in census.rows),
-        )
-        most = max(rows[widest - 1] for rows in census.rows)
-        many = sum(persons for rows, persons in census.rows.items() if rows[widest - 1] > most // 2)
+        most = [max(rows[at] for rows in census.rows) for at in range(len(known))]
+        widest = max((at for at, each in enumerate(known) if each not in (0, "all")), key=lambda at: most[at])
+        many = sum(persons for rows, persons in census.rows.items() if rows[widest] > most[widest] // 2)
         raise UnsupportedError(
             f"persons have {picks:,} combinations of rows that an intruder may know, and {self.most_picks:,} are "
-            f"counted at most: {many:,} persons have more than {most // 2:,} rows of {names[widest]!r}, up to "
-            f"{most:,}; keep fewer with `cap_rows`, or lower `knows`"
+            f"counted at most: {many:,} persons have more than {most[widest] // 2:,} rows of "
+            f"{self.tree.children[widest]!r}, up to {most[widest]:,}; keep fewer with `cap_rows`, or lower `knows`"
         )
 
     def judged(
@@ -462,13 +412,21 @@ class RelatedTables:
         row_counts: bool = False,
         sensitive: Sensitive | None = None,
     ) -> CountedSet:
-        """The figures of all groups of persons."""
-        groups, query, facts, census = self.groups(knows, row_counts, sensitive)
+        """The figures of all groups of persons.
+
+        Raises
+        ------
+        UnsupportedError
+            There are more picks than may be made.
+        """
+        census = self.census()
+        self.require_few(census, knows)
+        groups, query, facts = self.groups(knows, row_counts, sensitive)
         tally = self.engine.reduce_classes(groups, query, Judged(score), facts) or GroupTally()
         failing = 0
         if tally.failing:
             lost = self.engine.keep_classes(groups, query, Fails(score, facts))
-            failing = self.engine.reduce_classes(lost, ClassQuery(keys=(PERSON,)), _Classes(), Facts()) or 0
+            failing = self.engine.reduce_classes(lost, ClassQuery(keys=person_columns(lost)), _Classes(), Facts()) or 0
         return CountedSet(tally, census.persons, failing)
 
     def having(self, tables: Mapping[str, Any]) -> RelatedTables:
@@ -487,8 +445,25 @@ class _Repeated:
         return left + right
 
 
-def _whole_numbers(many: int) -> Histogram:
-    return Histogram(pa.array(np.arange(many, dtype=np.int64)), np.ones(many, np.int64))
+@dataclass(frozen=True)
+class _Coded:
+    """Values replaced by their codes: 1 and on, a missing value as one more."""
+
+    column: str
+    values: pa.Array = field(repr=False)
+
+    def __call__(self, rows: RowBlock) -> RowBlock:
+        places = pc.index_in(rows.column(self.column), value_set=self.values)
+        return rows.replace(self.column, pc.add(places.cast(pa.int64()), 1))
+
+
+def person_columns(table: Any) -> tuple[str, ...]:
+    """Columns of a table of `Knowledge` that hold the person's key."""
+    return tuple(name for name in table.schema.names if name.startswith(PERSON))
+
+
+def _keys(table: Any) -> tuple[str, ...]:
+    return tuple(name for name in table.schema.names if name.startswith(GROUP))
 
 
 def _alike(left: pa.DataType, right: pa.DataType) -> bool:

@@ -16,11 +16,11 @@ from privpipe.blocks.facts import Facts
 from privpipe.blocks.guarantee import MEETS, Direction, short
 from privpipe.blocks.marks import LargestShare, LeastNumber
 from privpipe.blocks.public_edition import PublicRules
+from privpipe.blocks.requests import VALUE
 from privpipe.blocks.verdict import Comparison, Severity, Verdict
 from privpipe.border import bordered
 from privpipe.errors import UsageError
-from privpipe.relations.counting import CountedSet, Groups, RelatedTables, Sensitive
-from privpipe.relations.knowledge import MOST_KNOWN, VALUE, Knows
+from privpipe.relations.counting import MOST_KNOWN, CountedSet, Groups, Knows, RelatedTables, Sensitive
 from privpipe.relations.schema import table_and_column
 
 __all__ = ["JointAlpha", "JointGuarantee", "JointKAnonymity", "JointLDiversity", "JointTCloseness"]
