@@ -350,10 +350,13 @@ class Knowledge(_OfPersons):
         more.
     counted : bool
         It is also known how many rows of each table there are.
+    at_most : int, optional
+        A number of rows that there are not more of.
     """
 
     knows: tuple[int | Literal["all"], ...]
     counted: bool = False
+    at_most: int | None = None
 
     @property
     def valued(self) -> bool:

@@ -343,12 +343,12 @@ class RelatedTables:
         return tuple(given.get(name, 1 if tree.tables[name].quasi_identifiers else 0) for name in tree.children)
 
     def groups(
-        self, knows: Mapping[str, Knows] | None, row_counts: bool, sensitive: Sensitive | None
+        self, knows: Mapping[str, Knows] | None, row_counts: bool, sensitive: Sensitive | None, census: Census
     ) -> tuple[Any, ClassQuery, Facts]:
         """The table of all persons and what is known of them, with the query of its groups; see `Knowledge`."""
         known, tree = self.knowledge(knows), self.tree
         if sensitive is None:
-            asked = Knowledge(self._rows(tree.root), self._others(), known, row_counts)
+            asked = Knowledge(self._rows(tree.root), self._others(), known, row_counts, census.picks(known))
             table = self.engine.derive(asked)
             return table, ClassQuery(keys=_keys(table)), Facts()
         values, coded = self._coded(sensitive)
@@ -421,7 +421,7 @@ class RelatedTables:
         """
         census = self.census()
         self.require_few(census, knows)
-        groups, query, facts = self.groups(knows, row_counts, sensitive)
+        groups, query, facts = self.groups(knows, row_counts, sensitive, census)
         tally = self.engine.reduce_classes(groups, query, Judged(score), facts) or GroupTally()
         failing = 0
         if tally.failing:

@@ -31,7 +31,8 @@ def derived(asked: PersonCounts | Knowledge) -> EmbeddedTable:
     holds = tuple(each for table in tables for each in table.holds)
     if isinstance(asked, PersonCounts):
         return EmbeddedTable(counts_sql(asked, rows), counts_schema(asked), False, frames, holds)
-    return EmbeddedTable(knowledge_sql(asked, rows, DUCKDB), knowledge_schema(asked), False, frames, holds)
+    sql, schema = knowledge_sql(asked, rows, DUCKDB), knowledge_schema(asked)
+    return EmbeddedTable(sql, schema, False, frames, holds, at_most=asked.at_most)
 
 
 def related(asked: Related) -> EmbeddedTable:
