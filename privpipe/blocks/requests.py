@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from privpipe.draws import Seed, Stream
 
 __all__ = [
-    "ByKey",
-    "ByRank",
-    "ClassFilter",
-    "ClassesOf",
     "GROUP",
     "PERSON",
     "VALUE",
     "Between",
+    "ByKey",
+    "ByRank",
+    "ClassFilter",
+    "ClassesOf",
     "Derivation",
     "Grouping",
     "Identification",

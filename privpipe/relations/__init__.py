@@ -9,7 +9,7 @@ from privpipe.blocks.entry import Catalogue
 JOINT_GUARANTEES = Catalogue(
     "privpipe.relations",
     "guarantee on related tables",
-    {name: "guarantees" for name in ("JointKAnonymity", "JointLDiversity", "JointAlpha", "JointTCloseness")},
+    dict.fromkeys(("JointKAnonymity", "JointLDiversity", "JointAlpha", "JointTCloseness"), "guarantees"),
 )
 
 __all__ = sorted(("JOINT_GUARANTEES", *JOINT_GUARANTEES.class_names))

@@ -240,7 +240,9 @@ class RelatedTables:
             here, there = self.tables[relation.table].schema, self.tables[relation.to].schema
             for column, key in zip(relation.columns, self.tree.tables[relation.to].key, strict=True):
                 if column not in here.names:
-                    raise DataError(f"table {relation.table!r} has no column {column!r}, which leads to {relation.to!r}")
+                    raise DataError(
+                        f"table {relation.table!r} has no column {column!r}, which leads to {relation.to!r}"
+                    )
                 kinds = here.field(column).type, there.field(key).type
                 if not _alike(*kinds):
                     raise DataError(

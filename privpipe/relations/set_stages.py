@@ -7,25 +7,25 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
 from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts
-from privpipe.blocks.arrays import Ints
 from privpipe.blocks.entry import Entry
 from privpipe.border import bordered
 from privpipe.draws import Draws, Seed
 from privpipe.errors import DataError, NoSolutionError, UnsupportedError, UsageError
-from privpipe.relations.counting import Fails, RelatedTables
+from privpipe.relations.counting import Census, Fails, RelatedTables, person_columns
 from privpipe.relations.guarantees import JointGuarantee
-from privpipe.relations.knowledge import MARKS, PERSON, Bucket
-from privpipe.relations.related_rows import Capped, Kept, WithoutPersons, closed, counts_of, with_person
+from privpipe.relations.related_rows import Capped, Kept, PersonBucket, closed, counts_of, with_person
 from privpipe.tolerance import floor_share
+from privpipe.transforms.suppression.class_keys import KeysDropped
 
 __all__ = ["CapRows", "RelatedSet", "SetStage", "SuppressPersons"]
 
 MOST_SUPPRESSED = 20_000_000
-"""Persons that may be suppressed: a word of 8 bytes of each is held by the process that drives the engine."""
+"""Persons that may be suppressed: their keys are held by the process that drives the engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,11 +120,11 @@ class CapRows(SetStage):
         engine, table = related.engine, related.tables[self.table]
         if self.by is not None and self.by not in table.schema.names:
             raise DataError(f"cap_rows: table {self.table!r} has no column {self.by!r}")
-        owned = with_person(related, self.table)
-        capped = engine.reduce_classes(owned, ClassQuery(keys=(PERSON,)), _Above(self.at_most), Facts()) or (0, 0, 0)
+        owned, columns = with_person(related, self.table)
+        capped = engine.reduce_classes(owned, ClassQuery(keys=columns), _Above(self.at_most), Facts()) or (0, 0, 0)
         stream = Draws(tables.seed, stage=len(tables.steps), transformer=self.name()).of(self.table)
-        kept = Capped(self.at_most, self.keep, stream, self.by)
-        left = engine.map_groups(owned, Bucket.of(PERSON, engine.count(owned)), kept, owned.schema)
+        kept = Capped(columns, self.at_most, self.keep, stream, self.by)
+        left = engine.map_groups(owned, PersonBucket.of(columns, engine.count(owned)), kept, owned.schema)
         after = closed(related.having({self.table: engine.select(left, table.schema.names)}))
         persons, touched, rows = capped
         return tables.after(
@@ -193,19 +193,19 @@ class SuppressPersons(SetStage):
                 "suppress_persons: no joint guarantee says who has to go; add `joint_k_anonymity` to the set's "
                 "`guarantees:`"
             )
-        persons, words = failing_persons(related, guarantees)
+        persons, gone = failing_persons(related, guarantees)
         allowed = floor_share(self.at_most, persons)
-        if len(words) > allowed:
+        if gone.num_rows > allowed:
             raise NoSolutionError(
-                f"suppress_persons: {len(words):,} of {persons:,} persons would have to go, and {allowed:,} may; "
+                f"suppress_persons: {gone.num_rows:,} of {persons:,} persons would have to go, and {allowed:,} may; "
                 "generalize or cap rows before, or raise `at_most`"
             )
-        after = related if not len(words) else without_persons(related, words)
+        after = related if not gone.num_rows else without_persons(related, gone)
         return tables.after(
             after,
             name=self.name(),
             persons=persons,
-            suppressed_persons=len(words),
+            suppressed_persons=gone.num_rows,
             rows_before=counts_of(related),
             rows_after=counts_of(after),
         )
@@ -215,47 +215,50 @@ class SuppressPersons(SetStage):
         return [cls(at_most=1.0), cls(at_most=0.0)]
 
 
-def without_persons(related: RelatedTables, words: Ints) -> RelatedTables:
-    """The tables without some persons and all their rows."""
+def without_persons(related: RelatedTables, gone: pa.Table) -> RelatedTables:
+    """The tables without some persons, known by their keys, and all their rows."""
     root = related.tree.root
-    left = related.engine.map_rows(
-        related.tables[root],
-        WithoutPersons(words, related.tree.tables[root].key, related.seed),
-        related.tables[root].schema,
-    )
+    key = related.tree.tables[root].key
+    dropped = KeysDropped.of(key, gone.rename_columns(list(key)))
+    left = related.engine.map_rows(related.tables[root], dropped, related.tables[root].schema)
     return closed(related.having({root: left}))
 
 
-def failing_persons(related: RelatedTables, guarantees: Sequence[JointGuarantee]) -> tuple[int, Ints]:
-    """How many persons there are, and the words of those who have to go.
+def failing_persons(related: RelatedTables, guarantees: Sequence[JointGuarantee]) -> tuple[int, pa.Table]:
+    """How many persons there are, and the keys of those who have to go.
 
     Raises
     ------
     UnsupportedError
         They are more than are held.
     """
-    engine, persons, gone = related.engine, 0, np.zeros(0, np.int64)
-    marks = {}
+    census = related.census()
     for guarantee in guarantees:
-        if guarantee.sensitive not in marks:
-            found, census = related.marks(guarantee.sensitive)
-            marks[guarantee.sensitive], persons = found, census.persons
-    while True:
-        lost = [gone]
-        for guarantee in guarantees:
-            left = engine.map_rows(marks[guarantee.sensitive], WithoutPersons(gone), MARKS)
-            if len(gone) == persons:
-                break
-            groups, query, facts = related.groups_of(left, guarantee.knows, guarantee.row_counts, guarantee.sensitive)
-            failing = engine.keep_classes(groups, query, Fails(guarantee.score, facts))
-            words = engine.distinct(failing, [PERSON])[PERSON].to_numpy()
-            if len(words) + len(gone) > MOST_SUPPRESSED:
-                raise UnsupportedError(
-                    f"suppress_persons: more than {MOST_SUPPRESSED:,} persons would have to go; generalize or cap "
-                    "rows before"
-                )
-            lost.append(words)
-        together = np.unique(np.concatenate(lost))
-        if len(together) == len(gone):
-            return persons, gone
-        gone = together
+        related.require_few(census, guarantee.knows)
+    root, left, gone = related.tree.root, related, []
+    many = 0
+    while many < census.persons:
+        found = [_failing(left, guarantee, census) for guarantee in guarantees]
+        lost = pa.concat_tables(found).group_by(found[0].column_names).aggregate([])
+        if not lost.num_rows:
+            break
+        many += lost.num_rows
+        if many > MOST_SUPPRESSED:
+            raise UnsupportedError(
+                f"suppress_persons: more than {MOST_SUPPRESSED:,} persons would have to go; generalize or cap rows "
+                "before"
+            )
+        gone.append(lost)
+        key = related.tree.tables[root].key
+        dropped = KeysDropped.of(key, lost.rename_columns(list(key)))
+        table = related.engine.map_rows(left.tables[root], dropped, left.tables[root].schema)
+        left = left.having({root: table})
+    return census.persons, pa.concat_tables(gone) if gone else pa.table({})
+
+
+def _failing(related: RelatedTables, guarantee: JointGuarantee, census: Census) -> pa.Table:
+    """Keys of the persons of whom a guarantee finds some knowledge whose group fails."""
+    groups, query, facts = related.groups(guarantee.knows, guarantee.row_counts, guarantee.sensitive, census)
+    failing = related.engine.keep_classes(groups, query, Fails(guarantee.score, facts))
+    persons = person_columns(failing)
+    return related.engine.distinct(failing, persons).select(list(persons))

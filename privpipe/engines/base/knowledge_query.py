@@ -55,7 +55,7 @@ EXACT = (
     "'ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
     "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\""
 )
-"""Without it missing cells would have no place in the text, and times that differ below a millisecond would be equal."""
+"""Without it missing cells have no place in the text, and times that differ below a millisecond are equal."""
 DUCKDB = Dialect(
     row=lambda columns: f"struct_pack({_fields(columns)})",
     all_rows=lambda row: f"to_json(list_sort(list({row})))::VARCHAR",
@@ -235,7 +235,8 @@ def _picks(at: int, own: PersonRows, most: int, persons: Sequence[str], dialect:
         else:
             source, first = f"{have} AS h0", "h0"
             for pick in range(1, size):
-                source += f" JOIN {have} AS h{pick} ON {_same(persons, 'h0', f'h{pick}')} AND {_ordered(pick, types, dialect)}"
+                on = f"{_same(persons, 'h0', f'h{pick}')} AND {_ordered(pick, types, dialect)}"
+                source += f" JOIN {have} AS h{pick} ON {on}"
         owner = ", ".join(f"{first}.{name}" for name in persons)
         picks.append(f"SELECT {owner}, CAST({size} AS BIGINT) AS size, {', '.join(filled)} FROM {source}")
     # The first branch gives the columns their types.

@@ -102,7 +102,9 @@ class _Meeting:
     places: int
     seed: Seed
 
-    def sent(self, nodes: Sequence[Node], columns: Sequence[str], names: Sequence[str], key: Sequence[str]) -> list[Any]:
+    def sent(
+        self, nodes: Sequence[Node], columns: Sequence[str], names: Sequence[str], key: Sequence[str]
+    ) -> list[Any]:
         """Rows of partitions, cut by their key."""
         cut = self.runtime.place(_Rows(tuple(columns), tuple(names), tuple(key), self.places, self.seed))
         return [self.runtime.task("cut by key", cut, node) for node in nodes]
@@ -163,7 +165,9 @@ def related(runtime: Runtime, asked: Related, places: int) -> DaskTable:
     theirs = [*asked.to_key, *asked.columns]
     others = meeting.sent(asked.to.holding(theirs), theirs, [*links, *more], links)
     on = " AND ".join(f"a.{mine} = b.{link}" for mine, link in zip(own, links, strict=True))
-    chosen = ", ".join([*(f"a.{name}" for name in names), *(f"b.{name}" for name in more), *(f"a.{name}" for name in ids)])
+    chosen = ", ".join(
+        [*(f"a.{name}" for name in names), *(f"b.{name}" for name in more), *(f"a.{name}" for name in ids)]
+    )
     schema = related_schema(asked)
     hidden = pa.schema([*schema, *(pa.field(name, pa.int64()) for name in ids)])
     found = meeting.query(f"SELECT {chosen} FROM t0 AS a JOIN t1 AS b ON {on}", [sent, others], hidden)

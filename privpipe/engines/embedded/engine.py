@@ -44,7 +44,17 @@ from privpipe.engines.base.held_frames import Frames
 from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
-from privpipe.engines.embedded import aggregation, class_table, joins, knowledge, output, ranks, record_ids, row_functions, sources
+from privpipe.engines.embedded import (
+    aggregation,
+    class_table,
+    joins,
+    knowledge,
+    output,
+    ranks,
+    record_ids,
+    row_functions,
+    sources,
+)
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, append, column_list, quoted, select, stack
 from privpipe.engines.embedded.known_facts import EmbeddedKnown
 from privpipe.engines.embedded.session import Session

@@ -43,7 +43,16 @@ from privpipe.engines.databases.staging import Staging
 from privpipe.engines.distributed.row_functions import require_columns, require_unique
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.readers.source import Format, Source
-from privpipe.engines.spark import aggregation, class_table, knowledge, output, rank_exchange, ranks, record_ids, row_functions
+from privpipe.engines.spark import (
+    aggregation,
+    class_table,
+    knowledge,
+    output,
+    rank_exchange,
+    ranks,
+    record_ids,
+    row_functions,
+)
 from privpipe.engines.spark import rank_exchange as rank_relay
 from privpipe.engines.spark.catalogue import SparkCatalogue
 from privpipe.engines.spark.class_table import keep_classes
