@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -310,7 +311,7 @@ class RelatedTables:
         path = self.tree.path(name)
         between = tuple(
             Between(self.tables[step.to], self.tree.tables[step.to].key, onward.columns)
-            for step, onward in zip(path, path[1:], strict=False)
+            for step, onward in itertools.pairwise(path)
         )
         return PersonRows(
             self.tables[name] if table is None else table,

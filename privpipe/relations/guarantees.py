@@ -172,9 +172,7 @@ class JointKAnonymity(JointGuarantee):
         "PVLDB 1(1), 2008"
     )
     threat: ClassVar[str] = "An intruder who knows a few rows of a person in several tables finds the person."
-    formula: ClassVar[str] = (
-        "min over persons p and picks S of up to m rows of p of the persons with the same root and S"
-    )
+    formula: ClassVar[str] = "min over persons p, picks S of up to m rows of p, of the persons with the same root and S"
     choose: ClassVar[str] = "k = 5 with one row known of each table; two of tables whose rows colleagues see."
 
     k: Annotated[LeastNumber, Doc("least number of persons of whom the same is true")] = None
@@ -321,9 +319,7 @@ class JointTCloseness(_OfColumn):
     direction: ClassVar[Direction] = "at_most"
     observes: ClassVar[object] = float
     source: ClassVar[str] = "Li, Li, Venkatasubramanian, t-Closeness, ICDE 2007"
-    threat: ClassVar[str] = (
-        "An intruder who knows some rows of a person learns more of a value than the whole set shows."
-    )
+    threat: ClassVar[str] = "An intruder who knows some rows of a person learns more than the whole set shows."
     formula: ClassVar[str] = "EMD(q, p) <= t in each group; q its shares, p those of all persons"
     choose: ClassVar[str] = "0.2 to 0.3 with equal distance, 0.1 to 0.2 with ordered."
 

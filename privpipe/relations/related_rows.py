@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from privpipe.blocks import RowBlock
 from privpipe.blocks.arrays import Ints
 from privpipe.blocks.requests import PERSON, Related
 from privpipe.draws import Seed, Stream
+from privpipe.engines.base.histograms import value_order
 from privpipe.kernels.ids.record_ids import content_hash
 from privpipe.relations.counting import RelatedTables
 
@@ -31,7 +33,7 @@ def with_person(related: RelatedTables, name: str) -> tuple[Any, tuple[str, ...]
     """
     path, table = related.tree.path(name), related.tables[name]
     columns = path[0].columns
-    for step, onward in zip(path, path[1:], strict=False):
+    for step, onward in itertools.pairwise(path):
         new = tuple(f"{PERSON}_{len(related.tree.path(step.to))}_{at}" for at in range(len(onward.columns)))
         key = related.tree.tables[step.to].key
         table = related.engine.derive(
@@ -113,9 +115,10 @@ class Capped:
 
 
 def _places(column: pa.Array, *, backwards: bool) -> Ints:
-    """The rank of each value, missing ones last."""
-    ranks = pc.rank(
-        column, sort_keys="descending" if backwards else "ascending", null_placement="at_end", tiebreaker="dense"
-    )
-    found: Ints = ranks.to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    """The rank of each distinct value, missing ones last."""
+    encoded = column.dictionary_encode()
+    distinct = value_order(encoded.dictionary).to_numpy()
+    ranks = np.empty(len(distinct) + 1, dtype=np.int64)
+    ranks[distinct] = np.arange(len(distinct))[::-1] if backwards else np.arange(len(distinct))
+    ranks[len(distinct)] = len(distinct)
+    return ranks[pc.fill_null(encoded.indices, len(distinct)).to_numpy(zero_copy_only=False)]

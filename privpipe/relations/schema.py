@@ -1,4 +1,4 @@
-"""Related tables: which tables there are, by which columns their rows belong to a person, and what is known of a row."""
+"""Related tables: which there are, by which columns their rows belong to a person, and what is known of a row."""
 
 from __future__ import annotations
 

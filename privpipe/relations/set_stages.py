@@ -93,7 +93,7 @@ class CapRows(SetStage):
     Examples
     --------
     >>> CapRows(table="visits", at_most=20)
-    CapRows(at_most=20, table='visits')
+    CapRows(table='visits', at_most=20)
     """
 
     needs_seed: ClassVar[bool] = True

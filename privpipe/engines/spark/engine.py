@@ -303,10 +303,10 @@ class SparkEngine(Engine):
                 return keep_classes(table, query, passing, self._held if self.cache else None)
             case RanksExchanged(table, column, stream, exchange):
                 return self._exchanged(table, column, stream, exchange)
-            case Related():
-                return knowledge.related(self.session, made.over(self.near.sent))
-            case PersonCounts() | Knowledge():
-                return knowledge.derived(self.session, made.over(self.near.sent))
+            case Related() as asked:
+                return knowledge.related(self.session, asked)
+            case PersonCounts() | Knowledge() as asked:
+                return knowledge.derived(self.session, asked)
 
     def _exchanged(self, table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> SparkTable:
         require_columns(table, [column])
