@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from privpipe.blocks.entry import Catalogue
@@ -12,10 +13,14 @@ JOINT_GUARANTEES = Catalogue(
     dict.fromkeys(("JointKAnonymity", "JointLDiversity", "JointAlpha", "JointTCloseness"), "guarantees"),
 )
 
-__all__ = sorted(("JOINT_GUARANTEES", *JOINT_GUARANTEES.class_names))
+FACES = {"assess": "privpipe.running.related_frames", "check": "privpipe.running.related_frames"}
+
+__all__ = sorted(("JOINT_GUARANTEES", *FACES, *JOINT_GUARANTEES.class_names))
 
 
 def __getattr__(name: str) -> Any:
+    if name in FACES:
+        return getattr(importlib.import_module(FACES[name]), name)
     return JOINT_GUARANTEES.attribute(name)
 
 

@@ -121,4 +121,5 @@ def _places(column: pa.Array, *, backwards: bool) -> Ints:
     ranks = np.empty(len(distinct) + 1, dtype=np.int64)
     ranks[distinct] = np.arange(len(distinct))[::-1] if backwards else np.arange(len(distinct))
     ranks[len(distinct)] = len(distinct)
-    return ranks[pc.fill_null(encoded.indices, len(distinct)).to_numpy(zero_copy_only=False)]
+    found: Ints = ranks[pc.fill_null(encoded.indices, len(distinct)).to_numpy(zero_copy_only=False)]
+    return found
