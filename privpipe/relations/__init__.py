@@ -13,15 +13,19 @@ JOINT_GUARANTEES = Catalogue(
     dict.fromkeys(("JointKAnonymity", "JointLDiversity", "JointAlpha", "JointTCloseness"), "guarantees"),
 )
 
+STAGES = Catalogue(
+    "privpipe.relations", "stage on related tables", dict.fromkeys(("CapRows", "SuppressPersons"), "set_stages")
+)
 FACES = {"assess": "privpipe.running.related_frames", "check": "privpipe.running.related_frames"}
 
-__all__ = sorted(("JOINT_GUARANTEES", *FACES, *JOINT_GUARANTEES.class_names))
+__all__ = sorted(("JOINT_GUARANTEES", "STAGES", *FACES, *JOINT_GUARANTEES.class_names, *STAGES.class_names))
 
 
 def __getattr__(name: str) -> Any:
     if name in FACES:
         return getattr(importlib.import_module(FACES[name]), name)
-    return JOINT_GUARANTEES.attribute(name)
+    room = STAGES if name in STAGES.class_names else JOINT_GUARANTEES
+    return room.attribute(name)
 
 
 def __dir__() -> list[str]:
