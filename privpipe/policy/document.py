@@ -481,8 +481,8 @@ class Policy:
 
     def __repr__(self) -> str:
         if self.related is not None:
-            counts = f"{len(self.related.tables)} tables, {len(self.related.guarantees)} joint guarantees"
-            return f"Policy({cut(self.name, LONGEST_NAME)!r}, {counts})"
+            what = f"{len(self.related.tables)} tables, {len(self.related.guarantees)} joint guarantees"
+            return f"Policy({cut(self.name, LONGEST_NAME)!r}, {what})"
         of_tables: tuple[Sequence[Any], Sequence[Any]] = ((), ())
         if self.tables is not None:
             of_tables = ((self.tables.aggregate, *self.tables.stages), self.tables.guarantees)

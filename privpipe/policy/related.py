@@ -116,7 +116,7 @@ def read_related(
         report.wrong(("guarantees",), "at least one joint guarantee is needed, such as `- joint_k_anonymity: {k: 5}`")
     if tree is not None:
         _check_columns(report, tree, [*guarantees, *measures], stages, tables)
-    sections = {
+    sections: dict[str, Callable[..., Any]] = {
         "sink": read_sink,
         "report": read_report,
         "retention": read_retention,
@@ -229,51 +229,58 @@ def _check_columns(
     """Tables and columns that are named are there; keys have roles; nothing sensitive is unjudged."""
     looked: dict[str, set[str]] = {name: set() for name in tables}
     for item in judged:
-        entry = item.entry
-        if not isinstance(entry, JointGuarantee):
-            continue
-        for name in entry.knows or {}:
-            if name not in tree.children:
-                report.wrong(
-                    (*item.place, "knows", name),
-                    f"is no table that leads to {tree.root!r}{did_you_mean(name, tree.children)}",
-                )
-            elif not tree.tables[name].quasi_identifiers and (entry.knows or {})[name]:
-                report.wrong(
-                    (*item.place, "knows", name), "has no quasi-identifier, so nothing can be known of its rows"
-                )
-        if entry.sensitive is not None:
-            table, column = entry.sensitive
-            if table not in tables:
-                report.wrong((*item.place, "column"), f"there is no table {table!r}{did_you_mean(table, tables)}")
-            elif tables[table] is not None and column not in tables[table].roles.sensitive:
-                report.wrong((*item.place, "column"), f"{column!r} of {table!r} must have `role: sensitive`")
-            else:
-                looked[table].add(column)
+        if isinstance(item.entry, JointGuarantee):
+            _check_knows(report, tree, item.place, item.entry.knows or {})
+            sensitive = item.entry.sensitive
+            if sensitive is not None and _is_sensitive(report, item.place, sensitive, tables):
+                looked[sensitive[0]].add(sensitive[1])
     for item in stages:
-        table = getattr(item.entry, "table", None)
-        if table is not None and table not in tree.children:
+        named = getattr(item.entry, "table", None)
+        if named is not None and named not in tree.children:
             report.wrong((*item.place, "table"), f"is no table that leads to {tree.root!r}")
     for name, policy in tables.items():
-        if policy is None:
-            continue
-        own = {column for entry in policy.guarantees for column in entry.sensitive_columns() if entry.binds}
-        for column in policy.roles.sensitive:
-            if column not in looked[name] | own:
-                report.wrong(
-                    ("tables", name, "columns", column),
-                    f"is sensitive and no guarantee judges it; add one such as joint_alpha with `column: {name}.{column}`"
-                    ", or declare the column insensitive to release it all the same",
-                )
-        for column in (*tree.tables[name].key, *_links(tree, name)):
-            if column not in policy.columns:
-                report.wrong(("tables", name, "columns"), f"the key {column!r} is not among them; give it a role")
-            elif policy.columns[column].role not in ("identifier", "insensitive"):
-                report.wrong(
-                    ("tables", name, "columns", column),
-                    f"is a key and has `role: {policy.columns[column].role}`; make it an identifier (dropped, or "
-                    "pseudonymised), or insensitive",
-                )
+        if policy is not None:
+            _check_member(report, tree, name, policy, looked[name])
+
+
+def _check_knows(report: Report, tree: Tree, place: Place, knows: Mapping[str, Any]) -> None:
+    for name, most in knows.items():
+        if name not in tree.children:
+            near = did_you_mean(name, tree.children)
+            report.wrong((*place, "knows", name), f"is no table that leads to {tree.root!r}{near}")
+        elif most and not tree.tables[name].quasi_identifiers:
+            report.wrong((*place, "knows", name), "has no quasi-identifier, so nothing can be known of its rows")
+
+
+def _is_sensitive(report: Report, place: Place, sensitive: tuple[str, str], tables: Mapping[str, Any]) -> bool:
+    table, column = sensitive
+    if table not in tables:
+        report.wrong((*place, "column"), f"there is no table {table!r}{did_you_mean(table, tables)}")
+        return False
+    if tables[table] is not None and column not in tables[table].roles.sensitive:
+        report.wrong((*place, "column"), f"{column!r} of {table!r} must have `role: sensitive`")
+        return False
+    return True
+
+
+def _check_member(report: Report, tree: Tree, name: str, policy: Any, looked: set[str]) -> None:
+    own = {column for entry in policy.guarantees for column in entry.sensitive_columns() if entry.binds}
+    for column in policy.roles.sensitive:
+        if column not in looked | own:
+            report.wrong(
+                ("tables", name, "columns", column),
+                f"is sensitive and no guarantee judges it; add one such as joint_alpha with `column: {name}.{column}`, "
+                "or declare the column insensitive to release it all the same",
+            )
+    for column in (*tree.tables[name].key, *_links(tree, name)):
+        if column not in policy.columns:
+            report.wrong(("tables", name, "columns"), f"the key {column!r} is not among them; give it a role")
+        elif policy.columns[column].role not in ("identifier", "insensitive"):
+            report.wrong(
+                ("tables", name, "columns", column),
+                f"is a key and has `role: {policy.columns[column].role}`; make it an identifier (dropped, or "
+                "pseudonymised), or insensitive",
+            )
 
 
 def _links(tree: Tree, name: str) -> tuple[str, ...]:

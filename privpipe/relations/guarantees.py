@@ -130,7 +130,8 @@ class JointGuarantee(Entry):
         )
 
     def discloses_source(self, rules: PublicRules) -> bool:
-        return False
+        """Figures rest on keys that may not be released: the public edition shows outcomes alone."""
+        return True
 
     def parameters(self) -> dict[str, Any]:
         """As of every entry; the severity only where it is not the usual one."""

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 from privpipe.border import bordered
-from privpipe.engines import Source
-from privpipe.engines.base.frames import at_hand
+from privpipe.engines import Engine, Source
+from privpipe.engines.base.frames import as_handed, at_hand, made_like
+from privpipe.engines.readers.files import require_stamps
 from privpipe.errors import UsageError
 from privpipe.judging import Assessment
 from privpipe.policy import Policy
+from privpipe.progress import watched
 from privpipe.relations.counting import Orphans, RelatedTables
 from privpipe.relations.guarantees import JointGuarantee
 from privpipe.relations.schema import Tree
-from privpipe.running.run_context import OpenedEngine
+from privpipe.running.frames import with_frames
+from privpipe.running.judged_rows import judge_staged, source_of, without_notes
+from privpipe.running.places import return_form
+from privpipe.running.related_staging import Member, StagedSet, judged_together
+from privpipe.running.run_context import OpenedEngine, RunContext, is_path, seed_of
 from privpipe.running.tables_read import scanned
 
-__all__ = ["assess", "check"]
+__all__ = ["apply_related", "assess", "check"]
 
 NOTHING = Policy.of_fields(name="related tables", columns={}, guarantees=())
 REFUSED = "The tables are not to be used together as they are."
@@ -143,6 +149,48 @@ def check(
             "no guarantee has a threshold and severity fail, so the check could not fail; give one, as k=5"
         )
     return assess(tables, guarantees, **options).raise_if_failed(REFUSED)
+
+
+@bordered
+def apply_related(
+    policy: Policy, frames: Any, *, engine: Any = None, progress: Callable[[str], None] | None = None
+) -> dict[str, Any]:
+    """The tables as they may leave, by name and each of the kind that was given, once every guarantee holds.
+
+    Raises
+    ------
+    Refused
+        A guarantee does not hold; nothing comes back.
+    """
+    own = with_frames(policy, frames)
+    if own.related is None:
+        raise TypeError("the policy is about one table")
+    tables = own.related.tables
+    first = next(iter(frames.values()))
+    with OpenedEngine(engine, at_hand(first, "Policy.apply"), own) as running, watched(progress) as step:
+        context = RunContext(running, own, seed_of(own), step)
+        staged = StagedSet(context, "").stage(lambda name: source_of(tables[name]))
+        context.progress("judge")
+        alone = {
+            name: judge_staged(member.context, without_notes(member.staged), member.staged.table)
+            for name, member in staged.members.items()
+            if member.context.policy.entries
+        }
+        found = staged.related({name: member.keyed for name, member in staged.members.items()})
+        records = sum(running.count(member.staged.table) for member in staged.members.values())
+        judged = judged_together(context, found, alone, records, staged.whole().suppressed_records)
+        judged.raise_if_failed("Nothing was given back.")
+        require_stamps(staged.stamps)
+        return {name: _given_back(running, staged.members[name], frames[name]) for name in tables}
+
+
+def _given_back(engine: Engine, member: Member, handed: Any) -> Any:
+    data = at_hand(handed, "Policy.apply")
+    form = return_form(
+        engine.frames.schema(source_of(member.context.policy)), member.staged, member.context.policy.transform
+    )
+    out = engine.collect(member.staged.table, like=None if is_path(data) else made_like(data, handed), form=form)
+    return as_handed(out, handed, form.labels)
 
 
 def _source(data: Any) -> Source:
