@@ -32,6 +32,7 @@ from privpipe.policy.entries import (
 from privpipe.policy.grammar import COLUMN, TOP, VERSION
 from privpipe.policy.officer import HeldJob, read_officer, require_tighter
 from privpipe.policy.plain_values import Place, Report, decoded, from_python, from_yaml, shown
+from privpipe.policy.related import is_related, read_related
 from privpipe.policy.sections import (
     check_dated_columns,
     read_columns,
@@ -448,6 +449,21 @@ def read_mapping(
 
 def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues | None) -> dict[str, Any]:
     catalogues = catalogues or Catalogues.shipped()
+    if is_related(document):
+        from privpipe.policy.document import Policy  # which is made of what is read here
+
+        return read_related(document, report, base_dir, catalogues, _read_member, Policy.of_fields)
+    return _read_whole(document, report, base_dir, catalogues)
+
+
+def _read_member(document: Any, report: Report, base_dir: Path, catalogues: Catalogues) -> dict[str, Any]:
+    """The fields of a policy about one of several related tables, which others judge too."""
+    return _read_whole(document, report, base_dir, catalogues, alone=False)
+
+
+def _read_whole(
+    document: Any, report: Report, base_dir: Path, catalogues: Catalogues, *, alone: bool = True
+) -> dict[str, Any]:
     found = read_keys(report, document, (), TOP)
     if found.get("version", VERSION) != VERSION:
         report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")
@@ -461,14 +477,14 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     read = {name: filled_in(report, items, columns, population=compared) for name, items in read.items()}
     records, tables = without_tables(report, read, columns, found)
     read = dict(records)
-    if found.get("guarantees") == []:
+    if alone and found.get("guarantees") == []:
         report.wrong(("guarantees",), "at least one guarantee is needed: without any, every table would be published")
     draft = Draft(
         base_dir=base_dir,
         columns=columns,
         unreadable_columns=frozenset(name for name in columns if _role(document, name) not in COLUMN["role"].choices),
         values=found,
-        of_tables=tables is not None,
+        of_tables=tables is not None or not alone,
         **read,
     )
     check(draft, report)
