@@ -20,6 +20,7 @@ from privpipe.tables import differencing, group_disclosure, primary_rules
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import Levels
+from privpipe.tables.cells import Cells
 from privpipe.tables.entries import CellGuarantee, TableSet
 from privpipe.tables.families import merged_levels
 from privpipe.tables.table import Table
@@ -393,7 +394,11 @@ class GroupDisclosure(CellGuarantee):
         return np.zeros(len(table), dtype=np.bool_) if rule is None else rule.unsafe(table.measures[COUNT].figures)
 
     def _rule(self, table: Table, sensitive: Sequence[str]) -> group_disclosure.GroupDisclosure | None:
-        dimensions = [dimension.name for dimension in table.cells.dimensions]
+        return self.rule_of(table.cells, sensitive)
+
+    def rule_of(self, cells: Cells, sensitive: Sequence[str]) -> group_disclosure.GroupDisclosure | None:
+        """The rule for cells of a table; None if it has no dimension that is an attribute."""
+        dimensions = [dimension.name for dimension in cells.dimensions]
         columns = [name for name in (self.columns or tuple(sensitive)) if name in dimensions]
         if not columns:
             return None
@@ -409,6 +414,10 @@ class GroupDisclosure(CellGuarantee):
                 shown = ~table.measures[COUNT].hidden
                 failing += rule.observed(table.measures[COUNT].figures, shown)
                 judged += int((shown & (table.measures[COUNT].figures.contributors > 0)).sum())
+        return self.verdict(failing, judged)
+
+    def verdict(self, failing: int, judged: int) -> Verdict:
+        """The verdict on so many published cells; none of them is an error."""
         compared = (Comparison(judged, judged, "published cells with contributors were judged"),)
         if not judged:
             why = "no table has one of its columns; name `columns`, or give a dimension the role sensitive"
@@ -472,7 +481,10 @@ class Differencing(CellGuarantee):
             sparse.csr_array(sparse.block_diag([table.cells.relations for table in chosen])),
         )
         counts = np.concatenate([table.measures[COUNT].figures.contributors for table in chosen])
-        failing, judged = len(failures), int((shown & (counts > 0)).sum())
+        return self.verdict(len(failures), int((shown & (counts > 0)).sum()))
+
+    def verdict(self, failing: int, judged: int) -> Verdict:
+        """The verdict on so many published cells; none of them is an error."""
         compared = (Comparison(judged, judged, "published cells with contributors were compared"),)
         if not judged:
             return Verdict(self, None, "error", self.at_least, reason=NO_CELL, compared=compared)
