@@ -57,8 +57,10 @@ def known_table(
     """
     true = finished_cells(original, {each.name: each for each in cells.dimensions}, only=cells.only)
     rows = _rows(true, cells)
-    contributors = _counts(original, (f"{COUNT}:contributors", COUNT), rows)
-    _require_rows(name, true, cells, contributors, _counts(original, (f"{COUNT}:contributors", COUNT), None))
+    counted = [response.name for response in spec.responses if response.kind == "count"]
+    names = tuple(dict.fromkeys((f"{COUNT}:contributors", *counted, COUNT)))
+    contributors = _counts(original, names, rows)
+    _require_rows(name, true, cells, contributors, _counts(original, names, None))
     contributors = contributors.astype(np.int64)
     additive = not np.any(product(cells.relations, contributors))
     single = _singles(cells, contributors, additive=additive)

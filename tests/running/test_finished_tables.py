@@ -408,3 +408,22 @@ def test_random_tables_and_their_shuffles_get_one_verdict() -> None:
         ]
         assert verdicts[0].outcome == verdicts[1].outcome
         assert verdicts[0].observed == verdicts[1].observed
+
+
+@pytest.mark.parametrize("kind", ["csv", "html"])
+def test_intervals_are_written_to_a_private_file(kind: str, tmp_path: Path) -> None:
+    table().to_csv(tmp_path / "table.csv", index=False)
+    (tmp_path / "policy.json").write_text(json.dumps(policy()))
+    out = tmp_path / f"intervals.{kind}"
+    asked = ["validate", str(tmp_path / "table.csv"), str(tmp_path / "policy.json"), "--intervals", str(out)]
+    found = CliRunner().invoke(app, asked)
+    assert found.exit_code == 0, found.output
+    assert "12 cells judged" in found.output
+    assert out.stat().st_mode & 0o777 == 0o600
+    if kind == "csv":
+        rows = pd.read_csv(out).set_index(["region", "sex"])
+        assert rows.loc[("N", "f"), ["low", "high"]].tolist() == [0, 10]
+        assert not rows["exact"].any()
+    else:
+        assert "what an attacker can work out" in out.read_text()
+    assert CliRunner().invoke(app, asked).exit_code == 2  # never overwritten
