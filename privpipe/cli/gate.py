@@ -86,7 +86,9 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
 def tell_where(policy: Policy, assessment: Assessment) -> None:
     """On stderr, for logs: each guarantee that does not hold, without its figures, and where the policy asks for it."""
     for verdicts in (assessment.verdicts, assessment.whole.verdicts if assessment.whole is not None else ()):
-        asked = dict(enumerate(policy.guarantees))
+        asked: dict[int, Any] = dict(
+            enumerate(policy.guarantees or (policy.tables.guarantees if policy.tables else ()))
+        )
         for verdict in verdicts:
             at = next((at for at, guarantee in asked.items() if guarantee.name() == verdict.name), None)
             if at is not None:

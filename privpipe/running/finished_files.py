@@ -19,7 +19,7 @@ from privpipe.tables.cells import MOST_CELLS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["finished_rows", "in_long_form", "tables_by_name"]
+__all__ = ["finished_rows", "in_long_form", "labels_in_order", "tables_by_name"]
 
 SUFFIXES = (".parquet", ".csv")
 LAKE = {"path", "iceberg"}
@@ -83,6 +83,28 @@ def finished_rows(data: Any, owner: str, **said: Any) -> pa.Table:
             )
         found: pa.Table = engine.collect(table, order="any")
     return found
+
+
+def labels_in_order(path: str, delimiter: str = ",") -> dict[str, list[str]]:
+    """Distinct texts of each column of a local file, as they follow one another in it; nothing of any other place."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    place = Path(path)
+    if not place.is_file() or place.suffix not in SUFFIXES:
+        return {}
+    try:
+        if place.suffix == ".parquet":
+            rows = pyarrow.parquet.read_table(place)
+        else:
+            rows = pyarrow.csv.read_csv(place, parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter))
+    except pa.ArrowException:  # the engine says what is wrong with it
+        return {}
+    return {
+        column: list(dict.fromkeys(str(each) for each in rows.column(column).to_pylist()))
+        for column in rows.schema.names
+    }
 
 
 def in_long_form(rows: pa.Table, name: str, spec: TableSpec) -> pa.Table:
