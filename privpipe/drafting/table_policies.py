@@ -141,7 +141,7 @@ def _transform(found: Dimensions, sums: Sequence[Profile], *, wandering: bool) -
         responses = [{"sum": each.name, **({"decimals": 2} if each.type == "number" else {})} for each in sums]
         yield f"        sums: {flow({**own, 'responses': responses})}"
     if wandering:
-        yield "      # Persons have records in several cells: one cell of each is kept, chosen by a key. Counts add up then,"
+        yield "      # Persons have records in several cells: one of each is kept, chosen by a key. Counts add up then,"
         yield "      # and hiding few cells is enough. Left out, all records count, and little can be published."
         yield "      contribution_bound: 1"
     yield "  # Hides cells that the guarantees call unsafe, and others so that none can be subtracted from totals."
