@@ -196,7 +196,10 @@ def _long(specs: Mapping[str, TableSpec], data: Any, layout: str, owner: str, **
     given = tables_by_name(specs, data)
     found = {name: finished_rows(given[name], owner, **said) for name in specs}
     if layout == "wide":
-        found = {name: in_long_form(rows, name, specs[name]) for name, rows in found.items()}
+        found = {
+            name: rows if set(specs[name].by) <= set(rows.schema.names) else in_long_form(rows, name, specs[name])
+            for name, rows in found.items()
+        }
     return found
 
 

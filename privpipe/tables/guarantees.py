@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import Doc
 
+from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.errors import DataError, UsageError
 from privpipe.tables import differencing, group_disclosure, primary_rules
@@ -155,7 +156,7 @@ class MinimumFrequency(PrimaryRule):
         "Some tools mean N <= 3 by a threshold of 3; here that is at_least: 4."
     )
 
-    at_least: Annotated[int, Ge(1), Doc("n: least number of contributors of a published cell")]
+    at_least: Annotated[int, Ge(1), Stricter("larger"), Doc("n: least number of contributors of a published cell")]
     protect: Annotated[
         Literal["masked", "exact", "percent"],
         Doc("masked: no more is learnt than from the mask '1 to n-1'; exact: two values are possible"),
@@ -355,11 +356,15 @@ class GroupDisclosure(CellGuarantee):
     choose: ClassVar[str] = "known: 0, or 1 where members may reveal the others; for attributes that are a secret."
     primary: ClassVar[bool] = True
 
-    known: Annotated[int, Ge(0), Doc("k: members whose attribute an attacker knows")] = 0
+    known: Annotated[int, Ge(0), Stricter("larger"), Doc("k: members whose attribute an attacker knows")] = 0
     columns: Annotated[tuple[str, ...], Doc("dimensions that are attributes; left out: those with role sensitive")] = ()
-    share: Annotated[float | None, Gt(0), Le(1), Doc("largest share of a group that one cell may have, exclusive")] = (
-        None
-    )
+    share: Annotated[
+        float | None,
+        Gt(0),
+        Le(1),
+        Stricter("smaller"),
+        Doc("largest share of a group that one cell may have, exclusive"),
+    ] = None
     allowed: Annotated[tuple[dict[str, str], ...], Doc("cells that are no secret, as label by column")] = ()
 
     def __post_init__(self) -> None:
@@ -458,7 +463,9 @@ class Differencing(CellGuarantee):
     formula: ClassVar[str] = "number of published A, B with B inside A and 0 < N_A - N_B < n"
     choose: ClassVar[str] = "The n of minimum_frequency."
 
-    at_least: Annotated[int, Ge(1), Doc("n: least number of contributors of a difference that is not empty")]
+    at_least: Annotated[
+        int, Ge(1), Stricter("larger"), Doc("n: least number of contributors of a difference that is not empty")
+    ]
 
     def judge(self, tables: TableSet) -> Verdict:
         chosen = list(tables.chosen(self.tables).values())
