@@ -15,7 +15,7 @@ from scipy import sparse
 from privpipe.errors import DataError
 from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
 
-__all__ = ["Cells", "Dimension", "LinkedCells", "linked"]
+__all__ = ["MOST_CELLS", "Cells", "Dimension", "LinkedCells", "linked"]
 
 Restriction = frozenset[tuple[str, str]]
 MOST_CELLS = 5_000_000

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from privpipe.engines import Engine
     from privpipe.hierarchies import HierarchySpec
 
-__all__ = ["ONE_TABLE", "Aggregate"]
+__all__ = ["ONE_TABLE", "Aggregate", "needs_joint"]
 
 ONE_TABLE = "table"
 """Name of the only table of a stage that names none."""

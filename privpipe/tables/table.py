@@ -21,7 +21,7 @@ from privpipe.wired import room_above
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["HIDDEN_MARK", "STATUSES", "STATUS_SUFFIX", "Measure", "Table"]
+__all__ = ["HIDDEN_MARK", "STATUSES", "STATUS_SUFFIX", "Measure", "Table", "measures_of"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
