@@ -495,11 +495,10 @@ def report(
         )
     documents = RunDocuments.read(os.fspath(path))
     language = language_of(lang, documents.policy)
+    data = ReportData.of(documents, sign_off=sign_off, tried=_tried(tried))
     page = ""
     if form == "html" or pdf is not None:
-        page = page_of_run(os.fspath(path), documents) or report_page(
-            ReportData.of(documents, sign_off=sign_off, tried=_tried(tried)), language
-        )
+        page = page_of_run(os.fspath(path), documents) or report_page(data, language)
     text = page if form == "html" else release_report(documents)
     if pdf is not None:
         write_pdf(page, pdf)
