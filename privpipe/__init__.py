@@ -41,7 +41,7 @@ WIRES = {
     "uniqueness": "privpipe.observe",
     "validate": "privpipe.running.verbs",
 }
-ROOMS = ("errors", "measures", "models", "observe", "tables", "transforms")
+ROOMS = ("errors", "measures", "models", "observe", "relations", "tables", "transforms")
 
 __all__ = sorted((*WIRES, *ROOMS, "__version__"))
 

@@ -7,7 +7,17 @@ from typing import Any
 
 __all__ = ["room_above"]
 
-ROOMS = ("checks", "running", "running.table_frames", "running.table_release", "running.table_validation", "stages")
+ROOMS = (
+    "checks",
+    "running",
+    "running.related_frames",
+    "running.related_release",
+    "running.related_validation",
+    "running.table_frames",
+    "running.table_release",
+    "running.table_validation",
+    "stages",
+)
 
 
 def room_above(name: str) -> Any:
@@ -15,7 +25,7 @@ def room_above(name: str) -> Any:
 
     Parameters
     ----------
-    name : {"checks", "running", "running.table_frames", "running.table_release", "running.table_validation", "stages"}
+    name : one of `ROOMS`
 
     Examples
     --------

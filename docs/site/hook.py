@@ -16,6 +16,8 @@ from toy import Toy
 
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
+from privpipe.relations import JOINT_GUARANTEES
+from privpipe.relations import STAGES as SET_STAGES
 from privpipe.reporting.entry_rows import catalogue_tables
 from privpipe.tables import CELL_GUARANTEES, STAGES
 from privpipe.transforms import CATALOGUE as TRANSFORMS
@@ -24,6 +26,7 @@ __all__ = ["on_config", "on_files"]
 
 ROOMS = {"transforms": ("Stages", TRANSFORMS), "models": ("Models", MODELS), "measures": ("Measures", MEASURES)}
 OF_TABLES = {name: catalogue[name] for catalogue in (STAGES, CELL_GUARANTEES) for name in catalogue.built_in}
+OF_SETS = {name: catalogue[name] for catalogue in (SET_STAGES, JOINT_GUARANTEES) for name in catalogue.built_in}
 DOCUMENTS = ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -35,6 +38,7 @@ def on_config(config: Any) -> Any:
         for room, (title, catalogue) in ROOMS.items()
     }
     made["Tables"] = [{name: f"tables/{name}.md"} for name in OF_TABLES]
+    made["Related tables"] = [{name: f"relations/{name}.md"} for name in OF_SETS]
     numbered = sorted((PROJECT / "docs" / "decisions").glob("[0-9]*.md"))
     made["Decisions"] = ["decisions/README.md", *(f"decisions/{path.name}" for path in numbered)]
     config.nav = [{title: made.get(title) or below for title, below in part.items()} for part in config.nav]
@@ -62,12 +66,14 @@ def _pages() -> Iterator[tuple[str, str]]:
                 yield f"{room}/{name}.md", entry_page(catalogue[name], room, toy)
         for name, entry in OF_TABLES.items():
             yield f"tables/{name}.md", entry_page(entry, "tables", toy)
+        for name, entry in OF_SETS.items():
+            yield f"relations/{name}.md", entry_page(entry, "relations", toy)
 
 
 def _catalogue() -> str:
     """The tables, each name a link to its page."""
     places = {name: room for room, (_, catalogue) in ROOMS.items() for name in catalogue.built_in}
-    places |= dict.fromkeys(OF_TABLES, "tables")
+    places |= dict.fromkeys(OF_TABLES, "tables") | dict.fromkeys(OF_SETS, "relations")
     tables = re.sub(
         r"^\| `(\w+)` \|", lambda row: f"| [`{row[1]}`]({places[row[1]]}/{row[1]}.md) |", catalogue_tables(), flags=re.M
     )

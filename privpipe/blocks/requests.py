@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from privpipe.draws import Seed, Stream
 
 __all__ = [
+    "GROUP",
+    "PERSON",
+    "VALUE",
+    "Between",
     "ByKey",
     "ByRank",
     "ClassFilter",
@@ -25,12 +29,16 @@ __all__ = [
     "Grouping",
     "Identification",
     "Joining",
+    "Knowledge",
     "Measured",
     "Numbering",
     "PairsOf",
+    "PersonCounts",
+    "PersonRows",
     "RankExchange",
     "RanksExchanged",
     "Recoding",
+    "Related",
     "Request",
     "RowsOf",
     "Selection",
@@ -235,4 +243,137 @@ class Numbering(Request):
     seed: Seed
 
 
-Derivation = Selection | Stacking | Joining | Recoding | ClassFilter | RanksExchanged | Identification | Numbering
+PERSON, GROUP, VALUE = "__privpipe_person", "__privpipe_group", "__privpipe_value"
+"""What names of columns begin with that hold a person's key, what is known of it, and a value of it."""
+
+
+@dataclass(frozen=True, repr=False)
+class Related(Request):
+    """The rows of a table whose key is that of a row of another, with columns of that row; ids stay.
+
+    Parameters
+    ----------
+    table, to : Table
+    key, to_key : tuple of str
+        Columns of each; those of `to` are unique. Missing values are equal to nothing.
+    columns : mapping of str to str
+        Columns of `to`, and their names in the result.
+    """
+
+    TABLES: ClassVar[tuple[str, ...]] = ("table", "to")
+    table: Any
+    to: Any
+    key: tuple[str, ...]
+    to_key: tuple[str, ...]
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, repr=False)
+class Between:
+    """A table on the way from rows to the person they belong to: by its `key`, and on by its columns `onward`."""
+
+    table: Any
+    key: tuple[str, ...]
+    onward: tuple[str, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class PersonRows:
+    """Rows of one table that belong to persons.
+
+    Parameters
+    ----------
+    table : Table
+    key : tuple of str
+        Columns that hold the person's key, or that of the first table `between`.
+    columns : tuple of str
+        What may be known of a row.
+    between : tuple of Between
+        Tables on the way to the person.
+    value : str, optional
+        An int64 column of codes, 1 or more, without missing values.
+    """
+
+    table: Any
+    key: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    between: tuple[Between, ...] = ()
+    value: str | None = None
+
+    @property
+    def tables(self) -> tuple[Any, ...]:
+        """Its table, and those between."""
+        return (self.table, *(step.table for step in self.between))
+
+    def over(self, place: Callable[[Any], Any]) -> PersonRows:
+        """The same of its tables in another place."""
+        between = tuple(replace(step, table=place(step.table)) for step in self.between)
+        return replace(self, table=place(self.table), between=between)
+
+
+@dataclass(frozen=True, repr=False)
+class _OfPersons(Request):
+    """A request about tables whose rows belong to persons, the root's rows being the persons."""
+
+    root: PersonRows
+    others: tuple[PersonRows, ...]
+
+    @property
+    def tables(self) -> tuple[Any, ...]:
+        return tuple(table for rows in (self.root, *self.others) for table in rows.tables)
+
+    def over(self, place: Callable[[Any], Any]) -> Self:
+        return replace(self, root=self.root.over(place), others=tuple(rows.over(place) for rows in self.others))
+
+
+@dataclass(frozen=True, repr=False)
+class PersonCounts(_OfPersons):
+    """One row for each key, and one for all that is missing: its rows in the root (``n0``) and others (``n1`` ...).
+
+    Keys are those of all tables; rows that no table between leads on have none.
+    """
+
+
+@dataclass(frozen=True, repr=False)
+class Knowledge(_OfPersons):
+    """A row for every person and everything that an intruder may know of it: the root's row and picks of others.
+
+    The columns after the person's key (their names begin with `PERSON`) hold what is known (`GROUP`): rows with equal
+    ones are of persons that share a knowledge. Where a table has a `value`, a column `VALUE` follows: 0 in a row that
+    stands for the person, and a code in one row for each that its rows have. Each row occurs once; rows of other tables
+    without a person are left out, and the root's key must be unique.
+
+    Parameters
+    ----------
+    knows : tuple of int or "all"
+        For each other table: up to so many of a person's rows are known, as a multiset; or all, and that there are no
+        more.
+    counted : bool
+        It is also known how many rows of each table there are.
+    at_most : int, optional
+        A number of rows that there are not more of.
+    """
+
+    knows: tuple[int | Literal["all"], ...]
+    counted: bool = False
+    at_most: int | None = None
+
+    @property
+    def valued(self) -> bool:
+        """Whether a table has a value."""
+        return any(rows.value is not None for rows in (self.root, *self.others))
+
+
+Derivation = (
+    Selection
+    | Stacking
+    | Joining
+    | Recoding
+    | ClassFilter
+    | RanksExchanged
+    | Identification
+    | Numbering
+    | Related
+    | PersonCounts
+    | Knowledge
+)

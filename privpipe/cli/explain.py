@@ -260,6 +260,8 @@ def _rooms() -> tuple[Catalogue, ...]:
         catalogues.measures,
         catalogues.table_stages,
         catalogues.cell_guarantees,
+        catalogues.set_stages,
+        catalogues.joint_guarantees,
     )
 
 

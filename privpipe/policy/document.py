@@ -26,6 +26,7 @@ from privpipe.html_tables import Table, cut, html_tables
 from privpipe.judging.rules import OthersRule, UndeclaredRule
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
 from privpipe.policy.officer import OfficerPolicy
+from privpipe.policy.related import RelatedRelease
 from privpipe.policy.rules import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import (
@@ -71,6 +72,8 @@ def without_queries(document: Mapping[str, Any]) -> dict[str, Any]:
         spec = document.get(section)
         if isinstance(spec, Mapping) and "query" in spec:
             shown[section] = {**spec, "query": True}
+    if isinstance(tables := document.get("tables"), Mapping):
+        shown["tables"] = {name: without_queries(own) for name, own in tables.items() if isinstance(own, Mapping)}
     return shown
 
 
@@ -265,6 +268,7 @@ class Policy:
     transform: tuple[Transformer, ...] = ()
     measures: tuple[Guarantee, ...] = ()
     tables: TableRelease | None = None
+    related: RelatedRelease | None = None
     source: SourceSpec | None = None
     population: SourceSpec | None = None
     original: SourceSpec | None = None
@@ -476,6 +480,9 @@ class Policy:
         return {name: column.hierarchy for name, column in self.columns.items() if column.hierarchy is not None}
 
     def __repr__(self) -> str:
+        if self.related is not None:
+            what = f"{len(self.related.tables)} tables, {len(self.related.guarantees)} joint guarantees"
+            return f"Policy({cut(self.name, LONGEST_NAME)!r}, {what})"
         of_tables: tuple[Sequence[Any], Sequence[Any]] = ((), ())
         if self.tables is not None:
             of_tables = ((self.tables.aggregate, *self.tables.stages), self.tables.guarantees)
@@ -522,7 +529,8 @@ class Policy:
     def _told(self) -> dict[str, Any]:
         """The public document with absolute paths as they were written."""
         public = copy.deepcopy({key: value for key, value in self.document.items() if key not in UNTOLD})
-        for column in public["columns"].values() if isinstance(public.get("columns"), dict) else ():
+        each = [public, *(public["tables"].values() if isinstance(public.get("tables"), dict) else ())]
+        for column in (column for own in each for column in (own.get("columns") or {}).values()):
             if isinstance(column, dict):
                 column.pop("reason", None)
         if self.seed is not None and self.seed.within is not None:
@@ -549,9 +557,9 @@ class Policy:
 
     def _path_keys(self) -> set[str]:
         of_cells = () if self.tables is None else self.tables.guarantees
-        entries = (*self.entries, *self.transform, *of_cells)
-        read = {name for entry in entries for name in marked(type(entry), FilePath)}
-        return {*PATH_KEYS, *read}
+        own = () if self.related is None else self.related.tables.values()
+        stages = [stage for policy in (self, *own) for stage in (*policy.entries, *policy.transform)]
+        return {*PATH_KEYS, *(name for entry in (*stages, *of_cells) for name in marked(type(entry), FilePath))}
 
     def place_of(self, stage: int) -> str:
         """Where a stage is in the document, as in ``transform[1].generalize``."""

@@ -62,23 +62,44 @@ class Catalogues:
     measures: Catalogue
     table_stages: Catalogue
     cell_guarantees: Catalogue
+    set_stages: Catalogue
+    joint_guarantees: Catalogue
+    sets: bool = False
+    """Whether entries are those of related tables."""
 
     @classmethod
     def shipped(cls) -> Catalogues:
         """Those of this package."""
-        from privpipe import measures, models, tables, transforms
+        from privpipe import measures, models, relations, tables, transforms
 
-        return cls(transforms.CATALOGUE, models.CATALOGUE, measures.CATALOGUE, tables.STAGES, tables.CELL_GUARANTEES)
+        return cls(
+            transforms.CATALOGUE,
+            models.CATALOGUE,
+            measures.CATALOGUE,
+            tables.STAGES,
+            tables.CELL_GUARANTEES,
+            relations.STAGES,
+            relations.JOINT_GUARANTEES,
+        )
+
+    def of_sets(self) -> Catalogues:
+        """The same for the entries that are asked of related tables together."""
+        return replace(self, sets=True)
 
     def of(self, section: str) -> tuple[Catalogue, ...]:
         """The catalogues a section of a policy draws from."""
+        if self.sets:
+            return (self.set_stages if section == "transform" else self.joint_guarantees,)
         if section == "transform":
             return (self.transforms, self.table_stages)
         return (self.models, self.measures, self.cell_guarantees)
 
     def every(self) -> tuple[Catalogue, ...]:
         """All of them."""
-        return (self.transforms, self.table_stages, self.models, self.measures, self.cell_guarantees)
+        return (
+            *(self.transforms, self.table_stages, self.set_stages),
+            *(self.models, self.measures, self.cell_guarantees, self.joint_guarantees),
+        )
 
 
 @dataclass(frozen=True)
@@ -184,6 +205,11 @@ def _class_of(report: Report, name: str, place: Place, section: str, catalogues:
             return _taken(report, room, name, place)
     for room in catalogues.every():
         if name in room:
+            if (room in (catalogues.set_stages, catalogues.joint_guarantees)) != catalogues.sets:
+                what = "related tables together" if not catalogues.sets else "one table"
+                other = "a policy with `tables:`" if not catalogues.sets else "the table, under `tables:`"
+                report.wrong(place, f"is a {room.kind}, about {what}; it belongs in {other}")
+                return None
             stages = any(room is each for each in catalogues.of("transform"))
             where = "`transform:`" if stages else "`guarantees:` or `measures:`"
             report.wrong(place, f"is a {room.kind} and stands under {where}, not under `{section}:`")

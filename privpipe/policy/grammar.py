@@ -25,10 +25,12 @@ __all__ = [
     "FAILING_SINK",
     "LAKES",
     "LONGEST_REASON",
+    "MEMBER",
     "OFFICER",
     "OFFICER_COLUMN",
     "OTHERS",
     "PLAN",
+    "RELATED",
     "REPORT",
     "RETENTION",
     "SIGNER",
@@ -338,6 +340,38 @@ TOP: Mapping[str, Key] = {
         "flag", "publish although the seed is declared insecure; for demonstrations", default=False
     ),
 }
+
+
+MEMBER: Mapping[str, Key] = {
+    name: key
+    for name, key in TOP.items()
+    if name
+    in (
+        *("source", "columns", "record_id", "person_id", "household_id", "nulls", "undeclared", "drift", "metadata"),
+        *("empty", "wildcard", "transform", "guarantees", "measures", "utility"),
+    )
+}
+"""The keys of one of several related tables, next to `key`."""
+
+RELATED: Mapping[str, Key] = {
+    **{
+        name: TOP[name]
+        for name in (
+            *("version", "name", "engine", "engines", "nulls", "undeclared", "metadata", "suppression_mark"),
+            *("transform", "measures", "sink", "records", "retention", "report", "seed", "allow_insecure_seed"),
+        )
+    },
+    "tables": Key(
+        "mapping", "related tables by name, each with source, columns, key, stages, guarantees", required=True
+    ),
+    "relations": Key("entries", "which table leads to which: {from: visits.patient_id, to: patients}", required=True),
+    "orphans": Key(
+        "text", "whether rows that belong to no person are an error, or left out", ("refuse", "drop"), default="refuse"
+    ),
+    "joined": Key("flag", "whether the tables are judged together where no key is released", default=True),
+    "guarantees": Key("entries", "what the tables must meet together; each table may have its own", required=True),
+}
+"""The keys of a policy about related tables."""
 
 
 OFFICER: Mapping[str, Key] = {

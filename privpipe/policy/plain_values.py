@@ -8,7 +8,7 @@ import datetime
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from ruamel.yaml import YAML
@@ -96,6 +96,26 @@ class Report:
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines.get(place)
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether a problem was noted."""
+        return bool(self._problems)
+
+    @contextlib.contextmanager
+    def within(self, place: Place) -> Iterator[Report]:
+        """A report on a part of the document; what it finds wrong, or is raised for it, is noted here in its place."""
+        depth = len(place)
+        inner = Report({each[depth:]: line for each, line in self.lines.items() if each[:depth] == place}, self.file)
+        try:
+            yield inner
+        except (PolicyError, UnsupportedError):
+            self._unsupported += inner._unsupported
+        for problem in inner._problems:
+            where = f"{shown(place)}.{problem.path}" if problem.path else shown(place)
+            line = self.line_of(place) if problem.line is None else problem.line
+            self._problems.append(dataclasses.replace(problem, path=where, line=line))
+        self.warnings += [f"{shown(place)}: {warning}" for warning in inner.warnings]
 
     def raise_if_wrong(self) -> None:
         """Raise what was found, in the order of the lines.

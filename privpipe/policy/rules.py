@@ -32,6 +32,7 @@ from privpipe.policy.entries import (
 from privpipe.policy.grammar import COLUMN, TOP, VERSION
 from privpipe.policy.officer import HeldJob, read_officer, require_tighter
 from privpipe.policy.plain_values import Place, Report, decoded, from_python, from_yaml, shown
+from privpipe.policy.related import is_related, read_related
 from privpipe.policy.sections import (
     check_dated_columns,
     read_columns,
@@ -50,6 +51,7 @@ from privpipe.policy.sections import (
 from privpipe.policy.sinks import check_failing, check_ledgers, read_failing, read_sink
 from privpipe.policy.specs import ColumnSpec, SinkSpec, SourceSpec, located, roles_of
 from privpipe.policy.tables import without_tables
+from privpipe.tables.entries import CellGuarantee
 from privpipe.transforms.coding.tail_coding import TailCode
 
 __all__ = ["check", "held_job", "read_file", "read_mapping"]
@@ -448,6 +450,21 @@ def read_mapping(
 
 def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues | None) -> dict[str, Any]:
     catalogues = catalogues or Catalogues.shipped()
+    if is_related(document):
+        from privpipe.policy.document import Policy  # which is made of what is read here
+
+        return read_related(document, report, base_dir, catalogues, _read_member, Policy.of_fields)
+    return _read_whole(document, report, base_dir, catalogues)
+
+
+def _read_member(document: Any, report: Report, base_dir: Path, catalogues: Catalogues) -> dict[str, Any]:
+    """The fields of a policy about one of several related tables, which others judge too."""
+    return _read_whole(document, report, base_dir, catalogues, alone=False)
+
+
+def _read_whole(
+    document: Any, report: Report, base_dir: Path, catalogues: Catalogues, *, alone: bool = True
+) -> dict[str, Any]:
     found = read_keys(report, document, (), TOP)
     if found.get("version", VERSION) != VERSION:
         report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")
@@ -460,15 +477,16 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     compared = "population" in found
     read = {name: filled_in(report, items, columns, population=compared) for name, items in read.items()}
     records, tables = without_tables(report, read, columns, found)
+    cells = read["guarantees"] if tables is not None else None
     read = dict(records)
-    if found.get("guarantees") == []:
+    if alone and found.get("guarantees") == []:
         report.wrong(("guarantees",), "at least one guarantee is needed: without any, every table would be published")
     draft = Draft(
         base_dir=base_dir,
         columns=columns,
         unreadable_columns=frozenset(name for name in columns if _role(document, name) not in COLUMN["role"].choices),
         values=found,
-        of_tables=tables is not None,
+        of_tables=tables is not None or not alone,
         **read,
     )
     check(draft, report)
@@ -476,7 +494,7 @@ def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues 
     lines = {shown(place): line for place, line in report.lines.items()}
     officer = read_officer(found.pop("policy"), base_dir, catalogues) if "policy" in found else None
     if officer is not None:
-        require_tighter(held_job(read, columns, found, report.file, lines), officer)
+        require_tighter(held_job(read, columns, found, report.file, lines, cells), officer)
     fields = {name: value for name, value in found.items() if name not in ENTRIES and value is not None}
     stem = Path(report.file).stem if report.file else "policy"
     return {
@@ -500,8 +518,9 @@ def held_job(
     values: Mapping[str, Any],
     file: str | None,
     lines: Mapping[str, int],
+    cells: Sequence[ReadEntry] | None = None,
 ) -> HeldJob:
-    """What an officer's policy looks at, each with its place."""
+    """What an officer's policy looks at, each with its place; `cells` are guarantees of a release of tables."""
     return HeldJob(
         guarantees=[(item.place, item.entry) for item in read["guarantees"] if isinstance(item.entry, Guarantee)],
         stages=[(item.place, item.entry) for item in read["transform"]],
@@ -509,6 +528,9 @@ def held_job(
         values=values,
         file=file,
         lines=lines,
+        cells=None
+        if cells is None
+        else [(item.place, item.entry) for item in cells if isinstance(item.entry, CellGuarantee)],
     )
 
 

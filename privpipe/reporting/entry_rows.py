@@ -17,6 +17,8 @@ from privpipe.blocks.verdict import plain
 from privpipe.errors import UsageError
 from privpipe.measures import CATALOGUE as MEASURES
 from privpipe.models import CATALOGUE as MODELS
+from privpipe.relations import JOINT_GUARANTEES
+from privpipe.relations import STAGES as SET_STAGES
 from privpipe.tables import CELL_GUARANTEES, STAGES
 from privpipe.transforms import CATALOGUE as TRANSFORMS
 from privpipe.transforms.base import Transformer
@@ -103,10 +105,12 @@ def entry_class(name: str) -> type[Entry] | None:
     """The class of a row's entry; None for one that this version does not have, nor a sound plug-in."""
     from privpipe.measures import CATALOGUE as MEASURES
     from privpipe.models import CATALOGUE as MODELS
+    from privpipe.relations import JOINT_GUARANTEES
+    from privpipe.relations import STAGES as SET_STAGES
     from privpipe.tables import CELL_GUARANTEES, STAGES
     from privpipe.transforms import CATALOGUE as TRANSFORMS
 
-    for catalogue in (MODELS, MEASURES, TRANSFORMS, CELL_GUARANTEES, STAGES):
+    for catalogue in (MODELS, MEASURES, TRANSFORMS, CELL_GUARANTEES, STAGES, JOINT_GUARANTEES, SET_STAGES):
         if name in catalogue:
             with contextlib.suppress(UsageError):
                 found: type[Entry] = catalogue[name]
@@ -335,6 +339,8 @@ def catalogue_tables(*, plug_ins: bool = False) -> str:
         ("**Measures**", MEASURES),
         ("**Stages on tables**", STAGES),
         ("**Guarantees on cells of tables**", CELL_GUARANTEES),
+        ("**Stages on related tables**", SET_STAGES),
+        ("**Guarantees on related tables**", JOINT_GUARANTEES),
     ):
         parts += ["", title, *_table(catalogue, catalogue if plug_ins else catalogue.built_in)]
     return "\n".join(parts[1:]) + "\n"

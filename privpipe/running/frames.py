@@ -157,6 +157,8 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
     require_publishable_seed(policy)
     if policy.tables is not None:
         return room_above("running.table_release").apply_tables(policy, frame, engine=engine, progress=progress)
+    if policy.related is not None:
+        return room_above("running.related_frames").apply_related(policy, frame, engine=engine, progress=progress)
     handed, frame = frame, at_hand(frame, "Policy.apply")
     own = pinned_tables(about(policy, frame))
     with OpenedEngine(engine, frame, policy) as running, Remembering(own) as memory, watched(progress) as step:
@@ -192,6 +194,8 @@ def release_frame(
     dry_run: bool = False,
 ) -> ReleaseResult:
     """See `Policy.release`."""
+    if policy.related is not None and frame is not None:
+        policy, frame = with_frames(policy, frame), None
     frame = at_hand(frame, "Policy.release")
     own = pinned_tables(policy if frame is None else about(policy, frame))
     data = policy if frame is None else frame
@@ -212,6 +216,26 @@ def about(policy: Policy, frame: Any) -> Policy:
     if path not in (described.path, located(described.path, policy.base_dir)):
         described = replace(described, version=None, timestamp=None)  # of another table
     return policy.replaced(source=replace(described, path=path, table=None, iceberg=None), base_dir=policy.base_dir)
+
+
+def with_frames(policy: Policy, frames: Any) -> Policy:
+    """A policy about related tables with frames, by the names of its tables, for its sources.
+
+    Raises
+    ------
+    UsageError
+        Not one for each table.
+    """
+    if policy.related is None:
+        raise TypeError("the policy is about one table")
+    names = list(policy.related.tables)
+    if not isinstance(frames, Mapping) or set(frames) != set(names):
+        raise UsageError(
+            f"policy {policy.name!r} is about {len(names)} related tables: give a mapping with a frame for each of "
+            f"{', '.join(names)}, and no other"
+        )
+    tables = {name: about(own, at_hand(frames[name], "Policy")) for name, own in policy.related.tables.items()}
+    return policy.replaced(related=replace(policy.related, tables=tables))
 
 
 def _lake_spec(source: Source) -> SourceSpec:

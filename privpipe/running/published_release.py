@@ -125,10 +125,12 @@ def _other_run(plan: Any, manifest: Any, verdict: Any) -> str:
 def _other_files(folder: Path, manifest: Any) -> str:
     """Why the files are not those that were judged, or nothing."""
     listed = {str(file["name"]): str(file["sha256"]) for file in manifest["output"]["files"]}
-    there = sorted(path for path in folder.iterdir() if path.name != METADATA)
-    if [path.name for path in there] != sorted(listed) or not all(path.is_file() for path in there):
+    there = sorted(path for path in folder.rglob("*") if path.relative_to(folder).parts[0] != METADATA)
+    files = [path for path in there if not path.is_dir() or path.is_symlink()]
+    names = [path.relative_to(folder).as_posix() for path in files]
+    if sorted(names) != sorted(listed) or not all(path.is_file() for path in files):
         return "the files are not those of the manifest"
-    if any(file_hash(path) != listed[path.name] for path in there):
+    if any(file_hash(path) != listed[name] for name, path in zip(names, files, strict=True)):
         return "the files have changed since they were judged"
     return ""
 
@@ -275,8 +277,13 @@ def _of_table(manifest: Mapping[str, Any], table: str | None) -> Mapping[str, An
     if table not in tables:
         what = f"the release has no table {table!r}" if table is not None else "the release holds several tables"
         raise UsageError(f"{what}; give table= one of {', '.join(tables) or 'none, for it holds records'}")
-    files = [file for file in output["files"] if PurePath(file["name"]).stem == table]
+    files = [file for file in output["files"] if _name_of_table(PurePath(file["name"])) == table]
     return {**manifest, "output": {**output, "files": files, "columns": tables[table]["columns"]}}
+
+
+def _name_of_table(file: PurePath) -> str:
+    """Related tables are a folder each, tables of cells a file."""
+    return file.parts[0] if len(file.parts) > 1 else file.stem
 
 
 def _copied(url: str, scratch: Path) -> tuple[Path, Mapping[str, Any]]:

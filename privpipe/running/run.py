@@ -191,6 +191,9 @@ def release_with(
 
 def _run_class(policy: Policy) -> type[ReleaseRun]:
     """How the policy's release runs: over records, or over tables of cells."""
+    if policy.related is not None:
+        related: type[ReleaseRun] = room_above("running.related_release").RelatedRun
+        return related
     if policy.tables is None:
         return ReleaseRun
     kind: type[ReleaseRun] = room_above("running.table_release").TableRun

@@ -61,6 +61,8 @@ class RunContext:
         Receives the name of each step, from `privpipe.progress.watched`; what it raises ends the run.
     releases : bool
         Whether identifiers go, as from every release; a stage over a frame leaves those that it is not about.
+    carried : tuple of str
+        Columns that stay next to the released ones until the release is judged: keys of related tables.
     """
 
     engine: Engine
@@ -68,6 +70,7 @@ class RunContext:
     seed: Seed = field(repr=False)
     progress: Progress = field(default=no_progress, repr=False)
     releases: bool = True
+    carried: tuple[str, ...] = ()
 
     @property
     def generalized_population(self) -> bool:

@@ -366,7 +366,7 @@ class StageRun:
         asked = (column for entry in self.policy.entries for column in entry.record_columns())
         unreleased = [column for column in asked if column in self.policy.roles.identifiers]
         keys = (name for name in (self.policy.person_id, self.policy.household_id) if name is not None)
-        return tuple(dict.fromkeys((*keys, *unreleased)))
+        return tuple(dict.fromkeys((*keys, *self.context.carried, *unreleased)))
 
     def drop_identifiers(self) -> None:
         """Dropped columns go first, and identifiers but for those to be pseudonymised and those the run itself needs.

@@ -116,11 +116,6 @@ class TableStage(Entry):
         """Whether what it draws must be the same in every release, and so needs a seed that is kept."""
         return False
 
-    @property
-    def draws_afresh(self) -> bool:
-        """Whether each run has other figures, which a run that waits for its sign-off must not."""
-        return False
-
     def counting(self, spec: TableSpec, seed: Seed) -> TableSpec:
         """What is counted of a table that the stage will work on."""
         return spec

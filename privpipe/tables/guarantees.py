@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import Doc
 
+from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.errors import DataError, UsageError
 from privpipe.tables import differencing, group_disclosure, primary_rules
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import Levels
+from privpipe.tables.cells import Cells
 from privpipe.tables.entries import CellGuarantee, TableSet, UnionGuarantee
 from privpipe.tables.families import merged_levels
 from privpipe.tables.table import Measure, Table, measures_of
@@ -208,7 +210,7 @@ class MinimumFrequency(PrimaryRule):
         "Some tools mean N <= 3 by a threshold of 3; here that is at_least: 4."
     )
 
-    at_least: Annotated[int, Ge(1), Doc("n: least number of contributors of a published cell")]
+    at_least: Annotated[int, Ge(1), Stricter("larger"), Doc("n: least number of contributors of a published cell")]
     protect: Annotated[
         Literal["masked", "exact", "percent"],
         Doc("masked: no more is learnt than from the mask '1 to n-1'; exact: two values are possible"),
@@ -439,11 +441,15 @@ class GroupDisclosure(CellGuarantee):
     choose: ClassVar[str] = "known: 0, or 1 where members may reveal the others; for attributes that are a secret."
     primary: ClassVar[bool] = True
 
-    known: Annotated[int, Ge(0), Doc("k: members whose attribute an attacker knows")] = 0
+    known: Annotated[int, Ge(0), Stricter("larger"), Doc("k: members whose attribute an attacker knows")] = 0
     columns: Annotated[tuple[str, ...], Doc("dimensions that are attributes; left out: those with role sensitive")] = ()
-    share: Annotated[float | None, Gt(0), Le(1), Doc("largest share of a group that one cell may have, exclusive")] = (
-        None
-    )
+    share: Annotated[
+        float | None,
+        Gt(0),
+        Le(1),
+        Stricter("smaller"),
+        Doc("largest share of a group that one cell may have, exclusive"),
+    ] = None
     allowed: Annotated[tuple[dict[str, str], ...], Doc("cells that are no secret, as label by column")] = ()
 
     def __post_init__(self) -> None:
@@ -478,7 +484,11 @@ class GroupDisclosure(CellGuarantee):
         return np.zeros(len(table), dtype=np.bool_) if rule is None else rule.unsafe(table.measures[COUNT].figures)
 
     def _rule(self, table: Table, sensitive: Sequence[str]) -> group_disclosure.GroupDisclosure | None:
-        dimensions = [dimension.name for dimension in table.cells.dimensions]
+        return self.rule_of(table.cells, sensitive)
+
+    def rule_of(self, cells: Cells, sensitive: Sequence[str]) -> group_disclosure.GroupDisclosure | None:
+        """The rule for cells of a table; None if it has no dimension that is an attribute."""
+        dimensions = [dimension.name for dimension in cells.dimensions]
         columns = [name for name in (self.columns or tuple(sensitive)) if name in dimensions]
         if not columns:
             return None
@@ -493,6 +503,10 @@ class GroupDisclosure(CellGuarantee):
             if rule is not None:
                 failing += rule.observed(table.measures[COUNT].figures, shown)
                 judged += int((shown & (table.measures[COUNT].figures.contributors > 0)).sum())
+        return self.verdict(failing, judged)
+
+    def verdict(self, failing: int, judged: int) -> Verdict:
+        """The verdict on so many published cells; none of them is an error."""
         compared = (Comparison(judged, judged, "published cells with contributors were judged"),)
         if not judged:
             why = "no table has one of its columns; name `columns`, or give a dimension the role sensitive"
@@ -533,7 +547,9 @@ class Differencing(UnionGuarantee):
     formula: ClassVar[str] = "number of published A, B with B inside A and 0 < N_A - N_B < n"
     choose: ClassVar[str] = "The n of minimum_frequency."
 
-    at_least: Annotated[int, Ge(1), Doc("n: least number of contributors of a difference that is not empty")]
+    at_least: Annotated[
+        int, Ge(1), Stricter("larger"), Doc("n: least number of contributors of a difference that is not empty")
+    ]
 
     @property
     def least(self) -> int:
@@ -578,7 +594,7 @@ class Differencing(UnionGuarantee):
         shown = np.concatenate([_populations(table) for table in chosen])
         counts = np.concatenate([table.measures[COUNT].figures.contributors for table in chosen])
         noisy = any(table.measures[COUNT].noise is not None for table in chosen)
-        return self._verdict(len(failures), int((shown & (counts > 0)).sum()), noisy=noisy)
+        return self.verdict(len(failures), int((shown & (counts > 0)).sum()), noisy=noisy)
 
     def _judge_union(self, tables: TableSet) -> Verdict:
         """Differences that the tables of all releases show together and those of earlier ones alone did not."""
@@ -599,9 +615,10 @@ class Differencing(UnionGuarantee):
         known = before[failures.outer] & before[failures.inner]
         new = int((~known).sum()) + len(np.setdiff1d(failures.rests, earlier.rests))
         noisy = any(table.measures[COUNT].noise is not None for table in chosen.values())
-        return self._verdict(new, int((shown & (found.sizes > 0)).sum()), noisy=noisy)
+        return self.verdict(new, int((shown & (found.sizes > 0)).sum()), noisy=noisy)
 
-    def _verdict(self, failing: int, judged: int, *, noisy: bool) -> Verdict:
+    def verdict(self, failing: int, judged: int, *, noisy: bool = False) -> Verdict:
+        """The verdict on so many published cells; none of them is an error."""
         compared = (Comparison(judged, judged, "published cells with contributors were compared"),)
         if not judged:
             why = DIFFERENCES_OF_NOISE if noisy else NO_CELL

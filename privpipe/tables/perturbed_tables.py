@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ADDED_UP", "Averaging", "CellKey", "keyed_spec", "keys_of", "require_added_up"]
 
 Ints = NDArray[np.int64]
-ADDED_UP = ("count", "sum", "mean", "ratio")
+ADDED_UP = ("count", "sum", "mean", "ratio", "percentage")
 """Responses that are made of counts and sums alone."""
 NOT_ADDITIVE = "figures have noise one by one, so parts do not add up to totals; the same people have the same figure"
 NO_NOISE = "no table was perturbed by cell_key, so there is no noise to be averaged."

@@ -134,10 +134,6 @@ class PrivateTable(TableStage):
                 raise UsageError(f"PrivateTable: domain.{column}: give distinct values, at least one")
 
     @property
-    def draws_afresh(self) -> bool:
-        return True
-
-    @property
     def spend(self) -> Spend:
         """What a run costs."""
         unit = MECHANISMS[self.mechanism]

@@ -257,7 +257,10 @@ class Table:
         if response.kind in ("count", "sum"):
             return _decimals(own[-1].shown, own[-1].places, hidden)
         if response.kind == "percentage":
-            return _percentages(response, own[-1].shown, own[-1].shown[bases_of(self.cells, response)], hidden)
+            base = own[-1].shown[bases_of(self.cells, response)]
+            # What noise made of a base may be below 0, which no true one is.
+            base = np.maximum(base, 0) if own[-1].status == "noisy" else base
+            return _percentages(response, own[-1].shown, base, hidden)
         if response.spread:
             return _spreads(response, own, hidden)
         return _quotients(response, own, hidden)

@@ -24,11 +24,14 @@ from privpipe.blocks.requests import (
     Grouping,
     Identification,
     Joining,
+    Knowledge,
     Measured,
     Numbering,
     PairsOf,
+    PersonCounts,
     RanksExchanged,
     Recoding,
+    Related,
     RowsOf,
     Selection,
     Stacking,
@@ -41,7 +44,7 @@ from privpipe.engines.base.frames import Held
 from privpipe.engines.base.held_frames import Frames
 from privpipe.engines.base.paired_schemas import beside_schema
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
-from privpipe.engines.dask import aggregation
+from privpipe.engines.dask import aggregation, knowledge
 from privpipe.engines.dask.class_table import collected_blocks, kept_parts, measured_classes
 from privpipe.engines.dask.column_types import summed
 from privpipe.engines.dask.dask_table import DaskTable, append, stack
@@ -321,6 +324,10 @@ class DaskEngine(Engine):
             case Numbering():
                 numbers: DaskTable = numbered(self, made)
                 return numbers
+            case Related():
+                return knowledge.related(self._runtime, made, self._places(*made.tables))
+            case PersonCounts() | Knowledge():
+                return knowledge.derived(self._runtime, made, self._places(*made.tables))
 
     def _recoded(self, table: DaskTable, codebooks: Mapping[str, tuple[pa.Array, pa.Array]]) -> DaskTable:
         books = codebooks_of(table, codebooks)

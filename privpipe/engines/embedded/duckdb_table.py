@@ -74,6 +74,8 @@ class EmbeddedTable:
         Records, and the sum of their content's hashes, by the key of the hash; where they were counted already.
     files : FileCodes, optional
         The Parquet files that hold these very rows.
+    at_most : int, optional
+        A number of records that there are not more of.
     """
 
     sql: str = field(repr=False)
@@ -93,6 +95,7 @@ class EmbeddedTable:
     digits: Mapping[str, Digits] = field(default_factory=dict, repr=False)
     content: dict[bytes, tuple[int, int]] = field(default_factory=dict, repr=False)
     files: FileCodes | None = field(default=None, repr=False)
+    at_most: int | None = None
 
     def records(self, session: Session) -> int:
         """Number of records, counted once."""
@@ -101,6 +104,10 @@ class EmbeddedTable:
         if not self._records:
             self._records.append(int(session.value(f"SELECT count(*) FROM {self.source}", self.frames)))
         return self._records[0]
+
+    def bound(self, session: Session) -> int:
+        """A number of records that there are not more of, counted where none is known."""
+        return self.at_most if self.at_most is not None and not self._records else self.records(session)
 
     def tell_records(self, number: int) -> None:
         """Say how many records there are, where another count implies it."""

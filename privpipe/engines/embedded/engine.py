@@ -21,11 +21,14 @@ from privpipe.blocks.requests import (
     Grouping,
     Identification,
     Joining,
+    Knowledge,
     Measured,
     Numbering,
     PairsOf,
+    PersonCounts,
     RanksExchanged,
     Recoding,
+    Related,
     RowsOf,
     Selection,
     Stacking,
@@ -41,7 +44,17 @@ from privpipe.engines.base.held_frames import Frames
 from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
-from privpipe.engines.embedded import aggregation, class_table, joins, output, ranks, record_ids, row_functions, sources
+from privpipe.engines.embedded import (
+    aggregation,
+    class_table,
+    joins,
+    knowledge,
+    output,
+    ranks,
+    record_ids,
+    row_functions,
+    sources,
+)
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, append, column_list, quoted, select, stack
 from privpipe.engines.embedded.known_facts import EmbeddedKnown
 from privpipe.engines.embedded.session import Session
@@ -225,6 +238,10 @@ class EmbeddedEngine(Engine):
                 return identified
             case Numbering():
                 return numbered(self, made)
+            case Related():
+                return knowledge.related(made)
+            case PersonCounts() | Knowledge():
+                return knowledge.derived(made)
 
     def write(
         self,

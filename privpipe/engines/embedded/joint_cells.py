@@ -69,7 +69,7 @@ class JointCells:
             Classes cannot be divided further.
         """
         self._require_weights()
-        whole = CELL_BYTES * self.table.records(self.session) * (2 if self.counted else 1)
+        whole = CELL_BYTES * self.table.bound(self.session) * (2 if self.counted else 1)
         fits = (each for each in ROUNDS if whole <= each * self.session.memory // 2)
         rounds = next(fits, ROUNDS[-1]) if self.query.keys else 1
         waiting = [(rounds, number) for number in range(rounds)]

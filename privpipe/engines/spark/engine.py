@@ -21,11 +21,14 @@ from privpipe.blocks.requests import (
     Grouping,
     Identification,
     Joining,
+    Knowledge,
     Measured,
     Numbering,
     PairsOf,
+    PersonCounts,
     RanksExchanged,
     Recoding,
+    Related,
     RowsOf,
     Selection,
     Stacking,
@@ -40,7 +43,16 @@ from privpipe.engines.databases.staging import Staging
 from privpipe.engines.distributed.row_functions import require_columns, require_unique
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.readers.source import Format, Source
-from privpipe.engines.spark import aggregation, class_table, output, rank_exchange, ranks, record_ids, row_functions
+from privpipe.engines.spark import (
+    aggregation,
+    class_table,
+    knowledge,
+    output,
+    rank_exchange,
+    ranks,
+    record_ids,
+    row_functions,
+)
 from privpipe.engines.spark import rank_exchange as rank_relay
 from privpipe.engines.spark.catalogue import SparkCatalogue
 from privpipe.engines.spark.class_table import keep_classes
@@ -295,6 +307,10 @@ class SparkEngine(Engine):
                 return keep_classes(table, query, passing, self._held if self.cache else None)
             case RanksExchanged(table, column, stream, exchange):
                 return self._exchanged(table, column, stream, exchange)
+            case Related() as asked:
+                return knowledge.related(self.session, asked)
+            case PersonCounts() | Knowledge() as asked:
+                return knowledge.derived(self.session, asked)
 
     def _exchanged(self, table: SparkTable, column: str, stream: Stream, exchange: RankExchange) -> SparkTable:
         require_columns(table, [column])

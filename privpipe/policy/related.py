@@ -1,0 +1,287 @@
+"""Policies about related tables: `tables:`, each read as a policy, `relations:`, and what is asked of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privpipe.errors import UsageError, did_you_mean
+from privpipe.policy.entries import Catalogues, ReadEntry, read_entries
+from privpipe.policy.grammar import MEMBER, RELATED, VERSION
+from privpipe.policy.plain_values import Place, Report, shown
+from privpipe.policy.sections import read_engines, read_keys, read_report, read_retention, read_secret
+from privpipe.policy.sinks import read_sink
+from privpipe.relations.counting import Orphans
+from privpipe.relations.guarantees import JointGuarantee
+from privpipe.relations.schema import RelatedColumns, Relation, Tree
+from privpipe.relations.set_stages import SetStage
+
+if TYPE_CHECKING:
+    from privpipe.policy.document import Policy
+
+__all__ = ["RelatedRelease", "is_related", "read_related"]
+
+INHERITED = ("engine", "engines", "nulls", "undeclared", "metadata", "suppression_mark", "seed", "allow_insecure_seed")
+"""Keys of the set that its tables have too."""
+ReadMember = Callable[[Any, Report, Path, Catalogues], dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelatedRelease:
+    """What a policy says of related tables.
+
+    Parameters
+    ----------
+    tables : mapping of str to Policy
+        Each about one table, without a sink.
+    tree : Tree
+    stages : tuple of SetStage
+        After those of the tables.
+    guarantees, measures : tuple of JointGuarantee
+    orphans : {"refuse", "drop"}
+    joined : bool
+        Whether the tables are judged together although readers get no key.
+    """
+
+    tables: Mapping[str, Policy]
+    tree: Tree
+    stages: tuple[SetStage, ...] = ()
+    guarantees: tuple[JointGuarantee, ...] = ()
+    measures: tuple[JointGuarantee, ...] = ()
+    orphans: Orphans = "refuse"
+    joined: bool = True
+
+    def keys_of(self, table: str) -> tuple[str, ...]:
+        """The columns of a table by which its rows are related."""
+        own = [relation.columns for relation in self.tree.relations if relation.table == table]
+        return tuple(dict.fromkeys(name for names in (self.tree.tables[table].key, *own) for name in names))
+
+
+def is_related(document: Any) -> bool:
+    """Whether a document is about related tables."""
+    return isinstance(document, Mapping) and ("tables" in document or "relations" in document)
+
+
+def read_related(
+    document: Any,
+    report: Report,
+    base_dir: Path,
+    catalogues: Catalogues,
+    read_member: ReadMember,
+    member: Callable[..., Policy],
+) -> dict[str, Any]:
+    """The fields of a `Policy` about related tables.
+
+    Parameters
+    ----------
+    read_member : callable
+        Reads the document of one table.
+    member : callable
+        Makes a policy of the fields of one.
+
+    Raises
+    ------
+    PolicyError, UnsupportedError
+    """
+    if "source" in document:
+        report.wrong(("source",), "a policy has `source:` or `tables:`; give each table its own source")
+        document = {name: value for name, value in document.items() if name != "source"}
+    found = read_keys(report, document, (), RELATED)
+    if found.get("version", VERSION) != VERSION:
+        report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")
+    given = found.get("tables", {})
+    tables = {
+        name: _member(report, name, value, found, base_dir, catalogues, read_member, member)
+        for name, value in given.items()
+    }
+    tree = _tree(report, found.get("relations", []), given, tables)
+    stages = _entries(report, found, "transform", SetStage, catalogues, base_dir)
+    guarantees = _entries(report, found, "guarantees", JointGuarantee, catalogues, base_dir)
+    measures = _entries(report, found, "measures", JointGuarantee, catalogues, base_dir)
+    for item in guarantees:
+        if isinstance(item.entry, JointGuarantee) and item.entry.demanded() is None:
+            field = item.entry.threshold_field
+            report.wrong(
+                item.place, f"a guarantee needs its threshold `{field}`; without one it belongs in `measures:`"
+            )
+    if guarantees and not any(item.entry.binds for item in guarantees if isinstance(item.entry, JointGuarantee)):
+        report.wrong(
+            (*guarantees[0].place, "severity"),
+            "at least one guarantee must have `severity: fail`: by warnings alone every set would be published",
+        )
+    if not guarantees and not report.is_wrong:
+        report.wrong(("guarantees",), "at least one joint guarantee is needed, such as `- joint_k_anonymity: {k: 5}`")
+    if tree is not None:
+        _check_columns(report, tree, [*guarantees, *measures], stages, tables)
+    sections: dict[str, Callable[..., Any]] = {
+        "sink": read_sink,
+        "report": read_report,
+        "retention": read_retention,
+        "seed": partial(read_secret, base_dir=base_dir),
+        "engines": read_engines,
+    }
+    fields = {name: read(report, found[name], (name,)) for name, read in sections.items() if name in found}
+    report.raise_if_wrong()
+    if tree is None:
+        raise TypeError("relations that could not be read were not reported")
+    stem = Path(report.file).stem if report.file else "policy"
+    plain = {name: found[name] for name in ("name", "records", "engine", *INHERITED) if name in found}
+    return {
+        "name": stem,
+        **plain,
+        **fields,
+        "columns": {},
+        "guarantees": (),
+        "related": RelatedRelease(
+            tables=tables,
+            tree=tree,
+            stages=tuple(item.entry for item in stages if isinstance(item.entry, SetStage)),
+            guarantees=tuple(item.entry for item in guarantees if isinstance(item.entry, JointGuarantee)),
+            measures=tuple(item.entry for item in measures if isinstance(item.entry, JointGuarantee)),
+            orphans=found.get("orphans", "refuse"),
+            joined=found.get("joined", True),
+        ),
+        "warnings": tuple(report.warnings),
+        "file": report.file,
+        "base_dir": base_dir,
+        "lines": {shown(place): line for place, line in report.lines.items()},
+        "document": document,
+    }
+
+
+def _member(
+    report: Report,
+    name: str,
+    value: Any,
+    found: Mapping[str, Any],
+    base_dir: Path,
+    catalogues: Catalogues,
+    read_member: ReadMember,
+    member: Callable[..., Policy],
+) -> Any:
+    """One table as a policy; None, with what is wrong noted, where it cannot be read."""
+    place: Place = ("tables", name)
+    if not isinstance(value, Mapping):
+        report.wrong(place, "must be a mapping, as in {source: {path: visits.parquet}, columns: {...}}")
+        return None
+    above = {key: found[key] for key in INHERITED if key in found}
+    own = {key: each for key, each in value.items() if key != "key"}
+    for key in own:
+        if key not in MEMBER:
+            where = "of the whole set" if key in RELATED else "unknown"
+            report.wrong((*place, key), f"{where}; a table takes {', '.join(MEMBER)}")
+    document = {**above, **{key: each for key, each in own.items() if key in MEMBER}}
+    document = {"guarantees": [], **document, "name": f"{found.get('name', 'policy')}.{name}"}
+    with report.within(place) as inner:
+        return member(**read_member(document, inner, base_dir, catalogues))
+    return None
+
+
+def _tree(report: Report, relations: Any, given: Mapping[str, Any], tables: Mapping[str, Any]) -> Tree | None:
+    """The tree, or None where something is wrong with it, which is noted."""
+    if not isinstance(relations, list):
+        report.wrong(("relations",), "must be a list, each `- {from: visits.patient_id, to: patients}`")
+        return None
+    steps = []
+    for at, each in enumerate(relations):
+        try:
+            steps.append(Relation.of(each))
+        except UsageError as error:
+            report.wrong(("relations", at), str(error))
+    columns = {}
+    for name, value in given.items():
+        key = value.get("key", ()) if isinstance(value, Mapping) else ()
+        names = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, list) else ()
+        if not all(isinstance(each, str) for each in names):
+            report.wrong(("tables", name, "key"), "must be the name of a column, or a list of names")
+            return None
+        policy = tables[name]
+        columns[name] = RelatedColumns(names, () if policy is None else policy.roles.quasi_identifiers)
+    if len(steps) < len(relations):
+        return None
+    try:
+        return Tree(columns, tuple(steps))
+    except UsageError as error:
+        report.wrong(("relations",), str(error).removeprefix("relations: "))
+        return None
+
+
+def _entries(
+    report: Report, found: Mapping[str, Any], section: str, kind: type[Any], catalogues: Catalogues, base_dir: Path
+) -> list[ReadEntry]:
+    items = read_entries(report, found.get(section, []), section, catalogues.of_sets(), base_dir)
+    for item in items:
+        if item.kind is not None and not issubclass(item.kind, kind):
+            report.wrong(item.place, f"{item.name} does not belong in `{section}:` of related tables")
+    return items
+
+
+def _check_columns(
+    report: Report,
+    tree: Tree,
+    judged: Sequence[ReadEntry],
+    stages: Sequence[ReadEntry],
+    tables: Mapping[str, Any],
+) -> None:
+    """Tables and columns that are named are there; keys have roles; nothing sensitive is unjudged."""
+    looked: dict[str, set[str]] = {name: set() for name in tables}
+    for item in judged:
+        if isinstance(item.entry, JointGuarantee):
+            _check_knows(report, tree, item.place, item.entry.knows or {})
+            sensitive = item.entry.sensitive
+            if sensitive is not None and _is_sensitive(report, item.place, sensitive, tables):
+                looked[sensitive[0]].add(sensitive[1])
+    for item in stages:
+        named = getattr(item.entry, "table", None)
+        if named is not None and named not in tree.children:
+            report.wrong((*item.place, "table"), f"is no table that leads to {tree.root!r}")
+    for name, policy in tables.items():
+        if policy is not None:
+            _check_member(report, tree, name, policy, looked[name])
+
+
+def _check_knows(report: Report, tree: Tree, place: Place, knows: Mapping[str, Any]) -> None:
+    for name, most in knows.items():
+        if name not in tree.children:
+            near = did_you_mean(name, tree.children)
+            report.wrong((*place, "knows", name), f"is no table that leads to {tree.root!r}{near}")
+        elif most and not tree.tables[name].quasi_identifiers:
+            report.wrong((*place, "knows", name), "has no quasi-identifier, so nothing can be known of its rows")
+
+
+def _is_sensitive(report: Report, place: Place, sensitive: tuple[str, str], tables: Mapping[str, Any]) -> bool:
+    table, column = sensitive
+    if table not in tables:
+        report.wrong((*place, "column"), f"there is no table {table!r}{did_you_mean(table, tables)}")
+        return False
+    if tables[table] is not None and column not in tables[table].roles.sensitive:
+        report.wrong((*place, "column"), f"{column!r} of {table!r} must have `role: sensitive`")
+        return False
+    return True
+
+
+def _check_member(report: Report, tree: Tree, name: str, policy: Any, looked: set[str]) -> None:
+    own = {column for entry in policy.guarantees for column in entry.sensitive_columns() if entry.binds}
+    for column in policy.roles.sensitive:
+        if column not in looked | own:
+            report.wrong(
+                ("tables", name, "columns", column),
+                f"is sensitive and no guarantee judges it; add one such as joint_alpha with `column: {name}.{column}`, "
+                "or declare the column insensitive to release it all the same",
+            )
+    for column in (*tree.tables[name].key, *_links(tree, name)):
+        if column not in policy.columns:
+            report.wrong(("tables", name, "columns"), f"the key {column!r} is not among them; give it a role")
+        elif policy.columns[column].role not in ("identifier", "insensitive"):
+            report.wrong(
+                ("tables", name, "columns", column),
+                f"is a key and has `role: {policy.columns[column].role}`; make it an identifier (dropped, or "
+                "pseudonymised), or insensitive",
+            )
+
+
+def _links(tree: Tree, name: str) -> tuple[str, ...]:
+    return next((relation.columns for relation in tree.relations if relation.table == name), ())

@@ -1,0 +1,125 @@
+"""Rows of related tables with the person they belong to, and what is left of them when persons or parents go."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from privpipe.blocks import RowBlock
+from privpipe.blocks.arrays import Ints
+from privpipe.blocks.requests import PERSON, Related
+from privpipe.draws import Seed, Stream
+from privpipe.engines.base.histograms import value_order
+from privpipe.kernels.ids.record_ids import content_hash
+from privpipe.relations.counting import RelatedTables
+
+__all__ = ["Capped", "Kept", "PersonBucket", "closed", "counts_of", "with_person"]
+
+Kept = Literal["random", "first", "last"]
+ROWS_IN_BUCKET = 1 << 16
+
+
+def with_person(related: RelatedTables, name: str) -> tuple[Any, tuple[str, ...]]:
+    """A table whose rows belong to a person each, and its columns that hold the person's key.
+
+    Rows of a table with others between it and the person get columns for it, and those without one are left out.
+    """
+    path, table = related.tree.path(name), related.tables[name]
+    columns = path[0].columns
+    for step, onward in itertools.pairwise(path):
+        new = tuple(f"{PERSON}_{len(related.tree.path(step.to))}_{at}" for at in range(len(onward.columns)))
+        key = related.tree.tables[step.to].key
+        table = related.engine.derive(
+            Related(table, related.tables[step.to], columns, key, dict(zip(onward.columns, new, strict=True)))
+        )
+        columns = new
+    return table, columns
+
+
+def closed(related: RelatedTables) -> RelatedTables:
+    """The tables without rows that belong to no row of the table above them."""
+    tables = dict(related.tables)
+    for name in sorted(related.tree.children, key=lambda each: len(related.tree.path(each))):
+        step = related.tree.path(name)[0]
+        key = related.tree.tables[step.to].key
+        tables[name] = related.engine.derive(Related(tables[name], tables[step.to], step.columns, key))
+    return related.having(tables)
+
+
+def counts_of(related: RelatedTables) -> Mapping[str, int]:
+    """Records of each table."""
+    return {name: related.engine.count(table) for name, table in related.tables.items()}
+
+
+def _words(rows: RowBlock, columns: tuple[str, ...]) -> NDArray[np.uint64]:
+    cells = pa.record_batch([rows.column(name) for name in columns], names=[f"{at:03}" for at in range(len(columns))])
+    return content_hash(cells, Seed.public("privpipe/rows of persons"))[:, 1].view(np.uint64)
+
+
+@dataclass(frozen=True)
+class PersonBucket:
+    """A number for each row, the same for all rows of a person; many persons share one."""
+
+    columns: tuple[str, ...]
+    buckets: int
+
+    def __call__(self, rows: RowBlock) -> Ints:
+        return (_words(rows, self.columns) % np.uint64(self.buckets)).astype(np.int64)
+
+    @classmethod
+    def of(cls, columns: tuple[str, ...], rows: int) -> PersonBucket:
+        """Enough buckets for so many rows."""
+        return cls(columns, max(1, rows // ROWS_IN_BUCKET))
+
+
+@dataclass(frozen=True)
+class Capped:
+    """At most so many rows of each person, of all rows of some persons.
+
+    Parameters
+    ----------
+    persons : tuple of str
+        Columns of the person's key.
+    at_most : int
+    keep : {"random", "first", "last"}
+        Which: by a keyed draw, or by a column; equal values by the draw, rows without a value last.
+    stream : Stream
+    column : str, optional
+    """
+
+    persons: tuple[str, ...]
+    at_most: int
+    keep: Kept
+    stream: Stream
+    column: str | None = None
+
+    def __call__(self, rows: RowBlock, number: int) -> RowBlock:
+        words = _words(rows, self.persons)
+        keys: list[NDArray[Any]] = [self.stream.order(rows.record_ids)]
+        if self.column is not None:
+            keys.append(_places(rows.column(self.column), backwards=self.keep == "last"))
+        order = np.lexsort((*keys, words))
+        own = words[order]
+        fresh = np.ones(len(own), np.bool_)
+        fresh[1:] = own[1:] != own[:-1]
+        starts = np.flatnonzero(fresh)
+        places = np.arange(len(own)) - np.repeat(starts, np.diff(np.append(starts, len(own))))
+        return rows.take(np.sort(order[places < self.at_most]))
+
+
+def _places(column: pa.Array, *, backwards: bool) -> Ints:
+    """The rank of each distinct value, missing ones last."""
+    encoded = column.dictionary_encode()
+    distinct = value_order(encoded.dictionary).to_numpy()
+    ranks = np.empty(len(distinct) + 1, dtype=np.int64)
+    ranks[distinct] = np.arange(len(distinct))[::-1] if backwards else np.arange(len(distinct))
+    ranks[len(distinct)] = len(distinct)
+    found: Ints = ranks[pc.fill_null(encoded.indices, len(distinct)).to_numpy(zero_copy_only=False)]
+    return found

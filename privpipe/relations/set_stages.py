@@ -1,0 +1,264 @@
+"""Stages over related tables: rows kept of each person, and persons or rows that go until no group is too small."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from annotated_types import Ge, Le
+from typing_extensions import Doc
+
+from privpipe.blocks import ClassBlock, ClassQuery, Facts
+from privpipe.blocks.entry import Entry
+from privpipe.border import bordered
+from privpipe.draws import Draws, Seed
+from privpipe.errors import DataError, NoSolutionError, UnsupportedError, UsageError
+from privpipe.relations.counting import Census, Fails, RelatedTables, person_columns
+from privpipe.relations.guarantees import JointGuarantee
+from privpipe.relations.related_rows import Capped, Kept, PersonBucket, closed, counts_of, with_person
+from privpipe.tolerance import floor_share
+from privpipe.transforms.suppression.class_keys import KeysDropped
+
+__all__ = ["CapRows", "RelatedSet", "SetStage", "SuppressPersons"]
+
+MOST_SUPPRESSED = 20_000_000
+"""Persons that may be suppressed: their keys are held by the process that drives the engine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelatedSet:
+    """Related tables on their way, with what stages may look at.
+
+    Parameters
+    ----------
+    related : RelatedTables
+    guarantees : sequence of JointGuarantee
+    seed : Seed
+    steps : tuple of mapping
+        Of each stage that ran: what it did.
+    """
+
+    related: RelatedTables
+    guarantees: Sequence[JointGuarantee] = ()
+    seed: Seed = field(repr=False)
+    steps: tuple[Mapping[str, Any], ...] = ()
+
+    def after(self, related: RelatedTables, **done: Any) -> RelatedSet:
+        """The set after a stage."""
+        return replace(self, related=related, steps=(*self.steps, done))
+
+
+@bordered
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SetStage(Entry):
+    """Something that changes related tables together, after the stages of each."""
+
+    taxon: ClassVar[str] = "relations"
+    needs_seed: ClassVar[bool] = False
+
+    def run(self, tables: RelatedSet) -> RelatedSet:
+        """The tables after the stage.
+
+        Raises
+        ------
+        NoSolutionError
+            What the guarantees ask for cannot be had.
+        """
+        raise TypeError(f"{type(self).__name__} does not run")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CapRows(SetStage):
+    """Keep at most a number of rows of each person in one table.
+
+    Parameters
+    ----------
+    table : str
+        Any but the root.
+    at_most : int
+        At least 1.
+    keep : {"random", "first", "last"}
+        Rows drawn by a key, or the first or last by `by`; ties by the draw.
+    by : str, optional
+        Column that orders rows: dates or numbers; needed by `first` and `last`.
+
+    Notes
+    -----
+    Rows of other tables that are related to a row that goes, go with it. The number of a person's rows singles it out
+    and multiplies what an intruder may know, so that a cap comes before the joint guarantees.
+
+    Examples
+    --------
+    >>> CapRows(table="visits", at_most=20)
+    CapRows(table='visits', at_most=20)
+    """
+
+    needs_seed: ClassVar[bool] = True
+    threat: ClassVar[str] = "Persons with many rows are known by their number, and by any few of them."
+    choose: ClassVar[str] = "The number that all but one in a hundred persons stay below."
+
+    table: Annotated[str, Doc("the table whose rows are kept")]
+    at_most: Annotated[int, Ge(1), Doc("rows of a person that are kept")]
+    keep: Annotated[Kept, Doc("random, or the first or last by a column")] = "random"
+    by: Annotated[str | None, Doc("column that orders rows, for first and last")] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.by is None) != (self.keep == "random"):
+            raise UsageError("CapRows: `by` names the column for keep first or last, and means nothing for random")
+
+    def run(self, tables: RelatedSet) -> RelatedSet:
+        related = tables.related
+        if self.table not in related.tree.children:
+            raise UsageError(
+                f"cap_rows: {self.table!r} is not a table that leads to {related.tree.root!r}; there are "
+                f"{', '.join(related.tree.children)}"
+            )
+        engine, table = related.engine, related.tables[self.table]
+        if self.by is not None and self.by not in table.schema.names:
+            raise DataError(f"cap_rows: table {self.table!r} has no column {self.by!r}")
+        owned, columns = with_person(related, self.table)
+        capped = engine.reduce_classes(owned, ClassQuery(keys=columns), _Above(self.at_most), Facts()) or (0, 0, 0)
+        stream = Draws(tables.seed, stage=len(tables.steps), transformer=self.name()).of(self.table)
+        kept = Capped(columns, self.at_most, self.keep, stream, self.by)
+        left = engine.map_groups(owned, PersonBucket.of(columns, engine.count(owned)), kept, owned.schema)
+        after = closed(related.having({self.table: engine.select(left, table.schema.names)}))
+        persons, touched, rows = capped
+        return tables.after(
+            after,
+            name=self.name(),
+            persons_with_rows=persons,
+            persons_capped=touched,
+            rows_removed=rows,
+        )
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(table="visits", at_most=2), cls(table="visits", at_most=1, keep="last", by="day")]
+
+
+@dataclass(frozen=True)
+class _Above:
+    """Classes, those above a size, and records above it."""
+
+    at_most: int
+
+    def measure(self, block: ClassBlock, facts: Facts) -> tuple[int, int, int]:
+        more = np.maximum(block.sizes - self.at_most, 0)
+        return len(block), int((more > 0).sum()), int(more.sum())
+
+    def merge(self, left: tuple[int, int, int], right: tuple[int, int, int]) -> tuple[int, int, int]:
+        return left[0] + right[0], left[1] + right[1], left[2] + right[2]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SuppressPersons(SetStage):
+    """Remove persons whose groups fail, with all their rows, until no group does.
+
+    Parameters
+    ----------
+    at_most : float
+        Share of the persons that may go, in [0, 1].
+
+    Raises
+    ------
+    NoSolutionError
+        More must go; the message has the number.
+
+    Notes
+    -----
+    Who goes is missing from the groups of others, so that it is done again until nobody fails. For `joint_k_anonymity`
+    what is left is the greatest set of persons in which no group is too small: a group of a smaller set is no larger,
+    so that who fails in a set fails in every part of it. For the other guarantees it is a set in which they hold.
+
+    Examples
+    --------
+    >>> SuppressPersons(at_most=0.05)
+    SuppressPersons(at_most=0.05)
+    """
+
+    threat: ClassVar[str] = "Persons of whom few share what an intruder knows."
+    choose: ClassVar[str] = "Up to 0.05; generalize or cap rows first where more would go."
+
+    at_most: Annotated[float, Ge(0), Le(1), Doc("share of the persons that may be removed")]
+
+    def run(self, tables: RelatedSet) -> RelatedSet:
+        related = tables.related
+        guarantees = [each for each in tables.guarantees if each.binds and each.demanded() is not None]
+        if not guarantees:
+            raise UsageError(
+                "suppress_persons: no joint guarantee says who has to go; add `joint_k_anonymity` to the set's "
+                "`guarantees:`"
+            )
+        persons, gone = failing_persons(related, guarantees)
+        allowed = floor_share(self.at_most, persons)
+        if gone.num_rows > allowed:
+            raise NoSolutionError(
+                f"suppress_persons: {gone.num_rows:,} of {persons:,} persons would have to go, and {allowed:,} may; "
+                "generalize or cap rows before, or raise `at_most`"
+            )
+        after = related if not gone.num_rows else without_persons(related, gone)
+        return tables.after(
+            after,
+            name=self.name(),
+            persons=persons,
+            suppressed_persons=gone.num_rows,
+            rows_before=counts_of(related),
+            rows_after=counts_of(after),
+        )
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(at_most=1.0), cls(at_most=0.0)]
+
+
+def without_persons(related: RelatedTables, gone: pa.Table) -> RelatedTables:
+    """The tables without some persons, known by their keys, and all their rows."""
+    root = related.tree.root
+    key = related.tree.tables[root].key
+    dropped = KeysDropped.of(key, gone.rename_columns(list(key)))
+    left = related.engine.map_rows(related.tables[root], dropped, related.tables[root].schema)
+    return closed(related.having({root: left}))
+
+
+def failing_persons(related: RelatedTables, guarantees: Sequence[JointGuarantee]) -> tuple[int, pa.Table]:
+    """How many persons there are, and the keys of those who have to go.
+
+    Raises
+    ------
+    UnsupportedError
+        They are more than are held.
+    """
+    census = related.census()
+    for guarantee in guarantees:
+        related.require_few(census, guarantee.knows)
+    root, left, gone = related.tree.root, related, []
+    many = 0
+    while many < census.persons:
+        found = [_failing(left, guarantee, census) for guarantee in guarantees]
+        lost = pa.concat_tables(found).group_by(found[0].column_names).aggregate([])
+        if not lost.num_rows:
+            break
+        many += lost.num_rows
+        if many > MOST_SUPPRESSED:
+            raise UnsupportedError(
+                f"suppress_persons: more than {MOST_SUPPRESSED:,} persons would have to go; generalize or cap rows "
+                "before"
+            )
+        gone.append(lost)
+        key = related.tree.tables[root].key
+        dropped = KeysDropped.of(key, lost.rename_columns(list(key)))
+        table = related.engine.map_rows(left.tables[root], dropped, left.tables[root].schema)
+        left = left.having({root: table})
+    return census.persons, pa.concat_tables(gone) if gone else pa.table({})
+
+
+def _failing(related: RelatedTables, guarantee: JointGuarantee, census: Census) -> pa.Table:
+    """Keys of the persons of whom a guarantee finds some knowledge whose group fails."""
+    groups, query, facts = related.groups(guarantee.knows, guarantee.row_counts, guarantee.sensitive, census)
+    failing = related.engine.keep_classes(groups, query, Fails(guarantee.score, facts))
+    persons = person_columns(failing)
+    return related.engine.distinct(failing, persons).select(list(persons))

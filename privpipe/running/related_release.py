@@ -1,0 +1,144 @@
+"""Releases of related tables: each is staged by its own policy, all are judged together and published in one move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from privpipe.engines import Written
+from privpipe.engines.base.contract import fingerprint
+from privpipe.engines.readers.files import require_stamps
+from privpipe.errors import EngineError, UnsupportedError
+from privpipe.judging import Assessment
+from privpipe.running.judged_rows import judge_written, read_back, source_of, without_notes
+from privpipe.running.places import write_rows
+from privpipe.running.plan import Plan
+from privpipe.running.related_staging import Member, StagedSet, judged_together, related_of
+from privpipe.running.report_figures import RunReport
+from privpipe.running.run import ReleaseRun, Stamps
+from privpipe.running.run_documents import run_documents, write_public
+from privpipe.running.staging import Staged
+from privpipe.running.waiting_runs import Ready
+from privpipe.sinks.local import LocalTarget, sink_faults
+from privpipe.sinks.records import file_hash
+from privpipe.sinks.remote import RemoteTarget
+
+__all__ = ["RelatedRun"]
+
+
+@dataclass
+class RelatedRun(ReleaseRun):
+    """A release of related tables on its way from the sources to the sink."""
+
+    tables: StagedSet | None = None
+    written: dict[str, Written] = field(default_factory=dict)
+
+    @property
+    def _set(self) -> StagedSet:
+        if self.tables is None:
+            raise TypeError("nothing is staged yet")
+        return self.tables
+
+    def staged(self, frozen: Plan | None) -> tuple[Staged, Stamps]:
+        if type(self.place) not in (LocalTarget, RemoteTarget):
+            raise UnsupportedError(
+                f"several tables are published in one move into folders and object stores; {self.sink.name!r} is "
+                "neither, and could show one table new and another old: give `sink:` a path"
+            )
+        if frozen is not None:
+            raise UnsupportedError("related tables follow no plan yet: leave `plan` out, and stages are learnt again")
+        tables = related_of(self.context).tables
+        self.tables = StagedSet(self.context, self.run_id).stage(lambda name: source_of(tables[name]))
+        return self.tables.whole(), self.tables.stamps
+
+    def ready(self, staged: Staged, stamps: Stamps) -> Ready:
+        self.context.progress("write")
+        folder = self.place.stage(self.run_id)
+        rows = self.place.rows(self.run_id)
+        if not isinstance(rows, Path):
+            raise TypeError("a folder gives no path")
+        for name, member in self._set.members.items():
+            with sink_faults(folder):
+                (rows / name).mkdir()
+            self.written[name] = write_rows(member.context, member.staged, rows / name)
+        self.context.progress("judge")
+        judged = self._judged_together(staged, rows)
+        report = RunReport(self.context, self.records, self.place.current())
+        if not judged.passed:
+            record = ""
+            self.place.refuse(self.run_id)
+            if self.records is not None:
+                documents = {"verdict": judged.to_dict()}
+                page = report.private_page(documents)
+                record = str(self.records.keep(self.run_id, documents, pending=False, report=page))
+            judged.raise_if_failed(record=record)
+        require_stamps(stamps)
+        self.place.completed(self.run_id)
+        with sink_faults(folder):
+            private, public = run_documents(
+                self.context,
+                staged,
+                judged,
+                output=self._output(rows),
+                chain=self.chain,
+                batch=self.batch,
+                source=self.drift.to_dict(),
+            )
+            write_public(folder, public, report.public_page(public))
+        whole = Written(
+            sum(each.records for each in self.written.values()),
+            tuple(f"{name}/{file}" for name, each in self.written.items() for file in each.files),
+        )
+        return Ready(staged, judged, whole, private, public, report, folder)
+
+    def _judged_together(self, staged: Staged, rows: Path) -> Assessment:
+        """The verdicts on the written files: the joint guarantees, and those of each table."""
+        alone, tables = {}, {}
+        for name, member in self._set.members.items():
+            table = read_back(member.context, member.staged, rows / name)
+            self._require_staged(member, table)
+            tables[name] = table if member.staged.counted is None else member.staged.counted
+            if member.context.policy.entries:
+                own = without_notes(member.staged)
+                alone[name] = judge_written(member.context, own, rows / name, self.written[name], table=table)
+        self.context.progress("judge the tables together")
+        records = sum(each.records for each in self.written.values())
+        judged = judged_together(self.context, self._set.related(tables), alone, records, staged.suppressed_records)
+        return judged.within(**self._header(staged))
+
+    def _require_staged(self, member: Member, table: Any) -> None:
+        """Refuse files that do not hold what was staged: keys of relations are in the staged table alone."""
+        engine, seed = self.context.engine, self.context.seed
+        if fingerprint(engine, table, seed) != fingerprint(engine, member.staged.table, seed):
+            raise EngineError("the written files do not hold the records that were staged")
+
+    def _output(self, rows: Path) -> dict[str, Any]:
+        """What was written: tables with their columns and rows, and files with their hashes."""
+        files: list[dict[str, Any]] = []
+        tables: dict[str, dict[str, Any]] = {}
+        for name, each in self.written.items():
+            for path in sorted(path for path in (rows / name).iterdir() if path.is_file()):
+                files.append({"name": f"{name}/{path.name}", "bytes": path.stat().st_size, "sha256": file_hash(path)})
+            columns = list(self._set.members[name].staged.table.schema.names)
+            tables[name] = {"rows": each.records, "columns": columns}
+        named = (column for member in self._set.members.values() for column in member.staged.table.schema.names)
+        return {
+            "records": sum(each.records for each in self.written.values()),
+            "suppressed_records": sum(member.staged.suppressed_records for member in self._set.members.values()),
+            "columns": list(dict.fromkeys(named)),
+            "tables": tables,
+            "files": files,
+        }
+
+    def _left_out(self, ready: Ready) -> tuple[str, int]:
+        return "", 0
+
+    def _judged_again(self, ready: Ready) -> Assessment:
+        published = self.place.published(self.run_id)
+        if not isinstance(published, Path):
+            raise TypeError("the run published no folder of tables")
+        again = self._judged_together(ready.staged, published)
+        if again.to_dict() != ready.judged.to_dict():
+            raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
+        return again

@@ -1,0 +1,211 @@
+"""Related tables on their way: each staged by its own policy, then by the stages of the whole set."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from privpipe.draws import RunKey, Seed
+from privpipe.engines.readers.files import stamps_of
+from privpipe.judging import Assessment
+from privpipe.ledger import NOT_JUDGED
+from privpipe.relations.counting import RelatedTables
+from privpipe.relations.related_rows import closed, counts_of
+from privpipe.relations.schema import RelatedColumns, Tree
+from privpipe.relations.set_stages import RelatedSet
+from privpipe.running.attached_source import attach
+from privpipe.running.run_context import RunContext
+from privpipe.running.run_documents import seed_notes
+from privpipe.running.staging import Staged, run_stages
+from privpipe.transforms.base import StagePlan
+
+if TYPE_CHECKING:
+    from privpipe.blocks.verdict import Verdict
+    from privpipe.engines import Source
+    from privpipe.engines.readers.files import Stamp
+    from privpipe.policy.related import RelatedRelease
+
+__all__ = ["Member", "StagedSet", "judged_together", "related_of"]
+
+
+def related_of(context: RunContext) -> RelatedRelease:
+    """What the policy of a run says of related tables."""
+    found = context.policy.related
+    if found is None:
+        raise TypeError("the policy is about one table")
+    return found
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of the tables on its way.
+
+    Parameters
+    ----------
+    context : RunContext
+        With the table's own policy.
+    staged : Staged
+    """
+
+    context: RunContext
+    staged: Staged
+
+    @property
+    def keyed(self) -> Any:
+        """The released columns with the keys of its relations, and record ids."""
+        return self.staged.table if self.staged.counted is None else self.staged.counted
+
+
+@dataclass
+class StagedSet:
+    """Related tables after all stages.
+
+    Parameters
+    ----------
+    context : RunContext
+        With the policy of the set.
+    run_id : str
+    members : dict of str to Member
+    steps : tuple of mapping
+        What each stage of the set did.
+    stamps : dict
+        Of the files of all sources.
+    """
+
+    context: RunContext
+    run_id: str
+    members: dict[str, Member] = field(default_factory=dict)
+    steps: tuple[Mapping[str, Any], ...] = ()
+    stamps: dict[str, Stamp] = field(default_factory=dict)
+
+    def stage(self, source: Callable[[str], Source]) -> StagedSet:
+        """Run all stages over the sources of the tables.
+
+        Draws are bound to the policy of the set and to the table: neither another set nor another table has them.
+
+        Raises
+        ------
+        DataError
+            Keys that are missing or repeated, rows that belong to no person.
+        NoSolutionError
+            A stage finds nothing within the limits.
+        """
+        related, digest = related_of(self.context), self.context.policy.run_digest()
+        for name, own in related.tables.items():
+            self.context.progress(f"scan {name}")
+            seed = Seed(self.context.seed.bound("privpipe/related/1", digest, name))
+            context = replace(self.context, policy=own, seed=seed, carried=related.keys_of(name))
+            found = source(name)
+            self.stamps |= stamps_of(found)
+            original = attach(context, found)
+            self.context.progress(f"stage {name}")
+            self.members[name] = Member(context, run_stages(context, original, salt=self.run_id))
+        self._run_set_stages()
+        return self
+
+    def related(self, tables: Mapping[str, Any]) -> RelatedTables:
+        """Tables of the set, with the quasi-identifiers that are released."""
+        related = related_of(self.context)
+        columns = {
+            name: RelatedColumns(own.key, tuple(self.members[name].staged.roles.quasi_identifiers))
+            for name, own in related.tree.tables.items()
+        }
+        return RelatedTables(
+            self.context.engine, Tree(columns, related.tree.relations), tables, orphans=related.orphans
+        )
+
+    def _run_set_stages(self) -> None:
+        related, engine = related_of(self.context), self.context.engine
+        found = self.related({name: member.keyed for name, member in self.members.items()})
+        census, before = found.census(), counts_of(found)
+        if not census.orphans and not related.stages:
+            return
+        found = closed(found) if census.orphans else found
+        key = RunKey.of(self.context.seed, self.context.policy.run_digest(), self.source)
+        tables = RelatedSet(related=found, guarantees=related.guarantees, seed=Seed(key.key))
+        for at, stage in enumerate(related.stages):
+            self.context.progress(f"stage {at + 1} of {len(related.stages)}: {stage.name()}")
+            tables = stage.run(tables)
+        self.steps = tables.steps
+        for name, member in self.members.items():
+            left = tables.related.tables[name]
+            staged = replace(
+                member.staged,
+                table=engine.select(left, list(member.staged.table.schema.names)),
+                counted=None if member.staged.counted is None else left,
+                suppressed_records=member.staged.suppressed_records + before[name] - engine.count(left),
+            )
+            self.members[name] = replace(member, staged=staged)
+
+    @property
+    def source(self) -> str:
+        """One fingerprint of all sources."""
+        text = "\n".join(f"{name} {member.staged.source}" for name, member in sorted(self.members.items()))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def whole(self) -> Staged:
+        """The root's table with what a run says of the whole set."""
+        related, policy = related_of(self.context), self.context.policy
+        root = self.members[related.tree.root].staged
+        stages = [
+            replace(stage, parameters={"table": name, **stage.parameters})
+            for name, member in self.members.items()
+            for stage in member.staged.plan.stages
+        ]
+        stages += [
+            StagePlan(name=stage.name(), parameters=stage.parameters(), detail=dict(done))
+            for stage, done in zip(related.stages, self.steps, strict=bool(self.steps))
+        ]
+        staged = [member.staged for member in self.members.values()]
+        plan = replace(
+            root.plan,
+            policy_digest=policy.digest(),
+            records=sum(each.plan.records for each in staged),
+            stages=tuple(stages),
+            source=self.source,
+            seed_commitment=self.context.seed.commitment(self.run_id),
+            seed_salt=self.run_id,
+            columns={},
+            policy=policy,
+        )
+        return replace(
+            root,
+            plan=plan,
+            source=self.source,
+            draws=(),
+            noise=(),
+            suppressed_records=sum(each.suppressed_records for each in staged),
+            empty=any(each.empty for each in staged),
+        )
+
+
+def judged_together(
+    context: RunContext, related: RelatedTables, alone: Mapping[str, Assessment], records: int, suppressed: int
+) -> Assessment:
+    """The verdicts of the joint guarantees, and after them those of each table.
+
+    Parameters
+    ----------
+    alone : mapping of str to Assessment
+        Of the tables that have guarantees of their own.
+    """
+    asked = related_of(context)
+    joint = tuple(each.judge(related) for each in asked.guarantees)
+    reported = tuple(each.judge(related) for each in asked.measures)
+    notes = [f"table {name!r}: {note}" for name, own in alone.items() for note in own.notes if note != NOT_JUDGED]
+    more = [f"table {name!r}: {note}" for name, own in alone.items() for note in own.source_notes]
+    return Assessment(
+        verdicts=(*joint, *(_of_table(name, each) for name, own in alone.items() for each in own.verdicts)),
+        measures=(*reported, *(_of_table(name, each) for name, own in alone.items() for each in own.measures)),
+        built_in=tuple(_of_table(name, each) for name, own in alone.items() for each in own.built_in),
+        records=records,
+        suppressed_records=suppressed,
+        notes=tuple(dict.fromkeys((*seed_notes(context.policy), *notes, NOT_JUDGED))),
+        source_notes=tuple(dict.fromkeys(more)),
+    )
+
+
+def _of_table(name: str, verdict: Verdict) -> Verdict:
+    return replace(verdict, reason=f"table {name!r}: {verdict.reason}")

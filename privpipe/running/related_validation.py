@@ -1,0 +1,112 @@
+"""Related tables that are finished, of anybody, judged by a policy about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+from privpipe.draws import Seed
+from privpipe.engines import Source
+from privpipe.engines.base.frames import at_hand
+from privpipe.errors import DataError, UsageError
+from privpipe.judging import Assessment
+from privpipe.relations.counting import RelatedTables
+from privpipe.relations.schema import RelatedColumns, Tree
+from privpipe.running.related_staging import judged_together, related_of
+from privpipe.running.run_context import OpenedEngine, RunContext
+from privpipe.running.tables_read import finished_source, scanned
+from privpipe.running.verbs import assess
+from privpipe.sinks.local import METADATA
+
+if TYPE_CHECKING:
+    from privpipe.policy import Policy
+
+__all__ = ["validate_related"]
+
+
+def validate_related(policy: Policy, data: Any, *, engine: Any = None) -> Assessment:
+    """Judge finished tables, each and together, by a policy about related tables.
+
+    Parameters
+    ----------
+    data : mapping of str to path or frame, or path of a folder
+        A folder holds a file or a folder for each table, by its name.
+
+    Raises
+    ------
+    DataError
+        A table that is not there, or one too many; tables without the keys by which they are related.
+    UsageError
+    """
+    if policy.related is None:
+        raise TypeError("the policy is about one table")
+    frames = _found(policy, data)
+    first = next(iter(frames.values()))
+    sources = {
+        name: finished_source(str(frame), own) if isinstance(frame, str | PurePath) else Source(data=frame)
+        for (name, frame), own in zip(frames.items(), policy.related.tables.values(), strict=True)
+    }
+    with OpenedEngine(engine, first if not isinstance(first, str | PurePath) else None, policy) as opened:
+        context = RunContext(opened, policy, Seed.from_os())
+        tables = {name: scanned(opened, source) for name, source in sources.items()}
+        alone = {
+            name: assess(sources[name], own, engine=opened)
+            for name, own in policy.related.tables.items()
+            if own.entries
+        }
+        records = sum(opened.count(table) for table in tables.values())
+        return judged_together(context, _related(context, tables), alone, records, 0)
+
+
+def _related(context: RunContext, tables: Mapping[str, Any]) -> RelatedTables:
+    asked = related_of(context)
+    for name, table in tables.items():
+        for key in asked.keys_of(name):
+            if key not in table.schema.names:
+                raise DataError(
+                    f"table {name!r} has no column {key!r}: without the keys that relate them, finished tables cannot "
+                    "be judged together; judge them with their keys, or publish them by `release`"
+                )
+    columns = {}
+    for name, own in asked.tree.tables.items():
+        released = asked.tables[name].released_roles.quasi_identifiers
+        columns[name] = RelatedColumns(own.key, tuple(each for each in released if each in tables[name].schema.names))
+    return RelatedTables(context.engine, Tree(columns, asked.tree.relations), tables, orphans=asked.orphans)
+
+
+def _found(policy: Policy, data: Any) -> dict[str, Any]:
+    """The tables in the order of the policy."""
+    names = list(policy.related.tables) if policy.related is not None else []
+    if isinstance(data, str | PurePath):
+        given = _in_folder(Path(data))
+    elif isinstance(data, Mapping):
+        given = {
+            name: each if isinstance(each, str | PurePath) else at_hand(each, "validate") for name, each in data.items()
+        }
+    else:
+        raise UsageError(
+            f"policy {policy.name!r} is about related tables: give a folder that holds them, or a mapping of names to "
+            "frames"
+        )
+    for name in names:
+        if name not in given:
+            raise DataError(f"there is no table {name!r}; there are {', '.join(sorted(given)) or 'none'}")
+    for name in given:
+        if name not in names:
+            raise DataError(f"table {name!r} is not in the policy, which knows {', '.join(names)}; leave it out")
+    return {name: given[name] for name in names}
+
+
+def _in_folder(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise DataError("validate: there is no folder that holds a file, or a folder, for each of the related tables")
+    found: dict[str, Any] = {}
+    for path in sorted(folder.iterdir()):
+        if path.name == METADATA or path.name.startswith("."):
+            continue
+        name = path.name if path.is_dir() else path.name.partition(".")[0]
+        if name in found:
+            raise DataError(f"table {name!r} is in the folder twice, as a file and as another file or folder")
+        found[name] = path
+    return found
