@@ -35,7 +35,7 @@ class TableExpectation(BatchExpectation):
 
     dims: Any
     total: str = "Total"
-    original_source: str | None = None
+    original_source: Any = None
 
     metric_dependencies: ClassVar[tuple[str, ...]] = (METRIC,)
     args_keys: ClassVar[tuple[str, ...]] = ()
