@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 Labels = tuple[str, ...]
+MOST = 1e6
+"""More than any figure of the tests: a population without a bound reaches it."""
 Tree = Mapping[str, str]
 """The label above each label; of the highest the total."""
 
@@ -76,7 +78,7 @@ class Attacker:
     ----------
     tables : sequence of Published
     trees : mapping of dimension to Tree
-    known : mapping of atom to figure
+    known : mapping of atoms to their sum
         What the attacker knows beforehand.
     whole : bool
         Whether figures are whole numbers.
@@ -85,7 +87,7 @@ class Attacker:
     tables: Sequence[Published]
     trees: Mapping[str, Tree]
     total: str = "Total"
-    known: Mapping[Labels, int] = field(default_factory=dict)
+    known: Mapping[frozenset[int], int] = field(default_factory=dict)
     whole: bool = True
 
     @cached_property
@@ -143,9 +145,11 @@ class Attacker:
                 ends = table.interval(figure)
                 low.append(ends[0])
                 high.append(ends[1])
-        least = [self.known.get(atom, 0) for atom in self.atoms]
-        most = [self.known.get(atom, np.inf) for atom in self.atoms]
-        return LinearConstraint(np.array(rows), low, high), Bounds(least, most)
+        for population, figure in self.known.items():
+            rows.append([float(at in population) for at in range(len(self.atoms))])
+            low.append(figure)
+            high.append(figure)
+        return LinearConstraint(np.array(rows), low, high), Bounds(0, MOST)
 
     def ends(self, population: frozenset[int]) -> tuple[float, float]:
         """The least and the greatest sum of some atoms."""
@@ -154,9 +158,6 @@ class Attacker:
         for sign in (1, -1):
             target = np.array([sign * float(at in population) for at in range(len(self.atoms))])
             solved = milp(target, constraints=constraint, bounds=bounds, integrality=int(self.whole))
-            if solved.status == 3:  # unbounded
-                found.append(np.inf)
-                continue
             assert solved.status == 0, solved.message
             value = sign * solved.fun
             found.append(round(value) if self.whole else value)
