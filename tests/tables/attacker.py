@@ -173,19 +173,23 @@ class Attacker:
         }
 
     def differences(self) -> dict[frozenset[int], int]:
-        """Populations that two published cells give as their difference, or a published total as its blank parts."""
+        """What is left of each published cell without another one that lies inside it."""
         exact = {p: figure for table, _, p, figure in self.cells() if figure is not None and table.base == 1}
+        return {
+            one ^ other: abs(a - b)
+            for (one, a), (other, b) in combinations(exact.items(), 2)
+            if other < one or one < other
+        }
+
+    def rests(self) -> dict[frozenset[int], int]:
+        """What the blank parts of each published cell have together, along one dimension."""
         found = {}
-        for (one, a), (other, b) in combinations(exact.items(), 2):
-            if other < one or one < other:
-                found[one ^ other] = abs(a - b)
         for table in self.tables:
             if table.base == 1:
                 found |= self._rests(table)
         return found
 
     def _rests(self, table: Published) -> dict[frozenset[int], int]:
-        """Of each published cell what its blank parts along one dimension have together."""
         found = {}
         for labels, figure in table.figures.items():
             for place, name in enumerate(table.dims):
