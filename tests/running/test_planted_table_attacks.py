@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ Release = Callable[..., Path]
 
 
 @pytest.fixture
-def release(tmp_path: Path) -> Release:
+def release(tmp_path: Path) -> Iterator[Release]:
     """Publishes tables of some records; gives the folder, or raises as the release does."""
 
     def made(
@@ -42,7 +42,7 @@ def release(tmp_path: Path) -> Release:
         **more: Any,
     ) -> Path:
         records.reset_index(drop=True).to_parquet(tmp_path / "records.parquet")
-        columns: dict[str, Any] = {name: {"role": "quasi_identifier"} for name in records}
+        columns: dict[str, Any] = {str(name): {"role": "quasi_identifier"} for name in records}
         for name, rows in (hierarchies or {}).items():
             columns[name]["hierarchy"] = {"rows": rows}
         if more.get("person_id"):
@@ -66,7 +66,7 @@ def release(tmp_path: Path) -> Release:
 
 
 BOTH = {"by": ["region", "sex"], "responses": ["count"]}
-HIDE = {"suppress_table": {}}
+HIDE: dict[str, Any] = {"suppress_table": {}}
 
 
 def test_trap_9_a_single_blank_is_never_published(release: Release) -> None:

@@ -73,7 +73,7 @@ class Release:
         inside = pd.Series(True, index=self.records.index)
         for name, label in {**dict(zip(dims, labels, strict=True)), **only}.items():
             inside &= self.records[name].map(lambda leaf, name=name, label=label: label in above(name, leaf))
-        return {int(record): int(value) for record, value in self.records["value"][inside].items()}
+        return dict(zip(self.records.index[inside].tolist(), self.records["value"][inside].tolist(), strict=True))
 
 
 def above(name: str, label: str) -> set[str]:
@@ -128,7 +128,7 @@ def published(release: Release, folder: Path, response: str) -> list[Published]:
 def broken_counts(release: Release, attacker: Attacker) -> list[str]:
     """Every way in which published counts break the rule."""
     found = []
-    size = defaultdict(int)
+    size: dict[tuple[str, ...], int] = defaultdict(int)
     for row in release.records[list(attacker.dims)].itertuples(index=False):
         size[tuple(row)] += 1
     n = release.at_least

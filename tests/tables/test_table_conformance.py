@@ -38,7 +38,7 @@ def entries(catalogue: Any, kind: type[Any]) -> Iterator[Any]:
 
 
 def counted(engine: Engine, frame: Any, by: list[str], responses: list[Any], person: str | None) -> TableSet:
-    guarantees = (MinimumFrequency(at_least=3), TableAudit())
+    guarantees: tuple[CellGuarantee, ...] = (MinimumFrequency(at_least=3), TableAudit())
     if len(responses) > 1:
         guarantees = (*guarantees, PPercent(at_least=10))
     stage = Aggregate(by=by, responses=responses, total="*total*")
