@@ -161,7 +161,7 @@ def test_runs_killed_at_random_moments_never_leave_half_a_set(
     pp.release(str(document(80, ledger=ledger)))
     length = time.monotonic() - started
     before = seen(target)
-    for trial in range(8):
+    for trial in range(6):
         policy = document(120 + 40 * trial, draw.choice(["parquet", "csv"]), ledger=ledger)
         number += killed(policy, "any", draw.uniform(0, 1.2 * length))
         after = seen(target)
