@@ -53,6 +53,7 @@ class TableExpectation(BatchExpectation):
     dims: Any
     total: str = "Total"
     status_column: str | None = None
+    original_source: Any = None
 
     metric_dependencies: ClassVar[tuple[str, ...]] = (METRIC,)
     args_keys: ClassVar[tuple[str, ...]] = ()
