@@ -53,7 +53,6 @@ class TableExpectation(BatchExpectation):
     dims: Any
     total: str = "Total"
     status_column: str | None = None
-    original_source: Any = None
 
     metric_dependencies: ClassVar[tuple[str, ...]] = (METRIC,)
     args_keys: ClassVar[tuple[str, ...]] = ()
@@ -131,7 +130,7 @@ class ExpectTableAudit(TableExpectation):
     column: str = "count"
     n_column: str | None = None
     at_least: int | None = None
-    original_source: str | None = None
+    original_source: Any = None
     time_limit: float = 600.0
 
     success_keys: ClassVar[tuple[str, ...]] = (
