@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -20,6 +20,7 @@ from privpipe.tables.exact_audit import AuditResult, audit
 from privpipe.tables.families import Family, families, merged_levels
 from privpipe.tables.guarantees import GroupDisclosure, PrimaryRule
 from privpipe.tables.primary_rules import Rule, Settings
+from privpipe.tables.stored_proofs import StoredProofs
 
 __all__ = ["TableAudit", "audit_problem", "rules_of"]
 
@@ -73,15 +74,15 @@ class TableAudit(CellGuarantee):
     time_limit: Annotated[float, Gt(0), Doc("seconds; what is not proved by then is an error")] = 600.0
 
     def judge(self, tables: TableSet) -> Verdict:
-        results: list[AuditResult] = []
+        audits: list[tuple[Family, AuditProblem, AuditResult]] = []
         judged = 0
         for family in families(tables.chosen(self.tables), tables.joint):
             if not any(rules_of(tables, family.key).values()) and not _groups(tables, family):
                 continue
             problem = audit_problem(tables, family, self)
-            results.append(audit(problem, time_limit=self.time_limit))
+            audits.append((family, problem, audit(problem, time_limit=self.time_limit)))
             judged += family.cells.size
-        return self.verdict(results, judged)
+        return replace(self.verdict([result for *_, result in audits], judged), evidence=StoredProofs(audits))
 
     def verdict(self, results: Sequence[AuditResult], judged: int) -> Verdict:
         """The verdict on the audits of some measures; none of them is an error."""
