@@ -74,7 +74,7 @@ def proved_again(document: Document, files: Mapping[str, Path]) -> tuple[int, in
 
 
 def _require_published(audit: _Audit, tables: Sequence[Document], files: Mapping[str, Path]) -> None:
-    """Whether the files show what the audit took readers to know: blanks where it says so, and its figures elsewhere."""
+    """Whether the files show what the audit took readers to know: its blanks, and its figures elsewhere."""
     if not tables:
         raise ProofFault("an audit names no published table")
     for table in tables:
@@ -89,14 +89,16 @@ def _require_published(audit: _Audit, tables: Sequence[Document], files: Mapping
         for figure, status, variable, blank in zip(figures, statuses, variables, hidden, strict=True):
             if (figure is None) != bool(blank) or (status == HIDDEN) != bool(blank):
                 raise ProofFault("a published table hides other cells than were audited")
-            if figure is None:
-                continue
-            value = Fraction(figure) * unit
-            low, high = audit.low[variable], audit.high[variable]
-            if (low is not None and value < low) or (high is not None and value > high):
-                raise ProofFault("a published table shows other figures than were audited")
-            if status == "published" and not low == high == value:
-                raise ProofFault("an audit took a figure for uncertain that is published")
+            if figure is not None:
+                _require_known(Fraction(figure) * unit, status, audit.low[variable], audit.high[variable])
+
+
+def _require_known(value: Fraction, status: str, low: int | None, high: int | None) -> None:
+    """Whether an audit took a published figure for what it is."""
+    if (low is not None and value < low) or (high is not None and value > high):
+        raise ProofFault("a published table shows other figures than were audited")
+    if status == "published" and not low == high == value:
+        raise ProofFault("an audit took a figure for uncertain that is published")
 
 
 def _columns(path: Path, column: str) -> tuple[list[Any], list[Any]]:

@@ -47,6 +47,8 @@ class Proofs:
         Columns that some move changes.
     programmes : int
         Linear and whole-number programmes that were solved.
+    by_tableaus : int
+        Requirements that tableaus of integers settled.
     """
 
     outcome: Integers
@@ -54,6 +56,7 @@ class Proofs:
     moved: NDArray[np.bool_]
     moves: list[Move] = field(default_factory=list)
     programmes: int = 0
+    by_tableaus: int = 0
 
 
 def parts(system: OpenSystem, component: Integers, wanted: Integers) -> Iterator[tuple[Integers, OpenSystem]]:
@@ -123,6 +126,7 @@ def prove(
     failed, witness, moved = by_tableaus.failed, by_tableaus.witness, by_tableaus.moved
     moves, programmes = by_tableaus.moves, 0
     rest = np.flatnonzero(by_tableaus.waiting)
+    settled = len(asked) - len(rest)
     by_column = rest[np.argsort(asked.columns[rest], kind="stable")]
     place = np.full(system.size, -1, dtype=np.int64)
     for here, part in parts(system, component, asked.columns[rest]):
@@ -138,7 +142,7 @@ def prove(
         moved[here] |= found.moved
         programmes += search.programmes
     outcome = np.where(witness >= 0, HOLDS, np.where(failed, FAILS, UNPROVED))
-    return Proofs(outcome, witness, moved, moves, programmes)
+    return Proofs(outcome, witness, moved, moves, programmes, settled)
 
 
 class _Part:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
 from privpipe.tables.exact_audit import AuditResult
 from privpipe.tables.families import Family
-from privpipe.tables.integer_matrices import Integers
 from privpipe.tables.table import measures_of
 
 __all__ = ["StoredProofs", "stored_proofs"]
@@ -84,7 +83,7 @@ def _places(family: Family) -> list[dict[str, Any]]:
     return found
 
 
-def _text(values: Integers | NDArray[np.object_] | Sequence[int]) -> str:
+def _text(values: NDArray[Any] | Sequence[int]) -> str:
     return " ".join("-" if value == UNBOUNDED else str(value) for value in np.asarray(values, dtype=object).tolist())
 
 
