@@ -96,11 +96,10 @@ def moves_of_groups(system: Any, room: Any, groups: Any, asked: Any, unit: Any, 
                 if own[3][request] or (way < 0 and own[2][request] > 0):
                     break
                 sign = way * own[1][request]
-                moves, scale, basic = _served(state, scale, fresh, own, request, sign, whole, moves, held, columns)
+                moves, scale, basic = _served(state, scale, fresh, own, (request, sign, whole), moves, held, columns)
                 if certify and basic > -2:
-                    proofs, proved = _proved(
-                        proofs, proved, held, table, side, basic, used_rows, scale, first + request, sign
-                    )
+                    wanted = first + request, sign
+                    proofs, proved = _proved((proofs, proved, held), table, side, basic, used_rows, scale, wanted)
     return (
         moves[0][: held[0] + 1], moves[1][: moves[0][held[0]]], moves[2][: moves[0][held[0]]], moves[3][: held[0]],
         proofs[0][: held[1] + 1], proofs[1][: proofs[0][held[1]]], proofs[2][: proofs[0][held[1]]],
@@ -109,10 +108,7 @@ def moves_of_groups(system: Any, room: Any, groups: Any, asked: Any, unit: Any, 
 
 
 @njit(cache=True, nogil=True)
-def _served(
-    state: Any, scale: Any, fresh: Any, own: Any, request: Any, sign: Any, whole: Any, moves: Any, held: Any,
-    columns: Any,
-) -> Any:  # fmt: skip
+def _served(state: Any, scale: Any, fresh: Any, own: Any, wanted: Any, moves: Any, held: Any, columns: Any) -> Any:
     """Look for moves that meet one requirement in one direction.
 
     Returns
@@ -121,6 +117,7 @@ def _served(
         The moves; the denominator of the tableau; and where the requirement cannot be met, the row that shows it, -1
         for the bound of the variable itself. -2: it was met, or nothing was found.
     """
+    request, sign, whole = wanted
     place, need, unit = own[0][request], own[2][request], own[4]
     steps = max(1, -(-need // unit))
     if scale != fresh[3]:
@@ -283,7 +280,7 @@ def _reached(state: Any, scale: Any, target: Any, sign: Any, steps: Any, walk: A
         if row < 0:
             _advance(table, at_side, values, column, way, length // even * even)
             continue
-        scale = _exchanged(state, scale, row, column, way, length, part, even, walk)
+        scale = _exchanged(state, scale, (row, column, way), length, part, even, walk)
         if scale <= 0:
             break
     return max(scale, 0), -1, values, -2
@@ -306,11 +303,10 @@ def _advance(table: Any, at_side: Any, values: Any, column: Any, way: Any, lengt
 
 
 @njit(cache=True, nogil=True)
-def _exchanged(
-    state: Any, scale: Any, row: Any, column: Any, way: Any, length: Any, part: Any, even: Any, walk: Any
-) -> Any:
+def _exchanged(state: Any, scale: Any, step: Any, length: Any, part: Any, even: Any, walk: Any) -> Any:
     """Move a column as far as a row lets it, and exchange the two; the new denominator, 0 where the tableau is lost."""
     table, head, side, up, down, at_side, values = state
+    row, column, way = step
     leaving = head[row]
     left = up[leaving] if table[row, column] * way < 0 else -down[leaving]
     for i in range(len(values)):
@@ -505,19 +501,17 @@ def _longest(numerators: Any, denominator: Any, up: Any, down: Any, sign: Any) -
 
 
 @njit(cache=True, nogil=True)
-def _proved(
-    proofs: Any, proved: Any, held: Any, table: Any, side: Any, basic: Any, used_rows: Any, scale: Any, request: Any,
-    sign: Any,
-) -> Any:  # fmt: skip
+def _proved(kept: Any, table: Any, side: Any, basic: Any, used_rows: Any, scale: Any, wanted: Any) -> Any:
     """Keep the multipliers of one row of the tableau."""
+    proofs, proved, held = kept
     multipliers = np.zeros(len(used_rows), np.int64)
     if basic >= 0:
         for j in range(len(side)):
             if side[j] < 0:
                 multipliers[-1 - side[j]] = table[basic, j]
     proved = _longer(proved[0], held[1] + 2), _longer(proved[1], held[1] + 2)
-    proved[0][held[1]] = request
-    proved[1][held[1]] = sign
+    proved[0][held[1]] = wanted[0]
+    proved[1][held[1]] = wanted[1]
     return _added(proofs, held, 1, used_rows, multipliers, scale), proved
 
 
