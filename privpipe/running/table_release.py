@@ -33,6 +33,7 @@ from privpipe.sinks.remote import RemoteTarget
 from privpipe.tables.entries import TableSet
 from privpipe.tables.response_judgement import require_judged
 from privpipe.tables.stored_proofs import stored_proofs
+from privpipe.tables.table_history import require_same_noise
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def tables_of(context: RunContext, staged: Staged, memory: Remembering | None = 
     for stage in () if context.policy.tables is None else context.policy.tables.stages:
         context.progress(stage.name())
         tables = stage.run(tables)
+    require_same_noise(tables.tables, tables.history)
     if memory is not None:
         memory.remember_tables(tables.tables)
     return tables

@@ -226,7 +226,9 @@ def _long(specs: Mapping[str, TableSpec], data: Any, layout: str, owner: str, **
     found = {name: finished_rows(given[name], owner, **said) for name in specs}
     if layout == "wide":
         found = {
-            name: rows if set(specs[name].by) <= set(rows.schema.names) else in_long_form(rows, name, specs[name])
+            name: rows
+            if len(specs[name].by) > 1 and set(specs[name].by) <= set(rows.schema.names)
+            else in_long_form(rows, name, specs[name])
             for name, rows in found.items()
         }
     return found
