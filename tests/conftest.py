@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,14 @@ hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(PROFILE)
 
 DEEP_ON_SPARK = (
-    *("tests/cli/", "tests/docs/", "tests/judging/", "tests/leaving/", "tests/matrix/", "tests/models/"),
+    *("tests/cli/", "tests/docs/", "tests/judging/", "tests/leaving/", "tests/matrix/", "tests/measures/"),
     *("tests/engines/databases/", "tests/engines/forms/", "tests/engines/lakes/", "tests/engines/spark/"),
-    *("tests/pipelines/", "tests/plugins/", "tests/report/", "tests/running/", "tests/spark_ml/", "tests/stores/"),
-    "tests/transforms/",
+    *("tests/engines/base/", "tests/engines/test_reading_faults.py"),
+    *("tests/models/", "tests/pipelines/", "tests/plugins/", "tests/report/", "tests/running/", "tests/spark_ml/"),
+    *("tests/stores/", "tests/tables/", "tests/transforms/"),
 )
 """Where tests run on Spark in the deep tier alone; the mark `usual` leaves a test in `make test`, which shows Spark by
-the contract of engines, by conformance with one example of each entry, and by the measures."""
+the contract of engines, by conformance with one example of each entry, and by measures of different kinds."""
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -41,6 +43,18 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # Jobs of a few rows end before the JVM's second compiler would have paid for itself.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """All that is collected stays; to look through it for garbage took a quarter of the time, later a twentieth."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        young, middle, _ = gc.get_threshold()
+        gc.set_threshold(young, middle, 100)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,7 +66,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         needs_spark = "spark" in item.keywords or "spark" in getattr(getattr(item, "callspec", None), "id", "")
         if needs_spark:
             item.add_marker(pytest.mark.spark)
-            if item.nodeid.startswith(DEEP_ON_SPARK) and "usual" not in item.keywords:
+            deep_here = item.nodeid.startswith(DEEP_ON_SPARK) and "usual" not in item.keywords
+            if deep_here or "deep_on_spark" in item.keywords:
                 item.add_marker(pytest.mark.deep)
     # One session of a worker serves all of its tests, and what runs before it has the cores to itself.
     items.sort(key=lambda item: "spark" in item.keywords)

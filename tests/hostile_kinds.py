@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from privpipe.testing import HOSTILE_TABLES, HostileTable
+from tests.tiers import deep
 
-__all__ = ["KINDS", "on_every_engine"]
+__all__ = ["KINDS", "each_table", "is_usual", "on_every_engine"]
 
 KINDS: tuple[HostileTable, ...] = tuple(
     HOSTILE_TABLES[name]
@@ -24,6 +25,17 @@ KINDS: tuple[HostileTable, ...] = tuple(
 """Objects of pandas, missing keys, decimals and truth values, texts, classes in all partitions, missing sensitive
 values, suppressed records, and a distribution of the original."""
 
+
+def is_usual(table: HostileTable) -> bool:
+    """Whether it is one of these."""
+    return any(table is kind for kind in KINDS)
+
+
+each_table = pytest.mark.parametrize(
+    "table", [table if is_usual(table) else deep(table) for table in HOSTILE_TABLES.values()], ids=str
+)
+"""A test of one hostile table: these in `make test`, and the others in `make test-deep`."""
+
 JUDGED = [table for table in HOSTILE_TABLES.values() if table.refused is None]
 on_every_engine = pytest.mark.parametrize(
     ("engine", "tables"),
@@ -31,7 +43,6 @@ on_every_engine = pytest.mark.parametrize(
         pytest.param("embedded", JUDGED, id="embedded"),
         pytest.param("dask", JUDGED, id="dask"),
         pytest.param("spark", KINDS, id="spark"),
-        pytest.param("spark", JUDGED, id="spark, every table", marks=pytest.mark.deep),
     ],
     indirect=["engine"],
 )

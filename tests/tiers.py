@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-__all__ = ["at_most", "deep", "deep_beyond"]
+__all__ = ["at_most", "deep", "deep_among", "deep_beyond", "deep_on_spark_beyond", "on_engines"]
 
 
 def deep(*values: Any, id: str | None = None) -> Any:
@@ -21,6 +21,23 @@ def deep_beyond(usual: int, cases: Iterable[Any]) -> list[Any]:
     return [deep(case) if at >= usual else case for at, case in enumerate(cases)]
 
 
+def deep_on_spark_beyond(usual: int, cases: Iterable[Any]) -> list[Any]:
+    """Cases of one parameter each: on Spark `make test` runs the first so many, `make test-deep` the others."""
+    mark = pytest.mark.deep_on_spark
+    return [pytest.param(case, marks=mark) if at >= usual else case for at, case in enumerate(cases)]
+
+
 def at_most(examples: int) -> int:
     """As many random examples as the profile asks for, or this many where each of them takes long."""
     return min(examples, settings().max_examples)
+
+
+def deep_among(slow: Container[Any], cases: Iterable[Any]) -> list[Any]:
+    """Cases of one parameter each: `make test-deep` runs those that are slow."""
+    return [deep(case) if case in slow else case for case in cases]
+
+
+def on_engines(*usual: str) -> pytest.MarkDecorator:
+    """A test of each engine: `make test` runs it on those that are named, `make test-deep` on the others."""
+    cases = [name if name in usual else deep(name) for name in ("embedded", "dask", "spark")]
+    return pytest.mark.parametrize("engine", cases, indirect=True)

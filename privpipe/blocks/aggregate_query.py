@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from privpipe.errors import DataError, did_you_mean
 
@@ -17,6 +17,7 @@ __all__ = [
     "MOST_SUM",
     "AggregateMeasure",
     "AggregateQuery",
+    "Ranks",
     "beyond_words",
     "contributor_code",
     "hmac_pads",
@@ -46,12 +47,15 @@ class AggregateMeasure:
         int64 column, 1 for records whose contributor waives protection, else 0; all its records must.
     once : bool
         The same in all records of a contributor, and counted once: a weight.
+    squares : bool
+        The squares of contributions are added up too.
     """
 
     column: str
     product: str | None = None
     waived: str | None = None
     once: bool = False
+    squares: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -116,6 +120,38 @@ class AggregateQuery:
                     f"person column {self.person!r} is of type {kind}; give it as integers or texts, so that a "
                     "person is the same on every engine"
                 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """Which contributions of a cell are wanted, in the order of their values; ranks start from 0.
+
+    Parameters
+    ----------
+    kind : {"first", "last", "commonest", "window"}
+        ``commonest``: the least of the values that most contributors have.
+    numerator, offset, denominator : int
+        A window begins at rank floor((numerator (N - 1) + offset) / denominator) of N contributors with a value.
+    width : int
+        Ranks of the window; those that do not exist are left out.
+
+    Examples
+    --------
+    The three in the middle of eleven: the median and its neighbours.
+
+    >>> Ranks(kind="window", numerator=1, offset=-2, denominator=2, width=3).start(11)
+    4
+    """
+
+    kind: Literal["first", "last", "commonest", "window"]
+    numerator: int = 0
+    offset: int = 0
+    denominator: int = 1
+    width: int = 1
+
+    def start(self, number: int) -> int:
+        """Rank at which the window of so many contributors begins."""
+        return (self.numerator * (number - 1) + self.offset) // self.denominator
 
 
 def hmac_pads(secret: bytes) -> tuple[bytes, bytes]:

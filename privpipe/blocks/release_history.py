@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
     from privpipe.hierarchies import HierarchySpec
 
-__all__ = ["NORMALISATIONS", "EarlierTables", "HistoryMeasure", "NoiseRows", "ReleaseHistory", "ReleaseRows"]
+__all__ = [
+    "NORMALISATIONS",
+    "EarlierTables",
+    "HistoryMeasure",
+    "NoiseRows",
+    "ReleaseHistory",
+    "ReleaseRows",
+    "TableRows",
+]
 
 NORMALISATIONS = ("trim", "casefold", "nfc")
 """What may be done to the keys of persons before they are compared."""
@@ -64,6 +72,40 @@ class NoiseRows:
 
 
 @dataclass(frozen=True)
+class TableRows:
+    """What one release of tables showed, and which cells its persons were in; as secret as the original.
+
+    Parameters
+    ----------
+    definitions : tuple of mapping
+        Of each table: name, dimensions with their trees, `only`, responses, decimals and status of each measure.
+    cells : tuple of mapping of str to ndarray of int64, shape (cells,)
+        Of each table, by ``measure:what``: `shown`, `low`, `high`, `hidden`, `total` and `contributors`.
+    persons : ndarray of int64, shape (n,)
+        Index into `units` of the release.
+    leaves : ndarray of int64, shape (n, tables)
+        Leaf cell of each table that the records are in; -1 where the table leaves them out.
+    columns : tuple of str
+        Columns that are added up.
+    values : ndarray of int64, shape (n, columns)
+        Contributions, in the unit of the measure; a row for each record then, else for each person and cell.
+    present : ndarray of int64, shape (n, columns)
+        1 where there is a value, 0 where every one is missing.
+    """
+
+    definitions: tuple[Mapping[str, Any], ...]
+    cells: tuple[Mapping[str, NDArray[Any]], ...] = field(repr=False)
+    persons: NDArray[Any] = field(repr=False)
+    leaves: NDArray[Any] = field(repr=False)
+    columns: tuple[str, ...]
+    values: NDArray[Any] = field(repr=False)
+    present: NDArray[Any] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.persons)
+
+
+@dataclass(frozen=True)
 class ReleaseRows:
     """Who was in which class of one release; as secret as the original.
 
@@ -85,6 +127,8 @@ class ReleaseRows:
         Columns of the original that distinguish the units.
     folds : ndarray of int64, shape (n, 2), optional
         Keyed hash of the person's key without case, surrounding spaces and Unicode form.
+    tables : TableRows, optional
+        Of a release of tables, whose persons are in no class.
     """
 
     units: NDArray[Any] = field(repr=False)
@@ -95,6 +139,7 @@ class ReleaseRows:
     noise: NoiseRows | None = field(default=None, repr=False)
     unit: tuple[str, ...] = ()
     folds: NDArray[Any] | None = field(default=None, repr=False)
+    tables: TableRows | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.records)

@@ -160,11 +160,12 @@ def _asked(source: Path, key_env: str | None, key_file: str | None) -> _Asked:
     if not source.is_file():
         return _Asked(source, given)
     policy = loaded(source)
-    named = named_ledger(policy.entries)
+    named = named_ledger(policy.entries, policy.tables)
     if named is None:
         raise UsageError(
             "the policy names no ledger: an entry such as `complementary_release: {k: 5, ledger: FOLDER, key: ...}` "
-            "has one; `privpipe explain complementary_release` shows its keys"
+            "(of tables: `table_audit: {ledger: FOLDER, key: ...}`) has one; `privpipe explain complementary_release` "
+            "shows its keys"
         )
     return _Asked(Path(named.path), given or named.key, named.normalise, policy)
 

@@ -28,7 +28,9 @@ __all__ = [
     "hashed_rows",
     "noise_memory",
     "places_of",
+    "require_keys",
     "row_texts",
+    "spelt_units",
     "unit_words",
 ]
 
@@ -140,7 +142,7 @@ def class_memory(
     from privpipe.kernels.grouping.word_groups import group_rows
 
     seed = unit.seed
-    before = _spelt_units(engine, original, unit)
+    before = spelt_units(engine, original, unit)
     sets, with_seeds = [tuple(keys)], [_seed_of(seed, "class")]
     if sensitive is not None:
         sets.append((sensitive,))
@@ -149,7 +151,7 @@ def class_memory(
     places = places_of(before[0], after[0])
     known = places >= 0  # a record that was made up belongs to no one
     if unit.persons:
-        _require_keys(before[1][places[known]], unit.columns, _seed_of(seed, "person"))
+        require_keys(before[1][places[known]], unit)
     joined = np.ascontiguousarray(np.hstack([before[1][places[known]], *(words[known] for words in after[1:])]))
     numbers, firsts = group_rows(joined)
     order = np.lexsort(joined[firsts].T[::-1])  # no trace of the files' order
@@ -168,20 +170,26 @@ def class_memory(
     )
 
 
-def _require_keys(units: Ints, unit: Sequence[str], seed: Seed) -> None:
-    """Refuse records by which no person can be followed: their keys are one hash, that of nothing."""
+def require_keys(units: Ints, unit: LedgerUnit) -> None:
+    """Refuse records by which no person can be followed: their keys are one hash, that of nothing.
+
+    Raises
+    ------
+    DataError
+    """
     import pyarrow as pa
 
     from privpipe.kernels.ids.record_ids import content_hash
 
+    seed, columns = _seed_of(unit.seed, "person"), unit.columns
     nothing = [
-        content_hash(pa.table({name: pa.array([text], pa.string()) for name in unit}), seed) for text in (None, "")
+        content_hash(pa.table({name: pa.array([text], pa.string()) for name in columns}), seed) for text in (None, "")
     ]
     missing = sum(int((units == words).all(axis=1).sum()) for words in nothing)
     if missing:
         raise DataError(
-            f"{missing:,} released records have no {', '.join(map(repr, unit))}: the ledger follows persons by it, and "
-            "cannot recognise who they are; give them one, or leave these records out"
+            f"{missing:,} released records have no {', '.join(map(repr, columns))}: the ledger follows persons by it, "
+            "and cannot recognise who they are; give them one, or leave these records out"
         )
 
 
@@ -229,7 +237,7 @@ def row_texts(rows: Any, columns: Sequence[str], *, filled: bool = True) -> dict
     return {name: pc.fill_null(text, "") for name, text in texts.items()} if filled else texts
 
 
-def _spelt_units(engine: Engine, original: Any, unit: LedgerUnit) -> Words:
+def spelt_units(engine: Engine, original: Any, unit: LedgerUnit) -> Words:
     """As `unit_words`; of persons also the keyed hash of the folded spelling."""
     if not unit.persons:
         return unit_words(engine, original, unit)

@@ -19,12 +19,14 @@ from privpipe.draws import Seed
 from privpipe.draws.seed import read_key
 from privpipe.errors import DataError, SinkError
 from privpipe.ledger.folder import canonical, write
+from privpipe.ledger.table_payload import packed_tables, unpacked_tables
 
 __all__ = ["SUFFIX", "Entry", "Seal", "rows_of_table", "table_of_rows"]
 
 
 CHAIN = b"privpipe/ledger/chain/2"
 COMMITMENT = b"privpipe/commitment/1"
+VEIL = b"privpipe/ledger/tables/1/"
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,6 +86,12 @@ class Seal:
     def genesis(self, ledger: str) -> str:
         """The link before the first entry."""
         return self.link(b"genesis " + ledger.encode())
+
+    def veiled(self, content: bytes, run_id: str) -> bytes:
+        """Bytes that no one reads without the secret; veiled once more they are as they were."""
+        key = hmac.new(self.secret, VEIL + run_id.encode(), hashlib.sha256).digest()
+        stream = np.frombuffer(hashlib.shake_256(key).digest(len(content)), dtype=np.uint8)
+        return (np.frombuffer(content, dtype=np.uint8) ^ stream).tobytes()
 
     def commitment(self) -> str:
         """What shows later that a secret is this one."""
@@ -195,8 +203,13 @@ class Entry:
         rows = size - start - length - LINK
         return cls(path=path, header=_header(header, path), link=last.hex(), start=start + length, length=rows)
 
-    def rows(self) -> ReleaseRows:
+    def rows(self, seal: Seal) -> ReleaseRows:
         """What is remembered of the release.
+
+        Parameters
+        ----------
+        seal : Seal
+            What is remembered of tables is not read without it.
 
         Raises
         ------
@@ -210,7 +223,11 @@ class Entry:
             with self.path.open("rb") as file:
                 file.seek(self.start)
                 data = file.read(self.length)
-            told = self.header.get("noise")
+            told, tables = self.header.get("noise"), self.header.get("tables")
+            if tables is not None:
+                cut = int(tables["starts"])
+                rows = rows_of_table(pq.read_table(io.BytesIO(data[:cut])))
+                return replace(rows, tables=unpacked_tables(seal.veiled(data[cut:], self.run_id)))
             cut = self.length if told is None else int(told["starts"])
             rows = rows_of_table(pq.read_table(io.BytesIO(data[:cut])), self.header.get("sensitive"))
             return rows if told is None else replace(rows, noise=_noise(told, pq.read_table(io.BytesIO(data[cut:]))))
@@ -231,6 +248,9 @@ class Entry:
             stages = [{"column": column, "key": key} for column, key in rows.noise.stages]
             figures["noise"] = {"starts": len(payload), "stages": stages, "bare": list(rows.noise.bare)}
             payload += _parquet(_noise_table(rows.noise))
+        if rows.tables is not None:
+            figures["tables"] = {"starts": len(payload), "number": len(rows.tables.definitions)}
+            payload += seal.veiled(packed_tables(rows.tables), str(header["run_id"]))
         head = canonical({**header, **figures})
         body = MAGIC + len(head).to_bytes(8, "big") + head + payload
         return body + bytes.fromhex(seal.link(body))

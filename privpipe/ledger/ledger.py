@@ -94,6 +94,7 @@ FEW_KNOWN = (
     "{known:,} of {persons:,} {unit} are known to the ledger, which remembers earlier releases: does the same key "
     "distinguish persons, in the same spelling (`normalise:`)?"
 )
+OTHERS = "the ledger remembers {number:,} releases of {kind} too, which were not judged together with this one"
 
 
 @bordered
@@ -198,19 +199,22 @@ class Ledger:
 
     def releases(self) -> tuple[ReleaseRows, ...]:
         """Every release it remembers, in the order of their publication."""
-        return tuple(entry.rows() for entry in self._chain.entries)
+        return tuple(entry.rows(self._seal) for entry in self._chain.entries)
 
     def history(self, current: ReleaseRows) -> ReleaseHistory:
         """What it remembers, together with a new release."""
         self._require_unit(current)
-        *earlier, current = recognised([*self.releases(), current])
+        releases = recognised([*self.releases(), current])
+        earlier, current = [each for each in releases[:-1] if _alike(each, current)], releases[-1]
         known, persons = known_share(current, earlier)
         few = bool(earlier) and 2 * known < persons
+        others = len(releases) - 1 - len(earlier)
+        kind = "records" if current.tables is not None else "tables"
         return ReleaseHistory(
             current=current,
             earlier=tuple(earlier),
             persons=self.persons,
-            notes=self.notes,
+            notes=(*self.notes, *((OTHERS.format(number=others, kind=kind),) if others else ())),
             source_notes=(FEW_KNOWN.format(known=known, persons=persons, unit=self._unit),) if few else (),
         )
 
@@ -307,6 +311,11 @@ class Ledger:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _alike(one: ReleaseRows, other: ReleaseRows) -> bool:
+    """Whether both are releases of records, or both of tables."""
+    return (one.tables is None) == (other.tables is None)
 
 
 def locked(path: Path) -> int:

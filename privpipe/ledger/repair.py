@@ -529,7 +529,8 @@ def _begin_again(work: _Repair, chain: Chain | None, kept: list[Entry]) -> None:
     head = replace(head, losses=(*(() if old is None else old.losses), *losses))
     homes = _homes(work.path)
     entries: list[tuple[ReleaseRows, dict[str, Any]]] = [
-        (entry.rows(), {name: entry.header.get(name) for name in KEPT_FIELDS}) for entry in kept
+        (entry.rows(Seal.of(work.key, head.salt)), {name: entry.header.get(name) for name in KEPT_FIELDS})
+        for entry in kept
     ]
     _write_anew(work, head, entries)
     for home in homes:

@@ -556,9 +556,10 @@ class Policy:
         return _sha256(without_paths(own, self._path_keys()))
 
     def _path_keys(self) -> set[str]:
+        of_cells = () if self.tables is None else self.tables.guarantees
         own = () if self.related is None else self.related.tables.values()
         stages = [stage for policy in (self, *own) for stage in (*policy.entries, *policy.transform)]
-        return {*PATH_KEYS, *(name for entry in stages for name in marked(type(entry), FilePath))}
+        return {*PATH_KEYS, *(name for entry in (*stages, *of_cells) for name in marked(type(entry), FilePath))}
 
     def place_of(self, stage: int) -> str:
         """Where a stage is in the document, as in ``transform[1].generalize``."""

@@ -19,6 +19,8 @@ from privpipe.policy.grammar import FAILING, FAILING_SINK, SINK
 from privpipe.policy.plain_values import Place, Report
 from privpipe.policy.sections import check_url, read_database_sink, read_keys, table_name
 from privpipe.policy.specs import FailingSpec, SinkSpec, SourceSpec, located
+from privpipe.policy.tables import TableRelease
+from privpipe.tables.entries import UnionGuarantee
 from privpipe.transforms.noise.add_noise import AddNoise
 
 __all__ = [
@@ -182,6 +184,9 @@ ONE = (
 )
 
 
+ONE_FOR_TABLES = "a policy keeps one ledger, with one key and one normalise; the guarantees on tables name several"
+
+
 @dataclass(frozen=True, kw_only=True)
 class DeclaredLedger:
     """Where a policy's ledger is and how it is kept.
@@ -218,8 +223,14 @@ def kept_apart(one: HistoryMeasure, other: HistoryMeasure) -> bool:
     return one.forms_classes and other.forms_classes and _classes(one) != _classes(other)
 
 
-def named_ledger(entries: Iterable[Guarantee]) -> DeclaredLedger | None:
+def named_ledger(entries: Iterable[Guarantee], tables: TableRelease | None = None) -> DeclaredLedger | None:
     """The ledger of a policy's entries; one, with the same settings in every entry that names it.
+
+    Parameters
+    ----------
+    entries : iterable of Guarantee
+    tables : TableRelease, optional
+        What the policy says of tables, whose guarantees may name one.
 
     Raises
     ------
@@ -227,6 +238,8 @@ def named_ledger(entries: Iterable[Guarantee]) -> DeclaredLedger | None:
         Two ledgers, or one that is kept in two ways.
     """
     named = [entry for entry in history_entries(entries) if entry.ledger is not None]
+    if tables is not None:
+        return _ledger_of_tables(tables)
     if not named:
         return None
     if any(kept_apart(one, other) for one in named for other in named):
@@ -240,6 +253,20 @@ def named_ledger(entries: Iterable[Guarantee]) -> DeclaredLedger | None:
         sensitive=sensitive,
         quasi_identifiers=keys,
     )
+
+
+def _ledger_of_tables(tables: TableRelease) -> DeclaredLedger | None:
+    named = [each for each in tables.guarantees if isinstance(each, UnionGuarantee) and each.ledger is not None]
+    if not named:
+        return None
+    first = named[0]
+    if any(_kept(each) != _kept(first) for each in named):
+        raise UsageError(ONE_FOR_TABLES)
+    return DeclaredLedger(path=str(first.ledger), key=first.key, normalise=first.normalise)
+
+
+def _kept(entry: UnionGuarantee) -> tuple[Any, ...]:
+    return entry.ledger, entry.key, frozenset(entry.normalise)
 
 
 def _classes(entry: HistoryMeasure) -> tuple[str | None, tuple[str, ...] | None]:

@@ -9,7 +9,8 @@ from typing import Any
 from privpipe.policy.entries import ReadEntry
 from privpipe.policy.plain_values import Report
 from privpipe.policy.specs import ColumnSpec
-from privpipe.tables.entries import CellGuarantee, TableStage
+from privpipe.tables.entries import CellGuarantee, TableStage, UnionGuarantee
+from privpipe.tables.response_judgement import unjudged, unjudged_text
 from privpipe.tables.stages import Aggregate
 from privpipe.tables.table_audit import TableAudit
 
@@ -76,6 +77,15 @@ def without_tables(
         if section in found:
             report.unsupported((section,), f"{why}; leave it out, or publish records under another policy")
     _check_tables(report, asked, aggregate)
+    for item in asked:
+        for name in item.entry.holdings() if isinstance(item.entry, CellGuarantee) else ():
+            _check_column(report, (*item.place, "holding"), name, columns)
+    for name, spec in aggregate.specs().items():
+        entries = [item.entry for item in asked if isinstance(item.entry, CellGuarantee)]
+        for response in unjudged(name, spec.responses, entries):
+            place = ("tables", name, "responses") if aggregate.tables else ("responses",)
+            report.wrong((*first.place, *place), unjudged_text(response))
+    _check_ledger(report, asked, found)
     if not any(item.kind is not None and issubclass(item.kind, TableAudit) for item in asked):
         report.warn(
             ("guarantees",),
@@ -115,8 +125,15 @@ def _check_guarantees(
                 "minimum_frequency, p_percent or table_audit, or publish records under another policy",
             )
     for item in measures:
-        if _of_tables(item):
+        if _of_tables(item) and not _is_reported(item):
             report.wrong(item.place, f"{item.name} judges: move it to `guarantees:`")
+    for item in guarantees:
+        if _is_reported(item):
+            field = getattr(item.kind, "threshold_field", "at_least")
+            report.wrong(
+                (*item.place, field),
+                f"a guarantee needs its threshold `{field}`; without one the entry belongs under `measures:`",
+            )
     sound = [item.entry for item in guarantees if isinstance(item.entry, CellGuarantee)]
     if sound and not any(entry.binds for entry in sound):
         report.wrong(
@@ -129,15 +146,39 @@ def _of_tables(item: ReadEntry) -> bool:
     return item.kind is not None and issubclass(item.kind, TableStage | CellGuarantee)
 
 
+def _is_reported(item: ReadEntry) -> bool:
+    return isinstance(item.entry, CellGuarantee) and item.entry.reported
+
+
 def _check_columns(report: Report, item: ReadEntry, aggregate: Aggregate, columns: Mapping[str, ColumnSpec]) -> None:
     """Dimensions and responses are declared columns that the stage still has."""
     for place, name in aggregate.columns_named():
-        if name not in columns:
-            report.wrong((*item.place, *place), f"{name!r} is not among `columns:`; give it a role there")
-        elif columns[name].role in ("identifier", "drop"):
+        _check_column(report, (*item.place, *place), name, columns)
+
+
+def _check_column(report: Report, place: tuple[str | int, ...], name: str, columns: Mapping[str, ColumnSpec]) -> None:
+    if name not in columns:
+        report.wrong(place, f"{name!r} is not among `columns:`; give it a role there")
+    elif columns[name].role in ("identifier", "drop"):
+        report.wrong(place, f"{name!r} has `role: {columns[name].role}` and is gone before this stage; give it another")
+
+
+def _check_ledger(report: Report, asked: Sequence[ReadEntry], found: Mapping[str, Any]) -> None:
+    """One ledger, kept in one way, of persons that the policy distinguishes."""
+    first: UnionGuarantee | None = None
+    for item in asked:
+        entry = item.entry
+        if not isinstance(entry, UnionGuarantee) or entry.ledger is None:
+            continue
+        if not {"person_id", "record_id"} & set(found):
             report.wrong(
-                (*item.place, *place),
-                f"{name!r} has `role: {columns[name].role}` and is gone before this stage; give it another role",
+                (*item.place, "key"),
+                "persons are followed by person_id or record_id; declare one, or leave the ledger out",
+            )
+        first = first or entry
+        if (entry.ledger, entry.key, set(entry.normalise)) != (first.ledger, first.key, set(first.normalise)):
+            report.wrong(
+                item.place, "a policy keeps one ledger, with one key and one normalise; the entries name several"
             )
 
 

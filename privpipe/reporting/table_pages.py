@@ -54,11 +54,15 @@ def _drawn(name: str, table: pa.Table) -> dict[str, Any]:
     for at in range(min(table.num_rows, MOST_ROWS)):
         row = []
         for column in kept:
-            hidden = columns[f"{column}{STATUS}"][at] == "c" if f"{column}{STATUS}" in columns else False
-            value = columns[column][at]
-            row.append(
-                {"text": "" if value is None else str(value), "hidden": hidden, "figure": not isinstance(value, str)}
-            )
+            status = columns[f"{column}{STATUS}"][at] if f"{column}{STATUS}" in columns else ""
+            hidden, value = _is_hidden(status), columns[column][at]
+            text = (status if hidden and status != "c" else "") if value is None else str(value)
+            row.append({"text": text, "hidden": hidden, "figure": not isinstance(value, str)})
         rows.append(row)
-    hidden = sum(columns[status].count("c") for status in statuses)
-    return {"name": name, "head": kept, "rows": rows, "all": table.num_rows, "hidden": hidden}
+    gone = sum(_is_hidden(each) for status in statuses for each in columns[status])
+    return {"name": name, "head": kept, "rows": rows, "all": table.num_rows, "hidden": gone}
+
+
+def _is_hidden(status: str) -> bool:
+    """Whether a status is that of a blank: ``c``, or the mark of a count below a number."""
+    return status == "c" or status.startswith("<")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from privpipe.draws import Draws, Seed
     from privpipe.policy import Policy
     from privpipe.sinks.target import Target
+    from privpipe.tables.table import Table
+    from privpipe.tables.table_history import TableHistory
     from privpipe.transforms.base import StagePlan, Transformer
     from privpipe.transforms.noise.add_noise import AddNoise
 
@@ -282,12 +284,13 @@ class Remembering:
     reading: bool = False
     histories: Mapping[str, ReleaseHistory] = field(default_factory=dict, init=False)
     notes: tuple[str, ...] = field(default=(), init=False)
+    source_notes: tuple[str, ...] = field(default=(), init=False)
     repeated: Mapping[str, str] = field(default_factory=dict, init=False)
     _ledger: Ledger | None = field(default=None, init=False)
     _current: ReleaseRows | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
-        named = named_ledger(self.policy.entries)
+        named = named_ledger(self.policy.entries, self.policy.tables)
         if named is None:
             self._without_ledger()
             return self
@@ -339,6 +342,50 @@ class Remembering:
             self._current = replace(self._current, noise=kept)
         history = self._ledger.history(self._current)
         self.histories, self.repeated = {named.path: history}, _repeated(history)
+
+    def gather_tables(
+        self, engine: Engine, original: Any, records: Any, tables: Mapping[str, Table]
+    ) -> TableHistory | None:
+        """Hash who is in which cell of the new tables, and put it next to earlier tables; None without a ledger.
+
+        Parameters
+        ----------
+        records : Table
+            What was counted, with the record ids of the original.
+        tables : mapping of str to Table
+            As they were counted.
+
+        Raises
+        ------
+        DataError, UsageError, UnsupportedError
+            Persons cannot be followed.
+        """
+        from privpipe.running.leaf_memory import table_memory
+        from privpipe.tables.table_history import TableHistory
+
+        named = named_ledger(self.policy.entries, self.policy.tables)
+        if self._ledger is None or named is None:
+            return None
+        unit = self._unit(())
+        for column in unit:
+            if column not in original.schema.names:
+                raise DataError(f"column {column!r} is not in the original: the ledger follows persons by it")
+        followed = LedgerUnit(unit, self._ledger.seed, self._ledger.persons, tuple(named.normalise))
+        policy = self.policy
+        self._current = table_memory(
+            engine, original, records, tables, unit=followed, person=policy.person_id, hierarchies=policy.hierarchies
+        )
+        history = self._ledger.history(self._current)
+        self.notes = (*self.notes, *history.notes)
+        self.source_notes = history.source_notes
+        return TableHistory(current=history.current, earlier=history.earlier)
+
+    def remember_tables(self, tables: Mapping[str, Table]) -> None:
+        """What the tables show, as they are to leave."""
+        from privpipe.tables.table_history import remembered
+
+        if self._current is not None and self._current.tables is not None:
+            self._current = replace(self._current, tables=remembered(self._current.tables, tables))
 
     def prepare(self, run_id: str) -> None:
         """Note that the run is about to publish."""

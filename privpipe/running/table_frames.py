@@ -24,7 +24,8 @@ from privpipe.tables.aggregates import rational
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage
 from privpipe.tables.exact_audit import intervals
 from privpipe.tables.finished_tables import TOTAL, finished_table, interval_rows, linked_problem
-from privpipe.tables.stages import ONE_TABLE, Aggregate
+from privpipe.tables.response_judgement import require_judged
+from privpipe.tables.stages import ONE_TABLE, Aggregate, needs_joint
 from privpipe.tables.table import Table
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ def aggregate(stage: Aggregate, frame: Any, options: Mapping[str, Any]) -> Table
             guarantees=guarantees_given(given.get("guarantees", ())),
         )
     like = None if is_path else frame
-    made = {name: replace(table, like=like, engine=given.get("engine")) for name, table in found.tables.items()}
+    made = {
+        name: replace(table, like=like, engine=given.get("engine"), joint=found.joint)
+        for name, table in found.tables.items()
+    }
     return made[ONE_TABLE] if stage.by else made
 
 
@@ -109,13 +113,16 @@ def check_tables(tables: Any, guarantees: Any, options: Mapping[str, Any]) -> As
         if name != "sensitive":
             raise UsageError(f"{name}= is for checks of records; tables are judged by their cells")
     found = table_set(tables, {"guarantees": guarantees, "sensitive": options.get("sensitive") or ()})
-    if not any(guarantee.binds for guarantee in found.guarantees):
+    if not any(guarantee.binds and not guarantee.reported for guarantee in found.guarantees):
         raise UsageError(
             "give at least one guarantee on cells with severity fail, as in [MinimumFrequency(at_least=10)]"
         )
-    verdicts = tuple(guarantee.judge(found) for guarantee in found.guarantees)
+    require_judged(found)
+    judged = [(guarantee.reported, guarantee.judge(found)) for guarantee in found.guarantees]
+    verdicts = tuple(verdict for reported, verdict in judged if not reported)
+    measures = tuple(verdict for reported, verdict in judged if reported)
     cells = sum(len(table) for table in found.tables.values())
-    return Assessment(verdicts=verdicts, records=cells, notes=found.notes).raise_if_failed(REFUSED)
+    return Assessment(verdicts=verdicts, measures=measures, records=cells, notes=found.notes).raise_if_failed(REFUSED)
 
 
 @bordered
@@ -225,8 +232,16 @@ def table_set(tables: Any, options: Mapping[str, Any]) -> TableSet:
     if not is_table(named):
         raise UsageError("give a table that `Aggregate(...).apply(frame)` made, or a mapping of such tables")
     seed = secret_given(options.get("seed"))
+    joints = {id(table.joint): table.joint for table in named.values()}
+    joint = next(iter(joints.values()))
+    if len(joints) > 1 or (joint is None and needs_joint([table.aggregated.spec for table in named.values()])):
+        raise UsageError(
+            "the tables were counted apart, so nothing shows how their populations lie in one another; make them with "
+            "one `Aggregate(tables=...)`"
+        )
     return TableSet(
         tables=dict(named),
+        joint=joint if len(named) > 1 else None,
         guarantees=guarantees_given(options.get("guarantees", ())),
         sensitive=tuple(options.get("sensitive", ())),
         seed=None if seed is None else seed.resolve(),

@@ -18,6 +18,7 @@ from privpipe.progress import watched
 from privpipe.running.attached_source import attach
 from privpipe.running.frames import about
 from privpipe.running.places import sink_format
+from privpipe.running.release_memory import Remembering
 from privpipe.running.run import ReleaseRun, Stamps
 from privpipe.running.run_context import OpenedEngine, RunContext, is_path, seed_of
 from privpipe.running.run_documents import run_documents, write_public
@@ -29,6 +30,7 @@ from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.tables.entries import TableSet
+from privpipe.tables.response_judgement import require_judged
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:
@@ -50,17 +52,24 @@ __all__ = [
 FORMATS = ("parquet", "csv")
 """In which tables are published."""
 EARLIER = (
-    "earlier tables about the same persons were not judged: what two releases show together may be more than each shows"
+    "earlier tables about the same persons were not judged: what two releases show together may be more than each "
+    "shows; give `table_audit` a `ledger`"
 )
 
 
-def aggregated(context: RunContext, staged: Staged) -> TableSet:
-    """The tables of the policy over what its stages made of the records, before any stage on cells."""
+def aggregated(context: RunContext, staged: Staged, memory: Remembering | None = None) -> TableSet:
+    """The tables of the policy over what its stages made of the records, before any stage on cells.
+
+    Parameters
+    ----------
+    memory : Remembering, optional
+        Puts what a ledger remembers next to them.
+    """
     policy = context.policy
     if policy.tables is None:
         raise TypeError("the policy makes no tables")
     records = staged.table if staged.counted is None else staged.counted
-    return policy.tables.aggregate.tables_over(
+    made = policy.tables.aggregate.tables_over(
         context.engine,
         records,
         person=policy.person_id,
@@ -69,24 +78,39 @@ def aggregated(context: RunContext, staged: Staged) -> TableSet:
         guarantees=policy.tables.guarantees,
         sensitive=policy.roles.sensitive,
     )
+    if memory is None:
+        return made
+    return replace(made, history=memory.gather_tables(context.engine, staged.original, records, made.tables))
 
 
-def tables_of(context: RunContext, staged: Staged) -> TableSet:
+def tables_of(context: RunContext, staged: Staged, memory: Remembering | None = None) -> TableSet:
     """The tables as they are to leave, after all stages."""
-    tables = aggregated(context, staged)
+    tables = aggregated(context, staged, memory)
     for stage in () if context.policy.tables is None else context.policy.tables.stages:
         context.progress(stage.name())
         tables = stage.run(tables)
+    if memory is not None:
+        memory.remember_tables(tables.tables)
     return tables
 
 
-def judge_tables(context: RunContext, tables: TableSet) -> Assessment:
+def judge_tables(context: RunContext, tables: TableSet, memory: Remembering | None = None) -> Assessment:
     """The verdict of every guarantee on tables as they are to leave."""
     policy = context.policy
     asked = () if policy.tables is None else policy.tables.guarantees
+    require_judged(tables)
     cells = sum(len(table) for table in tables.tables.values())
+    told: tuple[str, ...] = () if tables.history is not None else (EARLIER,)
+    source: tuple[str, ...] = ()
+    if memory is not None:
+        told, source = (*told, *memory.notes), memory.source_notes
+    judged = [guarantee.judge(tables) for guarantee in asked]
     return Assessment(
-        verdicts=tuple(guarantee.judge(tables) for guarantee in asked), records=cells, notes=(*tables.notes, EARLIER)
+        verdicts=tuple(verdict for verdict, by in zip(judged, asked, strict=True) if not by.reported),
+        measures=tuple(verdict for verdict, by in zip(judged, asked, strict=True) if by.reported),
+        records=cells,
+        notes=(*tables.notes, *told),
+        source_notes=source,
     )
 
 
@@ -100,13 +124,13 @@ def apply_tables(policy: Policy, frame: Any, *, engine: Any, progress: Callable[
     """
     data = at_hand(frame, "Policy.apply")
     own = pinned_tables(about(policy, data))
-    with OpenedEngine(engine, data, own) as running, watched(progress) as step:
+    with OpenedEngine(engine, data, own) as running, Remembering(own) as memory, watched(progress) as step:
         context = RunContext(running, own, seed_of(own), step)
         source = read_as_source(data, own)
         stamps = stamps_of(source)
-        tables = tables_of(context, run_stages(context, attach(context, source)))
+        tables = tables_of(context, run_stages(context, attach(context, source)), memory)
         context.progress("judge")
-        judge_tables(context, tables).raise_if_failed("Nothing was given back.")
+        judge_tables(context, tables, memory).raise_if_failed("Nothing was given back.")
         require_stamps(stamps)
         like = None if is_path(data) else frame
         shown = {name: table_frame(table, like, engine) for name, table in tables.public().items()}
@@ -186,7 +210,7 @@ class TableRun(ReleaseRun):
                 f"tables are published into folders and object stores, which hold one file per table; "
                 f"{self.sink.name!r} is neither, or joins releases: give `sink:` a path, without a mode that keeps rows"
             )
-        tables = self.tables = tables_of(context, staged)
+        tables = self.tables = tables_of(context, staged, self.memory)
         shown = tables.public()
         context.progress("write")
         folder = self.place.stage(self.run_id)
@@ -198,7 +222,7 @@ class TableRun(ReleaseRun):
         context.progress("judge")
         require_equal(shown, rows, sink_format(policy), "when they were staged")
         staged = replace(staged, plan=replace(staged.plan, stages=(*staged.plan.stages, *_plans(context, tables))))
-        judged = judge_tables(context, tables).within(**self._header(staged))
+        judged = judge_tables(context, tables, self.memory).within(**self._header(staged))
         report = TableReport(context, self.records, self.place.current(), tables=tables, shown=shown)
         if not judged.passed:
             record = ""

@@ -16,7 +16,7 @@ from privpipe.running.table_frames import arrow_table
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, TableSpec
 from privpipe.tables.audit_problem import Levels
-from privpipe.tables.entries import CellGuarantee
+from privpipe.tables.entries import CellGuarantee, UnionGuarantee
 from privpipe.tables.exact_audit import AuditResult, audit
 from privpipe.tables.families import merged_levels
 from privpipe.tables.finished_tables import FinishedTable, finished_table, linked_problem
@@ -32,6 +32,7 @@ __all__ = ["validate_tables"]
 Finished = Mapping[str, Mapping[str, FinishedTable]]
 """By table, each response that is a count or a sum."""
 NO_CONTRIBUTIONS = "a finished table shows no contributions, so it cannot be judged here; release it by the policy."
+NO_PERSONS = "a finished table shows no persons, so it was not judged together with the earlier ones of the ledger"
 ONLY_BLANKS = "without the true figures only blank cells could be judged; give the original"
 
 
@@ -58,7 +59,9 @@ def validate_tables(policy: Policy, data: Any, original: Any = None) -> Assessme
     rule = next((each for each in asked if isinstance(each, MinimumFrequency)), None)
     verdicts = tuple(_verdict(guarantee, finished, first, rule) for guarantee in asked)
     cells = sum(len(next(iter(each.values())).cells) for each in finished.values())
-    notes = () if first is not None else (ONLY_BLANKS,)
+    notes: tuple[str, ...] = () if first is not None else (ONLY_BLANKS,)
+    if any(isinstance(each, UnionGuarantee) and each.ledger is not None for each in asked):
+        notes = (*notes, NO_PERSONS)
     return Assessment(verdicts=verdicts, records=cells, notes=notes)
 
 
@@ -84,6 +87,13 @@ def _read(specs: Mapping[str, TableSpec], trees: Mapping[str, Any], data: Any) -
     found: dict[str, dict[str, FinishedTable]] = {}
     for name, spec in specs.items():
         rows = arrow_table(given[name], "validate")
+        for response in spec.responses:
+            shown = rows.column(response.name) if response.name in rows.column_names else None
+            if (response.ordered or response.spread) and shown is not None and shown.null_count < len(rows):
+                raise UsageError(
+                    f"table {name!r}: a finished table does not show how many contributors {response.name!r} rests on, "
+                    "so it cannot be judged; leave that column out of what is published, or release from records"
+                )
         own = {
             response.name: finished_table(rows, trees[name], response.name, total=spec.total)
             for response in spec.responses

@@ -10,7 +10,7 @@ from privpipe.blocks.entry import Catalogue
 STAGES = Catalogue(
     "privpipe.tables",
     "table stage",
-    {"Aggregate": "stages", "SuppressTable": "cell_stages", "RoundTable": "cell_stages"},
+    {"Aggregate": "stages", "SuppressTable": "suppress_table", "RoundTable": "cell_stages"},
 )
 CELL_GUARANTEES = Catalogue(
     "privpipe.tables",
@@ -23,6 +23,7 @@ CELL_GUARANTEES = Catalogue(
         "GroupDisclosure": "guarantees",
         "Differencing": "guarantees",
         "TableAudit": "table_audit",
+        "TableLoss": "table_loss",
     },
 )
 

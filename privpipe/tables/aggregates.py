@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -108,6 +108,10 @@ class CellFigures:
         Whether contributors are persons (or holdings) that may have several records.
     counting : bool
         Whether the response is the number of contributors.
+    squares : bool
+        Whether `totals` are sums of squares.
+    others : mapping of column to CellFigures
+        The same response with the values of a column as contributors, for rules about holdings.
     """
 
     cells: Cells
@@ -129,6 +133,8 @@ class CellFigures:
     additive: bool = True
     persons: bool = False
     counting: bool = False
+    squares: bool = False
+    others: Mapping[str, CellFigures] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"CellFigures({self.response!r}, {len(self)} cells)"
@@ -165,7 +171,13 @@ class CellFigures:
             if found is not None:
                 arrays[name] = found[places]
         cells = Cells(self.cells.dimensions, self.cells.codes[places], self.cells.only)
-        return replace(self, cells=cells, **arrays)
+        others = {column: other.taken(places) for column, other in self.others.items()}
+        return replace(self, cells=cells, others=others, **arrays)
+
+    def counted_by(self, column: str, other: CellFigures) -> CellFigures:
+        """With what rules about the values of a column see: their contributions to what is published here."""
+        seen = replace(other, totals=self.totals, magnitudes=self.magnitudes, counting=False)
+        return replace(self, others={**self.others, column: seen})
 
     @classmethod
     def of_contributions(

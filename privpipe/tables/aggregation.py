@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
@@ -21,13 +21,14 @@ from privpipe.tables.cells import Cells, Dimension
 from privpipe.tables.contribution_bound import KeepCells, bucket_of
 from privpipe.tables.dimension_labels import Ladder, kind_of, texts_of
 from privpipe.tables.leaf_totals import Grid
+from privpipe.tables.order_statistics import OrderStatistic, RankedValues, ranks_of, require_units
 from privpipe.tables.responses import Response
 from privpipe.tables.unit_rows import UnitRows, Units, decimals_of
 
-__all__ = ["COUNT", "Aggregated", "TableSpec", "aggregated"]
+__all__ = ["COUNT", "Aggregated", "TableSpec", "aggregated", "leaf_codes", "squares_of"]
 
 COUNT = "count"
-"""Key of the contributors among the figures; sums have their column's name."""
+"""Key of the contributors among the figures; sums have their column's name, sums of squares `squares_of` it."""
 MOST_CELLS = 8_000_000
 WEIGHT, WAIVED, RECORDS = "__privpipe_weight", "__privpipe_waived", "__privpipe_records"
 
@@ -59,6 +60,10 @@ class TableSpec:
         Leaf cells of a contributor that are kept, by a keyed order.
     largest : int
         How many of the largest contributions are kept of each cell.
+    around : int
+        How many contributions are kept on each side of a rounded quantile.
+    rivals : mapping of response name to Response
+        Smoothed quantiles of the same column that are published before it, in any table of the release.
     """
 
     by: tuple[str, ...]
@@ -73,6 +78,8 @@ class TableSpec:
     waived: str | None = None
     contribution_bound: int | None = None
     largest: int = 3
+    around: int = 10
+    rivals: Mapping[str, Sequence[Response]] = field(default_factory=dict)
 
     @property
     def sums(self) -> dict[str, int | None]:
@@ -82,6 +89,11 @@ class TableSpec:
             for column in response.columns:
                 found[column] = response.decimals if response.decimals is not None else found.get(column)
         return found
+
+    @property
+    def squared(self) -> set[str]:
+        """Columns whose squares are added up."""
+        return {response.columns[0] for response in self.responses if response.spread}
 
     @property
     def columns(self) -> list[str]:
@@ -103,12 +115,15 @@ class Aggregated:
         `COUNT`, and each column that is added up.
     dropped : int
         Records without a value in a dimension that were left out; private.
+    statistics : mapping of str to OrderStatistic
+        By response: extremes, quantiles and modes.
     """
 
     spec: TableSpec
     cells: Cells
     figures: Mapping[str, CellFigures]
     dropped: int = 0
+    statistics: Mapping[str, OrderStatistic] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Aggregated({len(self.cells)} cells)"
@@ -117,6 +132,19 @@ class Aggregated:
     def additive(self) -> bool:
         """Whether contributors add up along dimensions."""
         return self.figures[COUNT].additive
+
+    def counted_by(self, column: str, other: Aggregated) -> Aggregated:
+        """With what rules about the values of a column see: the same table, counted by these."""
+        figures = {
+            key: own.counted_by(column, other.figures[key]) if key in other.figures else own
+            for key, own in self.figures.items()
+        }
+        return replace(self, figures=figures)
+
+
+def squares_of(column: str) -> str:
+    """Key of the sums of squares of a column among the figures."""
+    return f"{column} squared"
 
 
 def aggregated(
@@ -149,6 +177,64 @@ def aggregated(
     return count.run(table)
 
 
+def leaf_codes(
+    engine: Engine,
+    table: Any,
+    found: Aggregated,
+    *,
+    person: str | None,
+    hierarchies: Mapping[str, Hierarchy | HierarchySpec],
+) -> list[dict[str | None, int]]:
+    """For each dimension of a table that was counted, the label code of each value of the records.
+
+    Parameters
+    ----------
+    table : Table
+        The records that it was counted from.
+
+    Returns
+    -------
+    list of dict
+        From the canonical text of a value, None for null, to its code in the dimension.
+    """
+    return _Count(engine, found.spec, person, dict(hierarchies), b"").codebooks(table, found.cells)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Cells with what they were counted from: one row for each contributor and leaf, or records."""
+
+    grid: Grid
+    rows: Any
+    query: AggregateQuery
+    ladders: Sequence[Ladder]
+    leaves: pa.Table
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One combination of levels: its rows, the query over them, and the codes of what comes back."""
+
+    rows: Any
+    query: AggregateQuery
+    ladders: Sequence[Ladder]
+    levels: tuple[int, ...]
+    dimensions: Sequence[Dimension]
+
+    def codes(self, found: pa.Table) -> np.ndarray[Any, Any]:
+        """Codes of cells in each dimension; 0 where it is at its total."""
+        codes = np.zeros((len(found), len(self.ladders)), dtype=np.int64)
+        for place, (ladder, level) in enumerate(zip(self.ladders, self.levels, strict=True)):
+            if level < len(ladder.levels):
+                column = found.column(f"key_{self.query.keys.index(ladder.name)}").combine_chunks()
+                # Cells repeat labels, and labels are looked up one by one.
+                coded = column.dictionary_encode(null_encoding="encode")
+                of = ladder.codes if level == 0 else ladder.rung_codes
+                known = of(self.dimensions[place], texts_of(coded.dictionary))
+                codes[:, place] = known[coded.indices.to_numpy()]
+        return codes
+
+
 @dataclass(frozen=True)
 class _Count:
     engine: Engine
@@ -170,15 +256,31 @@ class _Count:
             largest=self.spec.largest,
             secret=self.secret,
         )
-        grid = self._grid(rows, ladders, query)
-        cells = replace(grid.cells, only=dict(self.spec.only))
-        return Aggregated(self.spec, cells, self._figures(grid, cells, units, weight), dropped)
+        counted = self._counted(rows, ladders, query)
+        cells = replace(counted.grid.cells, only=dict(self.spec.only))
+        figures = self._figures(counted.grid, cells, units, weight)
+        return Aggregated(self.spec, cells, figures, dropped, self._statistics(counted, cells, units))
+
+    def codebooks(self, table: Any, cells: Cells) -> list[dict[str | None, int]]:
+        rows, _ = self._population(table, *self._units(table))
+        found = []
+        for name, dimension in zip(self.spec.by, cells.dimensions, strict=True):
+            ladder = self._ladder(rows, name)
+            texts = texts_of(self.engine.distinct(rows, [name]).column(name))
+            leaves = ladder.labels(texts, ladder.levels[0]) if ladder.coarsens else list(texts)
+            distinct = list(dict.fromkeys(leaves))
+            known = dict(zip(distinct, ladder.codes(dimension, distinct).tolist(), strict=True))
+            found.append({text: known[leaf] for text, leaf in zip(texts, leaves, strict=True)})
+        return found
 
     def _check(self, table: Any) -> None:
         names = table.schema.names
         for name in [*self.spec.columns, *([self.person] if self.person else [])]:
             if name not in names:
                 raise DataError(f"column {name!r} is not in the table{did_you_mean(name, names)}")
+        for name in (COUNT, *map(squares_of, self.spec.squared)):
+            if name in self.spec.sums:
+                raise UsageError(f"column {name!r} has the name of another figure of the table; rename it before")
         for name in self.spec.levels:
             if name not in self.hierarchies:
                 raise UsageError(f"levels: column {name!r} has no hierarchy")
@@ -258,17 +360,22 @@ class _Count:
 
     def _measures(self, units: Mapping[str, Units], weight: Units | None) -> tuple[AggregateMeasure, ...]:
         waived = WAIVED if self.spec.waived is not None else None
-        found = [AggregateMeasure(column=each.name, product=each.product, waived=waived) for each in units.values()]
+        found = [
+            AggregateMeasure(column=each.name, product=each.product, waived=waived, squares=column in self.spec.squared)
+            for column, each in units.items()
+        ]
         if weight is not None:
             found.append(AggregateMeasure(column=WEIGHT, once=True))
         return tuple(found)
 
-    def _grid(self, rows: Any, ladders: Sequence[Ladder], query: AggregateQuery) -> Grid:
+    def _counted(self, rows: Any, ladders: Sequence[Ladder], query: AggregateQuery) -> _Counted:
         """All cells: totals from leaves where each contributor is in one, else level by level."""
         if self.person is None:
             leaves = self.engine.aggregate(rows, query)
-            grid = Grid.of_leaves(leaves, *self._labelled(leaves, ladders), query)
-            return grid.with_totals(own_codes=not getattr(rows, "has_record_ids", False))
+            dimensions, codes = self._labelled(leaves, ladders)
+            grid = Grid.of_leaves(leaves, dimensions, codes, query)
+            grid.with_totals(own_codes=not getattr(rows, "has_record_ids", False))
+            return _Counted(grid, rows, query, ladders, leaves)
         contributions, one = self.engine.contributions(rows, query)
         if self.spec.contribution_bound is not None and not one:
             contributions, one = self._bounded(contributions, query)
@@ -276,9 +383,15 @@ class _Count:
         leaves = self.engine.aggregate(contributions, settled)
         dimensions, codes = self._labelled(leaves, ladders)
         grid = Grid.of_leaves(leaves, dimensions, codes, query)
+        counted = _Counted(grid, contributions, replace(settled, unique=one), ladders, leaves)
         if one:
-            return grid.with_totals()
-        return self._by_levels(grid, contributions, ladders, dimensions, leaves, settled)
+            grid.with_totals()
+        else:
+            for step in self._steps(counted):
+                found = self.engine.aggregate(step.rows, step.query)
+                grid.place(found, step.codes(found))
+            grid.counted_by_levels()
+        return counted
 
     def _bounded(self, contributions: Any, query: AggregateQuery) -> tuple[Any, bool]:
         """The contributions without those beyond a contributor's bound."""
@@ -308,19 +421,12 @@ class _Count:
             )
         return dimensions, codes
 
-    def _by_levels(
-        self,
-        grid: Grid,
-        contributions: Any,
-        ladders: Sequence[Ladder],
-        dimensions: Sequence[Dimension],
-        leaves: pa.Table,
-        query: AggregateQuery,
-    ) -> Grid:
-        """The grid with the cells of each combination of levels above the leaves, each counted by contributors."""
-        steps = [range(len(ladder.levels) + 1) for ladder in ladders]  # the last is the total
+    def _steps(self, counted: _Counted) -> Iterator[_Step]:
+        """Each combination of levels above the leaves, with its rows and its query."""
+        ladders, leaves = counted.ladders, counted.leaves
+        levels_of = [range(len(ladder.levels) + 1) for ladder in ladders]  # the last is the total
         books = [self._books(ladder, leaves.column(f"key_{at}")) for at, ladder in enumerate(ladders)]
-        for levels in product(*steps):
+        for levels in product(*levels_of):
             if not any(levels):
                 continue
             keys = [ladder.name for ladder, level in zip(ladders, levels, strict=True) if level < len(ladder.levels)]
@@ -329,16 +435,33 @@ class _Count:
                 for at, ladder in enumerate(ladders)
                 if 0 < levels[at] < len(ladder.levels)
             }
-            recoded = self.engine.recode(contributions, codebooks) if codebooks else contributions
-            found = self.engine.aggregate(recoded, replace(query, keys=tuple(keys), unique=False))
-            codes = np.zeros((len(found), len(ladders)), dtype=np.int64)
-            for place, (ladder, level) in enumerate(zip(ladders, levels, strict=True)):
-                if level < len(ladder.levels):
-                    texts = texts_of(found.column(f"key_{keys.index(ladder.name)}"))
-                    of = ladder.codes if level == 0 else ladder.rung_codes
-                    codes[:, place] = of(dimensions[place], texts)
-            grid.place(found, codes)
-        return grid.counted_by_levels()
+            rows = self.engine.recode(counted.rows, codebooks) if codebooks else counted.rows
+            yield _Step(rows, replace(counted.query, keys=tuple(keys)), ladders, levels, counted.grid.cells.dimensions)
+
+    def _statistics(self, counted: _Counted, cells: Cells, units: Mapping[str, Units]) -> dict[str, OrderStatistic]:
+        """Extremes, quantiles and modes: of each column, and each combination of levels, one count of its values."""
+        by_column: dict[str, list[Response]] = {}
+        for response in self.spec.responses:
+            if response.ordered:
+                by_column.setdefault(response.columns[0], []).append(response)
+                require_units(response, units[response.columns[0]].decimals)
+        found = {}
+        for column, responses in by_column.items():
+            measure = AggregateMeasure(column=units[column].name)
+            ranks = [ranks_of(response, self.spec.around) for response in responses]
+            parts = []
+            none = tuple(0 for _ in counted.ladders)
+            leaves = _Step(counted.rows, replace(counted.query, unique=True), counted.ladders, none, cells.dimensions)
+            for step in (leaves, *self._steps(counted)):
+                ranked = self.engine.ranked(step.rows, replace(step.query, measures=(measure,)), ranks)
+                place = np.ravel_multi_index(tuple(step.codes(ranked).T), cells.shape)
+                parts.append((ranked, place.astype(np.int64)))
+            values = RankedValues.of(parts)
+            for response in responses:
+                rivals = self.spec.rivals.get(response.name, ())
+                decimals = units[column].decimals
+                found[response.name] = OrderStatistic.of(response, cells, values, decimals, self.spec.around, rivals)
+        return found
 
     def _books(self, ladder: Ladder, leaves: pa.ChunkedArray) -> dict[int, tuple[pa.Array, pa.Array]]:
         """Codebooks from the leaves of a dimension to the labels of each level above."""
@@ -356,5 +479,7 @@ class _Count:
         found = {COUNT: grid.counts(cells, None if weight is None else len(units), unit)}
         for at, (column, each) in enumerate(units.items()):
             found[column] = grid.sums(cells, at, column, each.decimals, unit)
+            if column in self.spec.squared:
+                found[squares_of(column)] = grid.squares(found[column], at, squares_of(column))
         persons = self.person is not None
         return {name: replace(figures, persons=persons) for name, figures in found.items()}

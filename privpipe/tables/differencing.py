@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy import sparse
 from privpipe.errors import UsageError
 from privpipe.tables.cells import Cells
 
-__all__ = ["Differences", "Differencing", "atoms_of_leaves"]
+__all__ = ["Differences", "Differencing", "atoms_of_leaves", "nested_pairs"]
 
 Ints = NDArray[np.int64]
 PRODUCTS = 20_000_000
@@ -111,31 +111,11 @@ class Differencing:
     def _pairs(
         self, inside: sparse.csr_array, populations: Ints, sizes: Ints, shown: NDArray[np.bool_]
     ) -> tuple[Ints, Ints]:
-        # Atoms without members join nothing; an empty cell inside another differs from it by the whole of that one,
-        # which the frequency rule judges.
-        cells = np.flatnonzero(shown & (sizes > 0))
-        atoms = np.flatnonzero(populations > 0)
-        chosen = sparse.csr_array(inside[cells][:, atoms]).astype(np.int64)
-        chosen.sum_duplicates()
-        weighted = chosen.multiply(populations[atoms][None, :]).tocsr()
-        transposed = chosen.T.tocsr()
-        # Rows of the product that a run of cells makes, from how many cells each atom lies in.
-        work = np.cumsum(chosen @ np.diff(transposed.indptr).astype(np.int64))
-        found: list[tuple[Ints, Ints]] = []
-        start = 0
-        while start < len(cells):
-            done = work[start - 1] if start else 0
-            end = max(start + 1, int(np.searchsorted(work, done + PRODUCTS, side="right")))
-            shared = sparse.coo_array(weighted[start:end] @ transposed)
-            outer, inner = shared.row + start, shared.col
-            rest = sizes[cells[outer]] - shared.data
-            # All of the inner cell is shared, and few of the outer are not.
-            small = (shared.data == sizes[cells[inner]]) & (rest > 0) & (rest < self.at_least)
-            found.append((cells[outer[small]], cells[inner[small]]))
-            start = end
-        if not found:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        return np.concatenate([pair[0] for pair in found]), np.concatenate([pair[1] for pair in found])
+        found = [
+            (outer[rest < self.at_least], inner[rest < self.at_least])
+            for outer, inner, rest in _nested(inside, populations, sizes, shown)
+        ]
+        return _gathered(found)
 
     def _rests(self, relations: sparse.csr_array, sizes: Ints, shown: NDArray[np.bool_]) -> Ints:
         """Published cells that at least two published parts of one level leave few members of."""
@@ -152,6 +132,89 @@ class Differencing:
         rest = np.where(whole >= 0, sizes[whole], 0) - left
         small = (whole >= 0) & (taken >= 2) & (rest > 0) & (rest < self.at_least)
         return np.unique(whole[small])
+
+
+def nested_pairs(
+    inside: sparse.csr_array,
+    populations: Ints,
+    sources: Sequence[NDArray[np.bool_]],
+    *,
+    least: int,
+    closest: bool = False,
+) -> tuple[Ints, Ints]:
+    """Pairs of cells of which one lies inside the other, both published, and not both in one of some sources.
+
+    Parameters
+    ----------
+    inside : csr_array, shape (cells, atoms), entries 1
+    populations : ndarray of int64, shape (atoms,)
+        Contributors of each atom.
+    sources : sequence of ndarray of bool, shape (cells,)
+        What each source publishes.
+    least : int
+        Pairs that differ by fewer contributors than this are found, and no pair that differs by none.
+    closest : bool
+        In addition, whatever the difference: for each cell the largest inside it, and the smallest around it.
+
+    Returns
+    -------
+    outer, inner : ndarray of int64
+    """
+    shown = np.logical_or.reduce(sources)
+    if len(sources) < 2 or any(np.array_equal(shown, source) for source in sources):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    sizes = np.asarray(inside @ populations, dtype=np.int64)
+    near: list[tuple[Ints, Ints]] = []
+    far: list[tuple[Ints, Ints]] = []
+    for outer, inner, rest in _nested(inside, populations, sizes, shown):
+        apart = ~np.logical_or.reduce([source[outer] & source[inner] for source in sources])
+        near.append((outer[apart & (rest < least)], inner[apart & (rest < least)]))
+        if closest:
+            far.append((outer[apart], inner[apart]))
+    outer, inner = _gathered(near)
+    if closest:
+        around, within = _gathered(far)
+        chosen = np.zeros(len(around), dtype=np.bool_)
+        for of, size in ((around, -sizes[within]), (within, sizes[around])):
+            order = np.lexsort((size, of))
+            chosen[order[np.flatnonzero(np.diff(of[order], prepend=-1))]] = True
+        both = np.unique(
+            np.column_stack([np.concatenate([outer, around[chosen]]), np.concatenate([inner, within[chosen]])]), axis=0
+        )
+        outer, inner = both[:, 0], both[:, 1]
+    return outer, inner
+
+
+def _nested(
+    inside: sparse.csr_array, populations: Ints, sizes: Ints, shown: NDArray[np.bool_]
+) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Shown cells with another one inside, and how many contributors they have more than it; in runs of cells."""
+    # Atoms without members join nothing; an empty cell inside another differs from it by the whole of that one,
+    # which the frequency rule judges.
+    cells = np.flatnonzero(shown & (sizes > 0))
+    atoms = np.flatnonzero(populations > 0)
+    chosen = sparse.csr_array(inside[cells][:, atoms]).astype(np.int64)
+    chosen.sum_duplicates()
+    weighted = chosen.multiply(populations[atoms][None, :]).tocsr()
+    transposed = chosen.T.tocsr()
+    # Rows of the product that a run of cells makes, from how many cells each atom lies in.
+    work = np.cumsum(chosen @ np.diff(transposed.indptr).astype(np.int64))
+    start = 0
+    while start < len(cells):
+        done = work[start - 1] if start else 0
+        end = max(start + 1, int(np.searchsorted(work, done + PRODUCTS, side="right")))
+        shared = sparse.coo_array(weighted[start:end] @ transposed)
+        outer, inner = shared.row + start, shared.col
+        rest = sizes[cells[outer]] - shared.data
+        # All of the inner cell is shared, and the outer has more.
+        kept = (shared.data == sizes[cells[inner]]) & (rest > 0)
+        yield cells[outer[kept]], cells[inner[kept]], rest[kept]
+        start = end
+
+
+def _gathered(pairs: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    none = np.empty(0, dtype=np.int64)
+    return np.concatenate([none, *(one for one, _ in pairs)]), np.concatenate([none, *(other for _, other in pairs)])
 
 
 def atoms_of_leaves(tables: Sequence[Cells], leaves: Cells) -> sparse.csr_array:

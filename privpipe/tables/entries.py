@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
+from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks.entry import Entry
+from privpipe.blocks.marks import FilePath, Stricter
+from privpipe.blocks.parameters import require_choice
 from privpipe.blocks.public_edition import PublicRules
+from privpipe.blocks.release_history import NORMALISATIONS
 from privpipe.blocks.verdict import Severity, Verdict
 from privpipe.border import bordered
+from privpipe.draws.seed import require_key_place
 from privpipe.errors import UsageError
 from privpipe.wired import room_above
 
@@ -20,8 +25,11 @@ if TYPE_CHECKING:
 
     from privpipe.draws import Seed
     from privpipe.tables.table import Table
+    from privpipe.tables.table_history import TableHistory
 
-__all__ = ["CellGuarantee", "TableSet", "TableStage"]
+MAX_ATOMS = 5_000_000
+
+__all__ = ["CellGuarantee", "TableSet", "TableStage", "UnionGuarantee"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +52,8 @@ class TableSet:
         What a verdict must say of the tables.
     steps : tuple of mapping
         Of each stage that ran: its name, and what it did; private.
+    history : TableHistory, optional
+        What a ledger remembers of earlier tables; None: no ledger is kept.
 
     Examples
     --------
@@ -58,6 +68,7 @@ class TableSet:
     seed: Seed | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
     steps: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    history: TableHistory | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"TableSet({len(self.tables)} tables)"
@@ -147,9 +158,19 @@ class CellGuarantee(Entry):
     )
 
     @property
+    def least(self) -> int:
+        """The fewest contributors that it lets a published population have."""
+        return 1
+
+    @property
     def binds(self) -> bool:
         """Whether a release is refused where it does not hold."""
         return self.severity == "fail"
+
+    @property
+    def reported(self) -> bool:
+        """Whether it is told and never judged, as one of the `measures:` of a policy."""
+        return False
 
     def demanded(self) -> Any:
         """The threshold."""
@@ -157,6 +178,14 @@ class CellGuarantee(Entry):
 
     def largest(self) -> int:
         """How many of the largest contributions of a cell it looks at."""
+        return 0
+
+    def holdings(self) -> tuple[str, ...]:
+        """Columns whose values it takes for contributors, in the place of persons."""
+        return ()
+
+    def around(self) -> int:
+        """How many contributions on each side of a rounded quantile it looks at."""
         return 0
 
     def judge(self, tables: TableSet) -> Verdict:
@@ -177,3 +206,63 @@ class CellGuarantee(Entry):
         """As of every entry; the severity only where it is not the usual one."""
         left_out = {"severity"} if self.binds else set()
         return {name: value for name, value in super().parameters().items() if name not in left_out}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class UnionGuarantee(CellGuarantee):
+    """A guarantee on what all published tables show together.
+
+    Subclasses judge the tables of a release; with a ledger also every earlier release that it remembers.
+    """
+
+    ledger: Annotated[
+        str | None,
+        FilePath(),
+        Stricter("equal"),
+        Doc("folder that remembers what each release showed of whom, so that all are judged together; secret"),
+    ] = None
+    key: Annotated[
+        dict[str, str] | None,
+        Stricter("equal"),
+        Doc("{from_env: NAME} or {from_file: PATH}, the same for all releases: persons are followed by it"),
+    ] = None
+    normalise: Annotated[
+        tuple[str, ...],
+        Stricter("equal"),
+        Doc("what is done to a person's key before it is hashed: trim, casefold, nfc; nothing unless given"),
+    ] = ()
+    max_atoms: Annotated[
+        int, Ge(1), Doc("combinations of cells that persons lie in, over all tables; an error beyond")
+    ] = MAX_ATOMS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = type(self).__name__
+        if isinstance(self.normalise, str):
+            raise UsageError(f"{name}: normalise must be a list")
+        object.__setattr__(self, "normalise", tuple(self.normalise))
+        for step in self.normalise:
+            require_choice(name, "normalise", step, NORMALISATIONS)
+        if len(set(self.normalise)) < len(self.normalise):
+            raise UsageError(f"{name}: normalise names a step twice")
+        if self.key is not None:
+            require_key_place(name, self.key)
+        if (self.ledger is None) != (self.key is None):
+            raise UsageError(
+                f"{name}: `ledger` and `key` belong together: earlier tables are compared person by person"
+            )
+        if self.normalise and self.key is None:
+            raise UsageError(f"{name}: normalise is for persons, who are followed by a key")
+
+    def without_ledger(self, tables: TableSet) -> Verdict | None:
+        """An error where a ledger is named and nothing of it is at hand, as outside a policy's run; else None."""
+        if self.ledger is None or tables.history is not None:
+            return None
+        why = "the ledger was not read: a run of a policy, or `Policy.apply`, does; leave it out to judge one release."
+        return Verdict(self, None, "error", self.demanded(), reason=why)
+
+    def parameters(self) -> dict[str, Any]:
+        """As of every entry; what is about a ledger only where there is one."""
+        own = ("ledger", "key", "normalise", "max_atoms")
+        unused = own if self.ledger is None and self.max_atoms == MAX_ATOMS else ()
+        return {name: value for name, value in super().parameters().items() if name not in unused}

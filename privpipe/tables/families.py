@@ -20,7 +20,7 @@ from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
 from privpipe.tables.integer_matrices import matrix_of
-from privpipe.tables.primary_rules import MinimumFrequency, Rule, Settings, protection_levels
+from privpipe.tables.primary_rules import Rule, Settings, of_implied, protection_levels
 from privpipe.tables.table import Measure, Table
 
 __all__ = ["Family", "families", "merged_levels"]
@@ -51,6 +51,11 @@ class Family:
     tables: tuple[Table, ...]
     published: int
     cells: LinkedCells
+
+    @property
+    def new(self) -> int:
+        """How many of its tables are of the release that is judged; they come first."""
+        return self.published
 
     @property
     def whole(self) -> bool:
@@ -107,6 +112,11 @@ class Family:
             at = variable[shown]
             low[at] = np.where(low[at] == UNBOUNDED, measure.low[shown], np.maximum(low[at], measure.low[shown]))
             high[at] = np.minimum(high[at], measure.high[shown])
+            if measure.blank is not None:
+                gone = np.flatnonzero(measure.hidden)
+                at, (least, most) = variable[gone], measure.blank
+                low[at] = np.where(low[at] == UNBOUNDED, least[gone], np.maximum(low[at], least[gone]))
+                high[at] = np.minimum(high[at], most[gone])
         exact = np.flatnonzero(~self.hidden)
         crossed = int((low[exact] > high[exact]).sum())
         if crossed:
@@ -190,10 +200,14 @@ class Family:
         Where contributors may be in several cells of one set, the contributors are the fewest, and the largest
         contributions the greatest, that they can be.
         """
-        sets = self.populations
-        if not len(sets):
+        if not len(self.populations):
             return None
-        figures = self._figures()
+        others = {column: self._implied(column) for column in self.measures[0].figures.others}
+        return replace(self._implied(None), others=others)
+
+    def _implied(self, holding: str | None) -> CellFigures:
+        """The same of contributors, or of the values of a column in their place."""
+        sets, figures = self.populations, self._figures(holding)
         apart = figures.additive
         sums: dict[str, Any] = {
             name: sets.sums(getattr(figures, name)) for name in ("totals", "magnitudes", "records", "negative")
@@ -224,12 +238,13 @@ class Family:
             **sums,
         )
 
-    def _figures(self) -> CellFigures:
+    def _figures(self, holding: str | None = None) -> CellFigures:
         """Figures of the variables."""
-        first = self.measures[0].figures
+        every = [each.figures if holding is None else each.figures.others[holding] for each in self.measures]
+        first = every[0]
         labels = tuple(map(str, range(self.cells.size)))
         dimension = Dimension("variable", labels, (-1, *(0 for _ in labels[1:])))
-        most = min(measure.figures.largest.shape[1] for measure in self.measures)
+        most = min(each.largest.shape[1] for each in every)
         arrays: dict[str, Any] = {}
         for name in ("contributors", "records", "totals", "magnitudes", "negative", "nonzero", "single"):
             arrays[name] = np.zeros(self.cells.size, dtype=np.int64)
@@ -239,13 +254,13 @@ class Family:
         for name in ("population", "unwaived"):
             if getattr(first, name) is not None:
                 arrays[name] = np.zeros(self.cells.size, dtype=np.int64)
-        for measure, variable in zip(self.measures, self.cells.variables, strict=True):
+        for figures, variable in zip(every, self.cells.variables, strict=True):
             for name, array in arrays.items():
-                given = getattr(measure.figures, name)
+                given = getattr(figures, name)
                 array[variable] = given[:, :most] if array.ndim == 2 else given
         cells = Cells((dimension,), np.arange(self.cells.size, dtype=np.int64)[:, None])
-        additive = all(measure.figures.additive for measure in self.measures)
-        return replace(first, cells=cells, additive=additive, **arrays)
+        additive = all(each.additive for each in every)
+        return replace(first, cells=cells, additive=additive, others={}, **arrays)
 
     def implied_failures(self, rules: Iterable[Rule]) -> Bools:
         """Which implied populations the primary rules call unsafe."""
@@ -254,8 +269,7 @@ class Family:
             return np.zeros(0, dtype=np.bool_)
         found = np.zeros(len(figures), dtype=np.bool_)
         for rule in rules:
-            own = replace(rule, zeros="safe", structural=()) if isinstance(rule, MinimumFrequency) else rule
-            found |= own.unsafe(figures)
+            found |= of_implied(rule).unsafe(figures)
         return found
 
     def levels(self, rules: Mapping[str, Sequence[Rule]], settings: Settings) -> Levels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 SUPPRESSED = ("c", "suppressed", "primary", "secondary")
 """Texts of a status that say that a figure is blank."""
+MARK = re.compile(r"<\s*([1-9]\d{0,8})")
+"""Text of a status that says that a blank figure is below a number."""
 TOTAL = "Total"
 TIME_LIMIT = 600.0
 """Seconds for what cells can be recomputed."""
@@ -44,6 +47,8 @@ class FinishedTable:
         Published figures in units of 10^-decimals; 0 where blank.
     blank : ndarray of bool, shape (cells,)
     decimals : int
+    marks : ndarray of int64, shape (cells,)
+        What a blank figure is marked to be below, as in a status ``<10``; 0 without a mark.
     """
 
     cells: Cells
@@ -51,6 +56,7 @@ class FinishedTable:
     values: Ints
     blank: Bools
     decimals: int
+    marks: Ints
 
 
 def finished_table(
@@ -91,13 +97,17 @@ def finished_table(
     given = table.column(name).to_pylist()
     blank = np.array([each is None or each != each for each in given], dtype=np.bool_)
     status = f"{name}_status" if f"{name}_status" in table.schema.names else "status"
+    marks = np.zeros(len(given), dtype=np.int64)
     if status in table.schema.names and status not in trees:
-        blank |= np.array([each in SUPPRESSED for each in table.column(status).to_pylist()], dtype=np.bool_)
+        texts = table.column(status).to_pylist()
+        found = [MARK.fullmatch(each) if isinstance(each, str) else None for each in texts]
+        marks = np.array([0 if each is None else int(each[1]) for each in found], dtype=np.int64)
+        blank |= np.array([each in SUPPRESSED for each in texts], dtype=np.bool_) | (marks > 0)
     figures = [None if gone else _decimal(each, name) for each, gone in zip(given, blank, strict=True)]
     places = max((-int(each.as_tuple().exponent) for each in figures if each is not None), default=0)
     places = max(places, 0) if decimals is None else decimals
     values = np.array([0 if each is None else _unit(each, places, name) for each in figures], dtype=np.int64)
-    return FinishedTable(cells, name, values, blank, places)
+    return FinishedTable(cells, name, values, blank, places, marks)
 
 
 def _response(table: pa.Table, trees: Mapping[str, Any], response: str | None) -> str:
@@ -195,6 +205,7 @@ def linked_problem(
         low = true - away if lower is None else np.maximum(low, true - away)
         high = true + away
     for table, variables in zip(tables, cells.variables, strict=True):
+        _mark(table, variables, (low, high), true, unit * factor)
         shown = np.flatnonzero(~table.blank)
         value = table.values[shown] * (10 ** (places - table.decimals) * factor)
         at = variables[shown]
@@ -205,6 +216,27 @@ def linked_problem(
         known[at] = True
     problem = AuditProblem(cells.relations, low, high, whole, true=true, at_least=at_least)
     return cells, problem, unit * factor
+
+
+def _mark(table: FinishedTable, variables: Ints, bounds: tuple[Ints, Ints], true: Ints | None, one: int) -> None:
+    """Narrow the bounds of blank figures to what marks say of them, and of those without one.
+
+    A blank beside marks is 0 or at least the number of the marks. It is taken for the latter, unless it is 0 in truth
+    or the table publishes no 0: readers know no more than that.
+    """
+    if not table.marks.any():
+        return
+    low, high = bounds
+    below = int(table.marks.max()) * one
+    marked, rest = variables[table.marks > 0], variables[table.blank & (table.marks == 0)]
+    high[marked] = np.minimum(high[marked], table.marks[table.marks > 0] * one - 1)
+    least = np.full(len(marked), one) if true is None else np.minimum(true[marked], one)
+    low[marked] = np.where(low[marked] == UNBOUNDED, least, np.maximum(low[marked], least))
+    empty = np.full(len(rest), not (table.values[~table.blank] == 0).any()) if true is None else true[rest] == 0
+    least = np.where(empty, 0, below)
+    low[rest] = np.where(low[rest] == UNBOUNDED, least, np.maximum(low[rest], least))
+    if true is not None:
+        high[rest[empty]] = 0
 
 
 def _true(cells: LinkedCells, original: Sequence[FinishedTable] | None, places: int, factor: int) -> Ints | None:

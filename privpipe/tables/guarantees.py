@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -20,9 +20,10 @@ from privpipe.tables import differencing, group_disclosure, primary_rules
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import Levels
-from privpipe.tables.entries import CellGuarantee, TableSet
+from privpipe.tables.entries import CellGuarantee, TableSet, UnionGuarantee
 from privpipe.tables.families import merged_levels
-from privpipe.tables.table import Table
+from privpipe.tables.table import Table, measures_of
+from privpipe.tables.union_families import TooManyClasses, counted_together
 
 __all__ = [
     "Differencing",
@@ -38,6 +39,8 @@ Bools = NDArray[np.bool_]
 Weights = Literal["replicate", "sample", "known"]
 Negative = Literal["refuse", "absolute", "frequency"]
 Safety = Literal["safe", "unsafe"]
+LEAST_SPREAD = 3
+"""Contributors of a published variance, whatever n is."""
 NO_CELL = "no published cell has a contributor, so there is nothing to judge."
 
 
@@ -54,13 +57,32 @@ class PrimaryRule(CellGuarantee):
         str | None, Doc("the response, or its column, that is judged; left out: all of which the rule can speak")
     ] = None
 
+    holding: Annotated[
+        str | None,
+        Doc("column of what counts as one contributor here, as the holding of several branches; left out: persons"),
+    ] = None
+
     @property
     @abstractmethod
     def rule(self) -> primary_rules.Rule:
         """The rule itself."""
 
+    def holdings(self) -> tuple[str, ...]:
+        return () if self.holding is None else (self.holding,)
+
     def largest(self) -> int:
         return self.rule.largest
+
+    def rule_of(self, figures: CellFigures) -> primary_rules.Rule:
+        """The rule as it is for one measure."""
+        return self._held(self.rule)
+
+    def _held(self, rule: primary_rules.Rule) -> primary_rules.Rule:
+        return rule if self.holding is None else primary_rules.OfHoldings(rule, self.holding)
+
+    def statistics(self, table: Table) -> Iterator[tuple[str, Bools]]:
+        """Extremes, quantiles and modes that it judges, by response, and which of their figures are unsafe."""
+        return iter(())
 
     def measures(self, table: Table) -> Iterator[tuple[str, CellFigures]]:
         """Measures of a table that it judges.
@@ -73,18 +95,22 @@ class PrimaryRule(CellGuarantee):
         named = {COUNT if self.response == "count" else self.response}
         for each in table.responses:
             if each.name == self.response:
-                named |= set(each.columns)
-        found = [(key, table.measures[key].figures) for key in table.shown_measures if self._speaks_of(key)]
+                named |= set(measures_of(each)) - ({COUNT} if each.columns else set())
+        found = [
+            (key, table.measures[key].figures)
+            for key in table.shown_measures
+            if self._speaks_of(table.measures[key].figures)
+        ]
         if self.response is not None:
             found = [pair for pair in found if pair[0] in named]
         yield from found
 
-    def _speaks_of(self, key: str) -> bool:
-        return key != COUNT
+    def _speaks_of(self, figures: CellFigures) -> bool:
+        return not figures.counting and not figures.squares
 
     def unsafe(self, table: Table) -> dict[str, Bools]:
         """By measure, which cells must not be published."""
-        return {key: self.rule.unsafe(figures) for key, figures in self.measures(table)}
+        return {key: self.rule_of(figures).unsafe(figures) for key, figures in self.measures(table)}
 
     def judge(self, tables: TableSet) -> Verdict:
         observed: list[Fraction] = []
@@ -92,12 +118,19 @@ class PrimaryRule(CellGuarantee):
         for table in tables.chosen(self.tables).values():
             for key, figures in self.measures(table):
                 shown = ~table.measures[key].hidden
-                unsafe = self.rule.unsafe(figures)
+                rule = self.rule_of(figures)
+                unsafe = rule.unsafe(figures)
                 measured += 1
                 judged += int((shown & (figures.contributors > 0)).sum())
                 failing += int((unsafe & shown).sum())
-                found = self.rule.observed(figures, shown)
+                found = rule.observed(figures, shown)
                 observed += [] if found is None else [found]
+            for name, unsafe in self.statistics(table):
+                statistic = table.statistics[name]
+                shown = ~(statistic.hidden | table.hidden)
+                measured += 1
+                judged += int((shown & (statistic.present > 0)).sum())
+                failing += int((unsafe & shown).sum())
         if not measured:
             raise UsageError(
                 f"{self.name()}: no table has a response that it can judge"
@@ -177,6 +210,10 @@ class MinimumFrequency(PrimaryRule):
 
     @property
     def rule(self) -> primary_rules.Rule:
+        return self._rule
+
+    @property
+    def _rule(self) -> primary_rules.MinimumFrequency:
         return primary_rules.MinimumFrequency(
             at_least=self.at_least,
             protect={"percent": self.percent} if self.protect == "percent" else self.protect,
@@ -186,8 +223,35 @@ class MinimumFrequency(PrimaryRule):
             population=self.population,
         )
 
-    def _speaks_of(self, key: str) -> bool:
+    @property
+    def least(self) -> int:
+        return self.at_least
+
+    def _speaks_of(self, figures: CellFigures) -> bool:
         return True
+
+    def rule_of(self, figures: CellFigures) -> primary_rules.Rule:
+        # With the mean, the variance of two contributors shows both values.
+        if not figures.squares:
+            return self._held(self.rule)
+        return self._held(replace(self._rule, at_least=max(self.at_least, LEAST_SPREAD)))
+
+    def around(self) -> int:
+        return self.at_least
+
+    def names(self, table: Table) -> list[str]:
+        """Names of the extremes, quantiles and modes that it judges: values of persons, not of holdings."""
+        if self.holding is not None:
+            return []
+        return [
+            name
+            for name, statistic in table.statistics.items()
+            if self.response is None or self.response in (name, *statistic.response.columns)
+        ]
+
+    def statistics(self, table: Table) -> Iterator[tuple[str, Bools]]:
+        for name in self.names(table):
+            yield name, table.statistics[name].unsafe(self.at_least)
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -403,10 +467,9 @@ class GroupDisclosure(CellGuarantee):
 
     def judge(self, tables: TableSet) -> Verdict:
         failing = judged = 0
-        for table in tables.chosen(self.tables).values():
+        for table, shown in _shown_by_any(tables, tables.chosen(self.tables)):
             rule = self._rule(table, tables.sensitive)
             if rule is not None:
-                shown = ~table.measures[COUNT].hidden
                 failing += rule.observed(table.measures[COUNT].figures, shown)
                 judged += int((shown & (table.measures[COUNT].figures.contributors > 0)).sum())
         compared = (Comparison(judged, judged, "published cells with contributors were judged"),)
@@ -430,7 +493,7 @@ class GroupDisclosure(CellGuarantee):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Differencing(CellGuarantee):
+class Differencing(UnionGuarantee):
     """Published cells of which one lies inside another differ by no contributor or by at least n.
 
     Parameters
@@ -451,7 +514,18 @@ class Differencing(CellGuarantee):
 
     at_least: Annotated[int, Ge(1), Doc("n: least number of contributors of a difference that is not empty")]
 
-    def judge(self, tables: TableSet) -> Verdict:
+    @property
+    def least(self) -> int:
+        return self.at_least
+
+    def failures(self, tables: TableSet) -> differencing.Differences:
+        """The small differences, cells numbered over the tables it judges, one after the other.
+
+        Raises
+        ------
+        DataError
+            Persons are in several cells.
+        """
         chosen = list(tables.chosen(self.tables).values())
         # The grouping that all populations are parts of: the joint one, or the table with all dimensions.
         whole = tables.joint or max(chosen, key=lambda table: len(table.cells.dimensions))
@@ -465,14 +539,45 @@ class Differencing(CellGuarantee):
         inner = [np.isin(cells.codes[:, at], each.leaves) for at, each in enumerate(cells.dimensions)]
         leaves = figures.taken(np.flatnonzero(np.logical_and.reduce(inner)))
         shown = np.concatenate([~table.measures[COUNT].hidden for table in chosen])
-        failures = differencing.Differencing(at_least=self.at_least).failures(
+        return differencing.Differencing(at_least=self.at_least).failures(
             differencing.atoms_of_leaves([table.cells for table in chosen], leaves.cells),
             leaves.contributors,
             shown,
             sparse.csr_array(sparse.block_diag([table.cells.relations for table in chosen])),
         )
+
+    def judge(self, tables: TableSet) -> Verdict:
+        unread = self.without_ledger(tables)
+        if unread is not None:
+            return unread
+        if tables.history:
+            return self._judge_union(tables)
+        failures = self.failures(tables)
+        chosen = list(tables.chosen(self.tables).values())
+        shown = np.concatenate([~table.measures[COUNT].hidden for table in chosen])
         counts = np.concatenate([table.measures[COUNT].figures.contributors for table in chosen])
-        failing, judged = len(failures), int((shown & (counts > 0)).sum())
+        return self._verdict(len(failures), int((shown & (counts > 0)).sum()))
+
+    def _judge_union(self, tables: TableSet) -> Verdict:
+        """Differences that the tables of all releases show together and those of earlier ones alone did not."""
+        chosen = tables.chosen(self.tables)
+        try:
+            found = counted_together(tables, chosen, max_classes=self.max_atoms)
+        except TooManyClasses as error:
+            return Verdict(self, None, "error", self.at_least, reason=f"{error}.")
+        if found is None:
+            return Verdict(self, None, "error", self.at_least, reason=NO_CELL)
+        shown = found.before | found.now
+        relations = [found.linked_relations(at) for at in range(found.new) if found.measures[at].figures.additive]
+        rule = differencing.Differencing(at_least=self.at_least)
+        joined = sparse.csr_array(sparse.vstack(relations)) if relations else None
+        failures = rule.failures(found.classes, found.class_sizes, shown, joined)
+        earlier = rule.failures(found.classes, found.class_sizes, found.before, joined)
+        known = found.before[failures.outer] & found.before[failures.inner]
+        new = int((~known).sum()) + len(np.setdiff1d(failures.rests, earlier.rests))
+        return self._verdict(new, int((shown & (found.sizes > 0)).sum()))
+
+    def _verdict(self, failing: int, judged: int) -> Verdict:
         compared = (Comparison(judged, judged, "published cells with contributors were compared"),)
         if not judged:
             return Verdict(self, None, "error", self.at_least, reason=NO_CELL, compared=compared)
@@ -490,3 +595,14 @@ class Differencing(CellGuarantee):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(at_least=10)]
+
+
+def _shown_by_any(tables: TableSet, chosen: Mapping[str, Table]) -> Iterator[tuple[Table, Bools]]:
+    """Tables, and which cells this release or an earlier one publishes the contributors of."""
+    found = counted_together(tables, chosen) if tables.history else None
+    for table in chosen.values():
+        shown = ~table.measures[COUNT].hidden
+        if found is not None and COUNT in table.shown_measures:
+            names = [each.name for each in found.tables[: found.new]]
+            shown = shown | found.before[found.cells.variables[names.index(table.name)]]
+        yield table, shown

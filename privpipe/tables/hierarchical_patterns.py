@@ -63,10 +63,14 @@ def hierarchical(hiding: Hiding, linked: LinkedCells, hidden: Bools) -> Bools:
 
 def _protected(hiding: Hiding, part: Subtable, hidden: Bools, level_of: Ints) -> Ints:
     """Cells to be hidden in addition, so that those hidden in a subtable are protected within it."""
-    here = np.flatnonzero(hidden[part.cells])
-    if not len(here):
-        return part.cells[:0]
     cells, inner = part.cells, part.inner
+    protected = hidden[cells]
+    if hiding.given is not None:
+        # What nobody sees anyway may turn out exact.
+        protected = protected & (hiding.primary[cells] | ~hiding.given[cells])
+    here = np.flatnonzero(protected)
+    if not len(here):
+        return cells[:0]
     at = np.where(inner[here], level_of[cells[here]], -1)
     known = at >= 0
     levels = hiding.levels
@@ -83,6 +87,7 @@ def _protected(hiding: Hiding, part: Subtable, hidden: Bools, level_of: Ints) ->
         hiding.candidates[cells] & inner,
         Levels(here.astype(np.int64), lower, upper, span, levels.denominator),
         hiding.whole,
+        given=None if hiding.given is None else hiding.given[cells],
     )
     limits = SUBTABLE_LIMITS if int(problem.open.sum()) <= LARGE_SUBTABLE else LARGE_LIMITS
     found = least_cost(problem, limits)

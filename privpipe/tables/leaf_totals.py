@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -181,6 +181,23 @@ class Grid:
             population=figures[f"total_{len(self.query.measures) - 1}"] if weighted else None,
             unwaived=figures.get(f"unwaived_{at}"),
             additive=self.additive,
+        )
+
+    def squares(self, figures: CellFigures, at: int, name: str) -> CellFigures:
+        """The sums of squares of a measure whose sums are known. No concentration rule speaks of them."""
+        squares = self.figures[f"square_{at}"]
+        nothing = np.zeros((len(squares), 1), dtype=np.int64)
+        return replace(
+            figures,
+            response=name,
+            totals=squares,
+            magnitudes=squares,
+            largest=nothing,
+            holders=nothing,
+            negative=np.zeros_like(squares),
+            decimals=2 * figures.decimals,
+            unwaived=None,
+            squares=True,
         )
 
 

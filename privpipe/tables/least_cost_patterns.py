@@ -96,7 +96,7 @@ class _Search:
     """The state of one search: cuts, and moves that were found."""
 
     def __init__(self, hiding: Hiding, limits: Limits, covers: Sequence[NDArray[np.int64]]) -> None:
-        self.hiding, self.required, self.limits = hiding, hiding.primary, limits
+        self.hiding, self.required, self.limits = hiding, hiding.required, limits
         self.free = np.flatnonzero(hiding.open)
         self.entries = limits.entries
         self.rows: list[Floats] = []

@@ -45,7 +45,11 @@ def _passes(n: int, base: int) -> bool:
 
 
 def linear_pattern(
-    relations: sparse.csr_array, primary: NDArray[np.bool_], order: Sequence[int], prime: int | None = None
+    relations: sparse.csr_array,
+    primary: NDArray[np.bool_],
+    order: Sequence[int],
+    prime: int | None = None,
+    given: Sequence[int] = (),
 ) -> NDArray[np.bool_]:
     """Publish cells in this order, each unless a primary cell then lies in the span of the published ones.
 
@@ -62,6 +66,8 @@ def linear_pattern(
         Cells that are not primary, the first to be published first; those that are left out are published anyway.
     prime : int or None
         Modulus of the arithmetic, of 61 bits; drawn unless given.
+    given : sequence of int
+        Cells that nobody sees and nobody has to protect.
 
     Returns
     -------
@@ -76,7 +82,9 @@ def linear_pattern(
     """
     modulus = prime or drawn_prime()
     hidden = primary.copy()
-    rows, left = _eliminated(relations, primary, order, modulus)
+    hidden[np.asarray(given, dtype=np.int64)] = True
+    # Eliminated first and never published, they take with them every equation that they could be worked out of.
+    rows, left = _eliminated(relations, primary, [*order, *given], modulus)
     known = _Equations(modulus)
     for row in left:
         known.add(row, anyway=True)

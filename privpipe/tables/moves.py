@@ -73,6 +73,10 @@ class Hiding:
     knowing : tuple of (ndarray of int64, ndarray of int64)
         Insiders: sensitive cells whose value one contributor knows, and the sensitive cells of others, none of which
         may be exact for that contributor.
+    given : ndarray of bool, shape (cells,), optional
+        Cells that no reader sees whatever is decided here: hidden already, or in no table that is published.
+    shown : tuple of ndarray of int64, optional
+        Least and greatest value that a reader gives a cell while it is published; default: its true value.
     """
 
     relations: sparse.csr_array
@@ -84,6 +88,8 @@ class Hiding:
     levels: Levels
     whole: bool
     knowing: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...] = ()
+    given: Bools | None = None
+    shown: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def __len__(self) -> int:
         return len(self.true)
@@ -95,9 +101,14 @@ class Hiding:
         return found
 
     @cached_property
+    def required(self) -> Bools:
+        """Cells that are hidden in every pattern: sensitive ones, and those that no reader sees anyway."""
+        return self.primary if self.given is None else np.asarray(self.primary | self.given, dtype=np.bool_)
+
+    @cached_property
     def open(self) -> Bools:
         """Cells that may be hidden and need not be."""
-        return np.asarray(self.candidates & ~self.primary, dtype=np.bool_)
+        return np.asarray(self.candidates & ~self.required, dtype=np.bool_)
 
     @cached_property
     def by_cell(self) -> sparse.csc_array:
@@ -146,8 +157,8 @@ class Hiding:
         return np.where(held, 0.0, self.room_up), np.where(held, 0.0, self.room_down)
 
     def price(self, hidden: Bools) -> int:
-        """Cost of the cells that are hidden without being sensitive."""
-        return int(self.cost[hidden & ~self.primary].sum())
+        """Cost of the cells that are hidden without having to be."""
+        return int(self.cost[hidden & ~self.required].sum())
 
     def part(self, cells: NDArray[np.int64]) -> Hiding:
         """The cells of some whole components, renumbered."""
@@ -170,6 +181,8 @@ class Hiding:
             levels,
             self.whole,
             tuple((known[known >= 0], others[others >= 0]) for known, others in knowing if (others >= 0).any()),
+            None if self.given is None else self.given[cells],
+            None if self.shown is None else (self.shown[0][cells], self.shown[1][cells]),
         )
 
     def components(self, hidden: Bools) -> Iterator[NDArray[np.int64]]:
@@ -188,10 +201,11 @@ class Hiding:
 
     def problem(self, hidden: Bools) -> AuditProblem:
         """What a reader of the table knows when these cells are hidden."""
+        least, most = (self.true, self.true) if self.shown is None else self.shown
         return AuditProblem(
             self.relations,
-            np.where(hidden, self.low, self.true),
-            np.where(hidden, self.high, self.true),
+            np.where(hidden, self.low, least),
+            np.where(hidden, self.high, most),
             self.whole,
             self.true,
             self.levels,

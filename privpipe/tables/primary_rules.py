@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import lcm
 from typing import Any, Literal, cast, get_args
@@ -24,11 +24,13 @@ __all__ = [
     "Dominance",
     "Lower",
     "MinimumFrequency",
+    "OfHoldings",
     "PPercent",
     "PriorPosterior",
     "Protection",
     "Rule",
     "Settings",
+    "of_implied",
     "protection_levels",
     "unsafe_cells",
 ]
@@ -410,6 +412,42 @@ class PriorPosterior(PPercent):
         rest = self._total(figures) - self._top(figures, 2)
         prior = rational(self.prior, "q")
         return exact(rest, prior.numerator), exact(self._first(figures), prior.denominator), False
+
+
+@dataclass(frozen=True)
+class OfHoldings(Rule):
+    """A rule whose contributors are the values of a column, as of holdings that persons or branches belong to."""
+
+    rule: Rule
+    column: str
+
+    @property
+    def largest(self) -> int:  # type: ignore[override]
+        return self.rule.largest
+
+    def unsafe(self, figures: CellFigures) -> Bools:
+        return self.rule.unsafe(self._seen(figures))
+
+    def protection(self, figures: CellFigures) -> Protection:
+        return self.rule.protection(self._seen(figures))
+
+    def observed(self, figures: CellFigures, published: Bools) -> Fraction | None:
+        return self.rule.observed(self._seen(figures), published)
+
+    def _seen(self, figures: CellFigures) -> CellFigures:
+        if self.column not in figures.others:
+            raise UsageError(
+                f"response {figures.response!r}: contributors were not counted by {self.column!r}; give the guarantee "
+                "to `aggregate` too"
+            )
+        return figures.others[self.column]
+
+
+def of_implied(rule: Rule) -> Rule:
+    """The rule as it judges populations that published cells imply: none of them is known to be empty."""
+    if isinstance(rule, OfHoldings):
+        return OfHoldings(of_implied(rule.rule), rule.column)
+    return replace(rule, zeros="safe", structural=()) if isinstance(rule, MinimumFrequency) else rule
 
 
 def unsafe_cells(rules: Sequence[Rule], figures: CellFigures) -> Bools:

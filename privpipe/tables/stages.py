@@ -12,8 +12,9 @@ from typing_extensions import Doc
 from privpipe.border import bordered
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec, aggregated
+from privpipe.tables.derived_tables import derived
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage
-from privpipe.tables.responses import responses_of
+from privpipe.tables.responses import Response, responses_of
 from privpipe.tables.table import STATUS_SUFFIX, Table
 from privpipe.wired import room_above
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from privpipe.engines import Engine
     from privpipe.hierarchies import HierarchySpec
 
-__all__ = ["ONE_TABLE", "Aggregate"]
+__all__ = ["ONE_TABLE", "Aggregate", "needs_joint"]
 
 ONE_TABLE = "table"
 """Name of the only table of a stage that names none."""
@@ -47,7 +48,9 @@ class Aggregate(TableStage):
     by : tuple of str, optional
         Dimensions of the only table.
     responses : tuple, optional
-        ``count``, ``{sum: column, decimals: 2}``, ``{mean: column}`` or ``{ratio: [a, b]}``.
+        ``count``; ``{sum: a, decimals: 2}``, ``{mean: a}``, ``{ratio: [a, b]}``; ``{variance: a}``, ``{sd: a}``;
+        ``{percentage: count, of: [column], digits: 1}``; ``{minimum: a}``, ``{maximum: a, structural: 100}``;
+        ``{quantile: a, q: 0.5, smoothed: 10}``, or with ``unit: 100`` rounded; ``{mode: a}``.
 
     Examples
     --------
@@ -70,7 +73,12 @@ class Aggregate(TableStage):
     tables: Annotated[dict[str, dict[str, Any]], Doc("tables by name, each with its `by` and `responses`")] = None  # type: ignore[assignment]
     by: Annotated[tuple[str, ...], Doc("columns of the dimensions of the only table")] = ()
     responses: Annotated[
-        tuple[Any, ...], Doc("count, {sum: column, decimals: 2}, {mean: column} or {ratio: [a, b]}")
+        tuple[Any, ...],
+        Doc(
+            "count; sum, mean, ratio, variance, sd, percentage, minimum, maximum, quantile, mode of columns, as in "
+            "{sum: a, decimals: 2}, {ratio: [a, b]}, {percentage: count, of: [region]}, {quantile: a, q: 0.5, "
+            "smoothed: 10}"
+        ),
     ] = ()
     total: Annotated[str, Doc("label of all; no value of a dimension may read like it")] = "Total"
     only: Annotated[dict[str, str], Doc("label by column: the population of the only table")] = None  # type: ignore[assignment]
@@ -111,12 +119,49 @@ class Aggregate(TableStage):
             )
         if not self.total.strip():
             raise UsageError("Aggregate: total must be a text that can be read")
+        self._check_responses()
         for spec in self._specs(3).values():
             names = {each.name for each in spec.responses}
             if names & {*spec.by, *(f"{name}{STATUS_SUFFIX}" for name in names)}:
                 raise UsageError(
                     "Aggregate: a response has the name of a dimension or of a status; give it another `name`"
                 )
+
+    def _check_responses(self) -> None:
+        """Refuse figures that weights have no meaning for, bases that are no dimension, and what tables tell together.
+
+        Raises
+        ------
+        UsageError
+        """
+        specs = self._specs(3).values()
+        listed = [response for spec in specs for response in spec.responses]
+        if self.weight is not None and any(each.ordered or each.spread for each in listed):
+            raise UsageError(
+                "Aggregate: extremes, quantiles, modes and variances are of the records, not of a weighted sample; "
+                "leave `weight` out, or these responses"
+            )
+        for spec in specs:
+            for response in spec.responses:
+                outside = [name for name in response.of if name not in spec.by]
+                if outside:
+                    raise UsageError(f"Aggregate: percentage of {outside[0]!r}: that is no dimension of its table")
+        units: dict[str, Any] = {}
+        bounds: dict[tuple[str, str], int] = {}
+        for response in listed:
+            if response.unit is not None and units.setdefault(response.columns[0], response.unit) != response.unit:
+                raise UsageError(
+                    f"Aggregate: quantiles of {response.columns[0]!r} are rounded to two units, which together show "
+                    "more than each; give one `unit`"
+                )
+        for spec in specs:
+            for key in {(each.kind, each.columns[0]) for each in spec.responses if each.structural is not None}:
+                bounds[key] = bounds.get(key, 0) + 1
+        if any(number > 1 for number in bounds.values()):
+            raise UsageError(
+                "Aggregate: an extreme with a `structural` bound is in two tables, whose cells together may show who "
+                "has it; write `structural` in one table alone"
+            )
 
     @property
     def table_names(self) -> tuple[str, ...]:
@@ -138,9 +183,19 @@ class Aggregate(TableStage):
             if getattr(self, key) is not None:
                 yield (key,), getattr(self, key)
 
-    def _specs(self, largest: int) -> dict[str, TableSpec]:
+    def _specs(self, largest: int, around: int = 0) -> dict[str, TableSpec]:
         given = self.tables or {ONE_TABLE: {name: getattr(self, name) for name in DEFINITION if getattr(self, name)}}
-        return {name: self._spec(name, table, largest) for name, table in given.items()}
+        found = {name: self._spec(name, table, largest) for name, table in given.items()}
+        before: dict[str, list[Response]] = {}
+        for name, spec in found.items():
+            rivals = {}
+            for response in spec.responses:
+                if response.smoothed is not None:
+                    earlier = before.setdefault(response.columns[0], [])
+                    rivals[response.name] = tuple(earlier)
+                    earlier.append(response)
+            found[name] = replace(spec, rivals=rivals, around=max(around, spec.around))
+        return found
 
     def _spec(self, name: str, given: Mapping[str, Any], largest: int) -> TableSpec:
         unknown = [key for key in given if key not in DEFINITION]
@@ -184,18 +239,40 @@ class Aggregate(TableStage):
         ------
         DataError, UsageError, HierarchyError, EngineError
         """
-        specs = self._specs(max([3, *(guarantee.largest() for guarantee in guarantees)]))
+        specs = self._specs(
+            max([3, *(guarantee.largest() for guarantee in guarantees)]),
+            max([0, *(guarantee.around() for guarantee in guarantees)]),
+        )
         secret = seed.bound("privpipe/table-contributors/1")
-        tables = {}
-        for name, spec in specs.items():
+        holdings = list(dict.fromkeys(column for guarantee in guarantees for column in guarantee.holdings()))
+        if holdings and self.contribution_bound is not None:
+            raise UsageError(
+                "Aggregate: `contribution_bound` keeps other records of persons than of holdings; leave it out, or the "
+                "guarantees with `holding`"
+            )
+
+        def counted(spec: TableSpec) -> Aggregated:
             found = aggregated(engine, records, spec, person=person, hierarchies=hierarchies, secret=secret)
-            _require_whole_means(name, found)
-            tables[name] = Table.of(name, found)
+            plain = replace(spec, responses=tuple(each for each in spec.responses if not each.ordered))
+            for column in holdings:
+                if column != person:
+                    other = aggregated(engine, records, plain, person=column, hierarchies=hierarchies, secret=secret)
+                    found = found.counted_by(column, other)
+                else:
+                    found = found.counted_by(column, found)
+            return found
+
         joint = None
         if needs_joint(list(specs.values())):
-            whole = joint_spec(list(specs.values()))
-            found = aggregated(engine, records, whole, person=person, hierarchies=hierarchies, secret=secret)
-            joint = Table.of(JOINT, found)
+            whole = counted(joint_spec(list(specs.values())))
+            joint = Table.of(JOINT, whole)
+        else:
+            whole = counted(max(specs.values(), key=lambda spec: len(spec.by)))
+        tables = {}
+        for name, spec in specs.items():
+            found = whole if spec is whole.spec else derived(spec, whole) or counted(spec)
+            _require_whole_means(name, found)
+            tables[name] = Table.of(name, found)
         notes: tuple[str, ...] = ()
         if any(found.aggregated.dropped for found in tables.values()):
             notes = ("records with a missing dimension were left out of tables (`nulls: drop`)",)
@@ -252,7 +329,12 @@ def needs_joint(specs: Sequence[TableSpec]) -> bool:
 def joint_spec(specs: Sequence[TableSpec]) -> TableSpec:
     """The table of all combinations of the dimensions and restrictions of some tables."""
     columns = dict.fromkeys(name for spec in specs for name in (*spec.by, *spec.only))
-    responses = {response.name: response for spec in specs for response in spec.responses}
+    responses = {
+        (response.kind, response.columns): response
+        for spec in specs
+        for response in spec.responses
+        if not response.ordered
+    }
     overlapping = dict.fromkeys(name for spec in specs for name in spec.overlapping)
     first = specs[0]
     return replace(
@@ -270,10 +352,10 @@ def _require_whole_means(name: str, found: Aggregated) -> None:
     """Refuse a mean over other contributors than those who are counted: it would publish one more count."""
     counted = found.figures[COUNT].contributors
     for response in found.spec.responses:
-        if response.kind == "mean":
+        if response.kind == "mean" or response.spread:
             cells = int((found.figures[response.columns[0]].contributors != counted).sum())
             if cells:
                 raise DataError(
                     f"table {name!r}: column {response.columns[0]!r} has no value for contributors of {cells:,} cells, "
-                    "so its mean would publish another count; leave these records out, or publish the sum"
+                    f"so its {response.kind} would publish another count; leave these records out, or publish the sum"
                 )

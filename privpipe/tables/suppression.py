@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.tables.cells import Cells, LinkedCells
-from privpipe.tables.exact_audit import AuditResult, Kind, audit, intervals
+from privpipe.tables.cells import LinkedCells
+from privpipe.tables.exact_audit import AuditResult, Kind, audit
 from privpipe.tables.hierarchical_patterns import hierarchical
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
 from privpipe.tables.least_cost_patterns import Limits, least_cost
 from privpipe.tables.linear_patterns import linear_pattern
 from privpipe.tables.moves import Hiding, Requirement, cheapest_move, joint_move
 
-__all__ = ["COSTS", "METHODS", "Suppression", "TableLoss", "costs", "label_order", "suppress", "table_loss"]
+__all__ = ["AVOIDED", "COSTS", "METHODS", "Suppression", "costs", "label_order", "repaired", "suppress"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -27,6 +27,8 @@ COSTS = ("value", "cells", "contributors", "root")
 LARGEST_INTEGER = int(np.iinfo(np.int64).max)
 OPTIMAL_SIZE = 300
 """Cells to choose from in one component up to which ``auto`` looks for the least cost."""
+OPTIMAL_CELLS = 3_000
+"""Cells of one component up to which it does, those included that nobody sees."""
 SINGLE_REPAIRS = 200
 """Failing requirements up to which each gets its own cheapest move."""
 MOST_REPAIRS = 50
@@ -122,9 +124,9 @@ def suppress(
     method: str = "auto",
     rules: Sequence[str] = (),
     implied: Unsafe | None = None,
-    restore: bool = False,
     limits: Limits | None = None,
     time_limit: float = 600.0,
+    published: int | None = None,
 ) -> Suppression:
     """Hide cells until the audit finds every sensitive cell protected.
 
@@ -135,7 +137,7 @@ def suppress(
     ----------
     hiding : Hiding
     linked : LinkedCells
-        The tables of its relations.
+        The tables of its relations; relations of `hiding` may have more variables, of which nobody sees any.
     method : str
         ``optimal``, ``hierarchical``, ``gauss``; or ``auto``: optimal for components of up to 300 cells to choose
         from, the others hierarchical for sums and gauss for counts.
@@ -143,12 +145,12 @@ def suppress(
         The rule that made each of `hiding.levels` sensitive, for messages.
     implied : callable or None
         Which implied populations fail the primary rules; none is judged unless given.
-    restore : bool
-        Whether cells that were hidden in vain, because a reader can work them out, are published.
     limits : Limits or None
         Of optimal searches.
     time_limit : float
         Seconds of each audit.
+    published : int or None
+        How many of the tables are published: the first ones; default: all.
 
     Raises
     ------
@@ -157,13 +159,30 @@ def suppress(
     """
     if method not in METHODS:
         raise UsageError(f"suppress_table: method is one of {', '.join(METHODS)}, not {method!r}")
-    search = _Suppressing(hiding, linked, tuple(rules), limits, implied, time_limit)
+    shown = LinkedCells(linked.tables[:published], linked.variables[:published], linked.relations)
+    search = _Suppressing(hiding, linked, shown, tuple(rules), limits, implied, time_limit)
     hidden, bound = search.first(method)
     hidden, passed, repaired = search.closed(hidden, optimal=bound is not None)
-    if restore:
-        hidden, passed = search.restored(hidden, passed)
     cost = hiding.price(hidden)
     return Suppression(hidden, cost, None if bound is None else min(bound, cost), repaired, passed)
+
+
+def repaired(
+    hiding: Hiding, linked: LinkedCells, hidden: Bools, *, implied: Unsafe | None = None, time_limit: float = 600.0
+) -> Bools:
+    """A pattern with what the audit asks for in addition.
+
+    Parameters
+    ----------
+    hidden : ndarray of bool, shape (cells,)
+        The pattern; what is hidden in it stays hidden.
+
+    Raises
+    ------
+    NoSolutionError
+        Sensitive cells cannot be protected, or were not proved to be.
+    """
+    return _Suppressing(hiding, linked, (), None, implied, time_limit).closed(hidden, optimal=True)[0]
 
 
 class _Suppressing:
@@ -173,23 +192,24 @@ class _Suppressing:
         self,
         hiding: Hiding,
         linked: LinkedCells,
+        shown: LinkedCells,
         rules: tuple[str, ...],
         limits: Limits | None,
         implied: Unsafe | None,
         time_limit: float,
     ) -> None:
-        self.hiding, self.linked, self.rules, self.limits = hiding, linked, rules, limits
+        self.hiding, self.linked, self.shown, self.rules, self.limits = hiding, linked, shown, rules, limits
         self.implied, self.time_limit = implied, time_limit
 
     def first(self, method: str) -> tuple[Bools, int | None]:
         """A pattern by one method, with a bound on the cost if all of it has one."""
-        hiding, hidden = self.hiding, self.hiding.primary.copy()
+        hiding, hidden = self.hiding, self.hiding.required.copy()
         if method == "gauss":
             return self._linear(hidden, hiding.open), None
         if method == "hierarchical":
-            return hierarchical(hiding, self.linked, hidden), None
-        cells = [part for part in hiding.components(hiding.primary | hiding.open) if hiding.primary[part].any()]
-        small = [part for part in cells if method == "optimal" or int(hiding.open[part].sum()) <= OPTIMAL_SIZE]
+            return self._by_subtables(hidden), None
+        cells = [part for part in hiding.components(hiding.required | hiding.open) if hiding.primary[part].any()]
+        small = [part for part in cells if method == "optimal" or self._is_small(part)]
         bounds = [self._least_cost(part, hidden) for part in small]
         if len(small) == len(cells):
             return hidden, sum(bounds)
@@ -199,7 +219,16 @@ class _Suppressing:
             for part in small:
                 among[part] = False
             return self._linear(hidden, among & hiding.open), None
-        return hierarchical(hiding, self.linked, hidden), None
+        return self._by_subtables(hidden), None
+
+    def _is_small(self, cells: Ints) -> bool:
+        return int(self.hiding.open[cells].sum()) <= OPTIMAL_SIZE and len(cells) <= OPTIMAL_CELLS
+
+    def _by_subtables(self, hidden: Bools) -> Bools:
+        if len(self.hiding) > self.linked.size:
+            # Parts do not add up to their totals: subtables mean nothing, and the repair does all.
+            return hidden
+        return hierarchical(self.hiding, self.shown, hidden)
 
     def _least_cost(self, cells: Ints, hidden: Bools) -> int:
         """Hide cells of one component for the least cost; a bound on it."""
@@ -223,8 +252,10 @@ class _Suppressing:
         """Publish cells by falling value, ties by labels, as long as linear algebra allows it."""
         hiding = self.hiding
         cells = np.flatnonzero(among)
-        order = cells[np.lexsort((label_order(self.linked)[cells], -np.abs(hiding.true[cells])))]
-        return np.asarray(hidden | linear_pattern(hiding.relations, hiding.primary, order.tolist()), dtype=np.bool_)
+        order = cells[np.lexsort((label_order(self.shown)[cells], -np.abs(hiding.true[cells])))]
+        given = np.flatnonzero(hidden & ~hiding.primary)
+        found = linear_pattern(hiding.relations, hiding.primary, order.tolist(), given=given.tolist())
+        return np.asarray(hidden | found, dtype=np.bool_)
 
     def closed(self, hidden: Bools, *, optimal: bool) -> tuple[Bools, AuditResult, int]:
         """The pattern with what the audit asks for in addition, its last audit, and how many cells that are."""
@@ -331,22 +362,6 @@ class _Suppressing:
             needs = [need for need, reached in zip(needs, met, strict=True) if not reached]
         return needs
 
-    def restored(self, hidden: Bools, passed: AuditResult) -> tuple[Bools, AuditResult]:
-        """The pattern without secondary cells that are exact anyway, if it passes the audit again."""
-        found = intervals(self.hiding.problem(hidden), time_limit=self.time_limit)
-        low, high = (found.low, found.high) if found.whole_low is None else (found.whole_low, found.whole_high)
-        exact = np.array(
-            [a is not None and a == b for a, b in zip(low, high if high is not None else (), strict=True)],
-            dtype=np.bool_,
-        )
-        fewer = hidden.copy()
-        fewer[found.variables[exact]] = False
-        fewer |= self.hiding.primary
-        if (fewer == hidden).all():
-            return hidden, passed
-        again, _, _ = self._judged(fewer)
-        return (fewer, again) if again.passed else (hidden, passed)
-
     def _impossible(self, variables: Sequence[int], result: AuditResult | None = None) -> NoSolutionError:
         """The error that names the rules of sensitive cells that cannot be protected."""
         at = {variable: place for place, variable in enumerate(self.hiding.levels.variables.tolist())}
@@ -363,59 +378,3 @@ class _Suppressing:
             "is fixed, zero, structural or too small. Take cells from `fixed`, set `zeros: true`, give fewer labels, "
             "or ask for lower protection levels"
         )
-
-
-@dataclass(frozen=True)
-class TableLoss:
-    """What a pattern hides.
-
-    Parameters
-    ----------
-    cells, hidden : int
-    value, hidden_value : int
-        Sums of absolute values over all and over hidden cells.
-    levels : mapping of tuple of int to (int, int)
-        Hidden cells and all cells by the depth of their labels in each dimension.
-    """
-
-    cells: int
-    hidden: int
-    value: int
-    hidden_value: int
-    levels: Mapping[tuple[int, ...], tuple[int, int]]
-
-    @property
-    def cell_share(self) -> float:
-        return self.hidden / self.cells if self.cells else 0.0
-
-    @property
-    def value_share(self) -> float:
-        return self.hidden_value / self.value if self.value else 0.0
-
-
-def table_loss(cells: Cells, values: Ints, hidden: Bools) -> TableLoss:
-    """How many cells of a table are hidden, what share of its value they are, and on which levels.
-
-    Examples
-    --------
-    >>> from privpipe.tables.cells import Dimension
-    >>> cells = Cells.complete([Dimension.tree("a", {"1": "T", "2": "T"})])
-    >>> table_loss(cells, np.array([10, 7, 3]), np.array([False, True, True])).levels
-    {(0,): (0, 1), (1,): (2, 2)}
-    """
-    depth = np.column_stack(
-        [dimension.depth[cells.codes[:, place]] for place, dimension in enumerate(cells.dimensions)]
-    )
-    levels, level, counts = np.unique(depth, axis=0, return_inverse=True, return_counts=True)
-    missing = np.bincount(level.reshape(-1)[hidden], minlength=len(levels))
-    size = [abs(value) for value in values.tolist()]
-    return TableLoss(
-        len(cells),
-        int(hidden.sum()),
-        sum(size),
-        sum(value for value, gone in zip(size, hidden.tolist(), strict=True) if gone),
-        {
-            tuple(key): (gone, count)
-            for key, gone, count in zip(levels.tolist(), missing.tolist(), counts.tolist(), strict=True)
-        },
-    )

@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.tables.aggregates import CellFigures
-from privpipe.tables.aggregation import COUNT, Aggregated
+from privpipe.tables.aggregation import COUNT, Aggregated, squares_of
 from privpipe.tables.cells import Cells
+from privpipe.tables.order_statistics import OrderStatistic
 from privpipe.tables.responses import Response
 from privpipe.wired import room_above
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["HIDDEN_MARK", "STATUSES", "STATUS_SUFFIX", "Measure", "Table"]
+__all__ = ["HIDDEN_MARK", "STATUSES", "STATUS_SUFFIX", "Measure", "Table", "measures_of"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -47,6 +48,10 @@ class Measure:
     hidden : ndarray of bool, shape (cells,)
     status : str
         One of `STATUSES`, of all figures that are not hidden.
+    blank : tuple of ndarray of int64, shape (cells,), optional
+        Least and greatest value that a reader gives a figure because it is hidden, and marked so or not.
+    below : int, optional
+        Hidden figures below it are marked as such.
     """
 
     figures: CellFigures
@@ -55,12 +60,21 @@ class Measure:
     high: Ints
     hidden: Bools
     status: str = "published"
+    blank: tuple[Ints, Ints] | None = None
+    below: int | None = None
 
     @classmethod
     def exact(cls, figures: CellFigures) -> Self:
         """As it was counted, nothing hidden."""
         none = np.zeros(len(figures), dtype=np.bool_)
         return cls(figures=figures, shown=figures.totals, low=figures.totals, high=figures.totals, hidden=none)
+
+    @property
+    def marked(self) -> Bools:
+        """Hidden figures of which a reader is told that they are below `below`."""
+        if self.blank is None or self.below is None:
+            return np.zeros(len(self.hidden), dtype=np.bool_)
+        return np.asarray(self.hidden & (self.blank[1] == self.below - 1), dtype=np.bool_)
 
     @property
     def places(self) -> int:
@@ -81,25 +95,39 @@ class Table:
         Contributors (`count`), and each column that is added up.
     primary : ndarray of bool, shape (cells,)
         Cells that are unsafe by themselves, once a stage hid them.
+    statistics : mapping of response name to OrderStatistic
+        Extremes, quantiles and modes.
     like : object
         The frame that the records came from: `public` gives one of its kind.
     engine : object
         As it was given to `Aggregate.apply`.
+    joint : Table, optional
+        All combinations of the dimensions of the tables that it was counted with, where those need one.
     """
 
     name: str
     aggregated: Aggregated
     measures: Mapping[str, Measure]
     primary: Bools
+    statistics: Mapping[str, OrderStatistic] = field(default_factory=dict)
     like: Any = field(default=None, repr=False)
     engine: Any = field(default=None, repr=False)
+    joint: Table | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, name: str, aggregated: Aggregated, like: Any = None, engine: Any = None) -> Self:
         """A table as it was counted, nothing hidden."""
         measures = {key: Measure.exact(figures) for key, figures in aggregated.figures.items()}
         none = np.zeros(len(aggregated.cells), dtype=np.bool_)
-        return cls(name=name, aggregated=aggregated, measures=measures, primary=none, like=like, engine=engine)
+        return cls(
+            name=name,
+            aggregated=aggregated,
+            measures=measures,
+            primary=none,
+            statistics=aggregated.statistics,
+            like=like,
+            engine=engine,
+        )
 
     def __repr__(self) -> str:
         shape = " x ".join(str(len(dimension.labels)) for dimension in self.cells.dimensions)
@@ -130,11 +158,19 @@ class Table:
         """Measures of which a reader sees, or works out, figures: those of its responses."""
         return tuple(dict.fromkeys(key for response in self.responses for key in measures_of(response)))
 
-    def hiding(self, cells: Bools, primary: Bools | None = None) -> Self:
-        """The same table with more cells hidden, in every measure."""
-        measures = {key: replace(measure, hidden=measure.hidden | cells) for key, measure in self.measures.items()}
+    def hiding(self, cells: Bools, primary: Bools | None = None, *, only: str | None = None) -> Self:
+        """The same table with more cells hidden, in every measure or only in one."""
+        measures = {
+            key: replace(measure, hidden=measure.hidden | cells) if only in (None, key) else measure
+            for key, measure in self.measures.items()
+        }
         found = self.primary if primary is None else self.primary | primary
         return replace(self, measures=measures, primary=found)
+
+    def hiding_statistics(self, cells: Mapping[str, Bools]) -> Self:
+        """The same table with figures of extremes, quantiles and modes hidden, which no other figure gives away."""
+        found = {name: self.statistics[name].hiding(mask) for name, mask in cells.items()}
+        return replace(self, statistics={**self.statistics, **found})
 
     def public(self) -> Any:
         """What may leave once every guarantee holds, as a frame of the kind that was aggregated.
@@ -163,15 +199,41 @@ class Table:
         import pyarrow as pa
 
         own = [self.measures[key] for key in measures_of(response)]
-        hidden = np.logical_or.reduce([measure.hidden for measure in own])
-        if response.kind in ("count", "sum"):
-            values = _decimals(own[-1].shown, own[-1].places, hidden)
+        changed = [measure.status for measure in self._shown() if measure.status != "published"]
+        if changed and (response.ordered or response.spread):
+            raise UsageError(
+                f"table {self.name!r}: {response.name!r} would be published as it is, while other figures are "
+                f"{changed[0]}; publish it in a table of its own that is not"
+            )
+        if response.ordered:
+            hidden = self.statistics[response.name].hidden | self.hidden
+            values = self.statistics[response.name].public(self.hidden)
         else:
-            values = _quotients(response, own, hidden)
+            hidden = np.logical_or.reduce([measure.hidden for measure in own])
+            if response.kind == "percentage":
+                base = bases_of(self.cells, response)
+                hidden = hidden | hidden[base]
+            values = self._values(response, own, hidden)
         empty = self.measures[COUNT].figures.contributors == 0
         plain = [measure.status for measure in own if measure.status != "published"]
-        status = np.where(empty & (not plain), "zero", plain[0] if plain else "published")
-        return values, pa.array(np.where(hidden, HIDDEN_MARK, status).tolist(), pa.string())
+        status = np.where(empty & (not plain), "zero", plain[0] if plain else "published").astype(object)
+        status[hidden] = HIDDEN_MARK
+        if response.kind == "count":
+            status[own[0].marked] = f"<{own[0].below}"
+        return values, pa.array(status.tolist(), pa.string())
+
+    def _shown(self) -> list[Measure]:
+        return [self.measures[key] for key in self.shown_measures]
+
+    def _values(self, response: Response, own: Sequence[Measure], hidden: Bools) -> pa.Array:
+        """Figures that are made of sums and counts."""
+        if response.kind in ("count", "sum"):
+            return _decimals(own[-1].shown, own[-1].places, hidden)
+        if response.kind == "percentage":
+            return _percentages(response, own[-1].shown, own[-1].shown[bases_of(self.cells, response)], hidden)
+        if response.spread:
+            return _spreads(response, own, hidden)
+        return _quotients(response, own, hidden)
 
     def private(self) -> Any:
         """Labels and public figures, and of each figure contributors, records, total and largest contributions.
@@ -221,10 +283,68 @@ class Table:
 
 
 def measures_of(response: Response) -> tuple[str, ...]:
-    """Keys of the measures that a response is made of."""
-    return {"count": (COUNT,), "sum": response.columns, "mean": (COUNT, *response.columns)}.get(
-        response.kind, response.columns
-    )
+    """Keys of the measures that a response is made of; all of them are judged, and hidden together."""
+    if response.ordered:
+        return ()
+    if response.kind == "count" or (response.kind == "percentage" and not response.columns):
+        return (COUNT,)
+    if response.spread:
+        return (COUNT, *response.columns, squares_of(response.columns[0]))
+    return (COUNT, *response.columns) if response.kind == "mean" else response.columns
+
+
+def bases_of(cells: Cells, response: Response) -> Ints:
+    """The cell that is 100 % for each cell: the total of some dimensions, in all cells of a table.
+
+    Raises
+    ------
+    UsageError
+        Something else than a dimension is named.
+    """
+    names = [dimension.name for dimension in cells.dimensions]
+    for name in response.of:
+        if name not in names:
+            raise UsageError(f"response {response.name!r}: {name!r} is no dimension; there are {', '.join(names)}")
+    codes = cells.codes.copy()
+    codes[:, [names.index(name) for name in response.of]] = 0
+    return np.asarray(np.ravel_multi_index(tuple(codes.T), cells.shape), dtype=np.int64)
+
+
+def _percentages(response: Response, part: Ints, base: Ints, hidden: Bools) -> pa.Array:
+    """Percentages as decimals, rounded half to even; null where hidden or of nothing."""
+    import decimal
+    from fractions import Fraction
+
+    import pyarrow as pa
+
+    scale = decimal.Decimal(1).scaleb(-response.digits)
+    factor = 100 * 10**response.digits
+    values = [
+        None if gone or not whole else decimal.Decimal(round(Fraction(each * factor, whole))) * scale
+        for each, whole, gone in zip(part.tolist(), base.tolist(), hidden.tolist(), strict=True)
+    ]
+    return pa.array(values, pa.decimal128(38, response.digits))
+
+
+def _spreads(response: Response, own: Sequence[Measure], hidden: Bools) -> pa.Array:
+    """Variances with divisor N - 1, or their roots; null where hidden or of fewer than two."""
+    import math
+    from fractions import Fraction
+
+    import pyarrow as pa
+
+    count, total, squares = own
+    unit = 10**squares.places
+    values: list[float | None] = []
+    for n, x, xx, gone in zip(
+        count.shown.tolist(), total.shown.tolist(), squares.shown.tolist(), hidden.tolist(), strict=True
+    ):
+        if gone or n < 2:
+            values.append(None)
+            continue
+        variance = float(Fraction(n * xx - x * x, n * (n - 1) * unit))
+        values.append(math.sqrt(variance) if response.kind == "sd" else variance)
+    return pa.array(values, pa.float64())
 
 
 def _decimals(units: Ints, places: int, hidden: Bools) -> pa.Array:

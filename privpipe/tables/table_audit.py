@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,13 +16,14 @@ from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.tables.aggregates import rational
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import AuditProblem, Levels
-from privpipe.tables.entries import CellGuarantee, TableSet
+from privpipe.tables.entries import TableSet, UnionGuarantee
 from privpipe.tables.exact_audit import AuditResult, audit
-from privpipe.tables.families import Family, families, merged_levels
+from privpipe.tables.families import Family, merged_levels
 from privpipe.tables.guarantees import GroupDisclosure, PrimaryRule
 from privpipe.tables.primary_rules import Rule, Settings
+from privpipe.tables.union_families import TooManyClasses, UnionFamily, seen_together
 
-__all__ = ["TableAudit", "audit_problem", "rules_of"]
+__all__ = ["TableAudit", "audit_problem", "group_levels", "rules_of"]
 
 NO_RULE = "no guarantee says which cells are unsafe, so nothing was audited; add minimum_frequency or p_percent."
 KINDS = {
@@ -34,7 +36,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TableAudit(CellGuarantee):
+class TableAudit(UnionGuarantee):
     """No unsafe cell, and no unsafe population that margins imply, can be worked out; observed = number that can.
 
     Everything that is published counts together: margins of all tables, what readers know of signs, and what a
@@ -72,19 +74,36 @@ class TableAudit(CellGuarantee):
     implied: Annotated[bool, Doc("judge populations that margins imply by the same rules")] = True
     time_limit: Annotated[float, Gt(0), Doc("seconds; what is not proved by then is an error")] = 600.0
 
+    @property
+    def known_share(self) -> Fraction | None:
+        """`prior` as a share."""
+        return None if self.prior is None else rational(self.prior, "table_audit: prior") / 100
+
     def judge(self, tables: TableSet) -> Verdict:
+        unread = self.without_ledger(tables)
+        if unread is not None:
+            return unread
         results: list[AuditResult] = []
         judged = 0
-        for family in families(tables.chosen(self.tables), tables.joint):
-            if not any(rules_of(tables, family.key).values()) and not _groups(tables, family):
+        try:
+            seen = seen_together(tables, tables.chosen(self.tables), max_classes=self.max_atoms)
+        except TooManyClasses as error:
+            return Verdict(self, None, "error", 0, reason=f"{error}.")
+        for family in seen:
+            if not any(rules_of(tables, family.key).values()) and not group_levels(tables, family):
                 continue
             problem = audit_problem(tables, family, self)
-            results.append(audit(problem, time_limit=self.time_limit))
+            result = audit(problem, time_limit=self.time_limit)
+            if isinstance(
+                family, UnionFamily
+            ):  # classes of persons, and cells of earlier releases, are not published now
+                result = replace(result, publishable=0)
+            results.append(result)
             judged += family.cells.size
-        return self.verdict(results, judged)
+        return self.verdict(results, judged, earlier=len(tables.history.earlier) if tables.history else 0)
 
-    def verdict(self, results: Sequence[AuditResult], judged: int) -> Verdict:
-        """The verdict on the audits of some measures; none of them is an error."""
+    def verdict(self, results: Sequence[AuditResult], judged: int, *, earlier: int = 0) -> Verdict:
+        """The verdict on the audits of some measures, over so many earlier releases; no audit is an error."""
         compared = (Comparison(judged, judged, "figures were audited together"),)
         if not results:
             return Verdict(self, None, "error", 0, reason=NO_RULE, compared=compared)
@@ -99,11 +118,11 @@ class TableAudit(CellGuarantee):
             outcome=outcome,
             threshold=0,
             failing_classes=failing,
-            reason=self._reason(counts, results),
+            reason=self._reason(counts, results, earlier),
             compared=compared,
         )
 
-    def _reason(self, counts: Counter[str], results: Sequence[AuditResult]) -> str:
+    def _reason(self, counts: Counter[str], results: Sequence[AuditResult], earlier: int) -> str:
         said = [f"{counts[kind]:,} {text}" for kind, text in KINDS.items() if counts[kind]]
         if counts["unproved"]:
             said.append(f"{counts['unproved']:,} were not proved in {self.time_limit:g} s")
@@ -115,6 +134,8 @@ class TableAudit(CellGuarantee):
             said.append(f"{more:,} suppressed figures follow from others and could be published")
         if not self.whole:
             said.append("counts were not taken for whole numbers")
+        if earlier:
+            said.append(f"judged together with {earlier:,} earlier releases of the ledger")
         components = sum(result.components for result in results)
         programmes = sum(result.programmes for result in results)
         return f"{'; '.join(said)} ({components:,} components, {programmes:,} linear programs)."
@@ -130,8 +151,9 @@ def rules_of(tables: TableSet, key: str) -> dict[str, list[Rule]]:
     for guarantee in tables.guarantees:
         if isinstance(guarantee, PrimaryRule):
             for name, table in tables.chosen(guarantee.tables).items():
-                if key in dict(guarantee.measures(table)):
-                    found[name].append(guarantee.rule)
+                figures = dict(guarantee.measures(table)).get(key)
+                if figures is not None:
+                    found[name].append(guarantee.rule_of(figures))
     return found
 
 
@@ -139,13 +161,13 @@ def audit_problem(tables: TableSet, family: Family, asked: TableAudit) -> AuditP
     """What readers see of a family, and what must not follow from it by the policy's rules."""
     rules = rules_of(tables, family.key)
     settings = Settings(lower=asked.lower, lower_bound=family.least, sliding=asked.sliding)
-    levels = merged_levels([family.levels(rules, settings), *_groups(tables, family)])
+    levels = merged_levels([family.levels(rules, settings), *group_levels(tables, family)])
     singles = asked.insiders == "singles" or (asked.insiders == "auto" and family.key != COUNT)
     hidden = levels.variables[family.hidden[levels.variables]]
     every = list({id(rule): rule for own in rules.values() for rule in own}.values())
     problem = family.problem(
         levels,
-        prior=None if asked.prior is None else rational(asked.prior, "table_audit: prior") / 100,
+        prior=asked.known_share,
         knowing=family.insiders(hidden) if singles else (),
         implied=family.implied_failures(every) if asked.implied else np.zeros(0, dtype=np.bool_),
     )
@@ -156,7 +178,7 @@ def audit_problem(tables: TableSet, family: Family, asked: TableAudit) -> AuditP
     )
 
 
-def _groups(tables: TableSet, family: Family) -> list[Levels]:
+def group_levels(tables: TableSet, family: Family) -> list[Levels]:
     """Levels that keep groups from being in one cell as far as is published."""
     if family.key != COUNT:
         return []
@@ -164,8 +186,8 @@ def _groups(tables: TableSet, family: Family) -> list[Levels]:
     for guarantee in tables.guarantees:
         if isinstance(guarantee, GroupDisclosure):
             chosen = tables.chosen(guarantee.tables)
-            for table, variables in zip(family.tables, family.cells.variables, strict=True):
-                if table.name in chosen and chosen[table.name] is table:
+            for table, variables in zip(family.tables[: family.new], family.cells.variables, strict=False):
+                if table.name in chosen:
                     levels = guarantee.levels(table, tables.sensitive)
                     if levels is not None:
                         found.append(

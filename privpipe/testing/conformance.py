@@ -373,8 +373,9 @@ def conformance(
 
     Examples
     --------
+    >>> from privpipe.models import KAnonymity
     >>> from privpipe.testing import PlainEngine
-    >>> conformance(PlainEngine()).failures
+    >>> conformance(PlainEngine(), models=[KAnonymity(k=2)]).failures
     {}
     """
     running = open_engine(engine, options) if isinstance(engine, str) else engine

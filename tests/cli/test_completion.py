@@ -15,6 +15,7 @@ from privpipe.cli import arguments
 from privpipe.engines.base import Format
 from privpipe.hierarchies.spec import BUILDERS
 from privpipe.policy.entries import Catalogues
+from tests.tiers import deep, deep_beyond
 
 from .test_help import HEAVY, PROBE
 
@@ -40,7 +41,7 @@ def completed(shell: str, line: str, folder: Path) -> tuple[str, set[str]]:
     return done.stdout, set(json.loads(done.stderr))
 
 
-@pytest.mark.parametrize("shell", PROTOCOLS)
+@pytest.mark.parametrize("shell", deep_beyond(1, PROTOCOLS))
 def test_each_shell_is_told_names_and_nothing_heavy_is_loaded(shell: str, tmp_path: Path) -> None:
     text, modules = completed(shell, "privpipe explain k_anon", tmp_path)
     assert "k_anonymity" in text
@@ -51,12 +52,12 @@ def test_each_shell_is_told_names_and_nothing_heavy_is_loaded(shell: str, tmp_pa
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("privpipe rel", ["release"]),
+        deep("privpipe rel", ["release"]),
         ("privpipe release re", ["rest/", "release.yaml"]),
-        ("privpipe release rest/", ["rest/other.json"]),
+        deep("privpipe release rest/", ["rest/other.json"]),
         ("privpipe release release.yaml --engine d", ["dask"]),
-        ("privpipe validate a.csv release.yaml --format p", ["parquet"]),
-        ("privpipe report out --format h", ["html"]),
+        deep("privpipe validate a.csv release.yaml --format p", ["parquet"]),
+        deep("privpipe report out --format h", ["html"]),
         ("privpipe explain quant", ["quantiles"]),
     ],
 )
@@ -83,7 +84,7 @@ def test_hidden_names_and_missing_folders(tmp_path: Path, monkeypatch: Any) -> N
     assert arguments.policies("nowhere/x") == []
 
 
-@pytest.mark.parametrize("shell", PROTOCOLS)
+@pytest.mark.parametrize("shell", deep_beyond(1, PROTOCOLS))
 def test_the_script_is_shown(shell: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "privpipe", "--show-completion", shell],

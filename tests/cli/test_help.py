@@ -13,6 +13,7 @@ import typer
 
 import privpipe
 from tests.gathering import gathered
+from tests.tiers import deep
 
 HEAVY = {
     "dask",
@@ -69,7 +70,9 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
             yield (*path, name), each
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["release", "--help"], ["hierarchy", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], deep(["--version"]), ["release", "--help"], deep(["hierarchy", "--help"])]
+)
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     # Typer itself loads pydantic for the parameters of a command.
     heavy = HEAVY - {"pydantic"} if len(arguments) > 1 else HEAVY

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.tiers import deep_beyond
+
 RUN = (
     "import contextlib, sys; sys.argv = ['privpipe', '--version']; from privpipe.cli import main\n"
     "with contextlib.suppress(SystemExit): main()"
@@ -18,6 +20,7 @@ def said(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.deep
 def test_a_command_is_loaded_without_long_searches() -> None:
     assert said(f"{SEARCHES}import privpipe.cli; print(count() - before)") == "0"
 
@@ -34,7 +37,7 @@ def test_a_process_that_goes_on_still_searches() -> None:
     assert int(said(f"{code}{made}    print(count() - before)")) > 0
 
 
-@pytest.mark.parametrize("use", ["import privpipe", "import privpipe.cli", RUN])
+@pytest.mark.parametrize("use", deep_beyond(1, (RUN, "import privpipe", "import privpipe.cli")))
 def test_the_collector_of_the_host_is_left_alone(use: str) -> None:
     """Also where a command runs within another program."""
     code = f"import gc; before = gc.get_threshold(); {use}\n"
@@ -43,6 +46,7 @@ def test_the_collector_of_the_host_is_left_alone(use: str) -> None:
     )
 
 
+@pytest.mark.deep
 def test_nothing_is_searched_when_a_command_ends() -> None:
     code = "import atexit, gc, sys; atexit.register(lambda: print(gc.get_freeze_count() > 10_000)); "
     assert said(f"{code}sys.argv = ['privpipe', '--version']; from privpipe.cli import main; main()").endswith("True")

@@ -77,6 +77,7 @@ def test_what_is_measured_is_the_definition(drafted: Any) -> None:
     assert "colour" in found.relations.adds
 
 
+@pytest.mark.deep
 def test_the_draft_releases_and_keeps_every_column_it_releases(run: Any, tmp_path: Path) -> None:
     pq.write_table(survey(), tmp_path / "survey.parquet")
     out = tmp_path / "release.yaml"

@@ -17,7 +17,7 @@ import pytest
 from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.policy import Policy
-from tests.tiers import deep
+from tests.tiers import deep, deep_beyond
 
 CANARY = "Zoë Canary"
 NAMES = ["name", "amount", "born", "town"]
@@ -121,7 +121,7 @@ def test_init_writes_the_source_that_reads_the_file(run: Any, embedded: Engine, 
     assert read_back(embedded, policy) == expected
 
 
-@pytest.mark.parametrize("case", GOLDEN)
+@pytest.mark.parametrize("case", deep_beyond(6, GOLDEN))
 def test_doctor_prints_the_same_source(run: Any, case: str, tmp_path: Path) -> None:
     data, keys = GOLDEN[case]
     path = tmp_path / "people.csv"

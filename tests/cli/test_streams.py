@@ -72,6 +72,7 @@ def test_a_release_that_is_refused_ends_so(towns: Path, redirect: str, json: str
         assert "private record: " in done.stderr
 
 
+@pytest.mark.deep
 @needs_full
 @pytest.mark.parametrize("json", ["", deep("--json")])
 @pytest.mark.parametrize("redirect", REDIRECTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from privpipe.judging import assess
 from privpipe.models import CATALOGUE
 from privpipe.testing import HOSTILE_TABLES, Case, Conformance, HostileTable, PlainEngine, examples_of
 from privpipe.testing.oracle import expected_error
-from tests.hostile_kinds import KINDS
+from tests.hostile_kinds import KINDS, is_usual
 
 EVERY_EXAMPLE = examples_of(CATALOGUE, population=True)
 ONE_OF_EACH = list({type(example): example for example in reversed(EVERY_EXAMPLE)}.values())
@@ -56,8 +57,10 @@ def test_spark_gives_the_oracle_verdict_of_one_example_of_each_entry(spark_engin
 @pytest.mark.parametrize(
     ("engine", "table"),
     [
-        *on("embedded", IN_PARTS),
-        *on("dask", IN_PARTS),
+        *on("embedded", filter(is_usual, IN_PARTS)),
+        *on("dask", filter(is_usual, IN_PARTS)),
+        *on("embedded", filterfalse(is_usual, IN_PARTS), pytest.mark.deep),
+        *on("dask", filterfalse(is_usual, IN_PARTS), pytest.mark.deep),
         *on("spark", IN_PARTS, pytest.mark.deep),
     ],
     indirect=["engine"],

@@ -32,7 +32,7 @@ WHO = "__who"
 TABLES = [
     table for table in HOSTILE_TABLES.values() if table.refused is None and table.make is None and 0 < len(table) < 400
 ]
-ON_SPARK = ("one_class", "nulls_in_keys", "unicode", "interleaved_classes", "sensitive_nulls", "partly_suppressed")
+SOME = ("one_class", "nulls_in_keys", "unicode", "interleaved_classes", "sensitive_nulls", "partly_suppressed")
 MODELS: list[Guarantee] = [
     model
     for model in (*examples_of(CATALOGUE), *AttributeInference.examples())
@@ -78,12 +78,22 @@ def assessed(engine: Engine, handle: Any, table: HostileTable, models: list[Guar
 over_tables = pytest.mark.parametrize(
     ("engine", "table"),
     [
-        *(pytest.param(engine, table, id=f"{engine}-{table}") for engine in ("embedded", "dask") for table in TABLES),
-        *(pytest.param("spark", HOSTILE_TABLES[name], id=f"spark-{name}") for name in ON_SPARK),
+        *(pytest.param("embedded", table, id=f"embedded-{table}") for table in TABLES),
+        *(pytest.param("dask", HOSTILE_TABLES[name], id=f"dask-{name}") for name in SOME),
+        *(pytest.param("spark", HOSTILE_TABLES[name], id=f"spark-{name}") for name in SOME[-2:]),
+        *(
+            pytest.param("spark", HOSTILE_TABLES[name], id=f"spark-{name}", marks=pytest.mark.deep)
+            for name in SOME[:-2]
+        ),
+        *(
+            pytest.param("dask", table, id=f"dask-{table}", marks=pytest.mark.deep)
+            for table in TABLES
+            if str(table) not in SOME
+        ),
     ],
     indirect=["engine"],
 )
-"""Each table in turn; on Spark those of different kinds."""
+"""Each table in turn; on Dask those of different kinds and on Spark two, the others of these in `make test-deep`."""
 
 
 @over_tables

@@ -16,6 +16,7 @@ from privpipe.engines import Engine
 from privpipe.testing import Judging, verdict_problems
 from privpipe.testing.verdicts import SETTINGS, keys_of, verdict_differences
 from tests.gathering import gathered
+from tests.tiers import deep
 
 ENTRIES: list[Any] = [
     example
@@ -69,21 +70,22 @@ def everywhere(engine: Engine, embedded: Engine, judging: Judging, setting: str,
     return [f"{entry!r}: {fault}" for entry, one, other in pairs for fault in verdict_differences(one, other)]
 
 
+@pytest.mark.deep
 @pytest.mark.dask
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_dask_says_the_same(dask_engine: Engine, embedded: Engine, judging: Judging, setting: str) -> None:
     assert everywhere(dask_engine, embedded, judging, setting, ENTRIES) == []
 
 
-@pytest.mark.spark
-def test_spark_says_the_same(spark_engine: Engine, embedded: Engine, tmp_path: Path) -> None:
-    """One entry for each way of reading, over levels alone: Spark works stages out anew for every question."""
+@pytest.mark.parametrize("engine", ["dask", deep("spark")], indirect=True)
+def test_another_engine_says_the_same(engine: Engine, embedded: Engine, tmp_path: Path) -> None:
+    """One entry for each way of reading, over levels alone: Spark works stages out again for every question."""
     one_each: dict[Any, Guarantee] = {}
     for entry in filter(judged_here, ENTRIES):
         one_each.setdefault(entry.way, entry)
     stages = ({"generalize": {"levels": {"age": 2, "zip": 2, "town": 1}}},)
     small = Judging(tmp_path, {"labels": replace(SETTINGS["labels"], stages=stages)})
-    assert everywhere(spark_engine, embedded, small, "labels", servable(small, embedded, one_each)) == []
+    assert everywhere(engine, embedded, small, "labels", servable(small, embedded, one_each)) == []
 
 
 def servable(judging: Judging, embedded: Engine, entries: Mapping[Any, Guarantee]) -> list[Guarantee]:

@@ -17,6 +17,7 @@ import pytest
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError
+from tests.tiers import deep_on_spark_beyond
 
 HALVES = np.array([1.5, np.nan, -2.25, 1.5], dtype=np.float16)
 READ: dict[str, tuple[Callable[[], pa.Array], pa.DataType, list[Any]]] = {
@@ -73,7 +74,7 @@ def faces(rows: pa.Table, folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("case", READ)
+@pytest.mark.parametrize("case", deep_on_spark_beyond(4, READ))
 def test_it_is_read_as_its_logical_type(engine: Engine, tmp_path: Path, case: str) -> None:
     make, kind, values = READ[case]
     rows = pa.table({"at": pa.array(range(4)), "v": make()})
@@ -84,7 +85,7 @@ def test_it_is_read_as_its_logical_type(engine: Engine, tmp_path: Path, case: st
         assert found.column("v").to_pylist() == values, face
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", deep_on_spark_beyond(3, REFUSED))
 def test_it_is_refused_in_the_same_words(engine: Engine, tmp_path: Path, case: str) -> None:
     make, words = REFUSED[case]
     for face, data in faces(pa.table({"v": make()}), tmp_path).items():

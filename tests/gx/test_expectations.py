@@ -136,6 +136,7 @@ def test_a_checkpoint_that_fails_raises(project: Path, released: Any, raw: Any) 
         passing(checkpoint, raw)
 
 
+@pytest.mark.deep
 def test_a_saved_suite_runs_in_a_fresh_process(project: Path, released: pd.DataFrame, tmp_path: Path) -> None:
     released.to_parquet(tmp_path / "released.parquet")
     code = (

@@ -18,6 +18,7 @@ import pytest
 import privpipe
 from privpipe.compiled import bring, kept_code, load
 from privpipe.kernels.classes import cells, distance
+from tests.tiers import deep
 
 CHECK = """
 import sys
@@ -92,6 +93,7 @@ def test_cells_are_added_up_the_same_way_without_the_compiler() -> None:
     assert plain[1] == "False"
 
 
+@pytest.mark.deep
 def test_kernels_run_from_an_archive_and_without_a_place_to_write_to(tmp_path: Path) -> None:
     package = Path(privpipe.__file__).parent
     archive = tmp_path / "privpipe.zip"
@@ -118,7 +120,7 @@ def test_a_kernel_travels_by_its_name() -> None:
         assert pickle.loads(pickle.dumps(kernel)) is not None
 
 
-@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("fresh", [deep(True), False])
 def test_a_large_input_is_compiled_and_gives_the_same(tmp_path: Path, fresh: bool) -> None:
     code = CHECK.replace("* 250", "* 25000") + "print('numba' in sys.modules)"
     environment = {"NUMBA_CACHE_DIR": str(tmp_path)} if fresh else {}
@@ -222,6 +224,7 @@ print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
 """
 
 
+@pytest.mark.deep
 def test_kernels_that_came_compiled_are_not_compiled_again(tmp_path: Path) -> None:
     made, kept = tmp_path / "made", tmp_path / "kept"
     figures, counts = run(CALL, NUMBA_CACHE_DIR=str(made), PRIVPIPE_KERNELS="")
@@ -238,6 +241,7 @@ def test_kernels_that_came_compiled_are_not_compiled_again(tmp_path: Path) -> No
     assert elsewhere == [figures, "0 1"], "another processor's code is not used"
 
 
+@pytest.mark.deep
 def test_what_cannot_be_brought_is_compiled(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for kept, brought in (("file", "none"), ("kept", "none"), ("file", ".")):
@@ -257,6 +261,7 @@ def test_what_lies_in_the_cache_already_stays(tmp_path: Path) -> None:
     assert found == {"f.nbi": "old", "f.1.nbc": "new"}
 
 
+@pytest.mark.deep
 def test_kernels_run_as_python_where_numba_is_told_so() -> None:
     code = (
         "import numpy as np\n"
@@ -327,6 +332,7 @@ def test_a_disk_without_room_ends_no_call(tmp_path: Path, monkeypatch: pytest.Mo
     assert kept(tmp_path).load("(int64)") is None
 
 
+@pytest.mark.deep
 def test_a_kernel_is_compiled_again_when_one_that_it_calls_has_changed(tmp_path: Path) -> None:
     copied = tmp_path / "copy"
     shutil.copytree(Path(privpipe.__file__).parent, copied / "privpipe", ignore=shutil.ignore_patterns("__pycache__"))
@@ -386,6 +392,7 @@ def in_a_process_of_its_own(folder: Path, cache: str, kernels: str, passed: int 
     return run(code, NUMBA_CACHE_DIR=str(folder / cache))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("passed", [(0, 3), (3, 0)])
 def test_kernels_that_two_processes_compiled_call_their_own_functions(tmp_path: Path, passed: tuple[int, int]) -> None:
     """numba counts functions: three apart, what sorts values had the name of what sorts their places."""
@@ -395,6 +402,7 @@ def test_kernels_that_two_processes_compiled_call_their_own_functions(tmp_path: 
         assert in_a_process_of_its_own(tmp_path, "kept", both) == ["True", "True"]
 
 
+@pytest.mark.deep
 def test_no_two_processes_give_a_function_one_name(tmp_path: Path) -> None:
     names = []
     for cache in ("one", "other"):
@@ -405,6 +413,7 @@ def test_no_two_processes_give_a_function_one_name(tmp_path: Path) -> None:
     assert not names[0] & names[1]
 
 
+@pytest.mark.deep
 def test_processes_that_forked_give_no_function_one_name() -> None:
     code = """
 import os
@@ -423,6 +432,7 @@ print(len(given))
     assert run(code) == ["40"]
 
 
+@pytest.mark.deep
 def test_nothing_is_kept_where_names_are_counted_all_the_same(tmp_path: Path) -> None:
     counted = """
 import itertools

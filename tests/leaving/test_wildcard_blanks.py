@@ -125,7 +125,7 @@ def survey(shared: Path) -> pa.Table:
 
 
 @pytest.mark.parametrize("method", ["greedy", "optimal"])
-@pytest.mark.parametrize(("share", "most"), [(0.001, 4), deep(None, 45), deep(0.0, 0)])
+@pytest.mark.parametrize(("share", "most"), [deep(0.001, 4), (None, 45), deep(0.0, 0)])
 def test_cells_of_the_household_survey(
     survey: pa.Table, method: str, share: float | None, most: int, embedded: Engine
 ) -> None:
@@ -157,7 +157,16 @@ def hidden_by_others(rows: pa.Table, policy: dict[str, Any], engine: Engine) -> 
     return sum(count == 1 for count in complete.values())
 
 
-@pytest.mark.parametrize("method", ["greedy", deep("optimal")])
+@pytest.mark.parametrize(
+    ("method", "engine"),
+    [
+        ("greedy", "embedded"),
+        ("greedy", "dask"),
+        ("greedy", "spark"),
+        deep("optimal", "embedded"),
+    ],
+    indirect=["engine"],
+)
 def test_few_stay_alone_unless_the_stage_is_asked_for_more(method: str, engine: Engine) -> None:
     """Six rows that show one value match everybody: a hundredth of the records may be hidden so, and no more."""
     jobs = [None] * 3

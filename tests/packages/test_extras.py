@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -74,6 +75,7 @@ def names_in(tree: ast.Module) -> Iterator[str]:
             )
 
 
+@pytest.mark.deep
 def test_every_package_of_an_extra_is_imported_or_needed_by_one_that_is() -> None:
     known = imported()
     base = [Requirement(each) for each in project()["dependencies"]]

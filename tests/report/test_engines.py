@@ -33,5 +33,6 @@ def test_dask_shows_what_embedded_shows(home: Path, dask_engine: Any, expected: 
     assert shown(home, dask_engine) == expected
 
 
+@pytest.mark.deep
 def test_spark_shows_what_embedded_shows(home: Path, spark_engine: Any, expected: dict[str, Any]) -> None:
     assert shown(home, spark_engine) == expected

@@ -16,6 +16,7 @@ import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import Refused, SinkError, UsageError
 from privpipe.running.run import STEPS
+from tests.tiers import deep_beyond
 
 KILLED = """
 import os, signal, sys
@@ -104,7 +105,7 @@ def test_a_ledger_is_read_and_keeps_no_entry(document: dict[str, Any], tmp_path:
     assert dry.assessment.verdicts[-1].outcome != "error"
 
 
-@pytest.mark.parametrize("step", ["stage", "write", "judge", "done"])
+@pytest.mark.parametrize("step", deep_beyond(1, ("judge", "stage", "write", "done")))
 def test_the_next_run_cleans_what_a_killed_one_left(
     step: str, document: dict[str, Any], policy_file: Callable[[Mapping[str, Any]], Path], tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def test_k_counts_different_ones_of_those_it_is_over(over: str) -> None:
     assert verdict.observed == least(rows, over)
 
 
+@pytest.mark.deep
 @settings(max_examples=15)
 @given(st.integers(0, 10_000), st.integers(10, 80))
 def test_k_over_households_is_never_weaker(seed: int, n: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.running.open_handles import SINKS, Held, growth
+from tests.tiers import deep
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="handles are counted by /proc")
 NEEDED = ("pyiceberg", "sqlalchemy", "deltalake")
@@ -33,7 +34,8 @@ def test_releases_hold_no_more_handles_and_threads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "sinks"), [("look", ["iceberg", "sqlite", "parquet"]), ("read", ["iceberg"])], ids=["dry runs", "reading"]
+    ("kind", "sinks"),
+    [deep("look", ["iceberg", "sqlite", "parquet"], id="dry runs"), pytest.param("read", ["iceberg"], id="reading")],
 )
 def test_a_look_at_a_sink_holds_no_handle(tmp_path: Path, kind: str, sinks: list[str]) -> None:
     assert held(growth(tmp_path, dict.fromkeys(sinks, kind), 2, 3), threads=12) == {}

@@ -26,6 +26,7 @@ from privpipe.sinks.databases.target import DatabaseTarget
 from privpipe.sinks.delta import DeltaTarget
 from privpipe.sinks.local import LocalTarget
 from privpipe.sinks.records import PrivateRecords
+from tests.tiers import deep_beyond
 
 SINKS: Mapping[str, tuple[dict[str, str], type[Any]]] = {
     "folder": ({"path": "out/rows"}, LocalTarget),
@@ -105,7 +106,7 @@ STEPS: Mapping[str, tuple[Callable[[type[Any]], Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("error", [FULL, KeyboardInterrupt()], ids=["full", "signal"])
+@pytest.mark.parametrize("error", deep_beyond(1, (FULL, KeyboardInterrupt())), ids=["full", "signal"])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("sink", SINKS)
 def test_what_fails_after_publication_is_noted_and_settled_by_the_next_run(

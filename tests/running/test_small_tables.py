@@ -11,6 +11,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.engines.embedded import session
+from tests.tiers import deep_beyond
 
 SEED = "7e680bd0703b052244008bac17dacba2457b75f36e829951356a47727bf31a6a"
 STAGES: dict[str, list[dict[str, Any]]] = {
@@ -62,7 +63,7 @@ def policy(stages: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES.keys())
-@pytest.mark.parametrize("rows", [24, 240])
+@pytest.mark.parametrize("rows", deep_beyond(1, (24, 240)))
 def test_plan_and_rows_are_those_of_the_database(
     stages: list[dict[str, Any]], rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,7 +104,67 @@ def test_persons_with_several_records_count_once(document: Callable[..., dict[st
     assert pd.read_parquet(tmp_path / "out" / "visits.parquet")["count"].tolist() == [25, 12, 11, 2]
 
 
+STATISTICS = ["count", {"maximum": "cost"}, {"quantile": "cost", "q": 0.5, "smoothed": 3}, {"sd": "cost"}]
+
+
+def test_an_extreme_is_hidden_where_one_person_has_it(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    tables = {"visits": {"by": ["region"], "responses": STATISTICS}}
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    pp.release(document(transform=[{"aggregate": {"tables": tables}}, {"suppress_table": {}}], guarantees=asked))
+    found = pd.read_parquet(tmp_path / "out" / "visits.parquet")
+    assert found["maximum_cost"].isna().all()
+    assert found["quantile_0.5_cost"].notna().tolist() == found["count"].notna().tolist()
+    assert found["sd_cost"].notna().tolist() == found["count"].notna().tolist()
+    assert found.loc[found["region"] == "Total", "quantile_0.5_cost"].item() == 22.0
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_every_kind_of_figure_is_published(
+    document: Callable[..., dict[str, Any]], tmp_path: Path, format: str
+) -> None:
+    given = [*STATISTICS, {"percentage": "count", "of": ["region"], "digits": 2}, {"mode": "cost"}]
+    given += [{"minimum": "cost", "structural": 10}, {"quantile": "cost", "q": 0.25, "unit": 10}]
+    tables = {"visits": {"by": ["region", "age"], "responses": given}}
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    transform = [{"aggregate": {"tables": tables}}, {"suppress_table": {}}]
+    sink = {"path": str(tmp_path / "out"), "format": format}
+    assert pp.release(document(transform=transform, guarantees=asked, sink=sink)).published
+    read = pd.read_csv if format == "csv" else pd.read_parquet
+    found = read(tmp_path / "out" / f"visits.{format}")  # type: ignore[operator]
+    total = found[(found["region"] == "Total") & (found["age"] == "Total")].iloc[0]
+    assert float(total["percentage_count"]) == 100
+    assert total["quantile_0.25_cost"] == 20
+    assert pd.isna(total["mode_cost"])
+
+
+def test_rules_may_count_holdings(document: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    VISITS.assign(payer=["one"] * 12 + [f"payer {at}" for at in range(13)]).to_parquet(tmp_path / "visits.parquet")
+    policy = document(
+        guarantees=[{"minimum_frequency": {"at_least": 2}}, {"p_percent": {"at_least": 5, "holding": "payer"}}]
+    )
+    policy["columns"]["payer"] = {"role": "insensitive"}
+    with pytest.raises(Refused, match="PPercent"):
+        pp.release(policy)
+    policy["transform"].append({"suppress_table": {}})
+    policy["guarantees"].append({"table_audit": {}})
+    pp.release(policy)
+    found = pd.read_parquet(tmp_path / "out" / "visits.parquet")
+    assert found.columns.tolist() == ["region", "count", "count_status", "sum_cost", "sum_cost_status"]
+    assert found.set_index("region")["sum_cost"].isna().to_dict()["north"]
+
+
 WRONG = {
+    "a holding that is gone": (
+        {"guarantees": [{"minimum_frequency": {"at_least": 2, "holding": "person"}}]},
+        "has `role: identifier` and is gone before this stage",
+    ),
+    "a maximum that no rule judges": (
+        {
+            "transform": [{"aggregate": {"by": ["region"], "responses": ["count", {"maximum": "cost"}]}}],
+            "guarantees": [{"p_percent": {"at_least": 10}}, {"table_audit": {}}],
+        },
+        "no binding minimum_frequency judges 'maximum_cost'",
+    ),
     "a rule on cells without a table": (
         {"transform": []},
         "is about cells of tables, and no `aggregate` stage makes any",
@@ -178,6 +238,68 @@ def test_cells_are_hidden_until_nothing_can_be_worked_out(
     plan = json.loads((tmp_path / "out" / "_privpipe" / "plan.json").read_text())
     assert [stage["name"] for stage in plan["stages"]] == ["aggregate", "suppress_table"]
     assert plan["stages"][1]["detail"] == {}
+
+
+def test_tables_of_other_populations_are_hidden_together(document: Callable[..., dict[str, Any]]) -> None:
+    tables = {
+        "everyone": {"by": ["region"], "responses": ["count"]},
+        "young": {"by": ["region"], "only": {"age": "young"}, "responses": ["count"]},
+    }
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}, {"differencing": {"at_least": 3}}]
+    made = [{"aggregate": {"tables": tables}}, {"suppress_table": {}}]
+    with pytest.raises(Refused):
+        pp.release(document(transform=made[:1], guarantees=asked))
+    assert pp.release(document(transform=made, guarantees=asked)).published
+
+
+def test_a_loss_is_a_measure_and_with_a_threshold_a_guarantee(document: Callable[..., dict[str, Any]]) -> None:
+    by_both = [{"aggregate": {"by": ["region", "age"], "responses": ["count"]}}, {"suppress_table": {}}]
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    result = pp.release(document(transform=by_both, guarantees=asked, measures=[{"table_loss": {"of": "cells"}}]))
+    folder = Path(result.path) / "_privpipe"
+    measure = json.loads((folder / "verdict.json").read_text())["measures"][0]
+    # The hidden value is one more sum over hidden cells.
+    assert (measure["name"], measure["observed"]) == ("table_loss", None)
+    with pytest.raises(Refused, match="of one response up to"):
+        pp.release(document(transform=by_both, guarantees=[*asked, {"table_loss": {"at_most": 0}}]))
+    for section, message in (("guarantees", "needs its threshold `at_most`"), ("measures", "judges: move it")):
+        entry = {"table_loss": {}} if section == "guarantees" else {"table_loss": {"at_most": 0.5}}
+        lists: dict[str, Any] = {"guarantees": asked, section: [*(asked if section == "guarantees" else []), entry]}
+        with pytest.raises(PolicyError, match=message):
+            pp.Policy.from_dict(document(transform=by_both, **lists))
+
+
+def test_a_run_hides_what_the_plan_of_an_earlier_run_hid(
+    document: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """Two patterns laid together show more than each: another cost would find another pattern."""
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    table = {"aggregate": {"by": ["region", "age"], "responses": ["count", {"sum": "cost"}]}}
+    seen = []
+    kept: dict[str, Any] = {}
+    for _ in range(2):
+        stages = [table, {"suppress_table": {"method": "gauss", "cost": "cells" if kept else "value", **kept}}]
+        result = pp.release(document(transform=stages, guarantees=asked))
+        seen.append((tmp_path / "out" / "table.parquet").read_bytes())
+        kept = {"pattern": str(Path(result.record, "plan.json"))}
+    assert seen[0] == seen[1]
+    public = (tmp_path / "out" / "_privpipe" / "plan.json").read_text()
+    assert '"pattern"' not in public
+    assert kept["pattern"] not in public
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_marks_of_small_counts_are_published(
+    document: Callable[..., dict[str, Any]], tmp_path: Path, kind: str
+) -> None:
+    stages = [{"aggregate": {"by": ["region"], "responses": ["count"]}}, {"suppress_table": {"show": "below"}}]
+    asked = [{"minimum_frequency": {"at_least": 3}}, {"table_audit": {}}]
+    sink = {"path": str(tmp_path / "out"), "format": kind}
+    assert pp.release(document(transform=stages, guarantees=asked, sink=sink)).published
+    file = tmp_path / "out" / f"table.{kind}"
+    table = pd.read_parquet(file) if kind == "parquet" else pd.read_csv(file)
+    assert set(table["count_status"]) == {"published", "c", "<3"}
+    assert table["count"].isna().equals(table["count_status"] != "published")
 
 
 def test_two_tables_whose_difference_is_one_person_are_refused(document: Callable[..., dict[str, Any]]) -> None:

@@ -90,12 +90,14 @@ def test_what_the_data_shows_is_final(written: Written) -> None:
     assert (ending.word, ending.worth_another_try) == ("data", False)
 
 
+@pytest.mark.deep
 def test_a_breakdown_is_worth_another_try(tmp_path: Path, written: Written) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     ending = run_apart(Job(policy=written(), target=str(tmp_path / "file" / "out")))
     assert (ending.code, ending.word, ending.worth_another_try) == (4, "engine", True)
 
 
+@pytest.mark.deep
 def test_a_finished_table_is_judged(tmp_path: Path, written: Written) -> None:
     policy = written()
     table = str(Path(policy).parent / "visits.csv")
@@ -121,7 +123,7 @@ def test_every_exit_code_of_the_error_tree_has_a_word_and_its_error() -> None:
 HOSTILE = ("$(touch hacked); `touch hacked`", "a\x00b", "", "  ", "a\nb", "\x1b[2J", "--help", "-", "{{ x }}")
 
 
-@pytest.mark.parametrize("hostile", deep_beyond(2, HOSTILE))
+@pytest.mark.parametrize("hostile", deep_beyond(1, HOSTILE))
 def test_a_hostile_text_is_a_path_that_is_not_there_and_nothing_else(tmp_path: Path, hostile: str) -> None:
     def told() -> str:
         try:
@@ -213,6 +215,7 @@ def _runs(process: int) -> bool:
     return True
 
 
+@pytest.mark.deep
 def test_an_error_in_the_task_ends_the_process_before_it_goes_on(tmp_path: Path, written: Written) -> None:
     class TimedOut(Exception):
         pass

@@ -30,6 +30,7 @@ def refused(dags: Path, policy: str, **places: str) -> str:
     return ending.message
 
 
+@pytest.mark.deep
 def test_the_sink_of_the_policy_and_a_target(tmp_path: Path, dags: Path, written: Written) -> None:
     assert "the sink" in refused(dags, written(sink="../dags/visits"))
     assert "the sink" in refused(dags, written(), target=str(dags / "deep" / ".." / "visits"))

@@ -373,19 +373,18 @@ FAULTS = (
         "engines/embedded",
     ),
     Fault(
-        "engines/dask/record_ids.py",
-        "present - distinct - max(0, absent - 1)",
-        "present - distinct - absent",
-        ("engines/dask/test_records.py",),
+        "engines/distributed/row_functions.py",
+        "or 0) - (missing > 0)",
+        "or 0)",
+        ("engines/test_contract_of_types.py",),
         "engines/dask",
     ),
     Fault(
-        "engines/spark/class_cells.py",
-        "if query.person is None and query.weight is None:",
-        "if query.person is None:",
-        ("engines/spark/test_class_parts.py",),
-        "engines/spark",
-        "deep",
+        "engines/distributed/class_parts.py",
+        "if query.person is None and query.weight is None else CellReader",
+        "if query.person is None else CellReader",
+        ("engines/dask/test_classes.py", "engines/test_contract.py"),
+        "engines/dask",
     ),
 )
 

@@ -67,6 +67,7 @@ def altered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "judge_written", judged)
 
 
+@pytest.mark.deep
 def test_versions_are_the_judged_releases_and_name_their_runs(store: ObjectStore, release: Release) -> None:
     first = release(FIRST)
     assert seen(store) == counted(FIRST)
@@ -91,7 +92,7 @@ def test_versions_are_the_judged_releases_and_name_their_runs(store: ObjectStore
         assert found is not None
 
 
-@pytest.mark.parametrize("mode", ["replace", "append"])
+@pytest.mark.parametrize("mode", deep_beyond(1, ("append", "replace")))
 def test_a_refused_release_leaves_nothing(store: ObjectStore, release: Release, mode: str) -> None:
     with pytest.raises(Refused):
         release(UNSAFE, mode)
@@ -107,7 +108,7 @@ def test_a_refused_release_leaves_nothing(store: ObjectStore, release: Release, 
         release(FIRST.append_column("day", FIRST["ill"]), mode, columns=columns)
 
 
-@pytest.mark.parametrize("mode", ["replace", "append"])
+@pytest.mark.parametrize("mode", deep_beyond(1, ("replace", "append")))
 def test_what_differs_after_the_commit_is_taken_back(
     store: ObjectStore, release: Release, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_first_release_that_is_taken_back_leaves_a_table_without_rows(
     assert seen(store) == counted(SECOND)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", deep_beyond(1, ("cut after", "cut", "503", "403")))
 def test_a_commit_whose_answer_is_lost_is_there_or_never_will_be(
     store: ObjectStore, proxy: FaultyProxy, release: Release, kind: str

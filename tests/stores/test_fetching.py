@@ -85,6 +85,7 @@ def test_what_lies_where_it_is_to_be_fetched_is_left_alone(
     assert [path.name for path in (tmp_path / "copy").iterdir()] == ["mine"]
 
 
+@pytest.mark.deep
 def test_a_release_that_is_thrown_away_while_it_is_copied_is_read_anew(
     store: ObjectStore, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +102,7 @@ def test_a_release_that_is_thrown_away_while_it_is_copied_is_read_anew(
     assert len(newest) == 2
 
 
+@pytest.mark.deep
 def test_the_command(store: ObjectStore, document: dict[str, Any], tmp_path: Path) -> None:
     made = pp.release(document)
     done = CliRunner().invoke(app, ["fetch", SINK, "--to", str(tmp_path / "copy")])

@@ -16,7 +16,7 @@ import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import DataError, EngineError, PolicyError, PrivpipeError, UsageError
 from tests.object_store import BUCKET, Fault, FaultyProxy, ObjectStore
-from tests.tiers import deep_beyond
+from tests.tiers import deep_beyond, on_engines
 
 RAW = f"s3://{BUCKET}/raw"
 
@@ -38,6 +38,7 @@ def rules(document: dict[str, Any]) -> dict[str, Any]:
     return {name: document[name] for name in ("columns", "guarantees")}
 
 
+@on_engines("embedded")
 def test_a_folder_a_file_and_every_format_are_read(
     engine: Engine, store: ObjectStore, people: pa.Table, rules: dict[str, Any]
 ) -> None:
@@ -54,6 +55,8 @@ def test_a_folder_a_file_and_every_format_are_read(
     assert any("1 file with the table that were not judged: 1 hidden" in note for note in noted)
 
 
+@pytest.mark.deep
+@on_engines("embedded")
 def test_a_release_of_a_store_is_a_source_by_its_pointer(
     engine: Engine, store: ObjectStore, document: dict[str, Any], rules: dict[str, Any]
 ) -> None:
@@ -103,6 +106,7 @@ def test_a_run_reads_the_release_that_was_there_when_it_began(
     assert pp.assess(sink, {name: document[name] for name in ("columns", "guarantees")}).records == 2
 
 
+@on_engines("embedded")
 def test_a_source_that_changes_while_it_is_used_is_found(
     engine: Engine, store: ObjectStore, document: dict[str, Any], people: pa.Table, tmp_path: Path
 ) -> None:
@@ -135,6 +139,7 @@ def test_a_source_that_changes_while_it_is_copied_is_found(
         pp.assess(RAW, rules)
 
 
+@pytest.mark.deep
 def test_parts_of_table_formats_and_odd_keys_are_refused(
     store: ObjectStore, people: pa.Table, rules: dict[str, Any]
 ) -> None:

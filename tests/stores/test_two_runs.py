@@ -18,7 +18,7 @@ from privpipe.sinks.conditional_objects import S3Writes, conditional_writes, hol
 from privpipe.sinks.remote import RemoteTarget
 from tests.object_store import BUCKET, Fault, FaultyProxy, ObjectStore
 from tests.store_trials import Warm
-from tests.tiers import deep_beyond
+from tests.tiers import deep, deep_beyond
 
 SINK = f"s3://{BUCKET}/people"
 LOCK = f"{BUCKET}/.people.privpipe/_LOCK"
@@ -36,6 +36,7 @@ def published(store: ObjectStore) -> str:
     return str(named).rsplit("/", 1)[-1] if named else ""
 
 
+@pytest.mark.deep
 def test_a_second_process_is_kept_out(store: ObjectStore, document: dict[str, Any], tmp_path: Path) -> None:
     policy = tmp_path / "policy.json"
     policy.write_text(json.dumps(document))
@@ -59,6 +60,7 @@ def test_a_lock_of_a_process_that_is_gone_is_taken_over_at_once(
     assert pp.release(document).assessment.passed
 
 
+@pytest.mark.deep
 def test_a_lock_that_nobody_renews_lapses(
     store: ObjectStore, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,7 +94,7 @@ def cleaned(place: RemoteTarget) -> None:
 
 @pytest.mark.parametrize("befalls", deep_beyond(1, (usual, cleaned)))
 @pytest.mark.parametrize("before", deep_beyond(1, (1, 0, 2)))
-@pytest.mark.parametrize("second_publishes", [True, False])
+@pytest.mark.parametrize("second_publishes", [deep(True), False])
 def test_a_run_that_stood_still_does_not_publish_over_another(
     store: ObjectStore,
     monkeypatch: pytest.MonkeyPatch,

@@ -109,6 +109,21 @@ def test_cells_by_their_definition(engine: Engine, persons: int | None, alone: b
         compare_codes(found.figures["cost"], expected)
 
 
+@pytest.mark.parametrize("person", [None, "person"])
+@pytest.mark.parametrize("tied", [True, False], ids=["ties", "distinct values"])
+def test_the_largest_of_cells_with_many_contributions(engine: Engine, person: str | None, tied: bool) -> None:
+    draw = np.random.default_rng(3)
+    towns = draw.integers(0, 3, 4000).tolist()
+    rows = [
+        {"person": at, "town": [None, "x", "y"][town], "cost": at % 5 if tied else int(draw.integers(-900, 900))}
+        for at, town in enumerate(towns)
+    ]
+    spec = TableSpec(by=("town",), responses=RESPONSES)
+    found = aggregated(engine, load(engine, rows), spec, person=person)
+    expected = cells_by_definition(found.cells, rows, {"town": LABELS["town"]}, "cost", person=person)
+    compare(found.figures["cost"], expected)
+
+
 def test_contributors_in_several_leaves_are_counted_once_in_totals(engine: Engine) -> None:
     rows = [
         {"person": who, "town": town, "cost": cost}

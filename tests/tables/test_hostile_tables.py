@@ -48,6 +48,7 @@ def named(found: Aggregated) -> dict[str, tuple[int, int, int]]:
     return {found.cells.name(at): each for at, each in enumerate(figures)}
 
 
+@pytest.mark.usual
 @on_engines
 def test_counts_by_their_definition(engine: Engine, table: HostileTable) -> None:
     by = [*table.roles.quasi_identifiers, "illness"]

@@ -14,6 +14,7 @@ from privpipe.running.plan import canonical_json
 from privpipe.transforms import LocalRecoding, Mondrian
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.mondrian.cut_tree import CutTree
+from tests.tiers import on_engines
 
 ROLES = Roles(
     quasi_identifiers=["age", "town", "income", "rent", "admitted"],
@@ -59,6 +60,7 @@ def multiset(rows: pa.Table) -> Counter[Any]:
     return Counter(tuple(map(repr, row.values())) for row in rows.to_pylist())
 
 
+@on_engines("dask")
 def test_the_same_records_everywhere(engine: Engine, run_on: Any, embedded: Engine, people: pa.Table) -> None:
     for name, (stage, options) in STAGES.items():
         if engine.name == "spark" and name not in ON_SPARK:

@@ -34,6 +34,7 @@ from privpipe.transforms import (
     TopCode,
 )
 from privpipe.transforms.base import StageContext, Transformer
+from tests.tiers import on_engines
 
 KEY = {"from_env": "PRIVPIPE_TEST_KEY"}
 CHAINS: dict[str, list[Transformer]] = {
@@ -127,6 +128,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRIVPIPE_TEST_KEY", "0123456789abcdef" * 2)
 
 
+@on_engines("dask")
 def test_the_same_plans_and_records_everywhere(
     engine: Engine, embedded: Engine, people: pa.Table, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ from privpipe.transforms import (
 )
 from privpipe.transforms.base import Transformer
 from privpipe.transforms.recoding.loss import LossSpec
+from tests.tiers import on_engines
 
 ROLES = Roles(
     quasi_identifiers=["age", "town"],
@@ -110,6 +111,7 @@ def multiset(rows: pa.Table) -> Counter[Any]:
     return Counter(tuple(map(repr, row.values())) for row in rows.to_pylist())
 
 
+@on_engines("dask")
 @pytest.mark.parametrize("name", STAGES)
 def test_the_same_records_everywhere(
     engine: Engine, run_on: Any, embedded: Engine, people: pa.Table, name: str, monkeypatch: pytest.MonkeyPatch

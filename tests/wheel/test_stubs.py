@@ -45,6 +45,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
         }
 
 
+@pytest.mark.deep
 def test_a_wheel_needs_neither_numpy_nor_any_engine_for_its_stubs(packed: Mapping[str, str], tmp_path: Path) -> None:
     """Without the packages of this environment, but for two that pyproject.toml asks for, the stubs are the same."""
     libraries, made = tmp_path / "libraries", tmp_path / "made"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from privpipe.blocks import Facts, Primitives, RowBlock, Table
-from privpipe.blocks.aggregate_query import AggregateQuery
+from privpipe.blocks.aggregate_query import AggregateQuery, Ranks
 from privpipe.blocks.requests import Numbering
 from privpipe.draws import Seed
 from privpipe.engines.base.catalogue import Catalogue
@@ -176,9 +176,9 @@ class Engine(Primitives):
         Columns: `key_0` and on; then, of int64, `contributors`, `records`, `single` (keyed code of the only
         contributor, else 0; 0 for records without ids); for each measure i `present_i` (contributors with a value),
         `total_i`, `magnitude_i` (of absolute contributions), `nonzero_i`, `negative_i`, `single_i`; with weights
-        `product_i` and `size_i` (of absolute products); with waivers `unwaived_i` (-1: none). Lists of `largest`
-        int64: `largest_i` (absolute, without zeros, falling, filled up with 0), `products_i` and `holders_i` (codes).
-        A tie at the end of a list is decided by product and contributor.
+        `product_i` and `size_i` (of absolute products); with waivers `unwaived_i` (-1: none); with squares `square_i`.
+        Lists of `largest` int64: `largest_i` (absolute, without zeros, falling, filled up with 0), `products_i` and
+        `holders_i` (codes). A tie at the end of a list is decided by product and contributor.
 
         Raises
         ------
@@ -194,6 +194,15 @@ class Engine(Primitives):
 
         Columns: the keys, the person, ``__privpipe_records``, and those of the measures: sums, minima of waivers,
         values of what is counted once. Rows of one contributor are in one place. It raises what `aggregate` does.
+        """
+        raise UnsupportedError(f"the {self.name} engine makes no tables of cells; use embedded, dask or spark")
+
+    def ranked(self, table: Any, query: AggregateQuery, ranks: Sequence[Ranks]) -> pa.Table:
+        """Values of the only measure of a query that have the wanted ranks in their cell, unordered.
+
+        Columns: `key_0` and on, `value`, and of int64 `number` (contributors that have it), `before` (contributors with
+        less) and `present` (contributors of the cell with a value). One row for each cell and value of which any rank
+        is wanted; nothing else of the contributions leaves the engine. It raises what `aggregate` does.
         """
         raise UnsupportedError(f"the {self.name} engine makes no tables of cells; use embedded, dask or spark")
 

@@ -17,6 +17,7 @@ from privpipe.blocks.aggregate_query import (
     MOST_SUM,
     AggregateMeasure,
     AggregateQuery,
+    Ranks,
     beyond_words,
     contributor_code,
     missing_persons,
@@ -31,10 +32,12 @@ from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.distributed.codes import encode, encode_ranks, grouped, tuple_hashes
 from privpipe.kernels.grouping.word_groups import split_order
 
-__all__ = ["aggregate", "contributions"]
+__all__ = ["aggregate", "contributions", "ranked"]
 
 Ints = NDArray[np.int64]
 RECORDS = "__privpipe_records"
+SPARSE = 16
+"""Rows for each of the largest contributions from which on it pays to look for the few that can be among them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,6 +82,27 @@ def contributions(runtime: Runtime, table: DaskTable, query: AggregateQuery, pla
 def aggregate(runtime: Runtime, table: DaskTable, query: AggregateQuery, places: int) -> pa.Table:
     """See `Engine.aggregate`."""
     query.require(table.schema)
+    nodes, query = _nodes(runtime, table, query, places)
+    measure = runtime.place(_CellsOf(query))
+    parts = [runtime.task("count cells", measure, part) for part in nodes]
+    whole = runtime.tree("merge cells", _Merge(query), parts)
+    (found,) = runtime.compute("count cells", [runtime.task("code contributors", _Finish(query), whole)])
+    made: pa.Table = found
+    return made
+
+
+def ranked(runtime: Runtime, table: DaskTable, query: AggregateQuery, ranks: Sequence[Ranks], places: int) -> pa.Table:
+    """See `Engine.ranked`."""
+    query.require(table.schema)
+    nodes, query = _nodes(runtime, table, query, places)
+    count = runtime.place(_CountValues(query, places, Seed.from_os()))
+    sent = [runtime.task("count values", count, part) for part in nodes]
+    met = meet(runtime, "rank values", sent, places, _RankValues(tuple(ranks)))
+    return pa.concat_tables(runtime.compute("rank values", met))
+
+
+def _nodes(runtime: Runtime, table: DaskTable, query: AggregateQuery, places: int) -> tuple[list[Any], AggregateQuery]:
+    """Parts with one row for each contributor and cell, and the query over them."""
     nodes = list(table.parts) if table.has_record_ids else table.holding(query.columns or table.schema.names[:1])
     if query.person is not None and not query.unique and not query.gathered:
         table, _one = contributions(runtime, table, query, places)
@@ -87,12 +111,7 @@ def aggregate(runtime: Runtime, table: DaskTable, query: AggregateQuery, places:
         again = runtime.place(_Met(query))
         nodes = [runtime.task("add up contributions", again, [part]) for part in nodes]
         query = _of_rows(query)
-    measure = runtime.place(_CellsOf(query))
-    parts = [runtime.task("count cells", measure, part) for part in nodes]
-    whole = runtime.tree("merge cells", _Merge(query), parts)
-    (found,) = runtime.compute("count cells", [runtime.task("code contributors", _Finish(query), whole)])
-    made: pa.Table = found
-    return made
+    return nodes, query
 
 
 def _of_rows(query: AggregateQuery) -> AggregateQuery:
@@ -118,10 +137,16 @@ def _look(batch: pa.RecordBatch, query: AggregateQuery) -> tuple[int, dict[str, 
 
 
 def _sizes(batch: Any, query: AggregateQuery) -> dict[str, float]:
+    """Sums of absolute values; of squares under the column's name too, if these are larger."""
     names = dict.fromkeys(name for each in query.measures for name in (each.column, each.product) if name is not None)
-    return {
-        name: float(pc.sum(pc.abs(batch.column(name).cast(pa.float64(), safe=False))).as_py() or 0.0) for name in names
-    }
+    squared = {each.column for each in query.measures if each.squares}
+    found = {}
+    for name in names:
+        size = pc.abs(batch.column(name).cast(pa.float64(), safe=False))
+        found[name] = float(pc.sum(size).as_py() or 0.0)
+        if name in squared:
+            found[name] = max(found[name], float(pc.sum(pc.multiply(size, size)).as_py() or 0.0))
+    return found
 
 
 def _missing(batch: pa.RecordBatch, column: str) -> int:
@@ -208,26 +233,79 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _figures(at: int, measure: AggregateMeasure, rows: pa.RecordBatch, holder: pa.Array | None) -> dict[str, pa.Array]:
-    """What is added up of a measure, one row a contribution: all are sums, but maxima of `unwaived`."""
+@dataclass(frozen=True)
+class Groups:
+    """Rows of a partition by cell."""
+
+    of: Ints
+    firsts: Ints
+
+    @property
+    def number(self) -> int:
+        return len(self.firsts)
+
+    def sums(self, values: Ints) -> Ints:
+        """By cell; `_sizes` shows where they would exceed 64 bits."""
+        found = np.zeros(self.number, dtype=np.int64)
+        np.add.at(found, self.of, values)
+        return found
+
+    def counts(self, some: NDArray[np.bool_]) -> Ints:
+        return np.bincount(self.of[some], minlength=self.number).astype(np.int64)
+
+    def firsts_of(self, some: NDArray[np.bool_]) -> pa.Array:
+        """The first row of each cell among some; null where there is none."""
+        rows = np.flatnonzero(some)[::-1]
+        found = np.full(self.number, -1, dtype=np.int64)
+        found[self.of[rows]] = rows
+        return pa.array(found, mask=found < 0)
+
+    def least_of_largest(self, values: Ints, most: int) -> Ints:
+        """A value that at least `most` rows of each cell reach, or 0: the rows are dealt, and each heap has a maximum.
+
+        Few rows reach it, so that no more have to be sorted.
+        """
+        heaps = 1 << (4 * most - 1).bit_length()
+        found = np.zeros(self.number * heaps, dtype=np.int64)
+        np.maximum.at(found, self.of * heaps + (np.arange(len(self.of)) & (heaps - 1)), values)
+        maxima = found.reshape(self.number, heaps)
+        return np.asarray(np.partition(maxima, heaps - most, axis=1)[:, heaps - most])
+
+
+def _figures(
+    at: int, measure: AggregateMeasure, rows: pa.RecordBatch, groups: Groups, contributors: Ints
+) -> dict[str, Ints]:
+    """What is added up of a measure in each cell: all are sums, but maxima of `unwaived`."""
     value = rows.column(measure.column)
-    there, size = value.is_valid(), pc.abs(value)
+    words = _words(value)
+    low, high = (int(words.min()), int(words.max())) if len(words) else (0, 0)
+    there = value.is_valid().to_numpy(zero_copy_only=False)
+    size = np.abs(words) if low < 0 else words
+    present = groups.counts(there) if value.null_count else contributors
+    total = groups.sums(words)
     figures = {
-        f"present_{at}": there.cast(pa.int64()),
-        f"total_{at}": pc.fill_null(value, 0),
-        f"magnitude_{at}": pc.fill_null(size, 0),
-        f"nonzero_{at}": pc.fill_null(pc.not_equal(value, 0), False).cast(pa.int64()),
-        f"negative_{at}": pc.fill_null(pc.less(value, 0), False).cast(pa.int64()),
+        f"present_{at}": present,
+        f"total_{at}": total,
+        f"magnitude_{at}": groups.sums(size) if low < 0 else total,
+        f"nonzero_{at}": groups.counts(words != 0) if low <= 0 <= high else present,
+        f"negative_{at}": groups.counts(words < 0) if low < 0 else np.zeros_like(present),
     }
+    if measure.squares:
+        figures[f"square_{at}"] = groups.sums(_squares(words))
     if measure.product is not None:
-        product = pc.fill_null(rows.column(measure.product), 0)
-        figures |= {f"product_{at}": product, f"size_{at}": pc.abs(product)}
+        product = _words(rows.column(measure.product))
+        figures |= {f"product_{at}": groups.sums(product), f"size_{at}": groups.sums(np.abs(product))}
     if measure.waived is not None:
-        bound = pc.and_(pc.equal(rows.column(measure.waived), 0), there)
-        figures[f"unwaived_{at}"] = pc.if_else(pc.fill_null(bound, False), size, -1)
-    if holder is not None:
-        figures[f"alone_{at}"] = pc.if_else(there, holder, pa.scalar(None, holder.type))
+        bound = (_words(rows.column(measure.waived)) == 0) & there
+        unwaived = np.full(groups.number, -1, dtype=np.int64)
+        np.maximum.at(unwaived, groups.of[bound], size[bound])
+        figures[f"unwaived_{at}"] = unwaived
     return figures
+
+
+def _squares(words: Ints) -> Ints:
+    """Squares; of values whose square is beyond 64 bits 0, for `_sizes` shows that their sum is."""
+    return np.where(np.abs(words.astype(np.float64)) < MOST_SUM**0.5, words, 0) ** 2
 
 
 def _how(name: str) -> str:
@@ -260,29 +338,110 @@ class _CellsOf:
             holder = _plain(batch.column(query.person))
         elif ID_COLUMNS[0] in batch.schema.names:
             holder = batch.column(ID_COLUMNS[0])
-        one = pa.array(np.ones(batch.num_rows, dtype=np.int64))
-        figures = {"contributors": one, "records": one if query.records is None else batch.column(query.records)}
+        groups = Groups(*grouped([encode(key) for key in keys.values()], batch.num_rows))
+        contributors = np.bincount(groups.of, minlength=groups.number).astype(np.int64)
+        records = contributors if query.records is None else groups.sums(_words(batch.column(query.records)))
+        firsts = pa.array(groups.firsts)
+        figures: dict[str, Any] = {"contributors": contributors, "records": records}
         if holder is not None:
-            figures["alone"] = holder
+            figures["alone"] = holder.take(firsts)
         for at, measure in enumerate(query.measures):
-            figures |= _figures(at, measure, batch, holder)
-        cells = _grouped_cells(pa.table({**keys, **figures}), list(keys))
-        largest = tuple(self._largest(batch, measure, keys, holder) for measure in query.measures)
+            figures |= _figures(at, measure, batch, groups, contributors)
+            if holder is not None:
+                there = batch.column(measure.column)
+                own = groups.firsts_of(there.is_valid().to_numpy(zero_copy_only=False)) if there.null_count else firsts
+                figures[f"alone_{at}"] = holder.take(own)
+        cells = pa.table({**{name: key.take(firsts) for name, key in keys.items()}, **figures})
+        largest = tuple(self._largest(batch, measure, keys, holder, groups) for measure in query.measures)
         return Part(cells, largest, _sizes(batch, query))
 
     def _largest(
-        self, batch: pa.RecordBatch, measure: AggregateMeasure, keys: dict[str, pa.Array], holder: pa.Array | None
+        self,
+        batch: pa.RecordBatch,
+        measure: AggregateMeasure,
+        keys: dict[str, pa.Array],
+        holder: pa.Array | None,
+        groups: Groups,
     ) -> pa.Table:
-        value = batch.column(measure.column)
-        entries = {**keys, "v": pc.abs(value)}
+        most = self.query.largest
+        value = np.abs(_words(batch.column(measure.column)))
+        entries: dict[str, Any] = {**keys, "v": value}
         if measure.product is not None:
             entries["p"] = pc.abs(batch.column(measure.product))
         if self.query.person is not None and holder is not None:
             entries["h"] = holder
         rows = pa.table(entries)
-        if measure.once:
+        if measure.once or not most:
             return rows.slice(0, 0)
-        return _top(rows.filter(pc.fill_null(pc.not_equal(value, 0), False)), list(keys), self.query.largest)
+        some = value > 0
+        if groups.number * most * SPARSE < len(value):
+            some &= value >= groups.least_of_largest(value, most)[groups.of]
+        return _top(rows.take(pa.array(np.flatnonzero(some))), list(keys), most)
+
+
+@dataclass(frozen=True, repr=False)
+class _CountValues:
+    """How many contributors of each cell have each value, cut by the place where a cell's values meet."""
+
+    query: AggregateQuery
+    places: int
+    seed: Seed
+
+    def __call__(self, batch: pa.RecordBatch) -> Pieces:
+        keys = {f"key_{at}": _plain(batch.column(name)) for at, name in enumerate(self.query.keys)}
+        value = batch.column(self.query.measures[0].column)
+        one = pa.array(np.ones(batch.num_rows, dtype=np.int64))
+        rows = pa.table({**keys, "value": value, "number": one}).filter(value.is_valid())
+        rows = _summed(rows, [*keys, "value"])
+        coded = [encode(_whole(rows.column(key))) for key in keys]
+        order, offsets = split_order(tuple_hashes(coded, self.seed, len(rows))[:, 0], self.places)
+        return Pieces(_batch(rows.take(pa.array(order))), offsets)
+
+
+def _summed(rows: pa.Table, keys: list[str]) -> pa.Table:
+    found = rows.group_by(keys, use_threads=False).aggregate([("number", "sum")])
+    return pa.table({**{key: found.column(key) for key in keys}, "number": found.column("number_sum")})
+
+
+@dataclass(frozen=True, repr=False)
+class _RankValues:
+    """Of the values of whole cells those with a wanted rank."""
+
+    ranks: tuple[Ranks, ...]
+
+    def __call__(self, pieces: Sequence[pa.RecordBatch]) -> pa.Table:
+        rows = pa.Table.from_batches(list(pieces))
+        keys = [name for name in rows.column_names if name.startswith("key_")]
+        rows = _summed(rows, [*keys, "value"])
+        groups, _firsts = grouped([encode(_whole(rows.column(key))) for key in keys], len(rows))
+        value, number = (np.asarray(rows.column(name).to_numpy(), dtype=np.int64) for name in ("value", "number"))
+        order = np.lexsort((value, groups))
+        rows, groups, number = rows.take(pa.array(order)), groups[order], number[order]
+        starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])[: len(groups)])
+        lengths = np.diff(np.append(starts, len(groups)))
+        before = np.cumsum(number) - number
+        before -= np.repeat(before[starts], lengths)
+        present = np.repeat(np.add.reduceat(number, starts) if len(starts) else number, lengths)
+        wanted = np.zeros(len(groups), dtype=np.bool_)
+        for each in self.ranks:
+            wanted |= self._wanted(each, groups, number, before, present)
+        found = rows.append_column("before", pa.array(before)).append_column("present", pa.array(present))
+        return found.filter(pa.array(wanted))
+
+    @staticmethod
+    def _wanted(ranks: Ranks, groups: Ints, number: Ints, before: Ints, present: Ints) -> NDArray[np.bool_]:
+        if ranks.kind == "first":
+            return before == 0
+        if ranks.kind == "last":
+            return before + number == present
+        if ranks.kind == "window":
+            start = (ranks.numerator * (present - 1) + ranks.offset) // ranks.denominator
+            return (before + number > start) & (before < start + ranks.width)
+        # Of equals the least comes first: rows are sorted by value.
+        order = np.lexsort((before, -number, groups))
+        found = np.zeros(len(groups), dtype=np.bool_)
+        found[order[np.append(True, groups[order][1:] != groups[order][:-1])[: len(order)]]] = True
+        return found
 
 
 def _top(entries: pa.Table, keys: list[str], most: int) -> pa.Table:

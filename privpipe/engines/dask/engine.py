@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, ClassBlock, ClassQuery, Facts, FactsRequest, Reduction, RowBlock
-from privpipe.blocks.aggregate_query import AggregateQuery
+from privpipe.blocks.aggregate_query import AggregateQuery, Ranks
 from privpipe.blocks.primitives import Known
 from privpipe.blocks.requests import (
     ByKey,
@@ -281,6 +281,9 @@ class DaskEngine(Engine):
 
     def contributions(self, table: DaskTable, query: AggregateQuery) -> tuple[DaskTable, bool]:
         return aggregation.contributions(self._runtime, table, query, self._places(table))
+
+    def ranked(self, table: DaskTable, query: AggregateQuery, ranks: Sequence[Ranks]) -> pa.Table:
+        return aggregation.ranked(self._runtime, table, query, ranks, self._places(table))
 
     def map(
         self, table: DaskTable, function: Callable[..., RowBlock], schema: pa.Schema, by: Grouping = None

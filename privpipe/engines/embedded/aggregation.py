@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from privpipe.blocks.aggregate_query import (
     MOST_SUM,
     AggregateMeasure,
     AggregateQuery,
+    Ranks,
     beyond_words,
     hmac_pads,
     missing_persons,
@@ -27,11 +28,16 @@ from privpipe.engines.base.aggregated_cells import Cells, as_logical
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, quoted
 from privpipe.engines.embedded.session import Kept, Session
 
-__all__ = ["aggregate", "contributions"]
+__all__ = ["aggregate", "contributions", "ranked"]
 
 RECORDS, ROW, TOP = "__privpipe_records", "__privpipe_row", "__privpipe_top"
+FIGURES = ("total", "present", "nonzero", "negative", "magnitude", "product", "size", "unwaived", "square")
 ONE_IN = 256
 """Contributors of whom one is looked at to see whether they are in several cells."""
+
+
+BITS_A_ROW, MOST_BITS = 64, 2**31
+"""Whole numbers in so small a range are counted by a bit each, which needs no table of them."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ def contributions(session: Session, table: EmbeddedTable, query: AggregateQuery)
     """See `Engine.contributions`."""
     query.require(table.schema)
     kept = _by_person(session, table, query)
-    one = not _several(session, kept, query)
+    one = not _several(session, kept, query, table.schema.field(str(query.person)).type)
     fields = [table.schema.field(name) for name in (*query.keys, str(query.person))]
     schema = pa.schema([*fields, *((name, pa.int64()) for name in _added(query))])
     chosen = ", ".join(
@@ -81,7 +87,7 @@ def aggregate(session: Session, table: EmbeddedTable, query: AggregateQuery) -> 
         figures.add(name, _ints(found, name))
     figures.add("single", _single(session, query, rows, found, "single"))
     for at in range(len(query.measures)):
-        for name in ("total", "present", "nonzero", "negative", "magnitude", "product", "size", "unwaived"):
+        for name in FIGURES:
             if f"{name}_{at}" in found.column_names:
                 figures.add(f"{name}_{at}", _ints(found, f"{name}_{at}"))
         if f"single_{at}" in found.column_names:
@@ -91,6 +97,40 @@ def aggregate(session: Session, table: EmbeddedTable, query: AggregateQuery) -> 
             codes = None if entries.holders is None else _codes(session, query, entries.holders)
             figures.add_largest(at, entries.cells, entries.ranks, entries.values, entries.products, codes)
     return figures.table(keys)
+
+
+def ranked(session: Session, table: EmbeddedTable, query: AggregateQuery, ranks: Sequence[Ranks]) -> pa.Table:
+    """See `Engine.ranked`."""
+    query.require(table.schema)
+    rows = _rows(session, table, query)
+    value = quoted(query.measures[0].column)
+    keys = [quoted(name) for name in query.keys]
+    named = [f"key_{at}" for at in range(len(keys))]
+    chosen = ", ".join([*(f"{key} AS {name}" for key, name in zip(keys, named, strict=True)), f"{value} AS value"])
+    cell = f"PARTITION BY {', '.join(named)} " if named else ""
+    common = any(each.kind == "commonest" for each in ranks)
+    place = f", row_number() OVER ({cell}ORDER BY number DESC, value) AS place" if common else ""
+    found = session.table(
+        f"WITH counted AS (SELECT {chosen}, count(*)::BIGINT AS number FROM {rows.source} WHERE {value} IS NOT NULL "
+        f"GROUP BY {', '.join([*keys, value])}), "
+        f"summed AS (SELECT *, (sum(number) OVER ({cell}ORDER BY value))::BIGINT - number AS before, "
+        f"(sum(number) OVER ({cell}))::BIGINT AS present{place} FROM counted) "
+        f"SELECT {', '.join([*named, 'value', 'number', 'before', 'present'])} FROM summed "
+        f"WHERE {' OR '.join(map(_wanted, ranks))}",
+        rows.frames,
+    )
+    made = [as_logical(found.column(f"key_{at}"), table.schema.field(name).type) for at, name in enumerate(query.keys)]
+    figures = {name: found.column(name) for name in ("value", "number", "before", "present")}
+    return pa.table({**dict(zip(named, made, strict=True)), **figures})
+
+
+def _wanted(ranks: Ranks) -> str:
+    """Whether a value has a wanted rank. Of a window, floors are compared without a division."""
+    if ranks.kind != "window":
+        return {"first": "before = 0", "last": "before + number = present", "commonest": "place = 1"}[ranks.kind]
+    start = f"({ranks.numerator} * (present - 1) + {ranks.offset})"
+    after = f"(before + number) * {ranks.denominator} > {start}"
+    return f"({after} AND (before - {ranks.width - 1}) * {ranks.denominator} <= {start})"
 
 
 def _rows(session: Session, table: EmbeddedTable, query: AggregateQuery) -> Rows:
@@ -136,6 +176,11 @@ def _looks(session: Session, query: AggregateQuery, source: str, frames: Mapping
             if size > MOST_SUM:
                 raise beyond_words(name)
         looks[name] = Look(records - there, least <= 0 <= most, least < 0)
+        squared = any(each.squares and each.column == name for each in query.measures)
+        if squared and max(-least, most) ** 2 * there > MOST_SUM:
+            size = session.value(f"SELECT sum({quoted(name)}::DOUBLE ** 2) FROM {source}", frames)
+            if size > MOST_SUM:
+                raise beyond_words(name)
     return looks
 
 
@@ -152,14 +197,20 @@ def _added(query: AggregateQuery) -> dict[str, str]:
     return {name: f"({figure})::BIGINT AS {quoted(name)}" for name, figure in figures.items()}
 
 
-def _several(session: Session, kept: Kept, query: AggregateQuery) -> bool:
+def _several(session: Session, kept: Kept, query: AggregateQuery, kind: pa.DataType) -> bool:
     """Whether contributors are in several cells: a few of them show it where many are."""
     person = quoted(str(query.person))
-    for some in (f" WHERE hash({person}) % {ONE_IN} = 0", ""):
-        rows, persons = session.row(f"SELECT count(*), count(DISTINCT {person}) FROM {kept.name}{some}")
-        if rows > persons:
-            return True
-    return False
+    some = f" WHERE hash({person}) % {ONE_IN} = 0"
+    rows, persons = session.row(f"SELECT count(*), count(DISTINCT {person}) FROM {kept.name}{some}")
+    if rows > persons:
+        return True
+    distinct = f"count(DISTINCT {person})"
+    if pt.is_int64(kind):
+        rows, least, most = session.row(f"SELECT count(*), min({person}), max({person}) FROM {kept.name}")
+        if rows and most - least < min(rows * BITS_A_ROW, MOST_BITS):
+            distinct = f"bit_count(bitstring_agg({person}, {least}, {most}))"
+    rows, persons = session.row(f"SELECT count(*), {distinct} FROM {kept.name}")
+    return bool(rows > (persons or 0))
 
 
 def _by_person(session: Session, table: EmbeddedTable, query: AggregateQuery) -> Kept:
@@ -218,6 +269,8 @@ def _figures(at: int, measure: AggregateMeasure, query: AggregateQuery, rows: Ro
     if look.negatives:
         asked[f"negative_{at}"] = f"coalesce(count_if({name} < 0), 0)::BIGINT"
         asked[f"magnitude_{at}"] = f"coalesce(sum(abs({name})), 0)::BIGINT"
+    if measure.squares:
+        asked[f"square_{at}"] = f"coalesce(sum({name}::HUGEINT * {name}), 0)::BIGINT"
     if measure.product is not None:
         product = quoted(measure.product)
         asked[f"product_{at}"] = f"coalesce(sum({product}), 0)::BIGINT"
@@ -237,7 +290,8 @@ def _top(measure: AggregateMeasure, query: AggregateQuery, rows: Rows) -> str:
     if measure.product is not None:
         return f"max({_entry(measure, query)}, {query.largest}){some}"
     if query.person is None:
-        return f"max({size}, {query.largest}){some}"
+        # Zeros come last and fill up a list anyway; nulls are left out by max itself.
+        return f"max({size}, {query.largest})"
     # Values alone are compared faster than values with their contributors.
     return f"max_by({_entry(measure, query)}, {size}, {query.largest + 1}){some}"
 

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogram, Reduction, RowBlock
-from privpipe.blocks.aggregate_query import AggregateQuery
+from privpipe.blocks.aggregate_query import AggregateQuery, Ranks
 from privpipe.blocks.primitives import Known
 from privpipe.blocks.requests import (
     ByKey,
@@ -202,6 +202,9 @@ class EmbeddedEngine(Engine):
 
     def contributions(self, table: EmbeddedTable, query: AggregateQuery) -> tuple[EmbeddedTable, bool]:
         return aggregation.contributions(self.session, table, query)
+
+    def ranked(self, table: EmbeddedTable, query: AggregateQuery, ranks: Sequence[Ranks]) -> pa.Table:
+        return aggregation.ranked(self.session, table, query, ranks)
 
     def map(
         self, table: EmbeddedTable, function: Callable[..., RowBlock], schema: pa.Schema, by: Grouping = None

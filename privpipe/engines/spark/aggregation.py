@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from privpipe.blocks.aggregate_query import (
     MOST_SUM,
     AggregateMeasure,
     AggregateQuery,
+    Ranks,
     beyond_words,
     hmac_pads,
     missing_persons,
@@ -26,14 +29,18 @@ from privpipe.engines.base.aggregated_cells import Cells
 from privpipe.engines.distributed.columns import as_type
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.spark_table import Layout, SparkTable
-from privpipe.engines.spark.versions import arrow_table
+from privpipe.engines.spark.versions import arrow_table, frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["aggregate", "contributions"]
+__all__ = ["aggregate", "contributions", "ranked"]
 
-RECORDS, PERSON, RANK = "__privpipe_records", "__person", "__rank"
+RECORDS, PERSON, RANK, HEAP = "__privpipe_records", "__person", "__rank", "__heap"
+SPARSE = 16
+"""Rows for each of the largest contributions from which on it pays to look for the few that can be among them."""
+MOST_SENT = 200_000
+"""Cells that are sent to the workers for it."""
 Kept = Callable[["DataFrame"], "DataFrame"]
 
 
@@ -64,25 +71,26 @@ def contributions(table: SparkTable, query: AggregateQuery, kept: Kept) -> tuple
 
 def aggregate(table: SparkTable, query: AggregateQuery) -> pa.Table:
     """See `Engine.aggregate`."""
-    query.require(table.schema)
-    _require(table, query)
-    if query.person is not None and not query.unique:
-        fields = [table.schema.field(name) for name in (*query.keys, str(query.person))]
-        layout = Layout(pa.schema([*fields, *((name, pa.int64()) for name in _added(query))]))
-        frame = _by_person(table, query, gather=False).toDF(*layout.names(layout.schema.names))
-        table, query = SparkTable(frame, layout), replace(query, unique=True, records=RECORDS)
+    from pyspark.sql import functions as sf
+
+    table, query = _contributed(table, query)
     rows = _rows(table, query)
     keys = [f"key_{at}" for at in range(len(query.keys))]
-    cells = rows.groupBy(*keys).agg(*_figures(table, query))
+    dealt = rows.withColumn(HEAP, sf.monotonically_increasing_id().bitwiseAND(_heaps(query) - 1))
+    reach = [_reach(at, query).alias(f"reach_{at}") for at, _measure in _ranked(query)]
+    cells = dealt.groupBy(*keys).agg(*_figures(table, query), *reach)
     with reported("count cells"):
         found = arrow_table(cells)
-        tops = {at: arrow_table(_top(rows, keys, at, measure, query)) for at, measure in _ranked(query)}
+        tops = {}
+        for at, measure in _ranked(query):
+            reaching = _reaching(rows, cells, found, keys, at, query)
+            tops[at] = arrow_table(_top(reaching, keys, at, measure, query))
     made = Cells(query, len(found))
     columns = [
         as_type(_whole(found, key), table.schema.field(name).type) for key, name in zip(keys, query.keys, strict=True)
     ]
     for name in found.column_names:
-        if not name.startswith("key_"):
+        if not name.startswith(("key_", "reach_")):
             made.add(name, _words(found, name))
     for at, entries in tops.items():
         if len(entries):
@@ -96,12 +104,72 @@ def aggregate(table: SparkTable, query: AggregateQuery) -> pa.Table:
     return made.table([pa.chunked_array([column]) for column in columns])
 
 
+def ranked(table: SparkTable, query: AggregateQuery, ranks: Sequence[Ranks]) -> pa.Table:
+    """See `Engine.ranked`."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sf
+
+    table, query = _contributed(table, query)
+    keys = [f"key_{at}" for at in range(len(query.keys))]
+    rows = _rows(table, query).where(sf.col("value_0").isNotNull())
+    counted = rows.groupBy(*keys, sf.col("value_0").alias("value")).agg(sf.count(sf.lit(1)).alias("number"))
+    cell = Window.partitionBy(*keys)
+    upto = sf.sum("number").over(cell.orderBy("value").rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    summed = counted.withColumn("before", upto - sf.col("number"))
+    summed = summed.withColumn("present", sf.sum("number").over(cell))
+    if any(each.kind == "commonest" for each in ranks):
+        summed = summed.withColumn("place", sf.row_number().over(cell.orderBy(sf.desc("number"), "value")))
+    chosen = functools.reduce(operator.or_, map(_wanted, ranks))
+    with reported("rank values"):
+        found = arrow_table(summed.where(chosen).select(*keys, "value", "number", "before", "present"))
+    made = [
+        as_type(_whole(found, key), table.schema.field(name).type) for key, name in zip(keys, query.keys, strict=True)
+    ]
+    figures = {name: found.column(name) for name in ("value", "number", "before", "present")}
+    return pa.table({**dict(zip(keys, made, strict=True)), **figures})
+
+
+def _wanted(ranks: Ranks) -> Column:
+    """Whether a value has a wanted rank. Of a window, floors are compared without a division."""
+    from pyspark.sql import functions as sf
+
+    number, before, present = (sf.col(name) for name in ("number", "before", "present"))
+    if ranks.kind == "first":
+        return before == 0
+    if ranks.kind == "last":
+        return before + number == present
+    if ranks.kind == "commonest":
+        return sf.col("place") == 1
+    start = (present - 1) * ranks.numerator + ranks.offset
+    after = (before + number) * ranks.denominator > start
+    return after & ((before - (ranks.width - 1)) * ranks.denominator <= start)
+
+
+def _contributed(table: SparkTable, query: AggregateQuery) -> tuple[SparkTable, AggregateQuery]:
+    """One row for each contributor and cell, and the query over them; what cannot be added up is refused."""
+    query.require(table.schema)
+    _require(table, query)
+    if query.person is not None and not query.unique:
+        fields = [table.schema.field(name) for name in (*query.keys, str(query.person))]
+        layout = Layout(pa.schema([*fields, *((name, pa.int64()) for name in _added(query))]))
+        frame = _by_person(table, query, gather=False).toDF(*layout.names(layout.schema.names))
+        table, query = SparkTable(frame, layout), replace(query, unique=True, records=RECORDS)
+        if any(measure.squares for measure in query.measures):
+            _require(table, query)
+    return table, query
+
+
 def _require(table: SparkTable, query: AggregateQuery) -> None:
     """Refuse records without a contributor, and sums that could exceed 64 bits."""
     from pyspark.sql import functions as sf
 
     names = list(dict.fromkeys(name for each in query.measures for name in (each.column, each.product) if name))
-    figures = [sf.sum(sf.abs(table.column(name).cast("double"))) for name in names]
+    squared = {each.column for each in query.measures if each.squares}
+    figures = []
+    for name in names:
+        value = table.column(name).cast("double")
+        size = sf.sum(sf.abs(value))
+        figures.append(sf.greatest(size, sf.sum(value * value)) if name in squared else size)
     if query.person is not None:
         figures.append(sf.sum(sf.isnull(table.column(query.person)).cast("long")))
     if not figures:
@@ -190,6 +258,8 @@ def _figures(table: SparkTable, query: AggregateQuery) -> list[Column]:
         if holder is not None:
             own = sf.max(sf.when(value.isNotNull(), holder))
             found.append(sf.when(sf.count(value) == 1, _code(own, query)).otherwise(nothing).alias(f"single_{at}"))
+        if measure.squares:
+            found.append(sf.coalesce(sf.sum(value * value), nothing).alias(f"square_{at}"))
         if measure.product is not None:
             product = sf.col(f"product_{at}")
             found.append(sf.coalesce(sf.sum(product), nothing).alias(f"product_{at}"))
@@ -215,6 +285,37 @@ def _code(holder: Column, query: AggregateQuery) -> Column:
 def _ranked(query: AggregateQuery) -> list[tuple[int, AggregateMeasure]]:
     """Measures whose largest contributions are wanted."""
     return [(at, each) for at, each in enumerate(query.measures) if not each.once and query.largest]
+
+
+def _heaps(query: AggregateQuery) -> int:
+    return 1 << (2 * query.largest).bit_length()
+
+
+def _reach(at: int, query: AggregateQuery) -> Column:
+    """A value that as many contributions of a cell reach as are wanted: rows are dealt, and each heap has a maximum."""
+    from pyspark.sql import functions as sf
+
+    size = sf.abs(sf.col(f"value_{at}"))
+    maxima = [sf.max(sf.when(sf.col(HEAP) == heap, size)) for heap in range(_heaps(query))]
+    return sf.coalesce(sf.sort_array(sf.array(*maxima), asc=False)[query.largest - 1], sf.lit(0).cast("long"))
+
+
+def _reaching(
+    rows: DataFrame, cells: DataFrame, found: pa.Table, keys: list[str], at: int, query: AggregateQuery
+) -> DataFrame:
+    """Rows that can be among the largest of their cell: few are sorted then, where cells have many."""
+    from pyspark.sql import functions as sf
+
+    number = int(pc.sum(found.column("contributors")).as_py() or 0)
+    if len(found) > MOST_SENT or number < SPARSE * query.largest * len(found):
+        return rows
+    size, name = sf.abs(sf.col(f"value_{at}")), f"reach_{at}"
+    if not keys:
+        return rows.where(size >= found.column(name)[0].as_py())
+    struct = cells.select(*(sf.col(key).alias(f"cell_{key}") for key in keys), name).schema
+    sent = frame_of(rows.sparkSession, found.select([*keys, name]).rename_columns(struct.names), struct)
+    same = functools.reduce(operator.and_, [sf.col(key).eqNullSafe(sf.col(f"cell_{key}")) for key in keys])
+    return rows.join(sf.broadcast(sent), same, "inner").where(size >= sf.col(name))
 
 
 def _top(rows: DataFrame, keys: list[str], at: int, measure: AggregateMeasure, query: AggregateQuery) -> DataFrame:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 import pyarrow as pa
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogram, RankExchange, Reduction, RowBlock
-from privpipe.blocks.aggregate_query import AggregateQuery
+from privpipe.blocks.aggregate_query import AggregateQuery, Ranks
 from privpipe.blocks.primitives import Known
 from privpipe.blocks.requests import (
     ByKey,
@@ -261,6 +261,10 @@ class SparkEngine(Engine):
     @where_it_lies
     def contributions(self, table: SparkTable, query: AggregateQuery) -> tuple[SparkTable, bool]:
         return aggregation.contributions(table, query, self._held)
+
+    @where_it_lies
+    def ranked(self, table: SparkTable, query: AggregateQuery, ranks: Sequence[Ranks]) -> pa.Table:
+        return aggregation.ranked(table, query, ranks)
 
     @where_it_lies
     def map(

@@ -8,6 +8,8 @@ from privpipe.engines.dask import DaskEngine
 
 from ..test_contract import *  # noqa: F403
 
+pytestmark = pytest.mark.deep
+
 
 @pytest.fixture
 def engine(cluster: DaskEngine) -> DaskEngine:

@@ -58,6 +58,7 @@ def frame_of(file: Path) -> Any:
     return dd.read_csv(str(file), dtype={"zip": str})
 
 
+@pytest.mark.deep
 def test_rows_lost_with_a_worker_come_back_as_they_were_or_not_at_all(
     replaced: Callable[[], None], tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from privpipe.draws import Seed
 from privpipe.engines import Source, open_engine
 from privpipe.engines.dask.graph import engine_error
 from privpipe.errors import EngineError, UsageError
+from tests.tiers import deep
 
 ROWS = pa.table({"zip": [str(at % 7) for at in range(1000)], "at": list(range(1000))})
 
@@ -55,7 +56,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             found.kill()
 
 
-@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("held", [deep(False), True])
 def test_workers_that_are_all_gone_end_the_run(cluster: Cluster, tmp_path: Path, held: bool) -> None:
     """After the stated time; at once where they took rows with them that nobody can make again."""
     pq.write_table(ROWS, tmp_path / "rows.parquet", row_group_size=250)

@@ -22,6 +22,7 @@ from privpipe.errors import DataError, EngineError
 from privpipe.models import CATALOGUE
 from privpipe.testing import HOSTILE_TABLES, Case, Conformance, HostileTable, examples_of
 from tests.engines.embedded.class_rows import classes
+from tests.hostile_kinds import each_table
 
 SEED = Seed.insecure(3)
 RNG = np.random.default_rng(8)
@@ -279,7 +280,7 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> Conformance:
     return STORED["checks"]
 
 
-@pytest.mark.parametrize("table", HOSTILE_TABLES.values(), ids=str)
+@each_table
 def test_stored_tables_get_the_oracle_verdict(
     stored: Conformance, table: HostileTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,6 +250,7 @@ def test_a_type_without_encoding_is_an_error_that_names_it() -> None:
             content_hash(pa.table({"visits": column}), SEED)
 
 
+@pytest.mark.deep
 @settings(max_examples=at_most(200))
 @given(st.lists(st.text(max_size=20), unique=True, min_size=1, max_size=6), st.data())
 def test_numbers_of_a_dictionary_hash_as_the_texts_they_stand_for(values: list[str], data: st.DataObject) -> None:

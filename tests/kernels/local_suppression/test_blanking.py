@@ -51,6 +51,7 @@ tables = st.integers(1, 4).flatmap(
 )
 
 
+@pytest.mark.deep
 @given(tables, st.integers(0, 2**31), st.booleans())
 def test_covers_are_the_cheapest_and_dropping_keeps_every_record_safe(case: Any, seed: int, informative: bool) -> None:
     codes, k, weights = case

@@ -46,6 +46,7 @@ def steps(labels: list[int], k: int) -> Iterator[list[int]]:
             yield swapped
 
 
+@pytest.mark.deep
 @settings(max_examples=at_most(200))
 @given(st.lists(CELLS, min_size=4, max_size=16), st.integers(2, 3))
 def test_no_step_is_left_that_lowers_the_loss(rows: list[tuple[Any, ...]], k: int) -> None:

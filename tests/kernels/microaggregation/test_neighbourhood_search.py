@@ -86,6 +86,7 @@ def test_every_group_meets_the_condition_before_and_after() -> None:
 AT_MOST = {"census.csv": (4.83, 7.44, 11.53), "tarragona.csv": (14.7, 20.20, 30.12)}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("file", AT_MOST)
 def test_losses_are_as_low_as_asked_for(shared: Path, file: str) -> None:
     values = pd.read_csv(shared / "data/casc" / file).to_numpy(dtype=np.float64)

@@ -31,6 +31,7 @@ def by_definition(points: np.ndarray, labels: np.ndarray, persons: np.ndarray, k
     return found
 
 
+@pytest.mark.deep
 @given(seed=st.integers(0, 10_000), k=st.integers(1, 5), people=st.integers(5, 30))
 def test_each_group_is_of_k_persons(seed: int, k: int, people: int) -> None:
     rng = np.random.default_rng(seed)

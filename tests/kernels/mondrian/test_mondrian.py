@@ -296,6 +296,7 @@ def parts_in_persons(rows: list[list[int]], least: int) -> list[list[list[int]]]
     return [sorted(rows)]
 
 
+@pytest.mark.deep
 @settings(max_examples=at_most(200))
 @given(st.integers(0, 2**30), st.integers(1, 6))
 def test_cuts_in_persons_are_those_of_the_definition(seed: int, least: int) -> None:
@@ -316,6 +317,7 @@ def test_cuts_in_persons_are_those_of_the_definition(seed: int, least: int) -> N
     assert leaves == parts_in_persons(rows, least)
 
 
+@pytest.mark.deep
 @settings(max_examples=at_most(200))
 @given(st.integers(0, 2**30))
 def test_sides_in_persons(seed: int) -> None:

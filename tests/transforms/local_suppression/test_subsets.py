@@ -76,6 +76,7 @@ def test_no_more_blanks_than_the_reference_tool(shared: Path, nulls: str) -> Non
     assert blanked <= (case["expected"]["newSupps"] if nulls == "wildcard" else 15)
 
 
+@pytest.mark.deep
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(
     cells=st.lists(st.tuples(*[st.sampled_from(["x", "y", "z", None])] * 3), min_size=6, max_size=25),

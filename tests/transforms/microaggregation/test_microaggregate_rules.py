@@ -175,6 +175,7 @@ MIXED = pa.table(
 )
 
 
+@pytest.mark.deep
 def test_mixed_types_by_gower(run: Any) -> None:
     stage = Microaggregate(
         columns=["age", "town", "grade", "member"],
@@ -229,6 +230,7 @@ def test_weights(run: Any) -> None:
     assert sorted(round(value, 6) for value in found["a"]) == [0.05, 0.05, 0.95, 0.95]
 
 
+@pytest.mark.deep
 def test_blocks_of_any_size_keep_sums_and_groups(run: Any) -> None:
     """Border passes, heavy tails, nulls without any value, several lists: groups hold k and columns their sums."""
     rng = np.random.default_rng(8)
@@ -261,6 +263,7 @@ def loss(original: pa.Table, released: pa.Table, columns: list[str]) -> float:
     return float(100 * (((x - y) / spread[:, None]) ** 2).sum() / ((x.shape[1] - 1) * len(columns)))
 
 
+@pytest.mark.deep
 def test_the_search_is_the_default_and_ties_may_go_by_position(run: Any, shared: Path) -> None:
     """Sources: masking specification, section 14, and reference/sdcmicro.json (mdav.eia11.k3, mdav.census.k3)."""
     cases = {case["id"]: case for case in json.loads((shared / "reference/sdcmicro.json").read_text())["cases"]}

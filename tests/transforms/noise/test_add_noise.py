@@ -217,6 +217,7 @@ def census(shared: Any, columns: list[str]) -> dict[str, Any]:
     return {name: table.column(name).to_pylist() for name in columns}
 
 
+@pytest.mark.deep
 def test_orthogonal_noise_keeps_sums_and_covariance_of_census_exactly(run: Any, shared: Any) -> None:
     """Census is exactly collinear, where Mahalanobis and robust variants elsewhere stop; 1e-9 relative."""
     names = ["AFNLWGT", "AGI", "FEDTAX", "STATETAX", "TAXINC", "INTVAL", "PEARNVAL", "POTHVAL", "PTOTVAL"]

@@ -81,6 +81,7 @@ def assert_labels_cover(problem: Any, released: dict[str, list[Any]]) -> None:
             assert count <= sum(raw[row[0]] for row in rows if label in row)
 
 
+@pytest.mark.deep
 @settings(max_examples=20, suppress_health_check=SLOW)
 @given(st.data(), st.randoms(use_true_random=False), st.sampled_from([3, 32_000]))
 def test_row_order_changes_nothing(

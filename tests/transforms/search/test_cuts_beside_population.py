@@ -148,6 +148,7 @@ def asked(draw: random.Random) -> list[Any]:
     return [*draw.sample(first, draw.randint(1, 2)), *draw.sample(others, draw.randint(0, 1))]
 
 
+@pytest.mark.deep
 @settings(max_examples=at_most(100), suppress_health_check=SLOW)
 @given(seed=st.integers(0, 2**40), stage=st.sampled_from(STAGES))
 def test_parts_meet_everything_and_count_nobody_they_do_not_cover(embedded: Engine, seed: int, stage: Any) -> None:

@@ -122,6 +122,7 @@ def meets(guarantee: Any, sizes: list[int]) -> bool:
     raise LookupError(guarantee.name())
 
 
+@pytest.mark.deep
 @settings(max_examples=at_most(60), suppress_health_check=SLOW)
 @given(seed=st.integers(0, 2**40), stage=st.sampled_from(STAGES), wildcard=st.sampled_from([None, "*"]))
 def test_what_matches_meets_everything(embedded: Engine, seed: int, stage: Any, wildcard: str | None) -> None:
@@ -205,6 +206,7 @@ def in_persons(guarantee: Any, rows: list[tuple[Any, Any, str, str]], base: Coun
     raise LookupError(guarantee.name())
 
 
+@pytest.mark.deep
 @settings(max_examples=at_most(120), suppress_health_check=SLOW)
 @given(seed=st.integers(0, 2**40), stage=st.sampled_from(STAGES))
 def test_persons_meet_everything(embedded: Engine, seed: int, stage: Any) -> None:

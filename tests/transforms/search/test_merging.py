@@ -79,6 +79,7 @@ def test_the_rest_is_merged_as_defined(
     assert found.detail["merging"]["records"] == kept.count(None) - wanted.count(None) > 0
 
 
+@pytest.mark.deep
 @settings(max_examples=at_most(60), suppress_health_check=SLOW)
 @given(st.data(), st.sampled_from([{"share": 0.3}, {}, {"method": "search", "steps": 1}, {"method": "rounds"}]))
 def test_it_holds_and_neither_suppresses_nor_loses_more(

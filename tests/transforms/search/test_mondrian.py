@@ -293,6 +293,7 @@ def values_problem(seed: int, guarantees: Any, make_problem: Any) -> Any:
     )
 
 
+@pytest.mark.deep
 @settings(max_examples=at_most(80), suppress_health_check=SLOW)
 @given(seed=st.integers(0, 2**40), delta=st.sampled_from([0.5, 0.8, 1.1]), lookahead=st.integers(0, 1))
 def test_a_cut_is_looked_through_as_by_hand(
@@ -315,6 +316,7 @@ def test_a_cut_is_looked_through_as_by_hand(
     assert found.detail["cell_loss"] == pytest.approx(wanted.cell_loss())
 
 
+@pytest.mark.deep
 @settings(max_examples=at_most(60), suppress_health_check=SLOW)
 @given(
     seed=st.integers(0, 2**40),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ def under(problem: Any, model: Any) -> Any:
     return replace(problem, guarantees=(model,), limit=0.5)
 
 
+@pytest.mark.deep
 @settings(max_examples=25, suppress_health_check=SLOW)
 @given(st.data())
 def test_what_must_go_goes_at_every_specialization(plain: Any, random_problems: Any, data: st.DataObject) -> None:
@@ -86,6 +88,7 @@ def test_sharper_bounds_stay_below_the_loss(plain: Any, random_problems: Any, da
                 assert list(bound) <= [figure + 1e-12 for figure in losses[at]]
 
 
+@pytest.mark.deep
 @settings(max_examples=25, suppress_health_check=SLOW)
 @given(st.data())
 def test_a_witness_tells_its_class_at_every_node(plain: Any, random_problems: Any, data: st.DataObject) -> None:

@@ -54,6 +54,7 @@ def test_the_released_records_are_those_of_brute_force(
     assert released(embedded, found) == expected(problem, node, gone)
 
 
+@pytest.mark.deep
 @settings(max_examples=at_most(120), suppress_health_check=SLOW)
 @given(st.data())
 def test_suppression_of_a_table_as_it_is(

@@ -324,6 +324,7 @@ def test_bottom_up_goes_on_beyond_the_first_valid_vector(plain: Any, make_proble
         assert detail["loss"] == pytest.approx(best[1][0])
 
 
+@pytest.mark.deep
 def test_optimal_in_little_time_is_no_worse_than_genetic(
     plain: Any, make_problem: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -226,6 +226,7 @@ ENTRIES = [
 ]
 
 
+@pytest.mark.deep
 @settings(max_examples=at_most(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=tables())
 @example(rows=HAND)

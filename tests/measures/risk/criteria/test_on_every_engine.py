@@ -63,6 +63,7 @@ def judged(engine: Engine, folder: Path) -> list[Any]:
     return [verdict.observed for verdict in found.measures]
 
 
+@pytest.mark.usual
 def test_every_engine_gives_the_same_figures(engine: Engine, embedded: Engine, tmp_path: Path) -> None:
     wanted, found = judged(embedded, tmp_path), judged(engine, tmp_path)
     assert found == wanted

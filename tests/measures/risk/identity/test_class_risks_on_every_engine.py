@@ -103,6 +103,7 @@ def by_definition(sample: pa.Table, population: pa.Table) -> list[Any]:
     return found
 
 
+@pytest.mark.usual
 @pytest.mark.parametrize("seed", [1, 2])
 def test_measures_are_their_definitions(engine: Engine, seed: int) -> None:
     sample, population = tables(seed)

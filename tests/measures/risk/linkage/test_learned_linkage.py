@@ -106,6 +106,7 @@ def test_the_nearest_rivals_are_those_of_the_definition() -> None:
             assert sorted(rivals.nearest(record, weights, count).tolist()) == sorted(others[:count])
 
 
+@pytest.mark.deep
 def test_a_guess_of_the_parameter_needs_no_more_rivals_than_there_are() -> None:
     """Noise in two columns of three: only who leaves them out links everybody."""
     for records in (2, 9, 16, 40):

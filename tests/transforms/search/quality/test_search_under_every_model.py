@@ -52,6 +52,7 @@ def close_below(bound: Any, loss: tuple[float, ...]) -> bool:
     return all(b <= x + 1e-9 * max(1.0, abs(x)) for b, x in zip(bound, loss, strict=True))
 
 
+@pytest.mark.deep
 @given(data=st.data())
 @settings(max_examples=25)
 def test_the_optimum_is_that_of_trying_all(data: st.DataObject, plain: Any, random_problems: Any) -> None:
