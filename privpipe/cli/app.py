@@ -22,6 +22,7 @@ from privpipe.cli import (
     ledger,
     plan,
     release,
+    tables,
 )
 from privpipe.cli import drafts as demo
 from privpipe.cli import explain as plugin_list
@@ -105,6 +106,7 @@ for name, command in (
     app.command(name)(guarded(command))
 app.add_typer(hierarchy.commands, name="hierarchy")
 app.add_typer(ledger.commands, name="ledger")
+app.add_typer(tables.commands, name="tables")
 app.add_typer(keys.commands, name="key")
 app.add_typer(gx_contexts.commands, name="gx")
 

@@ -101,6 +101,9 @@ def init(
         list[str] | None,
         typer.Option("--use", metavar="TEXT", help="What the data is for; may be repeated.", show_default=False),
     ] = None,
+    aggregate: Annotated[
+        bool, typer.Option("--aggregate", help="Draft a policy that publishes tables of counts and sums, no records.")
+    ] = False,
     ask: Annotated[bool, typer.Option("--ask", help="Put the open questions on the terminal.")] = False,
     seconds: Annotated[
         float, typer.Option("--seconds", metavar="N", min=1, help="Time for trying methods on a sample.")
@@ -151,7 +154,13 @@ def init(
     if ask:
         drafter = drafter.answered({question.key: _answer(question) for question in drafter.questions()})
     with progress() as tell:
-        text = drafter.text(seconds=seconds, tell=tell)
+        if aggregate:
+            from privpipe.drafting.table_policies import aggregate_policy
+
+            tell("tables")
+            text = aggregate_policy(drafter.table, home, drafter.asked)
+        else:
+            text = drafter.text(seconds=seconds, tell=tell)
     if out is None:
         print(text, end="")
     else:

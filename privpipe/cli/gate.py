@@ -86,7 +86,9 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
 def tell_where(policy: Policy, assessment: Assessment) -> None:
     """On stderr, for logs: each guarantee that does not hold, without its figures, and where the policy asks for it."""
     for verdicts in (assessment.verdicts, assessment.whole.verdicts if assessment.whole is not None else ()):
-        asked = dict(enumerate(policy.guarantees))
+        asked: dict[int, Any] = dict(
+            enumerate(policy.guarantees or (policy.tables.guarantees if policy.tables else ()))
+        )
         for verdict in verdicts:
             at = next((at for at, guarantee in asked.items() if guarantee.name() == verdict.name), None)
             if at is not None:
@@ -97,7 +99,12 @@ def tell_where(policy: Policy, assessment: Assessment) -> None:
 
 
 def _heading(assessment: Assessment) -> str:
-    parts = [f"{assessment.records:,} records judged"]
+    from privpipe.tables.entries import CellGuarantee
+
+    of_cells = any(isinstance(verdict.entry, CellGuarantee) for verdict in assessment.verdicts)
+    parts = [f"{assessment.records:,} {'cells' if of_cells else 'records'} judged"]
+    if of_cells:
+        return parts[0]
     if assessment.classes is not None:
         parts.append(f"{assessment.classes:,} classes")
     parts.append(f"{assessment.suppressed_records:,} suppressed")
@@ -236,12 +243,22 @@ def validate(
             show_default=False,
         ),
     ] = None,
+    intervals: Annotated[
+        str | None,
+        typer.Option(
+            "--intervals",
+            metavar="FILE",
+            help="Of a table of cells: write what an attacker can say of each blank figure to a new .csv or .html.",
+            show_default=False,
+        ),
+    ] = None,
     engine: EngineOption = None,
     json: JsonOption = False,
 ) -> None:
     """Judge a finished table, whatever made it.
 
-    The gate alone, for tables of other pipelines. Exit code 5 when a guarantee fails.
+    The gate alone, for tables of other pipelines: of records, or of cells where the policy has `aggregate`. Exit code 5
+    when a guarantee fails.
     """
     from privpipe.running.verbs import validate as judge
 
@@ -253,7 +270,27 @@ def validate(
     judged = judge(
         named, rules, original=original, align=how, format=said, delimiter=delimiter, table=table, engine=engine
     )
+    if intervals is not None:
+        _keep_intervals(rules, named, judged, intervals, original, said, delimiter)
     _end(rules, judged, json=json)
+
+
+def _keep_intervals(
+    policy: Policy,
+    data: Any,
+    judged: Assessment,
+    path: str,
+    original: str | None,
+    format: str | None,
+    delimiter: str | None,
+) -> None:
+    if policy.tables is None:
+        raise UsageError("--intervals is for tables of cells, and the policy judges records")
+    from privpipe.running.kept_intervals import write_intervals
+
+    how = {name: value for name, value in (("format", format), ("delimiter", delimiter)) if value is not None}
+    figures = write_intervals(policy, data, judged, path, original, **how)
+    say(f"intervals of {figures:,} blank figures written; they are for those who may see what is blank")
 
 
 def _table_at(data: str, at: list[str], *, format: str | None, delimiter: str | None) -> dict[str, Any]:

@@ -21,7 +21,16 @@ from privpipe.drafting.source_formats import database_keys, made_up_names
 if TYPE_CHECKING:
     from privpipe.engines import Source
 
-__all__ = ["SCHEMA_FILE", "Asked", "draft_policy", "proposals", "source_keys"]
+__all__ = [
+    "SCHEMA_FILE",
+    "Asked",
+    "column_lines",
+    "draft_policy",
+    "person_lines",
+    "place_of",
+    "proposals",
+    "source_keys",
+]
 
 MANY = 8
 LEAST_K = 5
@@ -81,7 +90,7 @@ def draft_policy(
     """
     asked, found, method = asked or Asked(), relations or Relations(), method or Method()
     made = planned(profiles, found, asked.answers, left_out=method.left_out, suggest=asked.suggest)
-    place = _place(source)
+    place = place_of(source)
     stem = re.sub(r"\W+", "-", Path(place).stem).strip("-") or "table"
     person = asked.answers.person_of(person_key(profiles, made.guesses))
     household = household_key(profiles, made.guesses)
@@ -94,11 +103,11 @@ def draft_policy(
         *_doubts(source, profiles, unsure),
         *_measured(found),
         *([f"source: {flow(source_keys(source, profiles, home))}"] if place else []),
-        *(_person(person) if person else []),
+        *(person_lines(person) if person else []),
         *(_household(household) if household and household != person else []),
         *([f"uses: {flow(list(asked.uses))}"] if asked.uses else []),
         "columns:",
-        *_columns(profiles, made),
+        *column_lines(profiles, made),
         *_transform(profiles, made, method, asked),
         *(_suggested(profiles, made, method, asked) if asked.suggest else _guarantees(profiles, made)),
         "measures:",
@@ -115,7 +124,7 @@ def proposals(profiles: Sequence[Profile], made: Planned, asked: Asked) -> list[
     return propose(sensitive, max(profile.records for profile in profiles), asked.purpose, asked.answers.k)
 
 
-def _place(source: Source) -> str:
+def place_of(source: Source) -> str:
     """Where the table is; nothing for a frame, which no policy names."""
     from privpipe.engines.databases import Database
 
@@ -165,7 +174,8 @@ def _measured(found: Relations) -> list[str]:
     return [f"# Relations between columns were measured on a sample of {found.records:,} records ({by})."]
 
 
-def _person(column: str) -> list[str]:
+def person_lines(column: str) -> list[str]:
+    """The lines that say which column distinguishes persons."""
     return ["# A person may have several records: guarantees count persons.", f"person_id: {flow(column)}"]
 
 
@@ -176,7 +186,8 @@ def _household(column: str) -> list[str]:
     ]
 
 
-def _columns(profiles: Sequence[Profile], made: Planned) -> list[str]:
+def column_lines(profiles: Sequence[Profile], made: Planned) -> list[str]:
+    """The lines below `columns:`, each with the reason of its guess."""
     many = sum(guess.role == "quasi_identifier" for guess in made.guesses.values())
     lines = []
     if many > MANY:

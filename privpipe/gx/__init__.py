@@ -31,15 +31,30 @@ from privpipe.gx.context_checks import ContextFinding, check
 from privpipe.gx.expectations import EXPECTATIONS, REFUSED, ExpectSafeHarbor, PrivacyExpectation
 from privpipe.gx.store import protect
 from privpipe.gx.suites import TEMPLATES, Initialised, init, load_suite, save_suite, suite_of, template
-from privpipe.gx.table_expectations import ExpectMinimumFrequency, ExpectTableAudit
+from privpipe.gx.table_expectations import (
+    TABLE_EXPECTATIONS,
+    ExpectDifferencing,
+    ExpectDominance,
+    ExpectGroupDisclosure,
+    ExpectMinimumFrequency,
+    ExpectPPercent,
+    ExpectPriorPosterior,
+    ExpectTableAudit,
+)
 from privpipe.gx.tables import handle, hold, let_go
 
 __all__ = [
     "EXPECTATIONS",
     "REFUSED",
+    "TABLE_EXPECTATIONS",
     "TEMPLATES",
     "ContextFinding",
+    "ExpectDifferencing",
+    "ExpectDominance",
+    "ExpectGroupDisclosure",
     "ExpectMinimumFrequency",
+    "ExpectPPercent",
+    "ExpectPriorPosterior",
     "ExpectSafeHarbor",
     "ExpectTableAudit",
     "Initialised",

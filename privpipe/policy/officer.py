@@ -20,12 +20,14 @@ from privpipe.blocks.marks import SensitiveColumn, Stricter
 from privpipe.blocks.parameters import marked, parameters_of
 from privpipe.blocks.verdict import plain
 from privpipe.errors import PolicyError, Problem, UsageError, did_you_mean
+from privpipe.policy.cell_strictness import looser_cells
 from privpipe.policy.entries import Catalogues
 from privpipe.policy.grammar import OFFICER, OFFICER_COLUMN, SIGN_OFF, SIGNER, VERSION
 from privpipe.policy.plain_values import Place, Report, decoded, from_yaml, shown
 from privpipe.policy.sections import read_keys
 from privpipe.roles import Roles
 from privpipe.signing import PublicKey, same_person
+from privpipe.tables.entries import CellGuarantee
 
 __all__ = [
     "PINNED",
@@ -265,7 +267,14 @@ def _guarantee(report: Report, item: Any, place: Place, catalogues: Catalogues) 
     given = {**parameters, asked.of_each: EACH} if asked.of_each else parameters
     for parameter, wrong in kind.problems(given).items():
         report.wrong((*asked.place, *parameter.split(".")) if parameter else asked.place, wrong)
-    if not kind.problems(given) and not asked.kind.build(given).is_gate():
+    if issubclass(kind, CellGuarantee):
+        if kind.withheld:
+            report.wrong(
+                asked.place,
+                "has a threshold that is in no public document, and the hash of an officer's policy is in the "
+                "manifest, by which it could be tried out; ask for it in each job",
+            )
+    elif not kind.problems(given) and not asked.kind.build(given).is_gate():
         report.wrong(asked.place, f"needs its threshold `{asked.kind.threshold_field}`")
     return asked
 
@@ -346,6 +355,8 @@ class HeldJob:
         Keys of the top level, as stated.
     file : str or None
     lines : mapping of place to line
+    cells : sequence of (Place, CellGuarantee), optional
+        Of a job that releases tables of cells, and then no records.
     """
 
     guarantees: Sequence[tuple[Place, Guarantee]]
@@ -354,6 +365,7 @@ class HeldJob:
     values: Mapping[str, Any]
     file: str | None = None
     lines: Mapping[str, int] = field(default_factory=dict)
+    cells: Sequence[tuple[Place, CellGuarantee]] | None = None
 
     def problem(self, place: Place, message: str) -> Problem:
         """Something wrong at a place of the job."""
@@ -372,8 +384,41 @@ def loosenings(job: HeldJob, officer: OfficerPolicy) -> list[Problem]:
         *_values(job, officer),
         *_columns(job, officer),
         *_suppression(job, officer),
-        *(problem for asked in officer.guarantees for problem in _loosened_guarantee(job, officer, asked)),
+        *(
+            problem
+            for asked in officer.guarantees
+            if not issubclass(asked.kind, CellGuarantee) and job.cells is None
+            for problem in _loosened_guarantee(job, officer, asked)
+        ),
+        *(_cells(job, officer) if job.cells is not None else ()),
     ]
+
+
+def _cells(job: HeldJob, officer: OfficerPolicy) -> Iterator[Problem]:
+    """What an officer asks of tables: by guarantees on cells, and nothing leaves where there are only others."""
+    asked = [each for each in officer.guarantees if issubclass(each.kind, CellGuarantee)]
+    if officer.guarantees and not asked:
+        yield job.problem(
+            ("transform",),
+            f"releases tables of cells, and {_location(officer, ('guarantees',))} asks for guarantees on records "
+            "alone; an officer who allows tables adds minimum_frequency and table_audit there",
+        )
+    for each in asked:
+        wanted: Any = each.kind.build(dict(each.parameters))
+        own = [(place, entry) for place, entry in job.cells or () if type(entry) is type(wanted)]
+        looser = [(place, list(looser_cells(entry, wanted))) for place, entry in own]
+        if any(not found for _, found in looser):
+            continue
+        why = f": {each.reason}" if each.reason else ""
+        if not looser:
+            yield job.problem(
+                ("guarantees",), f"lacks {wanted!r}, which {_location(officer, each.place)} asks for; add it{why}"
+            )
+            continue
+        place, nearest = min(looser, key=lambda pair: len(pair[1]))
+        for name, said in nearest:
+            wish = f"{_asks(officer, (*each.place, name))} {_wanted(wanted, name)}"
+            yield job.problem((*place, name), f"{said}; {wish}{why}")
 
 
 def require_tighter(job: HeldJob, officer: OfficerPolicy) -> None:

@@ -51,6 +51,7 @@ from privpipe.policy.sections import (
 from privpipe.policy.sinks import check_failing, check_ledgers, read_failing, read_sink
 from privpipe.policy.specs import ColumnSpec, SinkSpec, SourceSpec, located, roles_of
 from privpipe.policy.tables import without_tables
+from privpipe.tables.entries import CellGuarantee
 from privpipe.transforms.coding.tail_coding import TailCode
 
 __all__ = ["check", "held_job", "read_file", "read_mapping"]
@@ -476,6 +477,7 @@ def _read_whole(
     compared = "population" in found
     read = {name: filled_in(report, items, columns, population=compared) for name, items in read.items()}
     records, tables = without_tables(report, read, columns, found)
+    cells = read["guarantees"] if tables is not None else None
     read = dict(records)
     if alone and found.get("guarantees") == []:
         report.wrong(("guarantees",), "at least one guarantee is needed: without any, every table would be published")
@@ -492,7 +494,7 @@ def _read_whole(
     lines = {shown(place): line for place, line in report.lines.items()}
     officer = read_officer(found.pop("policy"), base_dir, catalogues) if "policy" in found else None
     if officer is not None:
-        require_tighter(held_job(read, columns, found, report.file, lines), officer)
+        require_tighter(held_job(read, columns, found, report.file, lines, cells), officer)
     fields = {name: value for name, value in found.items() if name not in ENTRIES and value is not None}
     stem = Path(report.file).stem if report.file else "policy"
     return {
@@ -516,8 +518,9 @@ def held_job(
     values: Mapping[str, Any],
     file: str | None,
     lines: Mapping[str, int],
+    cells: Sequence[ReadEntry] | None = None,
 ) -> HeldJob:
-    """What an officer's policy looks at, each with its place."""
+    """What an officer's policy looks at, each with its place; `cells` are guarantees of a release of tables."""
     return HeldJob(
         guarantees=[(item.place, item.entry) for item in read["guarantees"] if isinstance(item.entry, Guarantee)],
         stages=[(item.place, item.entry) for item in read["transform"]],
@@ -525,6 +528,9 @@ def held_job(
         values=values,
         file=file,
         lines=lines,
+        cells=None
+        if cells is None
+        else [(item.place, item.entry) for item in cells if isinstance(item.entry, CellGuarantee)],
     )
 
 

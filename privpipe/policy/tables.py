@@ -17,7 +17,6 @@ from privpipe.tables.table_audit import TableAudit
 __all__ = ["TableRelease", "without_tables"]
 
 UNSERVED = {
-    "policy": "an officer's policy does not judge tables yet",
     "population": "nothing in a table of cells is compared with a population",
     "plan": "tables are counted again in every run, by no plan",
     "failing": "no record is left out of a release of tables",

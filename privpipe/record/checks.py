@@ -28,6 +28,7 @@ from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.output_schemas import output_schema
 from privpipe.reporting.run_documents import PUBLISHED, VERDICT, RunDocuments, misshapen
+from privpipe.reporting.table_pages import holds_cells, page_of_release
 from privpipe.running.officers import approvals, statement_of
 from privpipe.running.plan import document_digest, plan_digest
 from privpipe.running.run_documents import (
@@ -359,15 +360,18 @@ def _page(released: Released, manifest: Document) -> Iterator[Check]:
     page, verdict = released.page(), released.parsed("verdict")
     if page is None or verdict is None:
         return
-    if "tables" in manifest["output"]:
-        yield unchecked("report", "the page of a release of tables is not made again; the files hold what it draws")
-        return
     said = LANGUAGE.search(page[:200])
     lang = next((each for each in LANGUAGES if said is not None and said[1] == each.encode()), LANGUAGES[0])
     try:
         run = RunDocuments(str(verdict.get("run_id", "")), verdict, manifest, {})
-        made = report_page(ReportData.of(run), lang).encode()
-    except (PrivpipeError, LookupError, TypeError, ValueError, AttributeError) as error:
+        if not holds_cells(manifest):
+            made = report_page(ReportData.of(run), lang).encode()
+        elif released.folder is None:
+            yield unchecked("report", "the page draws tables whose files are not on this machine")
+            return
+        else:
+            made = page_of_release(released.folder, verdict, manifest).encode()
+    except (PrivpipeError, OSError, LookupError, TypeError, ValueError, AttributeError) as error:
         yield broken("report", f"the documents make no page ({type(error).__name__})")
         return
     if made == page:

@@ -28,6 +28,7 @@ from privpipe.reporting.officer.languages import Language, language_of
 from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.report_data import ReportData, sign_off_of
 from privpipe.reporting.run_documents import TRIED, RunDocuments, misshapen
+from privpipe.reporting.table_pages import page_of_run
 
 __all__ = [
     "BROWSERS",
@@ -493,11 +494,14 @@ def report(
             f"report: give the path of a finished run, or the result of a release, no {type(run).__name__}"
         )
     documents = RunDocuments.read(os.fspath(path))
-    data = ReportData.of(documents, sign_off=sign_off, tried=_tried(tried))
     language = language_of(lang, documents.policy)
-    text = report_page(data, language) if form == "html" else release_report(documents)
+    data = ReportData.of(documents, sign_off=sign_off, tried=_tried(tried))
+    page = ""
+    if form == "html" or pdf is not None:
+        page = page_of_run(os.fspath(path), documents) or report_page(data, language)
+    text = page if form == "html" else release_report(documents)
     if pdf is not None:
-        write_pdf(report_page(data, language), pdf)
+        write_pdf(page, pdf)
     if out is not None:
         try:
             with open(out, "w", encoding="utf-8") as file:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from privpipe.blocks import Guarantee
 from privpipe.draws import Seed
@@ -13,6 +13,7 @@ from privpipe.policy.officer import PINNED, HeldJob, Signer, SignOffRule, pinned
 from privpipe.policy.plain_values import Place
 from privpipe.running.run_documents import core_digest
 from privpipe.signing import Signature, read_signature, same_person
+from privpipe.tables.entries import CellGuarantee
 
 if TYPE_CHECKING:
     from privpipe.policy import Policy
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["approvals", "statement_of", "target_mark", "under_officer"]
 
 
+Asked = TypeVar("Asked", bound=Guarantee | CellGuarantee)
 COMPARED = ("nulls", "undeclared", "metadata", "seed", "allow_insecure_seed", "person_id")
 """Keys of the top level that a job is compared by."""
 
@@ -40,26 +42,28 @@ def under_officer(policy: Policy) -> Policy:
         what = f"names {policy.officer.file}, and every release here is held to {pinned.file} ({PINNED}); name that one"
         raise PolicyError([Problem("policy", what, policy.file, line)])
     job = HeldJob(
-        guarantees=list(_placed(policy)),
+        guarantees=list(_placed(policy, policy.guarantees)),
         stages=[(("transform", at, stage.name()), stage) for at, stage in enumerate(policy.transform)],
         roles=policy.roles,
         values={name: getattr(policy, name) for name in COMPARED},
         file=policy.file,
         lines=policy.lines,
+        cells=None if policy.tables is None else list(_placed(policy, policy.tables.guarantees)),
     )
     require_tighter(job, pinned)
     return policy.replaced(officer=pinned)
 
 
-def _placed(policy: Policy) -> Iterator[tuple[Place, Guarantee]]:
+def _placed(policy: Policy, guarantees: Sequence[Asked]) -> Iterator[tuple[Place, Asked]]:
     """Guarantees with their places in the document; the policy has some of them in another order."""
     said: Sequence[object] = policy.document.get("guarantees", ())
     left = [(at, next(iter(item))) for at, item in enumerate(said) if isinstance(item, Mapping) and item]
-    for guarantee in policy.guarantees:
+    for guarantee in guarantees:
         found = next(((at, name) for at, name in left if name == guarantee.name()), None)
         if found is not None:
             left.remove(found)
-        yield (("guarantees", *found) if found is not None else ("guarantees",)), guarantee
+        place: Place = ("guarantees",) if found is None else ("guarantees", *found)
+        yield place, guarantee
 
 
 def target_mark(seed: Seed, run_id: str, target: str) -> str:

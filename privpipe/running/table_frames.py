@@ -31,7 +31,7 @@ from privpipe.tables.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["aggregate", "arrow_table", "audit", "check_tables", "is_table", "run_stage", "table_frame"]
+__all__ = ["NOTHING", "aggregate", "arrow_table", "audit", "check_tables", "is_table", "run_stage", "table_frame"]
 
 OPTIONS = ("person_id", "hierarchies", "guarantees", "seed", "engine")
 NOTHING = Policy.of_fields(name="frame", columns={}, guarantees=())

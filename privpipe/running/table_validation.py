@@ -2,216 +2,512 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path, PurePath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privpipe.blocks.verdict import Comparison, Verdict
-from privpipe.errors import DataError, UsageError, did_you_mean
+from privpipe.errors import DataError, UsageError
 from privpipe.judging import Assessment
-from privpipe.running.table_frames import arrow_table
-from privpipe.tables.aggregates import CellFigures
+from privpipe.running.finished_files import finished_rows, in_long_form, tables_by_name
 from privpipe.tables.aggregation import COUNT, TableSpec
-from privpipe.tables.audit_problem import Levels
-from privpipe.tables.entries import CellGuarantee, UnionGuarantee
-from privpipe.tables.exact_audit import AuditResult, audit
-from privpipe.tables.families import merged_levels
-from privpipe.tables.finished_tables import FinishedTable, finished_table, linked_problem
-from privpipe.tables.guarantees import MinimumFrequency
-from privpipe.tables.primary_rules import Settings, protection_levels
-from privpipe.tables.table_audit import TableAudit
+from privpipe.tables.audit_problem import AuditProblem, Levels
+from privpipe.tables.cells import Cells, LinkedCells
+from privpipe.tables.entries import CellGuarantee, TableSet, UnionGuarantee
+from privpipe.tables.exact_audit import AuditResult, Kind, audit
+from privpipe.tables.families import families, merged_levels
+from privpipe.tables.finished_checks import absent_note, require_counts, require_margins, require_sums
+from privpipe.tables.finished_dimensions import finished_dimension
+from privpipe.tables.finished_tables import (
+    MARK,
+    SUPPRESSED,
+    FinishedTable,
+    finished_cells,
+    finished_table,
+    labels_of,
+    linked_problem,
+)
+from privpipe.tables.guarantees import Differencing, GroupDisclosure, MinimumFrequency, PrimaryRule
+from privpipe.tables.implied_populations import implied_populations
+from privpipe.tables.nested_differences import nested_differences
+from privpipe.tables.original_cells import counted_figures, kept_contributions, known_table
+from privpipe.tables.rounding import reader_intervals
+from privpipe.tables.stages import needs_joint
+from privpipe.tables.table import STATUS_SUFFIX, measures_of
+from privpipe.tables.table_audit import TableAudit, audit_problem
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from privpipe.policy import Policy
 
-__all__ = ["validate_tables"]
+__all__ = ["FinishedTables", "finished_tables", "validate_tables"]
 
-Finished = Mapping[str, Mapping[str, FinishedTable]]
-"""By table, each response that is a count or a sum."""
-NO_CONTRIBUTIONS = "a finished table shows no contributions, so it cannot be judged here; release it by the policy."
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+PLAIN = ("published", "zero", "")
+ROUNDED = "rounded"
+NO_CONTRIBUTIONS = (
+    "a finished table shows no contributions, so it cannot be judged here; give the true cells with their largest "
+    "contributions as the original (as `Table.private()` has them), or release it by the policy."
+)
 NO_PERSONS = "a finished table shows no persons, so it was not judged together with the earlier ones of the ledger"
+NO_CONTRIBUTORS = "the counts are weighted, or none is published: contributors are not known; give the original."
 ONLY_BLANKS = "without the true figures only blank cells could be judged; give the original"
+APART = (
+    "tables with other dimensions or populations were compared cell by cell; how else their populations lie in one "
+    "another was not judged: release them by the policy"
+)
 
 
-def validate_tables(policy: Policy, data: Any, original: Any = None) -> Assessment:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FinishedTables:
+    """Finished tables as they were read.
+
+    Parameters
+    ----------
+    specs : mapping of str to TableSpec
+    rows : mapping of str to pyarrow.Table
+        In long form.
+    cells : mapping of str to Cells
+    responses : mapping of str to mapping of str to FinishedTable
+        By table, each response.
+    known : TableSet, optional
+        The same with what is true of each cell.
+    kept : int
+        Largest contributions of each cell that are known.
+    weighted : bool
+        Whether counts are of something else than contributors.
+    """
+
+    specs: Mapping[str, TableSpec]
+    rows: Mapping[str, pa.Table]
+    cells: Mapping[str, Cells]
+    responses: Mapping[str, Mapping[str, FinishedTable]]
+    known: TableSet | None = None
+    kept: int = 0
+    weighted: bool = False
+
+    def figures(self, key: str, chosen: Sequence[str] | None = None) -> dict[str, FinishedTable]:
+        """By table, the figures of a measure: counts, or sums of a column."""
+        return {
+            name: own[response.name]
+            for name, own in self.responses.items()
+            if chosen is None or name in chosen
+            for response in self.specs[name].responses
+            if response.kind in ("count", "sum") and measures_of(response)[-1] == key
+        }
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Measures of which figures are shown."""
+        every = [response for spec in self.specs.values() for response in spec.responses]
+        return tuple(dict.fromkeys(measures_of(each)[-1] for each in every if each.kind in ("count", "sum")))
+
+    @cached_property
+    def given_away(self) -> int:
+        """Means and ratios that are shown where one of their parts is blank."""
+        found = 0
+        for name, own in self.responses.items():
+            parts = {key: table for key in self.keys for table in [self.figures(key).get(name)] if table is not None}
+            for response in self.specs[name].responses:
+                if response.kind not in ("count", "sum"):
+                    blank = [parts[key].blank for key in measures_of(response) if key in parts]
+                    some = np.logical_or.reduce(blank) if blank else np.zeros(len(self.cells[name]), dtype=np.bool_)
+                    found += int((some & ~own[response.name].blank).sum())
+        return found
+
+    def notes(self) -> Iterator[str]:
+        """What a verdict must say of the tables."""
+        if self.known is None:
+            yield ONLY_BLANKS
+        if needs_joint(list(self.specs.values())):
+            yield APART
+        for name, cells in self.cells.items():
+            absent = absent_note(name, cells)
+            if absent is not None:
+                yield absent
+
+
+def validate_tables(
+    policy: Policy, data: Any, original: Any = None, *, beside: bool = False, **said: str
+) -> Assessment:
     """Judge finished tables as a policy's `aggregate` describes them: dimensions, responses, label of the total.
 
     Parameters
     ----------
     data : frame, path of a file or folder, or mapping of table names to these
     original : as `data`, optional
-        The same tables without blanks.
+        The same tables without blanks; with ``count:contributors``, ``<column>:total`` and ``<column>:largest_1`` (and
+        so on) concentration rules are judged as well.
+    beside : bool
+        Whether a table may have columns that the policy does not name; they are not judged, and a note says so.
+    said : str
+        How files are written: `format`, `delimiter`.
 
     Raises
     ------
     DataError, UsageError
     """
+    finished = finished_tables(policy, data, original, beside=beside, **said)
+    asked = () if policy.tables is None else policy.tables.guarantees
+    judged = [(guarantee.reported, _verdict(guarantee, finished, asked, policy)) for guarantee in asked]
+    followed = any(isinstance(each, UnionGuarantee) and each.ledger is not None for each in asked)
+    return Assessment(
+        verdicts=tuple(verdict for reported, verdict in judged if not reported),
+        measures=tuple(verdict for reported, verdict in judged if reported),
+        records=sum(map(len, finished.cells.values())),
+        notes=(*finished.notes(), *_unjudged(finished, beside=beside), *((NO_PERSONS,) if followed else ())),
+    )
+
+
+def finished_tables(
+    policy: Policy, data: Any, original: Any = None, *, beside: bool = False, **said: str
+) -> FinishedTables:
+    """Finished tables, read and found whole: see `validate_tables`."""
     if policy.tables is None:
         raise TypeError("the policy makes no tables")
-    specs = policy.tables.aggregate.specs()
-    trees = {name: {column: _parents(policy, column, spec.total) for column in spec.by} for name, spec in specs.items()}
-    finished = _read(specs, trees, data)
-    first = None if original is None else _read(specs, trees, original)
-    asked = policy.tables.guarantees
-    rule = next((each for each in asked if isinstance(each, MinimumFrequency)), None)
-    verdicts = tuple(_verdict(guarantee, finished, first, rule) for guarantee in asked)
-    cells = sum(len(next(iter(each.values())).cells) for each in finished.values())
-    notes: tuple[str, ...] = () if first is not None else (ONLY_BLANKS,)
-    if any(isinstance(each, UnionGuarantee) and each.ledger is not None for each in asked):
-        notes = (*notes, NO_PERSONS)
-    return Assessment(verdicts=verdicts, records=cells, notes=notes)
-
-
-def _parents(policy: Policy, column: str, total: str) -> dict[str, str] | None:
-    """The parent of each label that the column's hierarchy has, as far as it is a table; None: labels are flat."""
-    spec = policy.hierarchies.get(column)
-    if spec is None:
-        return None
-    hierarchy = spec.build([], [], policy.types.get(column))
-    parents: dict[str, str] = {}
-    levels = [hierarchy.texts(level) for level in range(hierarchy.height + 1)]
-    for code in range(len(levels[0])):
-        above = total
-        for level in reversed(levels):
-            if len(set(level)) > 1 and level[code] != above:
-                parents.setdefault(level[code], above)
-                above = level[code]
-    return parents
-
-
-def _read(specs: Mapping[str, TableSpec], trees: Mapping[str, Any], data: Any) -> Finished:
-    given = _by_name(specs, data)
-    found: dict[str, dict[str, FinishedTable]] = {}
+    aggregate = policy.tables.aggregate
+    specs = aggregate.specs()
+    rows = _long(specs, data, aggregate.layout, "validate", **said)
+    first = None if original is None else _long(specs, original, "long", "validate, original")
+    cells, responses = {}, {}
     for name, spec in specs.items():
-        rows = arrow_table(given[name], "validate")
-        for response in spec.responses:
-            shown = rows.column(response.name) if response.name in rows.column_names else None
-            if (response.ordered or response.spread) and shown is not None and shown.null_count < len(rows):
-                raise UsageError(
-                    f"table {name!r}: a finished table does not show how many contributors {response.name!r} rests on, "
-                    "so it cannot be judged; leave that column out of what is published, or release from records"
-                )
-        own = {
-            response.name: finished_table(rows, trees[name], response.name, total=spec.total)
-            for response in spec.responses
-            if response.kind in ("count", "sum")
+        cells[name] = _cells(policy, name, spec, rows[name], None if first is None else first[name])
+        responses[name] = _responses(policy, name, spec, rows[name], cells[name])
+        if not beside and (others := _others(rows[name], spec)):
+            raise DataError(
+                f"table {name!r}: columns {', '.join(map(repr, others))} are neither dimensions nor responses of the "
+                "policy, and would leave unjudged; name them in `aggregate`, or leave them out"
+            )
+    found = FinishedTables(specs=specs, rows=rows, cells=cells, responses=responses, weighted=bool(aggregate.weight))
+    if first is None:
+        return found
+    tables = {name: known_table(name, specs[name], responses[name], first[name], cells[name]) for name in specs}
+    sums = [(name, key) for name, spec in specs.items() for key in spec.sums]
+    return replace(
+        found,
+        known=TableSet(tables=tables, guarantees=policy.tables.guarantees, sensitive=tuple(policy.roles.sensitive)),
+        kept=min((kept_contributions(first[name], key) for name, key in sums), default=0),
+    )
+
+
+def _long(specs: Mapping[str, TableSpec], data: Any, layout: str, owner: str, **said: str) -> dict[str, pa.Table]:
+    given = tables_by_name(specs, data)
+    found = {name: finished_rows(given[name], owner, **said) for name in specs}
+    if layout == "wide":
+        found = {
+            name: rows if set(specs[name].by) <= set(rows.schema.names) else in_long_form(rows, name, specs[name])
+            for name, rows in found.items()
         }
-        if not own:
-            raise UsageError(f"table {name!r} has no count and no sum; only these can be judged in a finished table")
-        found[name] = own
     return found
 
 
-def _by_name(specs: Mapping[str, TableSpec], data: Any) -> Mapping[str, Any]:
-    if isinstance(data, Mapping):
-        given: Mapping[str, Any] = data
-    elif isinstance(data, str | PurePath) and Path(data).is_dir():
-        files = [
-            path for path in sorted(Path(data).iterdir()) if path.is_file() and path.suffix in (".parquet", ".csv")
-        ]
-        given = {path.stem: path for path in files}
-    elif len(specs) == 1:
-        given = {next(iter(specs)): data}
-    else:
-        raise UsageError(f"validate: give a folder or a mapping with the tables {', '.join(specs)}")
-    for name in given:
-        if name not in specs:
-            raise DataError(f"table {name!r} is not in the policy's `aggregate`{did_you_mean(name, specs)}")
-    missing = [name for name in specs if name not in given]
-    if missing:
-        raise DataError(f"{len(missing)} tables of the policy are missing: {', '.join(missing)}")
-    return given
+def _others(rows: pa.Table, spec: TableSpec) -> list[str]:
+    """Columns of a table that the policy does not name."""
+    named = {*spec.by, "status"}
+    for response in spec.responses:
+        named |= {response.name, f"{response.name}{STATUS_SUFFIX}"}
+    return [column for column in rows.schema.names if column not in named]
+
+
+def _unjudged(finished: FinishedTables, *, beside: bool) -> Iterator[str]:
+    for name, spec in finished.specs.items():
+        others = _others(finished.rows[name], spec)
+        if beside and others:
+            yield f"table {name!r}: columns {', '.join(map(repr, others))} were not judged"
+
+
+def _cells(policy: Policy, name: str, spec: TableSpec, rows: pa.Table, original: pa.Table | None) -> Cells:
+    dimensions = {}
+    for column in spec.by:
+        labels: list[str] = []
+        for table in (rows, original):
+            if table is not None:
+                if column not in table.schema.names:
+                    raise DataError(f"table {name!r} has no column {column!r}")
+                labels += labels_of(table, column)[0]
+        dimensions[column] = finished_dimension(
+            column, list(dict.fromkeys(labels)), spec, policy.hierarchies.get(column), policy.types.get(column)
+        )
+    cells = finished_cells(rows, dimensions, total=spec.total, only=spec.only)
+    if not len(cells):
+        raise DataError(f"table {name!r} has no rows")
+    require_margins(name, cells)
+    return cells
+
+
+def _responses(policy: Policy, name: str, spec: TableSpec, rows: pa.Table, cells: Cells) -> dict[str, FinishedTable]:
+    """Every response, also means and ratios, of which the blanks count."""
+    found = {}
+    weighted = policy.tables is not None and policy.tables.aggregate.weight is not None
+    parts = {key for each in spec.responses if each.kind in ("count", "sum") for key in measures_of(each)}
+    for response in spec.responses:
+        if response.ordered or response.spread:
+            _require_unshown(name, rows, response.name)
+            continue
+        dims = {each.name: each for each in cells.dimensions}
+        own = finished_table(rows, dims, response.name, total=spec.total, cells=cells)
+        if own.left:
+            raise DataError(
+                f"table {name!r}: {own.left:,} figures of {response.name!r} are marked as suppressed and still there; "
+                "publish null"
+            )
+        plain = response.kind in ("count", "sum")
+        rounded = _require_statuses(name, rows, response.name)
+        if plain:
+            own = _as_read(policy, name, own, rounded=rounded, counts=response.kind == "count")
+            if response.kind == "count":
+                require_counts(name, own, weighted=weighted)
+            require_sums(name, own)
+        elif missing := [key for key in measures_of(response) if key != COUNT and key not in parts]:
+            raise DataError(
+                f"table {name!r}: {response.name!r} is judged by its parts, and the sums of "
+                f"{', '.join(map(repr, missing))} are no response of the policy; publish them as well"
+            )
+        found[response.name] = own
+    return found
+
+
+def _require_unshown(table: str, rows: pa.Table, response: str) -> None:
+    """Refuse extremes, quantiles and variances that are shown."""
+    shown = rows.column(response) if response in rows.schema.names else None
+    if shown is not None and shown.null_count < len(rows):
+        raise UsageError(
+            f"table {table!r}: a finished table does not show how many contributors {response!r} rests on, so it "
+            "cannot be judged; leave that column out of what is published, or release from records"
+        )
+
+
+def _require_statuses(table: str, rows: pa.Table, response: str) -> bool:
+    """Whether statuses say that figures are rounded; refuse those of which nothing is known."""
+    column = next((each for each in (f"{response}{STATUS_SUFFIX}", "status") if each in rows.schema.names), None)
+    if column is None:
+        return False
+    texts = {"" if each is None else str(each) for each in rows.column(column).unique().to_pylist()}
+    unknown = {text for text in texts - {*SUPPRESSED, *PLAIN, ROUNDED} if MARK.fullmatch(text) is None}
+    if unknown:
+        raise DataError(
+            f"table {table!r}: {len(unknown)} texts of {column!r} are none of published, zero, rounded, c; perturbed "
+            "and noisy figures are judged where they are made, not in a finished table"
+        )
+    if len(texts & set(SUPPRESSED)) > 1 or texts & {"primary", "secondary"}:
+        raise DataError(
+            f"table {table!r}: {column!r} tells suppressed cells apart, and so which are unsafe by themselves; "
+            "write c for all"
+        )
+    return ROUNDED in texts
+
+
+def _as_read(policy: Policy, name: str, own: FinishedTable, *, rounded: bool, counts: bool) -> FinishedTable:
+    """Figures with what a reader concludes from them, where the policy rounds them."""
+    stages = () if policy.tables is None else policy.tables.stages
+    stage: Any = next(
+        (each for each in stages if each.name() == "round_table" and name in (getattr(each, "tables", None) or [name])),
+        None,
+    )
+    if stage is None:
+        if rounded:
+            raise DataError(
+                f"table {name!r}: figures of {own.response!r} are rounded, and no `round_table` of the policy says "
+                "by which base"
+            )
+        return own
+    base = stage.base * 10**own.decimals
+    if np.any(own.values % base) and stage.method != "midpoint":
+        raise DataError(f"table {name!r}: figures of {own.response!r} are no multiples of the base of `round_table`")
+    nonnegative = counts or not bool((own.values < 0).any())
+    low, high = reader_intervals(own.values, base, stage.method, counts=nonnegative)
+    return replace(own, low=low, high=high)
 
 
 def _verdict(
-    guarantee: CellGuarantee, tables: Finished, original: Finished | None, rule: MinimumFrequency | None
+    guarantee: CellGuarantee, finished: FinishedTables, asked: Sequence[CellGuarantee], policy: Policy
 ) -> Verdict:
-    chosen = {name: own for name, own in tables.items() if guarantee.tables is None or name in guarantee.tables}
-    if isinstance(guarantee, MinimumFrequency):
-        return _frequency(guarantee, chosen)
+    if guarantee.tables is not None and not set(guarantee.tables) <= set(finished.specs):
+        raise UsageError(f"{guarantee.name()}: names a table that the policy does not make")
+    found = _judged(guarantee, finished, asked, policy)
+    if not finished.given_away or found.outcome == "fail":
+        return found
+    spoilt = f"{finished.given_away:,} means or ratios are shown where a part of them is blank, which gives it away"
+    return replace(found, outcome="fail", failing_classes=finished.given_away, reason=f"{spoilt}.")
+
+
+def _judged(
+    guarantee: CellGuarantee, finished: FinishedTables, asked: Sequence[CellGuarantee], policy: Policy
+) -> Verdict:
     if isinstance(guarantee, TableAudit):
-        return _audit(guarantee, chosen, original, rule)
+        return _audited(guarantee, finished, asked)
+    known = finished.known
+    if isinstance(guarantee, Differencing):
+        return _differences(guarantee, finished)
+    if known is not None and guarantee.largest() <= finished.kept:
+        return guarantee.judge(known)
+    if isinstance(guarantee, MinimumFrequency | GroupDisclosure) and known is None:
+        if finished.weighted or not finished.figures(COUNT, guarantee.tables):
+            return Verdict(guarantee, None, "error", guarantee.demanded(), reason=NO_CONTRIBUTORS)
+        if isinstance(guarantee, MinimumFrequency):
+            return _frequency(guarantee, finished)
+        return _groups(guarantee, finished, tuple(policy.roles.sensitive))
     return Verdict(guarantee, None, "error", guarantee.demanded(), reason=NO_CONTRIBUTIONS)
 
 
-def _frequency(guarantee: MinimumFrequency, tables: Finished) -> Verdict:
-    counts = [own[COUNT] for own in tables.values() if COUNT in own]
-    shown = np.concatenate([np.empty(0, dtype=np.int64), *(each.values[~each.blank] for each in counts)])
-    if (shown < 0).any():
-        raise DataError(f"{int((shown < 0).sum()):,} counts are negative")
-    shown = shown[shown > 0]
-    compared = (Comparison(len(shown), len(shown), "published counts above 0 were judged"),)
-    if not len(shown):
+def _frequency(guarantee: MinimumFrequency, finished: FinishedTables) -> Verdict:
+    counts = finished.figures(COUNT, guarantee.tables).values()
+    # Of a rounded figure a reader knows no more than its interval: the least count in it is what is judged.
+    shown = np.concatenate([(each.values if each.low is None else each.low)[~each.blank] for each in counts])
+    rounded = any(each.low is not None for each in counts)
+    judged = shown[shown > 0]
+    compared = (Comparison(len(judged), len(judged), "published counts above 0 were judged"),)
+    if rounded:
+        why = "counts are rounded, so contributors are not known; give the original."
+        return Verdict(guarantee, None, "error", guarantee.at_least, reason=why, compared=compared)
+    empty = int((shown == 0).sum())
+    if guarantee.zeros == "unsafe" and empty:
+        why = f"{empty:,} counts of 0 are published, and `zeros: unsafe` asks that they are not."
+        return Verdict(guarantee, 0, "fail", guarantee.at_least, failing_classes=empty, reason=why, compared=compared)
+    if not len(judged):
         return Verdict(guarantee, None, "error", guarantee.at_least, reason="no count is published.", compared=compared)
-    failing = int((shown < guarantee.at_least).sum())
+    failing = int((judged < guarantee.at_least).sum())
     return Verdict(
         guarantee,
-        int(shown.min()),
+        int(judged.min()),
         outcome="fail" if failing else "pass",
         threshold=guarantee.at_least,
         failing_classes=failing,
-        reason=f"observed {int(shown.min()):,}; {failing:,} of {len(shown):,} published counts are below.",
+        reason=f"observed {int(judged.min()):,}; {failing:,} of {len(judged):,} published counts are below.",
         compared=compared,
     )
 
 
-def _audit(
-    guarantee: TableAudit, tables: Finished, original: Finished | None, rule: MinimumFrequency | None
-) -> Verdict:
-    results: list[AuditResult] = []
-    judged = 0
-    for response in dict.fromkeys(name for own in tables.values() for name in own):
-        own = {name: each[response] for name, each in tables.items() if response in each}
-        first = None if original is None else [original[name][response] for name in own]
-        counts = response == COUNT
-        cells, problem, _ = linked_problem(
-            list(own.values()),
-            original=first,
-            whole=counts and guarantee.whole,
-            at_least=rule.at_least if counts and rule is not None and rule.protect == "masked" else None,
+def _groups(guarantee: GroupDisclosure, finished: FinishedTables, sensitive: tuple[str, ...]) -> Verdict:
+    """Groups of which the published counts show that all members are in one cell."""
+    failing = judged = 0
+    for each in finished.figures(COUNT, guarantee.tables).values():
+        rule = guarantee.rule_of(each.cells, sensitive)
+        if rule is not None:
+            figures = counted_figures(each.cells, np.where(each.blank, 0, each.values))
+            failing += rule.observed(figures, ~each.blank)
+            judged += int((~each.blank & (each.values > 0)).sum())
+    return guarantee.verdict(failing, judged)
+
+
+def _differences(guarantee: Differencing, finished: FinishedTables) -> Verdict:
+    cells, counts, shown = _populations(finished, guarantee.tables)
+    if not cells or (finished.weighted and finished.known is None):
+        return Verdict(guarantee, None, "error", guarantee.at_least, reason=NO_CONTRIBUTORS)
+    failing = nested_differences(cells, counts, shown, guarantee.at_least)
+    judged = sum(int((one & (count > 0)).sum()) for one, count in zip(shown, counts, strict=True))
+    return guarantee.verdict(failing, judged)
+
+
+def _populations(finished: FinishedTables, chosen: Sequence[str] | None) -> tuple[list[Cells], list[Ints], list[Bools]]:
+    """Cells of tables, their contributors, and which of these are published."""
+    if finished.known is not None:
+        tables = finished.known.chosen(chosen).values()
+        measures = [table.measures[COUNT] for table in tables]
+        return (
+            [table.cells for table in tables],
+            [measure.figures.contributors for measure in measures],
+            [~measure.hidden for measure in measures],
         )
-        if first is not None and rule is not None and original is not None:
-            truth = [original[name].get(COUNT) for name in own]
-            levels = [
-                _levels(rule, figures, guarantee, variables, counts_shown=counts)
-                for figures, variables in zip(truth, cells.variables, strict=True)
-                if figures is not None
-            ]
-            problem = replace(problem, levels=merged_levels(levels))
-        results.append(audit(problem, time_limit=guarantee.time_limit))
-        judged += cells.size
+    counts = finished.figures(COUNT, chosen).values()
+    return [each.cells for each in counts], [each.values for each in counts], [~each.blank for each in counts]
+
+
+def _audited(guarantee: TableAudit, finished: FinishedTables, asked: Sequence[CellGuarantee]) -> Verdict:
+    rule = next((each for each in asked if isinstance(each, MinimumFrequency) and not finished.weighted), None)
+    if finished.known is None:
+        results, judged = _blanks_audited(guarantee, finished, rule)
+    else:
+        results, judged = _levels_audited(guarantee, finished, finished.known, asked)
+    if results and rule is not None and needs_joint(list(finished.specs.values())):
+        cells, counts, shown = _populations(finished, guarantee.tables)
+        apart = nested_differences(cells, counts, shown, rule.at_least, between=True)
+        results[0] = replace(results[0], implied=results[0].implied + apart)
     return guarantee.verdict(results, judged)
 
 
-def _levels(
-    rule: MinimumFrequency, counts: FinishedTable, asked: TableAudit, variables: Any, *, counts_shown: bool
-) -> Levels:
-    """Levels of the cells that are too small by their true counts, for the counts or for a sum over the same cells."""
-    figures = counted_figures(counts)
-    made = protection_levels([rule.rule], figures, Settings(lower=asked.lower, sliding=asked.sliding))
-    if not counts_shown:
-        nothing = np.zeros(len(made.variables), dtype=np.int64)
-        made = Levels(made.variables, nothing, nothing.copy(), nothing.copy())
-    return replace(made, variables=variables[made.variables])
+def _blanks_audited(
+    guarantee: TableAudit, finished: FinishedTables, rule: MinimumFrequency | None
+) -> tuple[list[AuditResult], int]:
+    """What follows from the table alone: no blank figure may have one value, or lie within the mask of small counts."""
+    results, judged = [], 0
+    for key in finished.keys:
+        own = finished.figures(key, guarantee.tables)
+        if not own:
+            continue
+        counts = key == COUNT
+        signed = any(bool((each.values < 0).any()) for each in own.values())
+        tables = [_without_empty(finished, name, each) if not counts else each for name, each in own.items()]
+        cells, problem, unit = linked_problem(
+            tables,
+            whole=counts and guarantee.whole,
+            lower=None if signed else 0,
+            at_least=rule.at_least if counts and rule is not None and rule.protect == "masked" else None,
+        )
+        result = _of_cells(audit(problem, time_limit=guarantee.time_limit), cells)
+        if counts and rule is not None and guarantee.implied:
+            result = replace(result, implied=_implied(cells, problem, result, rule.at_least * unit))
+        results.append(result)
+        judged += cells.size
+    return results, judged
 
 
-def counted_figures(counts: FinishedTable) -> CellFigures:
-    """Figures of cells of which the numbers of contributors are known, and nothing else."""
-    none = np.zeros(len(counts.cells), dtype=np.int64)
-    return CellFigures(
-        cells=counts.cells,
-        response=counts.response,
-        contributors=counts.values,
-        records=counts.values,
-        totals=counts.values,
-        magnitudes=counts.values,
-        largest=none[:, None],
-        holders=none[:, None],
-        negative=none,
-        nonzero=counts.values,
-        single=none,
-        counting=True,
-    )
+def _without_empty(finished: FinishedTables, name: str, sums: FinishedTable) -> FinishedTable:
+    """Sums of which a reader knows more: those over nobody are 0."""
+    counts = finished.figures(COUNT).get(name)
+    if counts is None or finished.weighted:
+        return sums
+    nobody = ~counts.blank & (counts.values == 0)
+    nobody &= np.ones(len(counts.cells), dtype=np.bool_) if counts.high is None else counts.high == 0
+    if bool((nobody & ~sums.blank & (sums.values != 0)).any()):
+        raise DataError(f"table {name!r}: sums of {sums.response!r} are not 0 where the count is 0")
+    return replace(sums, blank=sums.blank & ~nobody)
+
+
+def _of_cells(result: AuditResult, cells: LinkedCells) -> AuditResult:
+    """Without what is no cell: distances of inequalities, and cells of which nothing is said."""
+    own = result.variables < cells.size
+    return replace(result, kinds=np.where(own, result.kinds, Kind.HOLDS))
+
+
+def _implied(cells: LinkedCells, problem: AuditProblem, result: AuditResult, least: int) -> int:
+    """Sets of blank counts whose sum follows from published ones and is below the least count."""
+    hidden = ~problem.published[: cells.size]
+    sets = implied_populations(cells, hidden)
+    if not len(sets):
+        return 0
+    sums = sets.sums(result.base[: cells.size])
+    several = np.diff(sets.sets.indptr) > 1
+    return int((several & (sums > 0) & (sums < least * result.scale)).sum())
+
+
+def _levels_audited(
+    guarantee: TableAudit, finished: FinishedTables, known: TableSet, asked: Sequence[CellGuarantee]
+) -> tuple[list[AuditResult], int]:
+    """By the true figures; where a rule on contributions cannot be applied, no blank sum may have one value."""
+    unknown = [each for each in asked if each.largest() > finished.kept]
+    tables = replace(known, guarantees=[each for each in known.guarantees if each not in unknown])
+    results, judged = [], 0
+    for family in families(tables.chosen(guarantee.tables)):
+        spoken = any(
+            (isinstance(each, PrimaryRule) and each in tables.guarantees) or isinstance(each, GroupDisclosure)
+            for each in asked
+        )
+        strict = unknown and family.key != COUNT
+        if not spoken and not strict:
+            continue
+        problem = audit_problem(tables, family, guarantee)
+        if strict:
+            hidden = np.flatnonzero(family.hidden & (family.true != 0))
+            none = np.zeros(len(hidden), dtype=np.int64)
+            levels = [Levels(hidden, none, none.copy(), none.copy())]
+            problem = replace(problem, levels=merged_levels([*levels, *([problem.levels] if problem.levels else [])]))
+        results.append(audit(problem, time_limit=guarantee.time_limit))
+        judged += family.cells.size
+    return results, judged

@@ -537,15 +537,15 @@ def validate(
         raise UsageError("validate: give a finished table, a path or a frame; `assess` judges the policy's own source")
     if not isinstance(policy, Policy):
         policy = Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
-    if policy.tables is not None:
-        found: Assessment = room_above("running.table_validation").validate_tables(policy, data, original)
-        return found
     if policy.related is not None:
         related: Assessment = room_above("running.related_validation").validate_related(policy, data, engine=engine)
         return related
     said = _said(format, delimiter)
     if table is not None:
         data, said = _in_database(data, table, said), {}
+    if policy.tables is not None:
+        found: Assessment = room_above("running.table_validation").validate_tables(policy, data, original, **said)
+        return found
     if isinstance(data, str | PurePath):
         data = finished_source(data, policy, **said)
     elif isinstance(data, Database):

@@ -174,6 +174,11 @@ def require_waitable(policy: Policy, place: Target) -> None:
     """
     if _rule(policy) is None:
         return
+    if policy.tables is not None:
+        raise UnsupportedError(
+            "the officer's policy asks for a sign-off, and a release of tables cannot wait for one: sign tables of "
+            "other jobs by hand after `privpipe validate`, or ask the officer for a policy of tables without `sign_off`"
+        )
     if policy.seed is None:
         raise UsageError(
             "the officer's policy asks for a sign-off, and while a release waits its draws must stay what they are: "

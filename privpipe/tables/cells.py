@@ -15,7 +15,7 @@ from scipy import sparse
 from privpipe.errors import DataError
 from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
 
-__all__ = ["Cells", "Dimension", "LinkedCells", "linked"]
+__all__ = ["MOST_CELLS", "Cells", "Dimension", "LinkedCells", "linked"]
 
 Restriction = frozenset[tuple[str, str]]
 MOST_CELLS = 5_000_000
@@ -189,6 +189,17 @@ class Cells:
         return ", ".join(parts) or "total"
 
     @cached_property
+    def missing_totals(self) -> dict[str, int]:
+        """By dimension, how many of its totals and inner labels have no row although a cell below them has one."""
+        keys = np.unique(self.keys)
+        absent = np.setdiff1d(self._with_ancestors(keys), keys, assume_unique=True)
+        found = {}
+        for dimension, size, step in zip(self.dimensions, self.shape, self._steps(), strict=True):
+            inner = np.array([bool(below) for below in dimension.children])
+            found[dimension.name] = int(inner[absent // step % size].sum())
+        return {name: number for name, number in found.items() if number}
+
+    @cached_property
     def relations(self) -> Matrix:
         """Sums over cells that are 0, one row for each, shape (relations, cells): a cell minus the cells it is made of.
 
@@ -233,10 +244,35 @@ class Cells:
                 keys = np.union1d(keys, newest)
         return keys
 
-    def _along(self, place: int, keys: Integers) -> tuple[Integers, Integers, Integers, Integers]:
+    @cached_property
+    def overlaps(self) -> Matrix:
+        """For each total along an overlapping dimension: 1 for it, -1 for its parts, of which it is at most the sum.
+
+        Over totals that have a row; parts without one are 0.
+        """
+        keys, order = np.unique(self.keys, return_index=True)
+        every = self._with_ancestors(keys)
+        back = np.full(len(every), -1, dtype=np.int64)
+        back[np.searchsorted(every, keys)] = order
+        rows, columns, values, start = [], [], [], 0
+        for place, dimension in enumerate(self.dimensions):
+            if dimension.overlapping:
+                parents, row, cell, value = self._along(place, every, overlapping=True)
+                kept = (back[cell] >= 0) & (back[parents[row]] >= 0)
+                rows.append(row[kept] + start)
+                columns.append(back[cell[kept]])
+                values.append(value[kept])
+                start += len(parents)
+        none = [np.empty(0, dtype=np.int64)]
+        data, row, column = (np.concatenate(none + each) for each in (values, rows, columns))
+        return _rows_in_use(matrix_of(data, row, column, (start, len(self))))
+
+    def _along(
+        self, place: int, keys: Integers, *, overlapping: bool = False
+    ) -> tuple[Integers, Integers, Integers, Integers]:
         """Relations along one dimension: the parent of each, then row, cell and value of each entry."""
         dimension, size, step = self.dimensions[place], self.shape[place], self._steps()[place]
-        if dimension.overlapping:
+        if dimension.overlapping and not overlapping:
             none = np.empty(0, dtype=np.int64)
             return none, none, none, none
         above = np.asarray(dimension.parent, dtype=np.int64)

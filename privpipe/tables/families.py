@@ -20,6 +20,7 @@ from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
 from privpipe.tables.integer_matrices import matrix_of
+from privpipe.tables.overlapping_parts import overlaps_of, with_overlaps
 from privpipe.tables.primary_rules import Rule, Settings, of_implied, protection_levels
 from privpipe.tables.table import Measure, Table
 
@@ -143,9 +144,12 @@ class Family:
 
     def _relations(self) -> tuple[sparse.csr_array, Ints]:
         """Relations of the variables; where parts overlap, with one slack variable for each inequality."""
-        matrix = self.cells.relations
         if self.additive:
-            return matrix, np.empty(0, dtype=np.int64)
+            matrix, distances = (
+                with_overlaps(self.cells, self.true) if self.least == 0 else (self.cells.relations, None)
+            )
+            return matrix, np.empty(0, dtype=np.int64) if distances is None else distances
+        matrix = sparse.csr_array(sparse.vstack([self.cells.relations, overlaps_of(self.cells)]))
         entries = matrix.tocoo()
         rows, size = matrix.shape
         parent = np.full(rows, -1, dtype=np.int64)

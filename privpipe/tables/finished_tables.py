@@ -17,12 +17,24 @@ from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
 from privpipe.tables.exact_audit import Intervals
+from privpipe.tables.overlapping_parts import with_overlaps
 from privpipe.tables.recomputable import recomputable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TOTAL", "FinishedTable", "finished_table", "interval_rows", "linked_problem"]
+__all__ = [
+    "MARK",
+    "SUPPRESSED",
+    "TOTAL",
+    "FinishedTable",
+    "figures_of",
+    "finished_cells",
+    "finished_table",
+    "interval_rows",
+    "labels_of",
+    "linked_problem",
+]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -30,6 +42,8 @@ SUPPRESSED = ("c", "suppressed", "primary", "secondary")
 """Texts of a status that say that a figure is blank."""
 MARK = re.compile(r"<\s*([1-9]\d{0,8})")
 """Text of a status that says that a blank figure is below a number."""
+MARKS = ("", "c", "s", "x", "*", ":", "..", "...", "suppressed")
+"""Texts in the place of a figure that say no more than null does, in lower case."""
 TOTAL = "Total"
 TIME_LIMIT = 600.0
 """Seconds for what cells can be recomputed."""
@@ -47,7 +61,11 @@ class FinishedTable:
         Published figures in units of 10^-decimals; 0 where blank.
     blank : ndarray of bool, shape (cells,)
     decimals : int
-    marks : ndarray of int64, shape (cells,)
+    left : int
+        Figures that are still there although their status says that they are suppressed.
+    low, high : ndarray of int64, shape (cells,), optional
+        What readers conclude from each figure that is not blank; left out: the figure itself.
+    marks : ndarray of int64, shape (cells,), optional
         What a blank figure is marked to be below, as in a status ``<10``; 0 without a mark.
     """
 
@@ -56,7 +74,10 @@ class FinishedTable:
     values: Ints
     blank: Bools
     decimals: int
-    marks: Ints
+    left: int = 0
+    low: Ints | None = None
+    high: Ints | None = None
+    marks: Ints | None = None
 
 
 def finished_table(
@@ -66,13 +87,16 @@ def finished_table(
     *,
     total: str = TOTAL,
     decimals: int | None = None,
+    only: Mapping[str, str] | None = None,
+    status: str | None = None,
+    cells: Cells | None = None,
 ) -> FinishedTable:
     """A finished table in long form: one row per cell.
 
     Parameters
     ----------
     table : pyarrow.Table
-    dims : list of columns, or mapping of column to the parent of each label
+    dims : list of columns, or mapping of column to a Dimension or to the parent of each label
         Of a column in a list, or with None, every label is below `total`.
     response : str, optional
         The column of figures; default: the only column that is none of `dims` and no status.
@@ -80,6 +104,12 @@ def finished_table(
         Label of all.
     decimals : int, optional
         Default: the most that a figure has.
+    only : mapping of str to str, optional
+        Restriction of the population, which is part of what each cell counts.
+    status : str, optional
+        The column that says what each figure is; default: ``<response>_status``, else ``status``, where there is one.
+    cells : Cells, optional
+        Those of the table, where they are read already.
 
     Raises
     ------
@@ -87,27 +117,38 @@ def finished_table(
         A column or label is not there, a cell occurs twice, a figure is no number.
     """
     trees = dict(dims) if isinstance(dims, Mapping) else dict.fromkeys(dims)
-    for name in trees:
+    if status is not None and status not in table.schema.names:
+        raise DataError(f"the table has no column {status!r}{did_you_mean(status, table.schema.names)}")
+    own = finished_cells(table, trees, total=total, only=only) if cells is None else cells
+    name = _response(table, trees, response)
+    values, blank, places = figures_of(table.column(name), name, decimals)
+    said = status or (f"{name}_status" if f"{name}_status" in table.schema.names else "status")
+    left, marks = 0, None
+    if said in table.schema.names and said not in trees:
+        gone, marks = _suppressed(table, said)
+        left = int((gone & ~blank).sum())
+        blank = blank | gone
+    return FinishedTable(own, name, np.where(blank, 0, values), blank, places, left, marks=marks)
+
+
+def finished_cells(
+    table: pa.Table, dims: Mapping[str, Any], *, total: str = TOTAL, only: Mapping[str, str] | None = None
+) -> Cells:
+    """The cells of a finished table, by the labels of its dimensions (see `finished_table`).
+
+    Raises
+    ------
+    DataError
+    """
+    dimensions, codes = [], np.empty((table.num_rows, len(dims)), dtype=np.int64)
+    for place, (name, parents) in enumerate(dims.items()):
         if name not in table.schema.names:
             raise DataError(f"the table has no column {name!r}{did_you_mean(name, table.schema.names)}")
-    name = _response(table, trees, response)
-    columns = {each: _labels(table, each) for each in trees}
-    dimensions = [_dimension(each, columns[each], parents, total) for each, parents in trees.items()]
-    cells = Cells.labelled(dimensions, list(zip(*columns.values(), strict=True)))
-    given = table.column(name).to_pylist()
-    blank = np.array([each is None or each != each for each in given], dtype=np.bool_)
-    status = f"{name}_status" if f"{name}_status" in table.schema.names else "status"
-    marks = np.zeros(len(given), dtype=np.int64)
-    if status in table.schema.names and status not in trees:
-        texts = table.column(status).to_pylist()
-        found = [MARK.fullmatch(each) if isinstance(each, str) else None for each in texts]
-        marks = np.array([0 if each is None else int(each[1]) for each in found], dtype=np.int64)
-        blank |= np.array([each in SUPPRESSED for each in texts], dtype=np.bool_) | (marks > 0)
-    figures = [None if gone else _decimal(each, name) for each, gone in zip(given, blank, strict=True)]
-    places = max((-int(each.as_tuple().exponent) for each in figures if each is not None), default=0)
-    places = max(places, 0) if decimals is None else decimals
-    values = np.array([0 if each is None else _unit(each, places, name) for each in figures], dtype=np.int64)
-    return FinishedTable(cells, name, values, blank, places, marks)
+        distinct, at = labels_of(table, name)
+        dimension = _dimension(name, distinct, parents, total)
+        codes[:, place] = _codes(dimension, distinct, at)
+        dimensions.append(dimension)
+    return Cells(tuple(dimensions), codes, dict(only or {}))
 
 
 def _response(table: pa.Table, trees: Mapping[str, Any], response: str | None) -> str:
@@ -121,15 +162,39 @@ def _response(table: pa.Table, trees: Mapping[str, Any], response: str | None) -
     return str(left[0])
 
 
-def _labels(table: pa.Table, name: str) -> list[str]:
-    found = table.column(name).to_pylist()
-    missing = sum(each is None for each in found)
-    if missing:
-        raise DataError(f"dimension {name!r}: {missing:,} rows have no label; write one, such as (missing)")
-    return [str(each) for each in found]
+def labels_of(table: pa.Table, name: str) -> tuple[list[str], Ints]:
+    """The distinct labels of a dimension, in the order of the table, and which of them each row has.
+
+    Raises
+    ------
+    DataError
+        A row without one.
+    """
+    import pyarrow as pa
+
+    column = table.column(name)
+    if column.null_count:
+        raise DataError(f"dimension {name!r}: {column.null_count:,} rows have no label; write one, such as (missing)")
+    encoded = (column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column).dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    distinct = [str(each) for each in encoded.dictionary.to_pylist()]
+    at: Ints = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
+    return distinct, at
+
+
+def _codes(dimension: Dimension, distinct: Sequence[str], at: Ints) -> Ints:
+    known = dimension.codes
+    codes = np.array([known.get(label, -1) for label in distinct], dtype=np.int64).reshape(-1)[at]
+    unknown = int((codes < 0).sum())
+    if unknown:
+        raise DataError(f"dimension {dimension.name!r}: {unknown:,} rows have a label that it does not hold")
+    return codes
 
 
 def _dimension(name: str, labels: Sequence[str], parents: Any, total: str) -> Dimension:
+    if isinstance(parents, Dimension):
+        return parents
     if isinstance(parents, Mapping):
         return Dimension.tree(name, {str(label): str(above) for label, above in parents.items()})
     if parents is not None:
@@ -140,13 +205,78 @@ def _dimension(name: str, labels: Sequence[str], parents: Any, total: str) -> Di
     return Dimension.tree(name, dict.fromkeys(seen, total))
 
 
+def _suppressed(table: pa.Table, status: str) -> tuple[Bools, Ints]:
+    """Which figures a status calls suppressed, and below what it marks them."""
+    distinct, at = labels_of(table.select([status]).set_column(0, status, _texts(table.column(status))), status)
+    found = [MARK.fullmatch(each) for each in distinct]
+    marks = np.array([0 if each is None else int(each[1]) for each in found], dtype=np.int64).reshape(-1)
+    gone = np.array([each in SUPPRESSED for each in distinct], dtype=np.bool_).reshape(-1)
+    return (gone | (marks > 0))[at], marks[at]
+
+
+def _texts(column: Any) -> Any:
+    """A column of texts, an empty one for null."""
+    import pyarrow as pa
+
+    return column.cast(pa.string()).fill_null("")
+
+
+def figures_of(column: Any, name: str, decimals: int | None = None) -> tuple[Ints, Bools, int]:
+    """Figures of a column in units of 10^-decimals (0 where blank), which are blank, and the decimals.
+
+    A blank is null, NaN, an empty text or one mark such as ``c``.
+
+    Raises
+    ------
+    DataError
+        A figure is no number, has more decimals, or is beyond 64 bits; two marks.
+    """
+    import pyarrow as pa
+    import pyarrow.types as pt
+
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    if pt.is_integer(array.type):
+        blank = np.asarray(array.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
+        whole = array.fill_null(0).to_numpy(zero_copy_only=False)
+        if len(whole) and max(abs(int(whole.max())), abs(int(whole.min()))) >= UNBOUNDED // (4 * 10 ** (decimals or 0)):
+            raise DataError(f"column {name!r} has figures beyond 64 bits; give it in larger units")
+        return whole.astype(np.int64) * 10 ** (decimals or 0), blank, decimals or 0
+    encoded = array.dictionary_encode() if not pt.is_dictionary(array.type) else array
+    distinct = encoded.dictionary.to_pylist()
+    found = [None if _is_blank(each) else each for each in distinct]
+    marks = {each.strip() for each, kept in zip(distinct, found, strict=True) if kept is None and isinstance(each, str)}
+    missing = np.asarray(encoded.indices.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
+    if len(marks) + int(missing.any() or any(each != each for each in distinct)) > 1:
+        raise DataError(
+            f"column {name!r} marks blank figures in several ways, which tells them apart; use null for all"
+        )
+    exact = [None if each is None else _decimal(each, name) for each in found]
+    places = max((-int(each.as_tuple().exponent) for each in exact if each is not None), default=0)
+    places = max(places, 0) if decimals is None else decimals
+    units = np.array([0 if each is None else _unit(each, places, name) for each in exact], dtype=np.int64).reshape(-1)
+    gone = np.array([each is None for each in exact], dtype=np.bool_).reshape(-1)
+    at = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    if not len(distinct):
+        return np.zeros(len(array), dtype=np.int64), missing, places
+    blank = missing | gone[at]
+    return np.where(blank, 0, units[at]), blank, places
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or value != value or (isinstance(value, str) and value.strip().casefold() in MARKS)
+
+
 def _decimal(value: Any, name: str) -> Decimal:
     try:
-        found = Decimal(str(value))
+        found = Decimal(str(value).strip())
     except InvalidOperation:
         found = Decimal("nan")
     if isinstance(value, bool) or not found.is_finite():
-        raise DataError(f"column {name!r} holds figures that are no numbers; write null for a suppressed one")
+        raise DataError(
+            f"column {name!r} holds figures that are no numbers; publish null for a suppressed one, for a mask such as "
+            "<10 tells more"
+        )
     return found.normalize() if found == found.to_integral() else found
 
 
@@ -207,14 +337,22 @@ def linked_problem(
     for table, variables in zip(tables, cells.variables, strict=True):
         _mark(table, variables, (low, high), true, unit * factor)
         shown = np.flatnonzero(~table.blank)
-        value = table.values[shown] * (10 ** (places - table.decimals) * factor)
+        finer = 10 ** (places - table.decimals) * factor
+        least = (table.values if table.low is None else table.low)[shown] * finer
+        most = (table.values if table.high is None else table.high)[shown] * finer
         at = variables[shown]
         again = known[at]
-        if (low[at[again]] != value[again]).any():
+        if ((least[again] > high[at[again]]) | (most[again] < low[at[again]])).any():
             raise DataError("cells that two tables share are published with different figures")
-        low[at] = high[at] = value
+        low[at] = np.where(again, np.maximum(low[at], least), least)
+        high[at] = np.where(again, np.minimum(high[at], most), most)
         known[at] = True
-    problem = AuditProblem(cells.relations, low, high, whole, true=true, at_least=at_least)
+    relations, distances = (cells.relations, None) if lower is None else with_overlaps(cells, true)
+    more = relations.shape[1] - cells.size
+    low = np.concatenate([low, np.zeros(more, dtype=np.int64)])
+    high = np.concatenate([high, np.full(more, UNBOUNDED, dtype=np.int64)])
+    true = true if true is None or distances is None else np.concatenate([true, distances])
+    problem = AuditProblem(relations, low, high, whole, true=true, at_least=at_least)
     return cells, problem, unit * factor
 
 
@@ -224,7 +362,7 @@ def _mark(table: FinishedTable, variables: Ints, bounds: tuple[Ints, Ints], true
     A blank beside marks is 0 or at least the number of the marks. It is taken for the latter, unless it is 0 in truth
     or the table publishes no 0: readers know no more than that.
     """
-    if not table.marks.any():
+    if table.marks is None or not table.marks.any():
         return
     low, high = bounds
     below = int(table.marks.max()) * one
@@ -276,7 +414,7 @@ def interval_rows(
     import pyarrow as pa
 
     linear, _ = recomputable(problem, found.variables, time.monotonic() + TIME_LIMIT)
-    place = np.full(cells.size, -1)
+    place = np.full(len(problem.low), -1)
     place[found.variables] = np.arange(len(found.variables))
     names = list(dict.fromkeys(dimension.name for table in cells.tables for dimension in table.dimensions))
     rows: dict[int, dict[str, Any]] = {}

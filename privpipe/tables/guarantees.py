@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from typing_extensions import Doc
 
+from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.errors import DataError, UsageError
 from privpipe.tables import differencing, group_disclosure, primary_rules
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import Levels
+from privpipe.tables.cells import Cells
 from privpipe.tables.entries import CellGuarantee, TableSet, UnionGuarantee
 from privpipe.tables.families import merged_levels
 from privpipe.tables.table import Table, measures_of
@@ -187,7 +189,7 @@ class MinimumFrequency(PrimaryRule):
         "Some tools mean N <= 3 by a threshold of 3; here that is at_least: 4."
     )
 
-    at_least: Annotated[int, Ge(1), Doc("n: least number of contributors of a published cell")]
+    at_least: Annotated[int, Ge(1), Stricter("larger"), Doc("n: least number of contributors of a published cell")]
     protect: Annotated[
         Literal["masked", "exact", "percent"],
         Doc("masked: no more is learnt than from the mask '1 to n-1'; exact: two values are possible"),
@@ -418,11 +420,15 @@ class GroupDisclosure(CellGuarantee):
     choose: ClassVar[str] = "known: 0, or 1 where members may reveal the others; for attributes that are a secret."
     primary: ClassVar[bool] = True
 
-    known: Annotated[int, Ge(0), Doc("k: members whose attribute an attacker knows")] = 0
+    known: Annotated[int, Ge(0), Stricter("larger"), Doc("k: members whose attribute an attacker knows")] = 0
     columns: Annotated[tuple[str, ...], Doc("dimensions that are attributes; left out: those with role sensitive")] = ()
-    share: Annotated[float | None, Gt(0), Le(1), Doc("largest share of a group that one cell may have, exclusive")] = (
-        None
-    )
+    share: Annotated[
+        float | None,
+        Gt(0),
+        Le(1),
+        Stricter("smaller"),
+        Doc("largest share of a group that one cell may have, exclusive"),
+    ] = None
     allowed: Annotated[tuple[dict[str, str], ...], Doc("cells that are no secret, as label by column")] = ()
 
     def __post_init__(self) -> None:
@@ -457,7 +463,11 @@ class GroupDisclosure(CellGuarantee):
         return np.zeros(len(table), dtype=np.bool_) if rule is None else rule.unsafe(table.measures[COUNT].figures)
 
     def _rule(self, table: Table, sensitive: Sequence[str]) -> group_disclosure.GroupDisclosure | None:
-        dimensions = [dimension.name for dimension in table.cells.dimensions]
+        return self.rule_of(table.cells, sensitive)
+
+    def rule_of(self, cells: Cells, sensitive: Sequence[str]) -> group_disclosure.GroupDisclosure | None:
+        """The rule for cells of a table; None if it has no dimension that is an attribute."""
+        dimensions = [dimension.name for dimension in cells.dimensions]
         columns = [name for name in (self.columns or tuple(sensitive)) if name in dimensions]
         if not columns:
             return None
@@ -472,6 +482,10 @@ class GroupDisclosure(CellGuarantee):
             if rule is not None:
                 failing += rule.observed(table.measures[COUNT].figures, shown)
                 judged += int((shown & (table.measures[COUNT].figures.contributors > 0)).sum())
+        return self.verdict(failing, judged)
+
+    def verdict(self, failing: int, judged: int) -> Verdict:
+        """The verdict on so many published cells; none of them is an error."""
         compared = (Comparison(judged, judged, "published cells with contributors were judged"),)
         if not judged:
             why = "no table has one of its columns; name `columns`, or give a dimension the role sensitive"
@@ -512,7 +526,9 @@ class Differencing(UnionGuarantee):
     formula: ClassVar[str] = "number of published A, B with B inside A and 0 < N_A - N_B < n"
     choose: ClassVar[str] = "The n of minimum_frequency."
 
-    at_least: Annotated[int, Ge(1), Doc("n: least number of contributors of a difference that is not empty")]
+    at_least: Annotated[
+        int, Ge(1), Stricter("larger"), Doc("n: least number of contributors of a difference that is not empty")
+    ]
 
     @property
     def least(self) -> int:
@@ -556,7 +572,7 @@ class Differencing(UnionGuarantee):
         chosen = list(tables.chosen(self.tables).values())
         shown = np.concatenate([~table.measures[COUNT].hidden for table in chosen])
         counts = np.concatenate([table.measures[COUNT].figures.contributors for table in chosen])
-        return self._verdict(len(failures), int((shown & (counts > 0)).sum()))
+        return self.verdict(len(failures), int((shown & (counts > 0)).sum()))
 
     def _judge_union(self, tables: TableSet) -> Verdict:
         """Differences that the tables of all releases show together and those of earlier ones alone did not."""
@@ -575,9 +591,10 @@ class Differencing(UnionGuarantee):
         earlier = rule.failures(found.classes, found.class_sizes, found.before, joined)
         known = found.before[failures.outer] & found.before[failures.inner]
         new = int((~known).sum()) + len(np.setdiff1d(failures.rests, earlier.rests))
-        return self._verdict(new, int((shown & (found.sizes > 0)).sum()))
+        return self.verdict(new, int((shown & (found.sizes > 0)).sum()))
 
-    def _verdict(self, failing: int, judged: int) -> Verdict:
+    def verdict(self, failing: int, judged: int) -> Verdict:
+        """The verdict on so many published cells; none of them is an error."""
         compared = (Comparison(judged, judged, "published cells with contributors were compared"),)
         if not judged:
             return Verdict(self, None, "error", self.at_least, reason=NO_CELL, compared=compared)

@@ -84,6 +84,10 @@ class Aggregate(TableStage):
     only: Annotated[dict[str, str], Doc("label by column: the population of the only table")] = None  # type: ignore[assignment]
     levels: Annotated[dict[str, list[Any]], Doc("levels of a column's hierarchy that are shown; default: all")] = None  # type: ignore[assignment]
     overlapping: Annotated[tuple[str, ...], Doc("dimensions whose labels are no partition of their total")] = ()
+    layout: Annotated[
+        Literal["long", "wide"],
+        Doc("of a finished table; wide: the labels of the last dimension are columns. Releases are long"),
+    ] = "long"
     nulls: Annotated[
         Literal["label", "drop"],
         Doc("label: a missing dimension is the label (missing); drop: such records are left out"),

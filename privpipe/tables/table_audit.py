@@ -12,6 +12,7 @@ import numpy as np
 from annotated_types import Ge, Gt
 from typing_extensions import Doc
 
+from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.tables.aggregates import rational
 from privpipe.tables.aggregation import COUNT
@@ -64,8 +65,12 @@ class TableAudit(UnionGuarantee):
 
     at_most: Annotated[Literal[0], Doc("cells that may fail: none")] = 0
     lower: Annotated[Literal["symmetric", "none"], Doc("protection downwards: as upwards, or none")] = "symmetric"
-    sliding: Annotated[float, Ge(0), Doc("share of its value that the interval of a cell must span")] = 0.0
-    prior: Annotated[float | None, Gt(0), Doc("percent to which readers know each figure beforehand")] = None
+    sliding: Annotated[
+        float, Ge(0), Stricter("larger"), Doc("share of its value that the interval of a cell must span")
+    ] = 0.0
+    prior: Annotated[
+        float | None, Gt(0), Stricter("smaller"), Doc("percent to which readers know each figure beforehand")
+    ] = None
     whole: Annotated[bool, Doc("false: counts are taken for real numbers, and the verdict says so")] = True
     insiders: Annotated[
         Literal["auto", "none", "singles"],
