@@ -190,11 +190,11 @@ tables:
   patients:
     source: {path: patients.parquet}
     key: patient
-    columns: {patient: {role: identifier}, age: {role: quasi_identifer}, illness: {role: sensitive}}
+    columns: {patient: {role: identifier}, age: {role: quasi_identifier}, illness: {role: sensitive}}
   visits:
     source: {path: visits.parquet}
     sink: {path: elsewhere}
-    columns: {patient: {role: identifier}, ward: {role: insensitive}}
+    columns: {patient: {role: identifier}, ward: {role: insensitve}}
 relations:
   - {from: visits.patient, to: patients}
 guarantees:
@@ -213,7 +213,7 @@ def test_everything_wrong_is_said_with_its_line(tmp_path: Path) -> None:
         pp.Policy.load(file)
     found = {problem.path: (problem.line, problem.message) for problem in caught.value.problems}
     assert found["source"][0] == 2
-    assert found["tables.patients.columns.age.role"][0] == 7
+    assert found["tables.visits.columns.ward.role"][0] == 11
     assert found["tables.visits.sink"] == (10, found["tables.visits.sink"][1])
     assert "of the whole set" in found["tables.visits.sink"][1]
     assert any(path.startswith("guarantees[0].joint_k_anonymity") and line == 15 for path, (line, _) in found.items())
