@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from privpipe.blocks.entry import Entry
@@ -142,6 +142,8 @@ class Verdict:
         One sentence for a person; never a data value.
     compared : tuple of Comparison
         How much it rests on. Of an entry that compares two tables, what shows nothing about it is not a pass.
+    evidence : object
+        What shows that it holds, for the private record alone; it is in no document of a verdict.
     """
 
     entry: Entry
@@ -153,6 +155,7 @@ class Verdict:
     failing_share: float | None = None
     reason: str = ""
     compared: tuple[Comparison, ...] = ()
+    evidence: Any = field(default=None, repr=False, compare=False)
 
     @property
     def name(self) -> str:

@@ -54,6 +54,10 @@ def verify(
         ),
     ] = None,
     records: RecordsOption = None,
+    private: Annotated[
+        bool,
+        typer.Option("--private", help="Prove audits of tables again, from the witnesses of the private record."),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Recompute a release's record, and say what does not match.
@@ -69,6 +73,7 @@ def verify(
         policy=None if policy is None else loaded(policy),
         officer=None if officer is None else read_officer(officer, Path.cwd()),
         records=records,
+        private=private,
     )
     if json:
         print_json(found.to_dict())

@@ -130,7 +130,7 @@ class ExpectTableAudit(TableExpectation):
     column: str = "count"
     n_column: str | None = None
     at_least: int | None = None
-    original_source: str | None = None
+    original_source: Any = None
     time_limit: float = 600.0
 
     success_keys: ClassVar[tuple[str, ...]] = (

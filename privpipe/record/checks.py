@@ -23,6 +23,7 @@ from privpipe.policy import Policy
 from privpipe.policy.entries import Catalogues
 from privpipe.policy.officer import OfficerPolicy, pinned_officer
 from privpipe.record.released import Released, opened_release
+from privpipe.record.table_proofs import ProofFault, proved_again
 from privpipe.reporting.officer.languages import LANGUAGES
 from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.report_data import ReportData
@@ -231,6 +232,22 @@ def _sealed(manifest: Document, seed: Seed) -> Iterator[Check]:
         yield holds("seal", "who wrote the manifest had the seed, and nothing was changed since")
     else:
         yield broken("seal", "the manifest was changed, or written without the seed")
+
+
+def _audits(released: Released, manifest: Document) -> Iterator[Check]:
+    """Audits of tables, proved again without what found the proofs."""
+    proofs = released.private(str(manifest["run_id"]), "proofs")
+    if proofs is None:
+        yield unchecked("audits of tables", "the private record at hand, if any, holds no proofs of audits (--records)")
+        return
+    try:
+        sensitive, audits = proved_again(proofs, released.files())
+    except ProofFault as fault:
+        yield broken("audits of tables", str(fault))
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, OSError) as error:
+        yield broken("audits of tables", f"the proofs have another shape than a run writes ({type(error).__name__})")
+    else:
+        yield holds("audits of tables", f"{sensitive:,} unsafe figures of {audits} audits were proved to stay hidden")
 
 
 LANGUAGE = re.compile(rb'<html lang="([a-z]+)"')
@@ -516,6 +533,7 @@ def verify(
     policy: Policy | None = None,
     officer: OfficerPolicy | None = None,
     records: Path | None = None,
+    private: bool = False,
 ) -> Verification:
     """What of a release still is as it was published.
 
@@ -529,6 +547,8 @@ def verify(
         The one that it was held to; default: that of the policy, else the one that the environment names.
     records : Path, optional
         Folder of the private records; left out, the one in the sink's work area where it can be read.
+    private : bool
+        Whether audits of tables are proved again from the private record.
 
     Raises
     ------
@@ -540,10 +560,12 @@ def verify(
     with opened_release(release, records) as found:
         manifest = found.parsed("manifest")
         run_id = None if manifest is None else manifest.get("run_id")
-        return Verification(release, None if run_id is None else str(run_id), tuple(_checked(found, policy, officer)))
+        return Verification(
+            release, None if run_id is None else str(run_id), tuple(_checked(found, policy, officer, private))
+        )
 
 
-def _checked(found: Released, policy: Policy | None, officer: OfficerPolicy | None) -> Iterator[Check]:
+def _checked(found: Released, policy: Policy | None, officer: OfficerPolicy | None, private: bool) -> Iterator[Check]:
     manifest = found.parsed("manifest")
     fault = manifest_fault(manifest)
     if manifest is None or fault:
@@ -553,6 +575,7 @@ def _checked(found: Released, policy: Policy | None, officer: OfficerPolicy | No
         public_checks(found, manifest),
         sign_off_checks(manifest, officer),
         owner_checks(found, manifest, policy),
+        _audits(found, manifest) if private else (),
     )
     for checks in every:
         try:

@@ -83,12 +83,12 @@ class Released:
             return b""
         return path.read_bytes() if path.is_file() else None
 
-    def private(self, run_id: str) -> Mapping[str, Any] | None:
-        """The private manifest of a run, where it can be read."""
+    def private(self, run_id: str, name: str = "manifest") -> Mapping[str, Any] | None:
+        """A private document of a run, where it can be read."""
         if self.records is None or "/" in run_id:
             return None
         try:
-            found = json.loads((self.records / run_id / "manifest.json").read_bytes())
+            found = json.loads((self.records / run_id / f"{name}.json").read_bytes())
         except (OSError, ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None

@@ -31,6 +31,7 @@ from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.remote import RemoteTarget
 from privpipe.tables.entries import TableSet
 from privpipe.tables.response_judgement import require_judged
+from privpipe.tables.stored_proofs import stored_proofs
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:
@@ -245,7 +246,8 @@ class TableRun(ReleaseRun):
                 source=self.drift.to_dict(),
             )
             write_public(folder, public, report.public_page(public))
-        return Ready(staged, judged, written, {**private, **report.documents}, public, report, folder)
+        kept = {**private, **report.documents, **stored_proofs(judged.verdicts)}
+        return Ready(staged, judged, written, kept, public, report, folder)
 
     def _left_out(self, ready: Ready) -> tuple[str, int]:
         return "", 0

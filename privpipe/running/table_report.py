@@ -13,8 +13,8 @@ from privpipe.running.report_figures import RunReport
 from privpipe.sinks.records import document_text
 from privpipe.tables.attacker_intervals import suppressed_rows
 from privpipe.tables.entries import TableSet
-from privpipe.tables.suppression import table_loss
 from privpipe.tables.table import Table
+from privpipe.tables.table_loss import table_loss
 
 if TYPE_CHECKING:
     import pyarrow as pa

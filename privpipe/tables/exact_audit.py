@@ -66,6 +66,8 @@ class AuditResult:
     publishable : int
         Hidden cells that are not sensitive and are exact by bounds alone.
     components, largest_component, programmes : int
+    requirements, by_tableaus : int
+        Levels of sensitive variables in one direction, and those of them that tableaus of integers settled.
     """
 
     variables: Integers
@@ -82,6 +84,8 @@ class AuditResult:
     components: int = 0
     largest_component: int = 0
     programmes: int = 0
+    requirements: int = 0
+    by_tableaus: int = 0
 
     def __repr__(self) -> str:
         return f"AuditResult({len(self.variables)} sensitive cells, {self.counts})"
@@ -181,6 +185,8 @@ def audit(problem: AuditProblem, *, time_limit: float = 600.0) -> AuditResult:
         components=shrunk.components,
         largest_component=int(np.bincount(shrunk.component).max(initial=0)),
         programmes=proofs.programmes + programmes + more,
+        requirements=len(target),
+        by_tableaus=proofs.by_tableaus,
     )
 
 

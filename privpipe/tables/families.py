@@ -17,6 +17,7 @@ from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
+from privpipe.tables.cell_members import leaves_of_labels
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
 from privpipe.tables.integer_matrices import matrix_of
@@ -88,6 +89,27 @@ class Family:
             found[variable[~measure.hidden]] = False
         return found
 
+    @cached_property
+    def known_empty(self) -> Bools:
+        """Variables of combinations without a contributor, which readers are taken to know.
+
+        Those of the joint table whose cell in each published table is shown, or is not empty: a hidden empty cell is
+        not known to be so.
+        """
+        found = np.zeros(self.cells.size, dtype=np.bool_)
+        for at in range(self.published, len(self.tables)):
+            own = self.tables[at].cells
+            lowest = [np.isin(own.codes[:, place], each.leaves) for place, each in enumerate(own.dimensions)]
+            empty = np.logical_and.reduce(lowest) & (self.measures[at].figures.contributors == 0)
+            leaves = np.flatnonzero(empty)
+            open_ = np.zeros(len(leaves), dtype=np.bool_)
+            for table, measure in zip(self.tables[: self.published], self.measures, strict=False):
+                cell, known = leaves_of_labels(own, leaves, table.cells)
+                blank = measure.hidden & (measure.figures.contributors == 0)
+                open_ |= known & (cell >= 0) & blank[np.maximum(cell, 0)]
+            found[self.cells.variables[at][leaves[~open_]]] = True
+        return found
+
     def _shown(self) -> Iterator[tuple[Measure, Ints]]:
         yield from zip(self.measures[: self.published], self.cells.variables[: self.published], strict=True)
 
@@ -118,6 +140,7 @@ class Family:
                 at, (least, most) = variable[gone], measure.blank
                 low[at] = np.where(low[at] == UNBOUNDED, least[gone], np.maximum(low[at], least[gone]))
                 high[at] = np.minimum(high[at], most[gone])
+        low[self.known_empty] = high[self.known_empty] = 0
         exact = np.flatnonzero(~self.hidden)
         crossed = int((low[exact] > high[exact]).sum())
         if crossed:
@@ -190,7 +213,7 @@ class Family:
     @cached_property
     def populations(self) -> ImpliedPopulations:
         """Sets of hidden variables whose sum follows from published ones."""
-        return implied_populations(self.cells, self.hidden)
+        return implied_populations(self.cells, self.hidden & ~self.known_empty)
 
     def with_populations(self, populations: ImpliedPopulations) -> Family:
         """The same family with other sets of hidden variables."""

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from privpipe.tables.exact_programmes import extreme, linear_extreme
 from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
-from privpipe.tables.shrinking import NO_BOUND, OpenSystem
+from privpipe.tables.shrinking import NO_BOUND, OpenSystem, components_of
 from privpipe.tables.solver import Programme, solve
-from privpipe.tables.witnesses import Move, Witnesses
+from privpipe.tables.tableau_proofs import FEWEST, TableauProofs
+from privpipe.tables.witnesses import Move, Requirements, Witnesses
 
 __all__ = ["FAILS", "HOLDS", "UNPROVED", "Proofs", "parts", "prove"]
 
@@ -26,7 +27,7 @@ NEAR = 400
 """Variables around a required one that are tried first in a larger component."""
 LONGEST_BRANCHING = 5.0
 """Seconds."""
-FEWEST = 3
+FEWEST_MET = 3
 """Requirements that a joint programme must meet for another one to follow it."""
 
 
@@ -46,6 +47,8 @@ class Proofs:
         Columns that some move changes.
     programmes : int
         Linear and whole-number programmes that were solved.
+    by_tableaus : int
+        Requirements that tableaus of integers settled.
     """
 
     outcome: Integers
@@ -53,6 +56,7 @@ class Proofs:
     moved: NDArray[np.bool_]
     moves: list[Move] = field(default_factory=list)
     programmes: int = 0
+    by_tableaus: int = 0
 
 
 def parts(system: OpenSystem, component: Integers, wanted: Integers) -> Iterator[tuple[Integers, OpenSystem]]:
@@ -115,28 +119,30 @@ def prove(
     deadline : float
         In seconds of `time.monotonic`.
     """
-    columns, signs, needs = requirements
-    proofs = Proofs(
-        np.full(len(columns), UNPROVED, dtype=np.int64),
-        np.full(len(columns), -1, dtype=np.int64),
-        np.zeros(system.size, dtype=np.bool_),
-    )
+    asked = Requirements(*requirements, denominator)
+    by_tableaus = TableauProofs(system, component, base, asked)
+    if len(asked) >= FEWEST:
+        by_tableaus.run(deadline)
+    failed, witness, moved = by_tableaus.failed, by_tableaus.witness, by_tableaus.moved
+    moves, programmes = by_tableaus.moves, 0
+    rest = np.flatnonzero(by_tableaus.waiting)
+    settled = len(asked) - len(rest)
+    by_column = rest[np.argsort(asked.columns[rest], kind="stable")]
     place = np.full(system.size, -1, dtype=np.int64)
-    by_column = np.argsort(columns, kind="stable")
-    for here, part in parts(system, component, columns):
+    for here, part in parts(system, component, asked.columns[rest]):
         place[here] = np.arange(len(here))
-        of_here = by_column[_ranges(columns[by_column], here)]
-        part_proof = _Part(
-            Witnesses(part, base[here], place[columns[of_here]], signs[of_here], needs[of_here], denominator), deadline
-        )
-        part_proof.run()
-        found = part_proof.witnesses
-        proofs.outcome[of_here] = np.where(found.met >= 0, HOLDS, np.where(part_proof.failed, FAILS, UNPROVED))
-        proofs.witness[of_here] = np.where(found.met >= 0, found.met + len(proofs.moves), -1)
-        proofs.moves.extend(Move(here[move.columns], move.numerators, move.denominator) for move in found.moves)
-        proofs.moved[here] = found.moved
-        proofs.programmes += part_proof.programmes
-    return proofs
+        numbers = by_column[_ranges(asked.columns[by_column], here)]
+        own = Requirements(place[asked.columns[numbers]], asked.signs[numbers], asked.needs[numbers], denominator)
+        search = _Part(Witnesses(part, base[here], own), deadline)
+        search.run()
+        found = search.witnesses
+        failed[numbers] = search.failed & (found.met < 0)
+        witness[numbers] = np.where(found.met >= 0, found.met + len(moves), -1)
+        moves.extend(Move(here[move.columns], move.numerators, move.denominator) for move in found.moves)
+        moved[here] |= found.moved
+        programmes += search.programmes
+    outcome = np.where(witness >= 0, HOLDS, np.where(failed, FAILS, UNPROVED))
+    return Proofs(outcome, witness, moved, moves, programmes, settled)
 
 
 class _Part:
@@ -145,85 +151,81 @@ class _Part:
     def __init__(self, witnesses: Witnesses, deadline: float) -> None:
         self.witnesses = witnesses
         self.deadline = deadline
-        self.failed = np.zeros(len(witnesses.columns), dtype=np.bool_)
+        self.failed = np.zeros(len(witnesses.asked.columns), dtype=np.bool_)
         self.programmes = 0
         self.draw = np.random.default_rng(0)
+        self.component = components_of(witnesses.system.matrix)
 
     def run(self) -> None:
         found = self.witnesses
-        up, down = found.up[found.columns], found.down[found.columns]
-        room = np.where(found.signs > 0, up, down)
-        # What is needed is at least 1 / denominator; a room of NO_BOUND is more than any need.
-        short = np.minimum(room, NO_BOUND // found.denominator - 1) * found.denominator < found.needs
-        self.failed = np.where(found.needs > 0, short & (room != NO_BOUND), (up == 0) & (down == 0))
         every = np.arange(found.system.size)
         for sign in (1, -1):
-            while len(waiting := self._waiting(sign)) > 1:
+            while len(waiting := self._waiting(sign)) > FEWEST_MET:
                 self._joint(every, waiting, sign)
-                if len(waiting) - len(self._waiting(sign)) < FEWEST:
+                if len(waiting) - len(self._waiting(sign)) < FEWEST_MET:
                     break
-        for requirement in range(len(found.columns)):
+        for requirement in range(len(found.asked.columns)):
             if found.met[requirement] < 0 and not self.failed[requirement] and time.monotonic() < self.deadline:
                 self._single(requirement)
 
     def _waiting(self, sign: int) -> Integers:
         """Requirements that may still be met in one direction, one for each column."""
         found = self.witnesses
-        room = (found.up if sign > 0 else found.down)[found.columns]
-        either = (found.needs == 0) & (room > 0)
-        waiting = np.flatnonzero((found.met < 0) & ~self.failed & (either | ((found.signs == sign) & (room > 0))))
-        _, first = np.unique(found.columns[waiting], return_index=True)
+        room = (found.up if sign > 0 else found.down)[found.asked.columns]
+        either = (found.asked.needs == 0) & (room > 0)
+        waiting = np.flatnonzero((found.met < 0) & ~self.failed & (either | ((found.asked.signs == sign) & (room > 0))))
+        _, first = np.unique(found.asked.columns[waiting], return_index=True)
         return waiting[np.sort(first)]
 
     def _single(self, requirement: int) -> None:
         found = self.witnesses
-        column = int(found.columns[requirement])
-        signs = (1, -1) if found.needs[requirement] == 0 else (int(found.signs[requirement]),)
-        every = np.arange(found.system.size)
+        column = int(found.asked.columns[requirement])
+        signs = (1, -1) if found.asked.needs[requirement] == 0 else (int(found.asked.signs[requirement]),)
+        every = np.flatnonzero(self.component == self.component[column])
         for sign in signs:
-            regions = [_around(found.system.matrix, column, NEAR)] if found.system.size > 2 * NEAR else []
+            regions = [_around(found.system.matrix, column, NEAR)] if len(every) > 2 * NEAR else []
             for region in (*regions, every):
                 near = self._shortest(region, requirement, sign)
                 if near and found.system.whole and found.met[requirement] < 0:
                     self._joint(region, np.array([requirement]), sign, whole=True)
                 if found.met[requirement] >= 0:
                     return
-        if all(self._certified(requirement, sign) for sign in signs):
+        if all(self._certified(every, requirement, sign) for sign in signs):
             self.failed[requirement] = True
 
-    def _certified(self, requirement: int, sign: int) -> bool:
+    def _certified(self, columns: Integers, requirement: int, sign: int) -> bool:
         """Whether a proof was found that a requirement is not met in one direction; a witness may turn up instead."""
         found = self.witnesses
-        column, system = int(found.columns[requirement]), found.system
-        need = int(max(1, -(-found.needs[requirement] // found.denominator)))
-        level = int(found.needs[requirement])
+        column = int(np.searchsorted(columns, found.asked.columns[requirement]))
+        system, base = found.system.part(columns), found.base[columns]
+        need = int(max(1, -(-found.asked.needs[requirement] // found.asked.denominator)))
+        level = int(found.asked.needs[requirement])
         capped = system.high.copy(), system.low.copy()
         # On the way to any table beyond the level there is one at it: to look no further proves as much.
         if sign > 0:
-            capped[0][column] = min(int(system.high[column]), int(found.base[column]) + need)
+            capped[0][column] = min(int(system.high[column]), int(base[column]) + need)
         else:
-            capped[1][column] = max(int(system.low[column]), int(found.base[column]) - need)
+            capped[1][column] = max(int(system.low[column]), int(base[column]) - need)
         linear = OpenSystem(system.matrix, system.right, capped[1], capped[0], False)
         self.programmes += 1
         end, near = linear_extreme(linear, column, sign, self.deadline)
-        start = sign * int(found.base[column])
+        start = sign * int(base[column])
         bound = None if end.bound is None else Fraction(floor(end.bound)) if system.whole else end.bound
-        if bound is not None and _short(bound - start, level, found.denominator):
+        if bound is not None and _short(bound - start, level, found.asked.denominator):
             return True
-        every = np.arange(system.size)
         if near is not None:
-            found.offer(every, near - found.base)
+            found.offer(columns, near - base)
         if not system.whole:
             if end.point is not None and found.met[requirement] < 0:
-                found.keep_point(end.point)
+                found.keep_point(columns, end.point)
             return False
         if found.met[requirement] >= 0:
             return False
         self.programmes += 1
         whole = extreme(system, column, sign, self.deadline)
         if whole.point is not None:
-            found.keep_point(whole.point)
-        return whole.bound is not None and _short(whole.bound - start, level, found.denominator)
+            found.keep_point(columns, whole.point)
+        return whole.bound is not None and _short(whole.bound - start, level, found.asked.denominator)
 
     def _joint(self, columns: Integers, required: Integers, sign: int, *, whole: bool = False) -> None:
         """Offer a move that takes many requirements as far as they need to go."""
@@ -253,8 +255,8 @@ class _Part:
         block = found.system.matrix if len(columns) == found.system.size else found.system.matrix[:, columns]
         block = block[np.flatnonzero(np.diff(block.indptr))]
         size = len(columns)
-        at = int(np.searchsorted(columns, found.columns[requirement]))
-        need = int(max(1, -(-found.needs[requirement] // found.denominator)))
+        at = int(np.searchsorted(columns, found.asked.columns[requirement]))
+        need = int(max(1, -(-found.asked.needs[requirement] // found.asked.denominator)))
         high = np.concatenate([found.up[columns], found.down[columns]])
         there, back = (at, at + size) if sign > 0 else (at + size, at)
         if high[there] == 0:
@@ -287,10 +289,10 @@ class _Part:
         block = block[np.flatnonzero(np.diff(block.indptr))]
         place = np.full(found.system.size, -1, dtype=np.int64)
         place[columns] = np.arange(len(columns))
-        at = place[found.columns[required]]
+        at = place[found.asked.columns[required]]
         up, down = found.up[columns].copy(), found.down[columns].copy()
         room = up if sign > 0 else down
-        needs = np.minimum(np.maximum(1, -(-found.needs[required] // found.denominator)), room[at])
+        needs = np.minimum(np.maximum(1, -(-found.asked.needs[required] // found.asked.denominator)), room[at])
         room[at] -= np.where(room[at] == NO_BOUND, 0, needs)
         zero = np.zeros_like(needs)
         low = np.concatenate([np.where(down == NO_BOUND, -NO_BOUND, -down), zero if sign > 0 else -needs])

@@ -182,7 +182,7 @@ def repaired(
     NoSolutionError
         Sensitive cells cannot be protected, or were not proved to be.
     """
-    return _Suppressing(hiding, linked, (), None, implied, time_limit).closed(hidden, optimal=True)[0]
+    return _Suppressing(hiding, linked, linked, (), None, implied, time_limit).closed(hidden, optimal=True)[0]
 
 
 class _Suppressing:

@@ -22,6 +22,7 @@ from privpipe.tables.exact_audit import AuditResult, audit
 from privpipe.tables.families import Family, merged_levels
 from privpipe.tables.guarantees import GroupDisclosure, PrimaryRule
 from privpipe.tables.primary_rules import Rule, Settings
+from privpipe.tables.stored_proofs import StoredProofs
 from privpipe.tables.union_families import TooManyClasses, UnionFamily, seen_together
 
 __all__ = ["TableAudit", "audit_problem", "group_levels", "rules_of"]
@@ -88,7 +89,7 @@ class TableAudit(UnionGuarantee):
         unread = self.without_ledger(tables)
         if unread is not None:
             return unread
-        results: list[AuditResult] = []
+        audits: list[tuple[Family, AuditProblem, AuditResult]] = []
         judged = 0
         try:
             seen = seen_together(tables, tables.chosen(self.tables), max_classes=self.max_atoms)
@@ -99,13 +100,13 @@ class TableAudit(UnionGuarantee):
                 continue
             problem = audit_problem(tables, family, self)
             result = audit(problem, time_limit=self.time_limit)
-            if isinstance(
-                family, UnionFamily
-            ):  # classes of persons, and cells of earlier releases, are not published now
+            if isinstance(family, UnionFamily):  # classes of persons and earlier cells are not published now
                 result = replace(result, publishable=0)
-            results.append(result)
+            audits.append((family, problem, result))
             judged += family.cells.size
-        return self.verdict(results, judged, earlier=len(tables.history.earlier) if tables.history else 0)
+        earlier = len(tables.history.earlier) if tables.history else 0
+        verdict = self.verdict([result for *_, result in audits], judged, earlier=earlier)
+        return replace(verdict, evidence=StoredProofs(audits))
 
     def verdict(self, results: Sequence[AuditResult], judged: int, *, earlier: int = 0) -> Verdict:
         """The verdict on the audits of some measures, over so many earlier releases; no audit is an error."""

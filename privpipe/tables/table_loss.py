@@ -14,6 +14,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.tables.aggregates import rational
+from privpipe.tables.aggregation import COUNT
 from privpipe.tables.cells import Cells
 from privpipe.tables.entries import CellGuarantee, TableSet
 from privpipe.tables.table import Table, measures_of
@@ -101,12 +102,15 @@ def table_loss(cells: Cells, values: Ints, hidden: Bools) -> Loss:
 def losses(table: Table) -> dict[str, Loss]:
     """The loss of each response of a table, over its cells with contributors.
 
-    A mean or ratio is hidden where one of its parts is, and counts with the value of its first column.
+    A mean or ratio is hidden where one of its parts is, and counts with the value of its first column; an extreme, a
+    quantile or a variance counts with the contributors.
     """
     found = {}
     for response in table.responses:
-        own = [table.measures[key] for key in measures_of(response)]
+        own = [table.measures[key] for key in measures_of(response) or (COUNT,)]
         hidden = np.logical_or.reduce([measure.hidden for measure in own])
+        if response.ordered:
+            hidden = hidden | table.statistics[response.name].hidden
         figures = (own[-1] if response.kind in ("sum", "mean") else own[0]).figures
         there = figures.contributors > 0
         cells = Cells(table.cells.dimensions, table.cells.codes[there])

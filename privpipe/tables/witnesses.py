@@ -11,7 +11,7 @@ from privpipe.tables.exact_programmes import DENOMINATORS, Point
 from privpipe.tables.integer_matrices import Integers, product
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem, components_of
 
-__all__ = ["Move", "Witnesses"]
+__all__ = ["Move", "Requirements", "Witnesses"]
 
 Bools = NDArray[np.bool_]
 SMALL = 1e-5
@@ -29,15 +29,12 @@ class Move:
     denominator: int
 
 
-@dataclass(repr=False, eq=False)
-class Witnesses:
-    """Which requirements moves from one base have met: each is that a column goes up, or down, by so much.
+@dataclass(frozen=True, repr=False, eq=False)
+class Requirements:
+    """Each requirement is that a column goes up, or down, by so much.
 
     Parameters
     ----------
-    system : OpenSystem
-    base : ndarray of int64
-        A point of the system.
     columns, signs : ndarray of int64
         Column and sign of each requirement.
     needs : ndarray of int64
@@ -46,16 +43,39 @@ class Witnesses:
         Of `needs`.
     """
 
-    system: OpenSystem
-    base: Integers
     columns: Integers
     signs: Integers
     needs: Integers
     denominator: int
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def met(self, numbers: Integers, numerators: Integers, denominators: Integers) -> Bools:
+        """Whether moves of the columns of some requirements by such distances meet them."""
+        here, needs = self.signs[numbers] * numerators, self.needs[numbers]
+        return np.where(needs == 0, here != 0, _at_least(here, self.denominator, needs, denominators))
+
+
+@dataclass(repr=False, eq=False)
+class Witnesses:
+    """Which requirements moves from one base have met.
+
+    Parameters
+    ----------
+    system : OpenSystem
+    base : ndarray of int64
+        A point of the system.
+    asked : Requirements
+    """
+
+    system: OpenSystem
+    base: Integers
+    asked: Requirements
     moves: list[Move] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.met = np.full(len(self.columns), -1, dtype=np.int64)
+        self.met = np.full(len(self.asked), -1, dtype=np.int64)
         """For each requirement the number of the move that meets it."""
         self.moved = np.zeros(self.system.size, dtype=np.bool_)
         """Columns that some move changes."""
@@ -104,14 +124,15 @@ class Witnesses:
             if moving.any():
                 self._keep(Move(columns[moving], (sign * numerators * factor[piece])[moving], denominator))
 
-    def keep_point(self, point: Point) -> None:
-        """Keep the move from the base to an exact point of the system."""
-        if point.numerators.dtype == object or point.denominator * int(np.abs(self.base).max(initial=0)) >= 2**62:
+    def keep_point(self, columns: Integers, point: Point) -> None:
+        """Keep the move from the base to an exact point of some whole components."""
+        base = self.base[columns]
+        if point.numerators.dtype == object or point.denominator * int(np.abs(base).max(initial=0)) >= 2**62:
             return
-        numerators = point.numerators - self.base * point.denominator
+        numerators = point.numerators - base * point.denominator
         moving = np.flatnonzero(numerators)
         if len(moving):
-            self._keep(Move(moving, numerators[moving], point.denominator))
+            self._keep(Move(columns[moving], numerators[moving], point.denominator))
 
     def _inside(self, columns: Integers, numerators: Integers, denominator: int) -> Integers:
         """Numerators cut to what the bounds allow."""
@@ -124,17 +145,19 @@ class Witnesses:
         distance[move.columns] = move.numerators
         new_columns = not self.moved[move.columns].all()
         self.moved[move.columns] = True
-        here = self.signs * distance[self.columns]
-        far = _at_least(here, self.denominator, self.needs, move.denominator)
-        new = (self.met < 0) & np.where(self.needs == 0, here != 0, far)
+        every = np.arange(len(self.asked))
+        far = self.asked.met(every, distance[self.asked.columns], np.full(len(every), move.denominator))
+        new = (self.met < 0) & far
         if new.any() or new_columns:
             self.met[new] = len(self.moves)
             self.moves.append(move)
 
 
-def _at_least(left: Integers, left_factor: int, right: Integers, right_factor: int) -> Bools:
-    """Whether left * left_factor >= right * right_factor, without overflow."""
-    most = max(int(np.abs(left).max(initial=0)) * left_factor, int(np.abs(right).max(initial=0)) * right_factor)
+def _at_least(left: Integers, left_factor: int, right: Integers, right_factors: Integers) -> Bools:
+    """Whether left * left_factor >= right * right_factors, without overflow."""
+    greatest = int(right_factors.max(initial=1))
+    most = max(int(np.abs(left).max(initial=0)) * left_factor, int(np.abs(right).max(initial=0)) * greatest)
     if most < 2**62:
-        return np.asarray(left * left_factor >= right * right_factor)
-    return np.asarray(left.astype(object) * left_factor >= right.astype(object) * right_factor, dtype=np.bool_)
+        return np.asarray(left * left_factor >= right * right_factors)
+    wide = right.astype(object) * right_factors.astype(object)
+    return np.asarray(left.astype(object) * left_factor >= wide, dtype=np.bool_)

@@ -27,7 +27,7 @@ def test_the_index_lists_every_decision_once() -> None:
     assert len(DECISIONS) == len({number for number, _, _ in listed}) > 1
 
 
-MADE = re.compile(r"(\.\./)*((transforms|models|measures|project)/\w+|catalogue|reference/(python|errors))\.md")
+MADE = re.compile(r"(\.\./)*((transforms|models|measures|tables|project)/\w+|catalogue|reference/(python|errors))\.md")
 """Pages that are made while the site is built; its strict build holds links to them."""
 EXAMPLE = re.compile(r"^`[\w./]+`[^\n]*\n(?=\n```)", re.MULTILINE)
 """The head of a worked example: a file to be made."""

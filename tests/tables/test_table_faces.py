@@ -11,7 +11,10 @@ import pyarrow as pa
 import pytest
 
 import privpipe as pp
+from privpipe.blocks.aggregate_query import AggregateQuery
 from privpipe.errors import DataError, UsageError
+from privpipe.tables.cells import Dimension
+from privpipe.tables.leaf_totals import Grid
 from privpipe.tables.table import STATUSES, Table
 
 FRAME = pd.DataFrame(
@@ -173,3 +176,13 @@ def test_columns_that_are_not_there() -> None:
         stage.apply(FRAME)
     with pytest.raises(UsageError, match="neither a dimension nor added up"):
         pp.tables.Aggregate(by=["region"], responses=["count"]).apply(FRAME, person_id="region")
+
+
+def test_who_is_alone_in_a_leaf_is_so_in_its_total_whatever_the_code() -> None:
+    dimensions = [Dimension.tree("sex", {"f": "Total", "m": "Total"})]
+    codes = np.array([[1], [2]])
+    for code in (-7, 7):
+        grid = Grid.of_leaves(
+            pa.table({"contributors": [1, 0], "single": [code, 0]}), dimensions, codes, AggregateQuery(keys=("sex",))
+        )
+        assert grid.with_totals().figures["single"].tolist() == [code, code, 0]
