@@ -230,7 +230,7 @@ def _check_columns(
     looked: dict[str, set[str]] = {name: set() for name in tables}
     for item in judged:
         if isinstance(item.entry, JointGuarantee):
-            _check_knows(report, tree, item.place, item.entry.knows or {})
+            _check_knows(report, tree, item.place, item.entry.knows or {}, tables)
             sensitive = item.entry.sensitive
             if sensitive is not None and _is_sensitive(report, item.place, sensitive, tables):
                 looked[sensitive[0]].add(sensitive[1])
@@ -243,12 +243,14 @@ def _check_columns(
             _check_member(report, tree, name, policy, looked[name])
 
 
-def _check_knows(report: Report, tree: Tree, place: Place, knows: Mapping[str, Any]) -> None:
+def _check_knows(
+    report: Report, tree: Tree, place: Place, knows: Mapping[str, Any], tables: Mapping[str, Any]
+) -> None:
     for name, most in knows.items():
         if name not in tree.children:
             near = did_you_mean(name, tree.children)
             report.wrong((*place, "knows", name), f"is no table that leads to {tree.root!r}{near}")
-        elif most and not tree.tables[name].quasi_identifiers:
+        elif most and tables[name] is not None and not tree.tables[name].quasi_identifiers:
             report.wrong((*place, "knows", name), "has no quasi-identifier, so nothing can be known of its rows")
 
 

@@ -110,6 +110,14 @@ class Family:
             found[self.cells.variables[at][leaves[~open_]]] = True
         return found
 
+    @cached_property
+    def unseen(self) -> Bools:
+        """Variables that are in no published table."""
+        found = np.ones(self.cells.size, dtype=np.bool_)
+        for variable in self.cells.variables[: self.published]:
+            found[variable] = False
+        return found
+
     def _shown(self) -> Iterator[tuple[Measure, Ints]]:
         yield from zip(self.measures[: self.published], self.cells.variables[: self.published], strict=True)
 
@@ -213,7 +221,7 @@ class Family:
     @cached_property
     def populations(self) -> ImpliedPopulations:
         """Sets of hidden variables whose sum follows from published ones."""
-        return implied_populations(self.cells, self.hidden & ~self.known_empty)
+        return implied_populations(self.cells, self.hidden, empty=self.known_empty, unseen=self.unseen)
 
     def with_populations(self, populations: ImpliedPopulations) -> Family:
         """The same family with other sets of hidden variables."""

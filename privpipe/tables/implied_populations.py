@@ -86,7 +86,13 @@ class ImpliedPopulations:
         return found, who
 
 
-def implied_populations(cells: LinkedCells, hidden: NDArray[np.bool_]) -> ImpliedPopulations:
+def implied_populations(
+    cells: LinkedCells,
+    hidden: NDArray[np.bool_],
+    *,
+    empty: NDArray[np.bool_] | None = None,
+    unseen: NDArray[np.bool_] | None = None,
+) -> ImpliedPopulations:
     """What is hidden below each published cell along one dimension.
 
     For each relation with a published total: its hidden children; and where published cells lie below hidden children,
@@ -96,9 +102,39 @@ def implied_populations(cells: LinkedCells, hidden: NDArray[np.bool_]) -> Implie
     ----------
     cells : LinkedCells
     hidden : ndarray of bool, shape (variables,)
+    empty : ndarray of bool, shape (variables,), optional
+        Hidden variables that readers know to be 0.
+    unseen : ndarray of bool, shape (variables,), optional
+        Variables that are in no published table: with `empty`, one that follows by itself is known from then on.
     """
-    parents, sets, expanded, seen = [], [], [], set()
-    for table, variables in zip(cells.tables, cells.variables, strict=True):
+    found = _Sets()
+    if empty is None or unseen is None or not empty.any():
+        found.add(cells, hidden)
+        return found.populations(cells.size)
+    hidden = hidden & ~empty
+    while True:
+        found.add(cells, hidden)
+        known = found.single(cells.size) & unseen & hidden
+        if not known.any():
+            return found.populations(cells.size)
+        hidden = hidden & ~known
+
+
+class _Sets:
+    """Sets of hidden variables below a known one, each once."""
+
+    def __init__(self) -> None:
+        self.parents: list[int] = []
+        self.sets: list[Integers] = []
+        self.expanded: list[bool] = []
+        self._seen: set[tuple[int, frozenset[int]]] = set()
+
+    def add(self, cells: LinkedCells, hidden: NDArray[np.bool_]) -> None:
+        """Those of all tables, by what is hidden now."""
+        for table, variables in zip(cells.tables, cells.variables, strict=True):
+            self._add(table, variables, hidden)
+
+    def _add(self, table: Cells, variables: Integers, hidden: NDArray[np.bool_]) -> None:
         for matrix, parent in _along_dimensions(table):
             inside = hidden[variables]
             deeper = _expanded(matrix, parent, inside)
@@ -107,16 +143,25 @@ def implied_populations(cells: LinkedCells, hidden: NDArray[np.bool_]) -> Implie
                     children = rows.indices[rows.indptr[row] : rows.indptr[row + 1]]
                     members = variables[children[inside[children]]]
                     key = (int(variables[parent[row]]), frozenset(members.tolist()))
-                    if len(members) and key not in seen:
-                        seen.add(key)
-                        parents.append(key[0])
-                        expanded.append(is_expanded)
-                        sets.append(np.sort(members))
-    lengths = [len(members) for members in sets]
-    columns = np.concatenate(sets) if sets else np.empty(0, dtype=np.int64)
-    number = np.repeat(np.arange(len(sets)), lengths)
-    matrix = matrix_of(np.ones(len(columns), dtype=np.int64), number, columns, (len(sets), cells.size))
-    return ImpliedPopulations(np.array(parents, dtype=np.int64), matrix, np.array(expanded, dtype=np.bool_))
+                    if len(members) and key not in self._seen:
+                        self._seen.add(key)
+                        self.parents.append(key[0])
+                        self.expanded.append(is_expanded)
+                        self.sets.append(np.sort(members))
+
+    def single(self, size: int) -> NDArray[np.bool_]:
+        """Variables that are a set of their own."""
+        found = np.zeros(size, dtype=np.bool_)
+        found[[int(members[0]) for members in self.sets if len(members) == 1]] = True
+        return found
+
+    def populations(self, size: int) -> ImpliedPopulations:
+        lengths = [len(members) for members in self.sets]
+        columns = np.concatenate(self.sets) if self.sets else np.empty(0, dtype=np.int64)
+        number = np.repeat(np.arange(len(self.sets)), lengths)
+        matrix = matrix_of(np.ones(len(columns), dtype=np.int64), number, columns, (len(self.sets), size))
+        parents, expanded = np.array(self.parents, dtype=np.int64), np.array(self.expanded, dtype=np.bool_)
+        return ImpliedPopulations(parents, matrix, expanded)
 
 
 def _along_dimensions(table: Cells) -> list[tuple[Matrix, Integers]]:

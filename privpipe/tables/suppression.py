@@ -297,7 +297,9 @@ class _Suppressing:
         """Which implied populations fail, and for each the published cells of which one must be hidden in addition."""
         if self.implied is None:
             return None, []
-        found = implied_populations(self.linked, hidden)
+        given = None if self.hiding.given is None else self.hiding.given[: self.linked.size]
+        empty = None if given is None else given & (self.hiding.high[: self.linked.size] == 0)
+        found = implied_populations(self.linked, hidden, empty=empty, unseen=given)
         unsafe = self.implied(found)
         relations = self.hiding.relations
         by_cell = relations.tocsc()
