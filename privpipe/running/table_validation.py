@@ -32,11 +32,12 @@ from privpipe.tables.finished_tables import (
     labels_of,
     linked_problem,
 )
-from privpipe.tables.guarantees import Differencing, GroupDisclosure, MinimumFrequency, PrimaryRule
+from privpipe.tables.guarantees import GroupDisclosure, MinimumFrequency, PrimaryRule
 from privpipe.tables.implied_populations import implied_populations
 from privpipe.tables.nested_differences import nested_differences
 from privpipe.tables.original_cells import counted_figures, kept_contributions, known_table
 from privpipe.tables.perturbed_tables import CellKey
+from privpipe.tables.population_differences import Differencing
 from privpipe.tables.private_tables import PrivateTable
 from privpipe.tables.rounding import reader_intervals
 from privpipe.tables.stages import needs_joint

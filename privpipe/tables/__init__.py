@@ -27,7 +27,7 @@ CELL_GUARANTEES = Catalogue(
         "PPercent": "guarantees",
         "PriorPosterior": "guarantees",
         "GroupDisclosure": "guarantees",
-        "Differencing": "guarantees",
+        "Differencing": "population_differences",
         "Averaging": "perturbed_tables",
         "TableAudit": "table_audit",
         "TableLoss": "table_loss",
