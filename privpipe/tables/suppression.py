@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.tables.cells import LinkedCells
@@ -301,21 +302,26 @@ class _Suppressing:
         empty = None if given is None else given & (self.hiding.high[: self.linked.size] == 0)
         found = implied_populations(self.linked, hidden, empty=empty, unseen=given)
         unsafe = self.implied(found)
-        relations = self.hiding.relations
-        by_cell = relations.tocsc()
-        demands = []
-        for number in np.flatnonzero(unsafe).tolist():
-            members, of = found.members(number), int(found.of[number])
-            rows = np.unique(by_cell[:, members].indices)
-            around = []
-            for row in rows.tolist():
+        by_cell = self.hiding.relations.tocsc()
+        return unsafe, [self._cover(found, number, hidden, by_cell) for number in np.flatnonzero(unsafe).tolist()]
+
+    def _cover(self, found: ImpliedPopulations, number: int, hidden: Bools, by_cell: sparse.csc_array) -> Ints:
+        """The published cells that show a population, also by way of others that follow from them."""
+        relations, waiting, looked, cover = self.hiding.relations, [number], {number}, [np.empty(0, dtype=np.int64)]
+        while waiting:
+            number = waiting.pop()
+            of, around = int(found.of[number]), [np.array([found.of[number]])]
+            for row in np.unique(by_cell[:, found.members(number)].indices).tolist():
                 cells = relations.indices[relations.indptr[row] : relations.indptr[row + 1]]
                 parents = cells[relations.data[relations.indptr[row] : relations.indptr[row + 1]] > 0]
                 if of in parents or (found.expanded[number] and hidden[parents].all()):
                     around.append(cells)
-            rest = np.unique(np.concatenate([np.array([of]), *around]))
-            demands.append(rest[~hidden[rest]].astype(np.int64))
-        return unsafe, demands
+            rest = np.unique(np.concatenate(around))
+            cover.append(rest[~hidden[rest]].astype(np.int64))
+            more = {found.known_by[each] for each in rest.tolist() if each in found.known_by} - looked
+            waiting += sorted(more)
+            looked |= more
+        return np.unique(np.concatenate(cover))
 
     def _repaired(self, hidden: Bools, failing: Sequence[Requirement], covers: Sequence[Ints]) -> Bools:
         """The pattern with cheap moves of what fails in it."""
