@@ -144,8 +144,8 @@ def require_exact(table: pa.Table, response: str) -> None:
         texts = {str(each) for each in table.column(said).unique().to_pylist()} & set(CHANGED)
         if texts:
             raise UsageError(
-                f"audit: figures of {response!r} are {min(texts)}, and intervals that take them for exact would be wrong; "
-                "judge such tables where they are made, by `table_audit`"
+                f"audit: figures of {response!r} are {min(texts)}, and intervals that take them for exact would be "
+                "wrong; judge such tables where they are made, by `table_audit`"
             )
 
 
