@@ -23,7 +23,7 @@ from privpipe.running.tables_read import scanned
 from privpipe.tables.aggregates import rational
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage
 from privpipe.tables.exact_audit import intervals
-from privpipe.tables.finished_tables import TOTAL, finished_table, interval_rows, linked_problem
+from privpipe.tables.finished_tables import TOTAL, finished_table, interval_rows, linked_problem, require_exact
 from privpipe.tables.private_process import of_tables
 from privpipe.tables.response_judgement import require_judged
 from privpipe.tables.stages import ONE_TABLE, Aggregate, needs_joint
@@ -194,6 +194,8 @@ def audit(
     read = [
         finished_table(arrow_table(t, "audit"), d, response, total=total) for t, d in zip(given, trees, strict=True)
     ]
+    for each, frame in zip(read, given, strict=True):
+        require_exact(arrow_table(frame, "audit"), each.response)
     first = (
         None
         if whole_tables is None

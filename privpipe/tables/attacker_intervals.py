@@ -33,7 +33,9 @@ def suppressed_rows(tables: TableSet) -> dict[str, list[dict[str, Any]]]:
     """
     found: Ends = {}
     asked = next((each for each in tables.guarantees if isinstance(each, TableAudit)), TableAudit())
-    for family in families(tables.tables, tables.joint):
+    # What private_table publishes are no intervals of true figures, and nothing of it is hidden.
+    told = {name: table for name, table in tables.tables.items() if table.process is None}
+    for family in families(told, tables.joint):
         found.update(_ends(family, asked))
     return {name: [_row(name, at, row, found) for at, row in _figures(tables, name)] for name in tables.tables}
 
@@ -63,6 +65,8 @@ def _text(end: Fraction) -> str:
 
 def _ends(family: Family, asked: TableAudit) -> Ends:
     """The interval of each hidden figure of a measure, by table, measure and cell."""
+    if not family.hidden.any():
+        return {}
     none = np.empty(0, dtype=np.int64)
     problem = family.problem(
         Levels(none, none.copy(), none.copy(), none.copy()),
@@ -72,7 +76,7 @@ def _ends(family: Family, asked: TableAudit) -> Ends:
     )
     if not asked.whole:
         problem = replace(problem, whole=False)
-    if int((~problem.published).sum()) > MOST_FIGURES or not family.hidden.any():
+    if int((~problem.published).sum()) > MOST_FIGURES:
         return {}
     try:
         found = intervals(problem, time_limit=SECONDS)

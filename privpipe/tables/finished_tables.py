@@ -42,6 +42,7 @@ SUPPRESSED = ("c", "suppressed", "primary", "secondary")
 """Texts of a status that say that a figure is blank."""
 MARK = re.compile(r"<\s*([1-9]\d{0,8})")
 """Text of a status that says that a blank figure is below a number."""
+CHANGED = ("rounded", "perturbed", "noisy")
 MARKS = ("", "c", "s", "x", "*", ":", "..", "...", "suppressed")
 """Texts in the place of a figure that say no more than null does, in lower case."""
 TOTAL = "Total"
@@ -129,6 +130,23 @@ def finished_table(
         left = int((gone & ~blank).sum())
         blank = blank | gone
     return FinishedTable(own, name, np.where(blank, 0, values), blank, places, left, marks=marks)
+
+
+def require_exact(table: pa.Table, response: str) -> None:
+    """Refuse figures of which a status says that they are not as they were counted.
+
+    Raises
+    ------
+    UsageError
+    """
+    said = f"{response}_status" if f"{response}_status" in table.schema.names else "status"
+    if said in table.schema.names:
+        texts = {str(each) for each in table.column(said).unique().to_pylist()} & set(CHANGED)
+        if texts:
+            raise UsageError(
+                f"audit: figures of {response!r} are {min(texts)}, and intervals that take them for exact would be "
+                "wrong; judge such tables where they are made, by `table_audit`"
+            )
 
 
 def finished_cells(

@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.errors import UsageError
 from privpipe.tables.aggregates import CellFigures, rational
@@ -255,7 +256,7 @@ class Averaging(CellGuarantee):
     choose: ClassVar[str] = "1, for noise of variance 2 or more; fewer dimensions and levels raise what is observed."
     observes: ClassVar[object] = float
 
-    at_least: Annotated[float, Gt(0), Doc("v: least variance that is left of the noise of a count")]
+    at_least: Annotated[float, Gt(0), Stricter("larger"), Doc("v: least variance that is left of the noise of a count")]
 
     def judge(self, tables: TableSet) -> Verdict:
         chosen = [table for table in tables.chosen(self.tables).values() if table.measures[COUNT].status == "perturbed"]

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 from annotated_types import Gt, Lt
 from typing_extensions import Doc
 
+from privpipe.blocks.marks import Stricter
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.verdict import Comparison, Verdict
 from privpipe.tables.entries import CellGuarantee, TableSet
@@ -40,8 +41,13 @@ class DifferentialPrivacy(CellGuarantee):
     observes: ClassVar[object] = dict
     source: ClassVar[str] = "Bun, Steinke, Concentrated differential privacy, TCC 2016"
 
-    epsilon: Annotated[float, Gt(0), Doc("how much likelier any result may become by one contributor, as an exponent")]
-    delta: Annotated[float, Gt(0), Lt(1), Doc("chance that more than that is lost")]
+    epsilon: Annotated[
+        float,
+        Gt(0),
+        Stricter("smaller"),
+        Doc("how much likelier any result may become by one contributor, as an exponent"),
+    ]
+    delta: Annotated[float, Gt(0), Lt(1), Stricter("smaller"), Doc("chance that more than that is lost")]
 
     def discloses_source(self, rules: PublicRules) -> bool:
         """What tables cost follows from the policy alone."""

@@ -175,6 +175,14 @@ def test_figures_that_say_they_are_changed_are_never_taken_for_exact(status: str
         pp.validate(FINISHED.assign(count_status=status), judging())
 
 
+@pytest.mark.parametrize("status", ["perturbed", "noisy", "rounded"])
+def test_no_interval_is_worked_out_of_changed_figures(status: str) -> None:
+    frame = FINISHED.assign(count=FINISHED["count"].mask(FINISHED["region"] != "Total"), count_status=status)
+    for each in (frame, frame.rename(columns={"count_status": "status"})):
+        with pytest.raises(UsageError, match=f"are {status}"):
+            pp.tables.audit(each, ["region"], response="count")
+
+
 @pytest.mark.parametrize("method", ["nearest", "random", "controlled"])
 @pytest.mark.parametrize(
     "guarantee",
