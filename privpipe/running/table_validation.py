@@ -38,7 +38,7 @@ from privpipe.tables.original_cells import counted_figures, kept_contributions, 
 from privpipe.tables.rounding import reader_intervals
 from privpipe.tables.stages import needs_joint
 from privpipe.tables.table import STATUS_SUFFIX, measures_of
-from privpipe.tables.table_audit import TableAudit, audit_problem
+from privpipe.tables.table_audit import TableAudit, audit_problem, audited
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -508,6 +508,6 @@ def _levels_audited(
             none = np.zeros(len(hidden), dtype=np.int64)
             levels = [Levels(hidden, none, none.copy(), none.copy())]
             problem = replace(problem, levels=merged_levels([*levels, *([problem.levels] if problem.levels else [])]))
-        results.append(audit(problem, time_limit=guarantee.time_limit))
+        results.append(audited(tables, family, problem, guarantee))
         judged += family.cells.size
     return results, judged
