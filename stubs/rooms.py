@@ -75,7 +75,10 @@ def _home(room: Any, name: str) -> str:
     home = getattr(found, "__module__", None)
     if home and home.startswith("privpipe.gx."):
         return str(home)
-    modules = (importlib.import_module(f"privpipe.gx.{each}") for each in ("expectations", "tables", "suites"))
+    modules = (
+        importlib.import_module(f"privpipe.gx.{each}")
+        for each in ("expectations", "table_expectations", "tables", "suites")
+    )
     return next(module.__name__ for module in modules if hasattr(module, name))
 
 

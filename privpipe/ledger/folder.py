@@ -16,6 +16,8 @@ from privpipe.private_files import flush_new
 __all__ = ["HEAD", "canonical", "found_in", "private_folder", "read_document", "require_ours", "write"]
 
 HEAD = "ledger.json"
+SPENDS = "spends"
+"""Beside the entries: what private tables have cost."""
 LARGEST_DOCUMENT = 1 << 22
 OURS = re.compile(r"[0-9a-f]{32}|\d+-.*\.parquet|pending-.*\.parquet")  # of this version, and of the first
 
@@ -29,7 +31,7 @@ def found_in(path: Path) -> Literal["nothing", "ledger", "strangers"]:
         It cannot be looked into.
     """
     try:
-        names = {place.name for place in path.iterdir()} - {"lock", f"{HEAD}.new"}
+        names = {place.name for place in path.iterdir()} - {"lock", f"{HEAD}.new", SPENDS}
     except FileNotFoundError:
         return "nothing"
     except OSError as error:

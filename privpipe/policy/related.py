@@ -243,9 +243,7 @@ def _check_columns(
             _check_member(report, tree, name, policy, looked[name])
 
 
-def _check_knows(
-    report: Report, tree: Tree, place: Place, knows: Mapping[str, Any], tables: Mapping[str, Any]
-) -> None:
+def _check_knows(report: Report, tree: Tree, place: Place, knows: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
     for name, most in knows.items():
         if name not in tree.children:
             near = did_you_mean(name, tree.children)

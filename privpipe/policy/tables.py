@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privpipe.policy.entries import ReadEntry
+from privpipe.policy.noisy_tables import asked_of_tables, check_counting, check_private
 from privpipe.policy.plain_values import Report
 from privpipe.policy.specs import ColumnSpec
 from privpipe.tables.entries import CellGuarantee, TableStage, UnionGuarantee
@@ -61,6 +62,8 @@ def without_tables(
             if _of_tables(item):
                 report.wrong(item.place, "is about cells of tables, and no `aggregate` stage makes any; add one before")
         return {name: [item for item in items if not _of_tables(item)] for name, items in read.items()}, None
+    read = {**read, "guarantees": [asked_of_tables(item) for item in read["guarantees"]]}
+    asked = [*read["guarantees"], *read["measures"]]
     first, *more = aggregates
     for item in more:
         report.wrong(item.place, f"is there already (transform[{first.at}].aggregate); name all tables in one stage")
@@ -76,22 +79,30 @@ def without_tables(
         if section in found:
             report.unsupported((section,), f"{why}; leave it out, or publish records under another policy")
     _check_tables(report, asked, aggregate)
+    _check_tables(report, after, aggregate)
+    check_counting(report, after, aggregate, kept_seed=found.get("seed") is not None)
     for item in asked:
         for name in item.entry.holdings() if isinstance(item.entry, CellGuarantee) else ():
             _check_column(report, (*item.place, "holding"), name, columns)
+    _check_ledger(report, asked, found)
+    if check_private(report, before, after, asked):
+        return records, _release(aggregate, after, asked)
     for name, spec in aggregate.specs().items():
         entries = [item.entry for item in asked if isinstance(item.entry, CellGuarantee)]
         for response in unjudged(name, spec.responses, entries):
             place = ("tables", name, "responses") if aggregate.tables else ("responses",)
             report.wrong((*first.place, *place), unjudged_text(response))
-    _check_ledger(report, asked, found)
     if not any(item.kind is not None and issubclass(item.kind, TableAudit) for item in asked):
         report.warn(
             ("guarantees",),
             "no `table_audit` judges whether cells can be worked out from others, or from other tables; add "
             "`- table_audit: {}`",
         )
-    return records, TableRelease(
+    return records, _release(aggregate, after, asked)
+
+
+def _release(aggregate: Aggregate, after: Sequence[ReadEntry], asked: Sequence[ReadEntry]) -> TableRelease:
+    return TableRelease(
         aggregate=aggregate,
         stages=tuple(item.entry for item in after if isinstance(item.entry, TableStage)),
         guarantees=tuple(item.entry for item in asked if isinstance(item.entry, CellGuarantee)),

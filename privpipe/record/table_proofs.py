@@ -19,6 +19,7 @@ Document = Mapping[str, Any]
 Ints = list[int]
 FORMATS = {".parquet", ".csv"}
 HIDDEN = "c"
+EXACT = ("published", "zero")
 
 
 class ProofFault(ValueError):
@@ -86,10 +87,15 @@ def _require_published(audit: _Audit, tables: Sequence[Document], files: Mapping
         if not len(figures) == len(variables) == len(hidden):
             raise ProofFault("a published table has another number of rows than was audited")
         unit = 10 ** int(table["decimals"])
-        for figure, status, variable, blank in zip(figures, statuses, variables, hidden, strict=True):
+        # Rounded and perturbed figures need not be possible themselves.
+        changed: Sequence[int | None] = _numbers(table["shown"]) or [None] * len(figures)
+        for figure, status, variable, blank, shown in zip(figures, statuses, variables, hidden, changed, strict=True):
             if (figure is None) != bool(blank) or (status == HIDDEN) != bool(blank):
                 raise ProofFault("a published table hides other cells than were audited")
-            if figure is not None:
+            if figure is not None and shown is not None:
+                if Fraction(figure) * unit != shown or status in EXACT:
+                    raise ProofFault("a published table shows other figures than were audited")
+            elif figure is not None:
                 _require_known(Fraction(figure) * unit, status, audit.low[variable], audit.high[variable])
 
 

@@ -24,6 +24,7 @@ from privpipe.tables.aggregates import rational
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage
 from privpipe.tables.exact_audit import intervals
 from privpipe.tables.finished_tables import TOTAL, finished_table, interval_rows, linked_problem
+from privpipe.tables.private_process import of_tables
 from privpipe.tables.response_judgement import require_judged
 from privpipe.tables.stages import ONE_TABLE, Aggregate, needs_joint
 from privpipe.tables.table import Table
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NOTHING", "aggregate", "arrow_table", "audit", "check_tables", "is_table", "run_stage", "table_frame"]
 
-OPTIONS = ("person_id", "hierarchies", "guarantees", "seed", "engine")
+OPTIONS = ("person_id", "hierarchies", "guarantees", "seed", "engine", "stages")
 NOTHING = Policy.of_fields(name="frame", columns={}, guarantees=())
 REFUSED = "The tables are not to be used as they are."
 
@@ -51,6 +52,8 @@ def aggregate(stage: Aggregate, frame: Any, options: Mapping[str, Any]) -> Table
     person = given.get("person_id")
     if person is not None and not isinstance(person, str):
         raise UsageError("person_id must be the name of a column")
+    stages = stages_given(given.get("stages", ()))
+    require_kept_seed(stages, seed is not None)
     data = at_hand(frame, "Aggregate")
     is_path = isinstance(data, str | PurePath | Source)
     with OpenedEngine(given.get("engine"), data, NOTHING) as engine:
@@ -62,6 +65,7 @@ def aggregate(stage: Aggregate, frame: Any, options: Mapping[str, Any]) -> Table
             seed=Seed.from_os() if seed is None else seed.resolve(),
             hierarchies=hierarchy_specs(given.get("hierarchies")),
             guarantees=guarantees_given(given.get("guarantees", ())),
+            stages=stages,
         )
     like = None if is_path else frame
     made = {
@@ -118,7 +122,7 @@ def check_tables(tables: Any, guarantees: Any, options: Mapping[str, Any]) -> As
             "give at least one guarantee on cells with severity fail, as in [MinimumFrequency(at_least=10)]"
         )
     require_judged(found)
-    judged = [(guarantee.reported, guarantee.judge(found)) for guarantee in found.guarantees]
+    judged = [(guarantee.reported, guarantee.judged_over(found)) for guarantee in found.guarantees]
     verdicts = tuple(verdict for reported, verdict in judged if not reported)
     measures = tuple(verdict for reported, verdict in judged if reported)
     cells = sum(len(table) for table in found.tables.values())
@@ -244,8 +248,37 @@ def table_set(tables: Any, options: Mapping[str, Any]) -> TableSet:
         joint=joint if len(named) > 1 else None,
         guarantees=guarantees_given(options.get("guarantees", ())),
         sensitive=tuple(options.get("sensitive", ())),
-        seed=None if seed is None else seed.resolve(),
+        seed=next(iter(named.values())).seed if seed is None else seed.resolve(),
     )
+
+
+def stages_given(given: Any) -> tuple[TableStage, ...]:
+    """Stages on tables as a caller may give them.
+
+    Raises
+    ------
+    UsageError
+        Something else.
+    """
+    listed = (given,) if isinstance(given, TableStage) else given
+    if not isinstance(listed, Sequence) or not all(isinstance(each, TableStage) for each in listed):
+        raise UsageError("stages must be a list of stages on tables, as in [CellKey(D=5, V=3)]")
+    return tuple(listed)
+
+
+def require_kept_seed(stages: Sequence[TableStage], given: bool) -> None:
+    """Refuse draws that would be others in the next release, which averages them away.
+
+    Raises
+    ------
+    UsageError
+    """
+    for stage in stages:
+        if stage.needs_seed and not given:
+            raise UsageError(
+                f"{stage.name()}: give the seed that is kept for all releases, as in seed={{'from_env': 'SEED'}}: "
+                "under another seed each time the average of several releases shows the true figures"
+            )
 
 
 def guarantees_given(given: Any) -> tuple[CellGuarantee, ...]:
@@ -259,6 +292,7 @@ def guarantees_given(given: Any) -> tuple[CellGuarantee, ...]:
     listed = (given,) if isinstance(given, CellGuarantee) else given
     if isinstance(listed, str) or not isinstance(listed, Sequence):
         raise UsageError("guarantees must be a list of guarantees on cells, as in [MinimumFrequency(at_least=10)]")
+    listed = [of_tables(each) for each in listed]
     for each in listed:
         if not isinstance(each, CellGuarantee):
             what = f"the class {each.__name__}: call it" if isinstance(each, type) else type(each).__name__

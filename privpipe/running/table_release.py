@@ -23,6 +23,7 @@ from privpipe.running.run import ReleaseRun, Stamps
 from privpipe.running.run_context import OpenedEngine, RunContext, is_path, seed_of
 from privpipe.running.run_documents import run_documents, write_public
 from privpipe.running.staging import Staged, run_stages
+from privpipe.running.table_budget import require_ledger_apart, spending_source
 from privpipe.running.table_frames import table_frame
 from privpipe.running.table_report import TableReport
 from privpipe.running.tables_read import pinned_tables, read_as_source
@@ -32,6 +33,7 @@ from privpipe.sinks.remote import RemoteTarget
 from privpipe.tables.entries import TableSet
 from privpipe.tables.response_judgement import require_judged
 from privpipe.tables.stored_proofs import stored_proofs
+from privpipe.tables.table_history import require_same_noise
 from privpipe.transforms.base import StagePlan
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ def aggregated(context: RunContext, staged: Staged, memory: Remembering | None =
     policy = context.policy
     if policy.tables is None:
         raise TypeError("the policy makes no tables")
+    require_ledger_apart(policy)
     records = staged.table if staged.counted is None else staged.counted
     made = policy.tables.aggregate.tables_over(
         context.engine,
@@ -78,7 +81,9 @@ def aggregated(context: RunContext, staged: Staged, memory: Remembering | None =
         hierarchies=policy.hierarchies,
         guarantees=policy.tables.guarantees,
         sensitive=policy.roles.sensitive,
+        stages=policy.tables.stages,
     )
+    made = replace(made, source=spending_source(policy))
     if memory is None:
         return made
     return replace(made, history=memory.gather_tables(context.engine, staged.original, records, made.tables))
@@ -90,6 +95,7 @@ def tables_of(context: RunContext, staged: Staged, memory: Remembering | None = 
     for stage in () if context.policy.tables is None else context.policy.tables.stages:
         context.progress(stage.name())
         tables = stage.run(tables)
+    require_same_noise(tables.tables, tables.history)
     if memory is not None:
         memory.remember_tables(tables.tables)
     return tables
@@ -105,7 +111,7 @@ def judge_tables(context: RunContext, tables: TableSet, memory: Remembering | No
     source: tuple[str, ...] = ()
     if memory is not None:
         told, source = (*told, *memory.notes), memory.source_notes
-    judged = [guarantee.judge(tables) for guarantee in asked]
+    judged = [guarantee.judged_over(tables) for guarantee in asked]
     return Assessment(
         verdicts=tuple(verdict for verdict, by in zip(judged, asked, strict=True) if not by.reported),
         measures=tuple(verdict for verdict, by in zip(judged, asked, strict=True) if by.reported),
@@ -269,7 +275,10 @@ def _plans(context: RunContext, tables: TableSet) -> tuple[StagePlan, ...]:
     return tuple(
         StagePlan(
             name=stage.name(),
-            parameters={name: value for name, value in stage.parameters().items() if name not in stage.withheld},
+            parameters={
+                **{name: value for name, value in stage.parameters().items() if name not in stage.withheld},
+                **({} if not done else dict(done).get("public", {})),
+            },
             detail={"parameters": stage.parameters(), **({} if not done else dict(done))},
         )
         for stage, done in zip(stages, (None, *tables.steps), strict=False)

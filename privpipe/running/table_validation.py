@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.verdict import Comparison, Verdict
-from privpipe.errors import DataError, UsageError
+from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.judging import Assessment
 from privpipe.running.finished_files import finished_rows, in_long_form, tables_by_name
 from privpipe.tables.aggregation import COUNT, TableSpec
 from privpipe.tables.audit_problem import AuditProblem, Levels
+from privpipe.tables.cell_stages import RoundTable
 from privpipe.tables.cells import Cells, LinkedCells
-from privpipe.tables.entries import CellGuarantee, TableSet, UnionGuarantee
+from privpipe.tables.entries import CellGuarantee, TableSet, TableStage, UnionGuarantee
 from privpipe.tables.exact_audit import AuditResult, Kind, audit
 from privpipe.tables.families import families, merged_levels
 from privpipe.tables.finished_checks import absent_note, require_counts, require_margins, require_sums
@@ -31,10 +32,13 @@ from privpipe.tables.finished_tables import (
     labels_of,
     linked_problem,
 )
-from privpipe.tables.guarantees import Differencing, GroupDisclosure, MinimumFrequency, PrimaryRule
+from privpipe.tables.guarantees import GroupDisclosure, MinimumFrequency, PrimaryRule
 from privpipe.tables.implied_populations import implied_populations
 from privpipe.tables.nested_differences import nested_differences
 from privpipe.tables.original_cells import counted_figures, kept_contributions, known_table
+from privpipe.tables.perturbed_tables import CellKey
+from privpipe.tables.population_differences import Differencing
+from privpipe.tables.private_tables import PrivateTable
 from privpipe.tables.rounding import reader_intervals
 from privpipe.tables.stages import needs_joint
 from privpipe.tables.table import STATUS_SUFFIX, measures_of
@@ -51,11 +55,13 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 PLAIN = ("published", "zero", "")
 ROUNDED = "rounded"
+SMALL = "small_counts"
 NO_CONTRIBUTIONS = (
     "a finished table shows no contributions, so it cannot be judged here; give the true cells with their largest "
     "contributions as the original (as `Table.private()` has them), or release it by the policy."
 )
 NO_PERSONS = "a finished table shows no persons, so it was not judged together with the earlier ones of the ledger"
+ROUNDED_COUNTS = "counts are rounded, so contributors are not known; give the original."
 NO_CONTRIBUTORS = "the counts are weighted, or none is published: contributors are not known; give the original."
 ONLY_BLANKS = "without the true figures only blank cells could be judged; give the original"
 APART = (
@@ -101,6 +107,10 @@ class FinishedTables:
             for response in self.specs[name].responses
             if response.kind in ("count", "sum") and measures_of(response)[-1] == key
         }
+
+    def rounded(self, chosen: Sequence[str] | None = None) -> bool:
+        """Whether published counts are rounded."""
+        return any(each.low is not None for each in self.figures(COUNT, chosen).values())
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -171,6 +181,7 @@ def finished_tables(
     """Finished tables, read and found whole: see `validate_tables`."""
     if policy.tables is None:
         raise TypeError("the policy makes no tables")
+    _require_readable(policy.tables.stages)
     aggregate = policy.tables.aggregate
     specs = aggregate.specs()
     rows = _long(specs, data, aggregate.layout, "validate", **said)
@@ -196,12 +207,29 @@ def finished_tables(
     )
 
 
+def _require_readable(stages: Sequence[TableStage]) -> None:
+    """Refuse policies whose figures say nothing certain of true ones to who did not make them.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    for stage in stages:
+        if isinstance(stage, CellKey | PrivateTable) or (isinstance(stage, RoundTable) and stage.method == SMALL):
+            raise UnsupportedError(
+                f"the policy has `{stage.name()}`, and what such figures show is judged where they are made, not in a "
+                "finished table: release from records"
+            )
+
+
 def _long(specs: Mapping[str, TableSpec], data: Any, layout: str, owner: str, **said: str) -> dict[str, pa.Table]:
     given = tables_by_name(specs, data)
     found = {name: finished_rows(given[name], owner, **said) for name in specs}
     if layout == "wide":
         found = {
-            name: rows if set(specs[name].by) <= set(rows.schema.names) else in_long_form(rows, name, specs[name])
+            name: rows
+            if len(specs[name].by) > 1 and set(specs[name].by) <= set(rows.schema.names)
+            else in_long_form(rows, name, specs[name])
             for name, rows in found.items()
         }
     return found
@@ -350,6 +378,8 @@ def _judged(
     if isinstance(guarantee, MinimumFrequency | GroupDisclosure) and known is None:
         if finished.weighted or not finished.figures(COUNT, guarantee.tables):
             return Verdict(guarantee, None, "error", guarantee.demanded(), reason=NO_CONTRIBUTORS)
+        if finished.rounded(guarantee.tables):
+            return Verdict(guarantee, None, "error", guarantee.demanded(), reason=ROUNDED_COUNTS)
         if isinstance(guarantee, MinimumFrequency):
             return _frequency(guarantee, finished)
         return _groups(guarantee, finished, tuple(policy.roles.sensitive))
@@ -358,14 +388,9 @@ def _judged(
 
 def _frequency(guarantee: MinimumFrequency, finished: FinishedTables) -> Verdict:
     counts = finished.figures(COUNT, guarantee.tables).values()
-    # Of a rounded figure a reader knows no more than its interval: the least count in it is what is judged.
-    shown = np.concatenate([(each.values if each.low is None else each.low)[~each.blank] for each in counts])
-    rounded = any(each.low is not None for each in counts)
+    shown = np.concatenate([each.values[~each.blank] for each in counts])
     judged = shown[shown > 0]
     compared = (Comparison(len(judged), len(judged), "published counts above 0 were judged"),)
-    if rounded:
-        why = "counts are rounded, so contributors are not known; give the original."
-        return Verdict(guarantee, None, "error", guarantee.at_least, reason=why, compared=compared)
     empty = int((shown == 0).sum())
     if guarantee.zeros == "unsafe" and empty:
         why = f"{empty:,} counts of 0 are published, and `zeros: unsafe` asks that they are not."
@@ -400,6 +425,8 @@ def _differences(guarantee: Differencing, finished: FinishedTables) -> Verdict:
     cells, counts, shown = _populations(finished, guarantee.tables)
     if not cells or (finished.weighted and finished.known is None):
         return Verdict(guarantee, None, "error", guarantee.at_least, reason=NO_CONTRIBUTORS)
+    if finished.known is None and finished.rounded(guarantee.tables):
+        return Verdict(guarantee, None, "error", guarantee.at_least, reason=ROUNDED_COUNTS)
     failing = nested_differences(cells, counts, shown, guarantee.at_least)
     judged = sum(int((one & (count > 0)).sum()) for one, count in zip(shown, counts, strict=True))
     return guarantee.verdict(failing, judged)
@@ -426,10 +453,12 @@ def _audited(guarantee: TableAudit, finished: FinishedTables, asked: Sequence[Ce
     else:
         results, judged = _levels_audited(guarantee, finished, finished.known, asked)
     if results and rule is not None and needs_joint(list(finished.specs.values())):
+        if finished.known is None and finished.rounded(guarantee.tables):
+            return Verdict(guarantee, None, "error", guarantee.demanded(), reason=ROUNDED_COUNTS)
         cells, counts, shown = _populations(finished, guarantee.tables)
         apart = nested_differences(cells, counts, shown, rule.at_least, between=True)
         results[0] = replace(results[0], implied=results[0].implied + apart)
-    return guarantee.verdict(results, judged)
+    return guarantee.verdict(results, judged, true_known=finished.known is not None)
 
 
 def _blanks_audited(

@@ -10,7 +10,13 @@ from privpipe.blocks.entry import Catalogue
 STAGES = Catalogue(
     "privpipe.tables",
     "table stage",
-    {"Aggregate": "stages", "SuppressTable": "suppress_table", "RoundTable": "cell_stages"},
+    {
+        "Aggregate": "stages",
+        "SuppressTable": "suppress_table",
+        "RoundTable": "cell_stages",
+        "CellKey": "perturbed_tables",
+        "PrivateTable": "private_tables",
+    },
 )
 CELL_GUARANTEES = Catalogue(
     "privpipe.tables",
@@ -21,7 +27,8 @@ CELL_GUARANTEES = Catalogue(
         "PPercent": "guarantees",
         "PriorPosterior": "guarantees",
         "GroupDisclosure": "guarantees",
-        "Differencing": "guarantees",
+        "Differencing": "population_differences",
+        "Averaging": "perturbed_tables",
         "TableAudit": "table_audit",
         "TableLoss": "table_loss",
     },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import product
 from math import prod
 from typing import Any
@@ -19,11 +20,13 @@ from privpipe.hierarchies import Hierarchy, HierarchySpec
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.cells import Cells, Dimension
 from privpipe.tables.contribution_bound import KeepCells, bucket_of
+from privpipe.tables.contribution_rows import cell_keys_of, keyed_contributions
 from privpipe.tables.dimension_labels import Ladder, kind_of, texts_of
+from privpipe.tables.fixed_domains import fixed_domains, fixed_leaves
 from privpipe.tables.leaf_totals import Grid
 from privpipe.tables.order_statistics import OrderStatistic, RankedValues, ranks_of, require_units
 from privpipe.tables.responses import Response
-from privpipe.tables.unit_rows import UnitRows, Units, decimals_of
+from privpipe.tables.unit_rows import UnitRows, Units, decimals_of, in_whole_units
 
 __all__ = ["COUNT", "Aggregated", "TableSpec", "aggregated", "leaf_codes", "squares_of"]
 
@@ -64,6 +67,14 @@ class TableSpec:
         How many contributions are kept on each side of a rounded quantile.
     rivals : mapping of response name to Response
         Smoothed quantiles of the same column that are published before it, in any table of the release.
+    record_keys : mapping of (purpose, measure) to bytes
+        What keys the record keys that are added up: of `COUNT` those of all contributors of a cell, of a column those
+        of contributors who contribute something.
+    bounds : mapping of column to (Fraction, Fraction)
+        What the sum of a contributor in a leaf cell is clipped to.
+    domain : mapping of column to tuple of str, optional
+        Labels are fixed before the records are looked at: the values of these dimensions, and of all others those of
+        their hierarchies. Records with other values are left out.
     """
 
     by: tuple[str, ...]
@@ -80,6 +91,9 @@ class TableSpec:
     largest: int = 3
     around: int = 10
     rivals: Mapping[str, Sequence[Response]] = field(default_factory=dict)
+    record_keys: Mapping[tuple[str, str], bytes] = field(default_factory=dict, repr=False)
+    bounds: Mapping[str, tuple[Fraction, Fraction]] = field(default_factory=dict)
+    domain: Mapping[str, tuple[str, ...]] | None = None
 
     @property
     def sums(self) -> dict[str, int | None]:
@@ -117,6 +131,8 @@ class Aggregated:
         Records without a value in a dimension that were left out; private.
     statistics : mapping of str to OrderStatistic
         By response: extremes, quantiles and modes.
+    keys : mapping of (purpose, measure) to ndarray of int64, shape (cells,)
+        Cell keys, as `TableSpec.record_keys` asks for them; they never leave.
     """
 
     spec: TableSpec
@@ -124,6 +140,7 @@ class Aggregated:
     figures: Mapping[str, CellFigures]
     dropped: int = 0
     statistics: Mapping[str, OrderStatistic] = field(default_factory=dict)
+    keys: Mapping[tuple[str, str], np.ndarray[Any, Any]] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
         return f"Aggregated({len(self.cells)} cells)"
@@ -242,10 +259,21 @@ class _Count:
     person: str | None
     hierarchies: Mapping[str, Hierarchy | HierarchySpec]
     secret: bytes
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """What contributions are clipped to, by the column that holds them in units."""
 
     def run(self, table: Any) -> Aggregated:
         self._check(table)
         units, weight = self._units(table)
+        if self.spec.domain is not None:
+            domain, fixed = fixed_domains(self.spec.by, self.spec.domain, table.schema, self.hierarchies)
+            spec = replace(self.spec, domain=domain)
+            bounds = {units[name].name: in_whole_units(units[name], each) for name, each in spec.bounds.items()}
+            settled = replace(self, spec=spec, hierarchies={**self.hierarchies, **fixed}, bounds=bounds)
+            return settled._settled(table, units, weight)
+        return self._settled(table, units, weight)
+
+    def _settled(self, table: Any, units: Mapping[str, Units], weight: Units | None) -> Aggregated:
         rows, dropped = self._population(table, units, weight)
         ladders = [self._ladder(rows, name) for name in self.spec.by]
         rows = self._coarsened(rows, ladders)
@@ -256,10 +284,16 @@ class _Count:
             largest=self.spec.largest,
             secret=self.secret,
         )
-        counted = self._counted(rows, ladders, query)
+        counted = self._all_cells(rows, ladders, query)
         cells = replace(counted.grid.cells, only=dict(self.spec.only))
-        figures = self._figures(counted.grid, cells, units, weight)
-        return Aggregated(self.spec, cells, figures, dropped, self._statistics(counted, cells, units))
+        return Aggregated(
+            self.spec,
+            cells,
+            self._figures(counted.grid, cells, units, weight),
+            dropped,
+            self._statistics(counted, cells, units),
+            cell_keys_of(counted.grid, self.spec.record_keys),
+        )
 
     def codebooks(self, table: Any, cells: Cells) -> list[dict[str | None, int]]:
         rows, _ = self._population(table, *self._units(table))
@@ -318,12 +352,14 @@ class _Count:
         rows = self.engine.select(table, list(columns))
         plain = [each.name for each in units.values() if each.name == each.column]
         changed = len(plain) < len(units) or weight is not None or self.spec.waived is not None
+        changed |= self.spec.domain is not None
         if not (changed or self.spec.only or self.spec.drop_nulls):
             return rows, 0
         full = self.spec.by if self.spec.drop_nulls else ()
         function = UnitRows(
             kept=tuple(dict.fromkeys([*self.spec.by, *([self.person] if self.person else []), *plain])),
             only=dict(self.spec.only),
+            domain=self.spec.domain or {},
             full=full,
             weight=weight,
             units=tuple(each for each in units.values() if each.name != each.column or each.product is not None),
@@ -342,6 +378,9 @@ class _Count:
         given = self.hierarchies.get(name)
         if given is None:
             return Ladder.of(name, self.spec.total, None, None, overlapping=overlapping)
+        if self.spec.domain is not None and not isinstance(given, HierarchySpec):
+            covered = given.cover([*self.spec.domain[name], *(() if self.spec.drop_nulls else (None,))])
+            return Ladder.of(name, self.spec.total, covered, self.spec.levels.get(name), overlapping=overlapping)
         found = self.engine.distinct(rows, [name])
         texts = texts_of(found.column(name))
         if isinstance(given, HierarchySpec):
@@ -368,9 +407,10 @@ class _Count:
             found.append(AggregateMeasure(column=WEIGHT, once=True))
         return tuple(found)
 
-    def _counted(self, rows: Any, ladders: Sequence[Ladder], query: AggregateQuery) -> _Counted:
+    def _all_cells(self, rows: Any, ladders: Sequence[Ladder], query: AggregateQuery) -> _Counted:
         """All cells: totals from leaves where each contributor is in one, else level by level."""
         if self.person is None:
+            rows, query = self._keyed(rows, query)
             leaves = self.engine.aggregate(rows, query)
             dimensions, codes = self._labelled(leaves, ladders)
             grid = Grid.of_leaves(leaves, dimensions, codes, query)
@@ -379,19 +419,33 @@ class _Count:
         contributions, one = self.engine.contributions(rows, query)
         if self.spec.contribution_bound is not None and not one:
             contributions, one = self._bounded(contributions, query)
-        settled = replace(query, unique=True, gathered=True, records=RECORDS)
-        leaves = self.engine.aggregate(contributions, settled)
+        plain = replace(query, gathered=True, records=RECORDS)
+        prepared, settled = self._keyed(contributions, replace(plain, unique=True))
+        leaves = self.engine.aggregate(prepared, settled)
         dimensions, codes = self._labelled(leaves, ladders)
-        grid = Grid.of_leaves(leaves, dimensions, codes, query)
-        counted = _Counted(grid, contributions, replace(settled, unique=one), ladders, leaves)
+        grid = Grid.of_leaves(leaves, dimensions, codes, settled)
+        if self.spec.record_keys:
+            counted = _Counted(grid, contributions, replace(plain, unique=one), ladders, leaves)
+        else:
+            counted = _Counted(grid, prepared, replace(settled, unique=one), ladders, leaves)
         if one:
             grid.with_totals()
         else:
             for step in self._steps(counted):
-                found = self.engine.aggregate(step.rows, step.query)
+                rows, higher = step.rows, step.query
+                if self.spec.record_keys:  # a contributor has one key in a cell, in however many leaves below it
+                    gathered, _ = self.engine.contributions(rows, higher)
+                    rows, higher = self._keyed(gathered, replace(higher, unique=True))
+                found = self.engine.aggregate(rows, higher)
                 grid.place(found, step.codes(found))
             grid.counted_by_levels()
         return counted
+
+    def _keyed(self, contributions: Any, query: AggregateQuery) -> tuple[Any, AggregateQuery]:
+        """The contributions clipped, and with keys of their contributors to be added up."""
+        columns = dict(zip(self.spec.sums, (each.column for each in query.measures), strict=False))
+        keys = {which: (key, columns.get(which[1])) for which, key in self.spec.record_keys.items()}
+        return keyed_contributions(self.engine, contributions, query, self.person, self.bounds, keys)
 
     def _bounded(self, contributions: Any, query: AggregateQuery) -> tuple[Any, bool]:
         """The contributions without those beyond a contributor's bound."""
@@ -408,7 +462,9 @@ class _Count:
         dimensions, codes = [], np.zeros((len(leaves), len(ladders)), dtype=np.int64)
         for place, ladder in enumerate(ladders):
             texts = texts_of(leaves.column(f"key_{place}"))
-            distinct = list(dict.fromkeys(texts))
+            distinct = list(
+                dict.fromkeys([*fixed_leaves(ladder, self.spec.domain, drop_nulls=self.spec.drop_nulls), *texts])
+            )
             dimension = ladder.dimension(distinct)
             known = dict(zip(distinct, ladder.codes(dimension, distinct).tolist(), strict=True))
             dimensions.append(dimension)

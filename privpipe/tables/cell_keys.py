@@ -5,8 +5,7 @@ Sources: Fraser, Wooton 2006; Thompson, Broadfoot, Elazar 2013; Marley, Leaver 2
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse
 
-from privpipe.draws import Seed
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.tables.cells import Cells
+from privpipe.tables.cells import Cells, Dimension
 from privpipe.tables.maximum_entropy import most_even
 
-__all__ = ["NoiseRow", "NoiseTable", "averaged_variance", "cell_key", "record_keys"]
+__all__ = ["LARGEST_DEVIATION", "NoiseRow", "NoiseTable", "averaged_variance", "averages"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -30,32 +28,6 @@ ONE = 1 << 32
 """Keys and cumulative probabilities are integers of this part of 1."""
 LARGEST_DEVIATION = 1000
 LARGEST_INTEGER = int(np.iinfo(np.int64).max)
-PURPOSE = "privpipe/record-key/1"
-
-
-def record_keys(seed: Seed, purpose: str, contributors: Sequence[str]) -> Ints:
-    """A key below 2^32 for each contributor: the first four bytes of the HMAC-SHA256 of its canonical text.
-
-    Give counts and each sum purposes of their own. A contributor that is counted once in a cell is added once; keys
-    never leave.
-
-    Examples
-    --------
-    >>> keys = record_keys(Seed.insecure(42), "counts", ["anna", "ben", "anna"])
-    >>> bool(keys[0] == keys[2]), bool(0 <= keys.min() and keys.max() < 2**32)
-    (True, True)
-    """
-    key = seed.bound(PURPOSE, purpose)
-    starts = b"".join(hmac.digest(key, text.encode(), "sha256")[:4] for text in contributors)
-    return np.frombuffer(starts, dtype=">u4").astype(np.int64)
-
-
-def cell_key(sums: Ints) -> Ints:
-    """The key of each cell from the sum of its contributors' keys.
-
-    Up to 2^31 keys add up in int64.
-    """
-    return np.asarray(sums, dtype=np.int64) & (ONE - 1)
 
 
 @dataclass(frozen=True)
@@ -293,37 +265,45 @@ def _probabilities(count: int, values: Ints, V: float, stay: float | None, monot
         ) from None
 
 
-def averaged_variance(cells: Cells, counts: Ints, table: NoiseTable) -> Floats:
-    """What remains of the noise of each cell when all sums of lower cells that equal it are averaged with it.
+Way = frozenset[tuple[Dimension, int]]
+"""How a cell is cut into parts: by how many levels along which dimensions."""
 
-    A cell is published itself and as the sum of its parts at each combination of lower levels. Each of these has the
-    variance of its parts together, and the best average of all has one over the sum of their inverses. Cells of 0
-    have none to be averaged: infinite.
 
-    Examples
-    --------
-    >>> from privpipe.tables.cells import Dimension
-    >>> tree = Dimension.tree("a", {"1": "T", "2": "T", **{f"{i}{j}": f"{i}" for i in "12" for j in "abc"}})
-    >>> counts = np.array([60, 30, 30, 10, 10, 10, 10, 10, 10])
-    >>> float(averaged_variance(Cells.complete([tree]), counts, NoiseTable.of_greatest_entropy(5, 2.0))[0].round(6))
-    1.2
+def averages(cells: Cells, counts: Ints, table: NoiseTable) -> Iterator[tuple[Way, Floats]]:
+    """The variance of the sum of the parts of each cell, for every way to cut cells; infinite where there is none.
+
+    A cell is published itself and as the sum of its parts at each combination of lower levels.
     """
     row_variance = np.array([float(row.variance) for row in table.rows])
     own = np.where(counts > 0, row_variance[np.minimum(counts, len(table.rows) - 1)], 0.0)
     steps = [_one_level_down(cells, place) for place in range(len(cells.dimensions))]
     heights = [_heights(cells, place) for place in range(len(cells.dimensions))]
-    precision = np.zeros(len(cells))
     for down in product(*(range(int(height.max(initial=0)) + 1) for height in heights)):
         variance = own
-        reaches = np.ones(len(cells), dtype=np.bool_)
+        reaches = counts > 0
         for step, height, levels in zip(steps, heights, down, strict=True):
             reaches &= height >= levels
             for _ in range(levels):
                 variance = step @ variance
-        some = reaches & (variance > 0)
-        precision[some] += 1.0 / variance[some]
+        way = frozenset((each, levels) for each, levels in zip(cells.dimensions, down, strict=True) if levels)
+        yield way, np.where(reaches, variance, np.inf)
+
+
+def averaged_variance(variances: Iterable[Floats]) -> Floats:
+    """What remains of the noise of each cell when all sums that equal it are averaged as well as can be.
+
+    One over the sum of the inverses of their variances; infinite where there is none.
+
+    Examples
+    --------
+    >>> tree = Dimension.tree("a", {"1": "T", "2": "T", **{f"{i}{j}": f"{i}" for i in "12" for j in "abc"}})
+    >>> counts = np.array([60, 30, 30, 10, 10, 10, 10, 10, 10])
+    >>> ways = averages(Cells.complete([tree]), counts, NoiseTable.of_greatest_entropy(5, 2.0))
+    >>> float(averaged_variance(variance for _, variance in ways)[0].round(6))
+    1.2
+    """
     with np.errstate(divide="ignore"):
-        return np.where(counts > 0, 1.0 / precision, np.inf)
+        return np.asarray(1.0 / sum((1.0 / variance for variance in variances), start=np.zeros(1)))
 
 
 def _heights(cells: Cells, place: int) -> Ints:

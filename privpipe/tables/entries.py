@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.draws import Seed
+    from privpipe.tables.aggregation import TableSpec
     from privpipe.tables.table import Table
     from privpipe.tables.table_history import TableHistory
 
@@ -47,13 +48,15 @@ class TableSet:
         All combinations of the dimensions of several tables, of which nothing is published: it shows how their
         populations lie in one another.
     seed : Seed, optional
-        Keys random rounding and cell keys.
+        Keys random rounding; cell keys were added up under it.
     notes : tuple of str
         What a verdict must say of the tables.
     steps : tuple of mapping
-        Of each stage that ran: its name, and what it did; private.
+        Of each stage that ran: its name, and what it did; private but for `public`.
     history : TableHistory, optional
         What a ledger remembers of earlier tables; None: no ledger is kept.
+    source : str
+        By which a budget knows where the records came from.
 
     Examples
     --------
@@ -69,6 +72,7 @@ class TableSet:
     notes: tuple[str, ...] = ()
     steps: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     history: TableHistory | None = field(default=None, repr=False)
+    source: str = field(default="frames", repr=False)
 
     def __repr__(self) -> str:
         return f"TableSet({len(self.tables)} tables)"
@@ -106,7 +110,15 @@ class TableStage(Entry):
     """Something that changes tables of cells: hides, rounds or perturbs figures, and knows nothing of records."""
 
     taxon: ClassVar[str] = "tables"
-    needs_seed: ClassVar[bool] = False
+
+    @property
+    def needs_seed(self) -> bool:
+        """Whether what it draws must be the same in every release, and so needs a seed that is kept."""
+        return False
+
+    def counting(self, spec: TableSpec, seed: Seed) -> TableSpec:
+        """What is counted of a table that the stage will work on."""
+        return spec
 
     def run(self, tables: TableSet) -> TableSet:
         """The tables after the stage.
@@ -150,6 +162,8 @@ class CellGuarantee(Entry):
     threshold_field: ClassVar[str] = "at_least"
     withheld: ClassVar[tuple[str, ...]] = ()
     primary: ClassVar[bool] = False
+    of_process: ClassVar[bool] = False
+    """Whether it judges how tables were made, and no figure."""
     observes: ClassVar[object] = int
 
     tables: Annotated[tuple[str, ...] | None, Doc("names of the tables that are judged; left out: all")] = None
@@ -187,6 +201,19 @@ class CellGuarantee(Entry):
     def around(self) -> int:
         """How many contributions on each side of a rounded quantile it looks at."""
         return 0
+
+    def judged_over(self, tables: TableSet) -> Verdict:
+        """The verdict on the tables; an error where they have noise of differential privacy, of which rules on true
+        figures show more than the noise does.
+        """
+        noisy = [name for name, table in tables.chosen(self.tables).items() if table.process is not None]
+        if noisy and not self.of_process:
+            reason = (
+                f"{self.name()} does not apply to tables with noise of private_table: it would tell what true figures "
+                "are; ask differential_privacy."
+            )
+            return Verdict(self, None, "error", self.demanded(), reason=reason)
+        return self.judge(tables)
 
     def judge(self, tables: TableSet) -> Verdict:
         """The verdict on the tables as they are to leave.

@@ -22,7 +22,7 @@ from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
 from privpipe.tables.integer_matrices import matrix_of
 from privpipe.tables.overlapping_parts import overlaps_of, with_overlaps
-from privpipe.tables.primary_rules import Rule, Settings, of_implied, protection_levels
+from privpipe.tables.primary_rules import Rule, Settings, of_implied, of_noisy, protection_levels
 from privpipe.tables.table import Measure, Table
 
 __all__ = ["Family", "families", "merged_levels"]
@@ -320,6 +320,8 @@ class Family:
         parts = []
         for table, measure, variable in zip(self.tables, self.measures, self.cells.variables, strict=False):
             own = rules.get(table.name, ())
+            if measure.noise is not None:
+                own = [of_noisy(each) for each in own]
             if own:
                 made = protection_levels(own, measure.figures, settings)
                 parts.append(replace(made, variables=variable[made.variables]))

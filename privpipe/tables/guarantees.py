@@ -1,4 +1,4 @@
-"""Guarantees on published cells: frequency and concentration rules, group disclosure, differences."""
+"""Guarantees on published cells: frequency and concentration rules, group disclosure."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 from numpy.typing import NDArray
-from scipy import sparse
 from typing_extensions import Doc
 
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
-from privpipe.errors import DataError, UsageError
-from privpipe.tables import differencing, group_disclosure, primary_rules
+from privpipe.errors import UsageError
+from privpipe.tables import group_disclosure, primary_rules
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import Levels
 from privpipe.tables.cells import Cells
-from privpipe.tables.entries import CellGuarantee, TableSet, UnionGuarantee
+from privpipe.tables.entries import CellGuarantee, TableSet
 from privpipe.tables.families import merged_levels
-from privpipe.tables.table import Table, measures_of
-from privpipe.tables.union_families import TooManyClasses, counted_together
+from privpipe.tables.table import Measure, Table, measures_of
+from privpipe.tables.union_families import counted_together
 
 __all__ = [
-    "Differencing",
+    "NO_CELL",
     "Dominance",
     "GroupDisclosure",
     "MinimumFrequency",
@@ -116,14 +115,19 @@ class PrimaryRule(CellGuarantee):
 
     def judge(self, tables: TableSet) -> Verdict:
         observed: list[Fraction] = []
-        failing = judged = measured = 0
+        failing = judged = measured = perturbed = 0
         for table in tables.chosen(self.tables).values():
             for key, figures in self.measures(table):
-                shown = ~table.measures[key].hidden
+                measure = table.measures[key]
+                shown = ~measure.hidden
                 rule = self.rule_of(figures)
                 unsafe = rule.unsafe(figures)
                 measured += 1
                 judged += int((shown & (figures.contributors > 0)).sum())
+                if measure.by_interval:
+                    safe = unsafe & shown & self._kept_by_interval(measure)
+                    perturbed += int(safe.sum())
+                    shown &= ~safe
                 failing += int((unsafe & shown).sum())
                 found = rule.observed(figures, shown)
                 observed += [] if found is None else [found]
@@ -144,6 +148,7 @@ class PrimaryRule(CellGuarantee):
         figure = _worst(observed, greatest=self.worst_is_greatest)
         seen = "observed nothing" if figure is None else f"observed {figure:g}"
         fails = f"; {failing:,} of {judged:,} published figures are unsafe" if failing else f"; all {judged:,} are safe"
+        fails += f", {perturbed:,} by noise or rounding" if perturbed else ""
         return Verdict(
             self,
             figure,
@@ -155,6 +160,20 @@ class PrimaryRule(CellGuarantee):
         )
 
     worst_is_greatest: ClassVar[bool] = False
+
+    def _kept_by_interval(self, measure: Measure) -> Bools:
+        """Figures from which alone no reader comes too close to an unsafe cell."""
+        rule = self.rule_of(measure.figures)
+        if measure.noise is not None:
+            rule = primary_rules.of_noisy(rule)
+        found = np.zeros(len(measure.figures), dtype=np.bool_)
+        least = None if bool((measure.figures.negative > 0).any()) else 0
+        levels = primary_rules.protection_levels([rule], measure.figures, primary_rules.Settings(lower_bound=least))
+        at, unit = levels.variables, levels.denominator
+        true = measure.figures.totals[at].astype(object) * unit
+        below, above = true - measure.low[at].astype(object) * unit, measure.high[at].astype(object) * unit - true
+        found[at] = (measure.low[at] < measure.high[at]) & (above >= levels.upper) & (below >= levels.lower)
+        return found
 
 
 def _worst(observed: Sequence[Fraction], *, greatest: bool) -> int | float | None:
@@ -504,114 +523,6 @@ class GroupDisclosure(CellGuarantee):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(columns=("illness",)), cls(known=1, columns=("illness",), share=0.9)]
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Differencing(UnionGuarantee):
-    """Published cells of which one lies inside another differ by no contributor or by at least n.
-
-    Parameters
-    ----------
-    at_least : int
-        n.
-
-    Examples
-    --------
-    >>> Differencing(at_least=10)
-    Differencing(at_least=10)
-    """
-
-    source: ClassVar[str] = "Hundepool et al., Handbook on Statistical Disclosure Control, 2nd ed., chapter 5"
-    threat: ClassVar[str] = "Two cells that differ by one person show that person as their difference."
-    formula: ClassVar[str] = "number of published A, B with B inside A and 0 < N_A - N_B < n"
-    choose: ClassVar[str] = "The n of minimum_frequency."
-
-    at_least: Annotated[
-        int, Ge(1), Stricter("larger"), Doc("n: least number of contributors of a difference that is not empty")
-    ]
-
-    @property
-    def least(self) -> int:
-        return self.at_least
-
-    def failures(self, tables: TableSet) -> differencing.Differences:
-        """The small differences, cells numbered over the tables it judges, one after the other.
-
-        Raises
-        ------
-        DataError
-            Persons are in several cells.
-        """
-        chosen = list(tables.chosen(self.tables).values())
-        # The grouping that all populations are parts of: the joint one, or the table with all dimensions.
-        whole = tables.joint or max(chosen, key=lambda table: len(table.cells.dimensions))
-        figures = whole.measures[COUNT].figures
-        if not figures.additive:
-            raise DataError(
-                f"{self.name()}: persons are in several cells, so differences of counts are no populations; give "
-                "`contribution_bound: 1`, or leave the guarantee to table_audit"
-            )
-        cells = whole.cells
-        inner = [np.isin(cells.codes[:, at], each.leaves) for at, each in enumerate(cells.dimensions)]
-        leaves = figures.taken(np.flatnonzero(np.logical_and.reduce(inner)))
-        shown = np.concatenate([~table.measures[COUNT].hidden for table in chosen])
-        return differencing.Differencing(at_least=self.at_least).failures(
-            differencing.atoms_of_leaves([table.cells for table in chosen], leaves.cells),
-            leaves.contributors,
-            shown,
-            sparse.csr_array(sparse.block_diag([table.cells.relations for table in chosen])),
-        )
-
-    def judge(self, tables: TableSet) -> Verdict:
-        unread = self.without_ledger(tables)
-        if unread is not None:
-            return unread
-        if tables.history:
-            return self._judge_union(tables)
-        failures = self.failures(tables)
-        chosen = list(tables.chosen(self.tables).values())
-        shown = np.concatenate([~table.measures[COUNT].hidden for table in chosen])
-        counts = np.concatenate([table.measures[COUNT].figures.contributors for table in chosen])
-        return self.verdict(len(failures), int((shown & (counts > 0)).sum()))
-
-    def _judge_union(self, tables: TableSet) -> Verdict:
-        """Differences that the tables of all releases show together and those of earlier ones alone did not."""
-        chosen = tables.chosen(self.tables)
-        try:
-            found = counted_together(tables, chosen, max_classes=self.max_atoms)
-        except TooManyClasses as error:
-            return Verdict(self, None, "error", self.at_least, reason=f"{error}.")
-        if found is None:
-            return Verdict(self, None, "error", self.at_least, reason=NO_CELL)
-        shown = found.before | found.now
-        relations = [found.linked_relations(at) for at in range(found.new) if found.measures[at].figures.additive]
-        rule = differencing.Differencing(at_least=self.at_least)
-        joined = sparse.csr_array(sparse.vstack(relations)) if relations else None
-        failures = rule.failures(found.classes, found.class_sizes, shown, joined)
-        earlier = rule.failures(found.classes, found.class_sizes, found.before, joined)
-        known = found.before[failures.outer] & found.before[failures.inner]
-        new = int((~known).sum()) + len(np.setdiff1d(failures.rests, earlier.rests))
-        return self.verdict(new, int((shown & (found.sizes > 0)).sum()))
-
-    def verdict(self, failing: int, judged: int) -> Verdict:
-        """The verdict on so many published cells; none of them is an error."""
-        compared = (Comparison(judged, judged, "published cells with contributors were compared"),)
-        if not judged:
-            return Verdict(self, None, "error", self.at_least, reason=NO_CELL, compared=compared)
-        return Verdict(
-            self,
-            failing,
-            outcome="fail" if failing else "pass",
-            threshold=0,
-            failing_classes=failing,
-            reason=f"{failing:,} differences of published cells have fewer than {self.at_least:,} contributors; "
-            f"{judged:,} cells were compared.",
-            compared=compared,
-        )
-
-    @classmethod
-    def examples(cls) -> list[Self]:
-        return [cls(at_least=10)]
 
 
 def _shown_by_any(tables: TableSet, chosen: Mapping[str, Table]) -> Iterator[tuple[Table, Bools]]:

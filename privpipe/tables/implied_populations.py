@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +26,14 @@ class ImpliedPopulations:
         1 where a variable is in a set.
     expanded : ndarray of bool
         Whether a set takes published cells below hidden children away, and so is not of one relation.
+    known_by : mapping of int to int
+        Variables of no published table that follow by themselves, and the set that shows them.
     """
 
     of: Integers
     sets: Matrix
     expanded: NDArray[np.bool_]
+    known_by: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.of)
@@ -111,13 +115,15 @@ def implied_populations(
     if empty is None or unseen is None or not empty.any():
         found.add(cells, hidden)
         return found.populations(cells.size)
-    hidden = hidden & ~empty
+    hidden = hidden[: cells.size] & ~empty
+    known_by: dict[int, int] = {}
     while True:
         found.add(cells, hidden)
-        known = found.single(cells.size) & unseen & hidden
-        if not known.any():
-            return found.populations(cells.size)
-        hidden = hidden & ~known
+        known = {variable: at for variable, at in found.singles() if unseen[variable] and hidden[variable]}
+        if not known:
+            return replace(found.populations(cells.size), known_by=known_by)
+        known_by |= known
+        hidden[list(known)] = False
 
 
 class _Sets:
@@ -149,11 +155,9 @@ class _Sets:
                         self.expanded.append(is_expanded)
                         self.sets.append(np.sort(members))
 
-    def single(self, size: int) -> NDArray[np.bool_]:
-        """Variables that are a set of their own."""
-        found = np.zeros(size, dtype=np.bool_)
-        found[[int(members[0]) for members in self.sets if len(members) == 1]] = True
-        return found
+    def singles(self) -> Iterator[tuple[int, int]]:
+        """Variables that are a set of their own, and the number of the set."""
+        return ((int(members[0]), at) for at, members in enumerate(self.sets) if len(members) == 1)
 
     def populations(self, size: int) -> ImpliedPopulations:
         lengths = [len(members) for members in self.sets]

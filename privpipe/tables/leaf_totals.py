@@ -103,9 +103,6 @@ class Grid:
             numbers = np.arange(1, len(self.cells) + 1)
             for name, alone in self._alone():
                 self.figures[name] = np.where(self.figures[alone] == 1, numbers, 0)
-        for name, alone in self._alone():
-            # Codes may be negative: a leaf without the one contributor must not pass for a larger code.
-            self.figures[name] = np.where(self.figures[alone] == 1, self.figures[name], np.iinfo(np.int64).min)
         for name, values in self.figures.items():
             # Codes may be negative. Where a total has one contributor, one leaf has a code and all others have 0.
             self._accumulate(values, np.maximum if name.startswith(LARGEST) else np.add)

@@ -450,6 +450,13 @@ def of_implied(rule: Rule) -> Rule:
     return replace(rule, zeros="safe", structural=()) if isinstance(rule, MinimumFrequency) else rule
 
 
+def of_noisy(rule: Rule) -> Rule:
+    """The rule as it judges figures with noise: a count is no blank, so a second value must be possible."""
+    if isinstance(rule, OfHoldings):
+        return OfHoldings(of_noisy(rule.rule), rule.column)
+    return replace(rule, protect="exact") if isinstance(rule, MinimumFrequency) else rule
+
+
 def unsafe_cells(rules: Sequence[Rule], figures: CellFigures) -> Bools:
     """Cells that one of the rules calls unsafe."""
     found = np.zeros(len(figures), dtype=np.bool_)

@@ -1,388 +1,272 @@
-"""Tables under differential privacy: bounded contributions, exact discrete noise, and the budget that pays for it.
-
-Sources: Canonne, Kamath, Steinke, The discrete Gaussian for differential privacy, NeurIPS 2020; Bun, Steinke,
-Concentrated differential privacy, TCC 2016; Hay et al., Boosting the accuracy of differentially private histograms
-through consistency, VLDB 2010.
-"""
+"""The stage `private_table`: noise of differential privacy, paid for by the budget of the source."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse import linalg
+from annotated_types import Ge, Gt, Lt
+from typing_extensions import Doc
 
-from privpipe.draws import Stream
-from privpipe.errors import DataError, Refused, UsageError
-from privpipe.kernels.synthesis.noisy_marginals import discrete_gaussian, discrete_laplace
-from privpipe.tables.cells import Cells
+from privpipe.blocks.marks import FilePath
+from privpipe.errors import UsageError
+from privpipe.hierarchies import canonical_text
+from privpipe.tables.aggregates import rational
+from privpipe.tables.aggregation import COUNT
+from privpipe.tables.entries import TableSet, TableStage
+from privpipe.tables.perturbed_tables import require_added_up
+from privpipe.tables.private_noise import MECHANISMS, PrivateNoise, Spend, levels_of
+from privpipe.tables.spend_book import SpendBook
+from privpipe.tables.table import Table
 
-__all__ = ["Account", "PrivateTable", "Spend", "kept_contributions"]
+if TYPE_CHECKING:
+    from privpipe.draws import Seed
+    from privpipe.tables.aggregation import TableSpec
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-MECHANISMS = {"laplace": "epsilon", "gaussian": "rho"}
-NEIGHBOURS = ("add_remove", "replace")
-SPLITS = ("leaves", "levels")
-LARGEST_INTEGER = int(np.iinfo(np.int64).max)
+__all__ = ["PrivateTable"]
 
-
-@dataclass(frozen=True)
-class Spend:
-    """What one private table costs.
-
-    Parameters
-    ----------
-    unit : str
-        ``epsilon`` or ``rho``.
-    amount : Fraction
-    """
-
-    unit: str
-    amount: Fraction
+SPENT = "each run of private_table draws other noise and is paid for again: keep what was published"
+SEVERAL = "contributors count in up to {bound} leaf cells, and in totals as often as in leaf cells"
 
 
-@dataclass
-class Account:
-    """The budget of one source and contributor: amounts of a unit add up, and none is spent beyond the limit.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PrivateTable(TableStage):
+    """Publish counts and sums with noise by which no contributor can be told from a table without it.
+
+    Labels are fixed before records are looked at; each contributor counts in a few leaf cells, with bounded sums. The
+    noise is drawn from the system, never from the seed, and never twice: the ledger adds up what each run has cost the
+    source, and a run that costs more than is left is refused. The spend is written before the noise is drawn. The
+    guarantee `differential_privacy` judges the record that the stage leaves; no other guarantee on cells applies, and
+    nothing else may be done to the tables.
 
     Parameters
     ----------
-    unit : str
-        ``epsilon`` or ``rho``.
-    limit : Fraction
-    write : callable
-        Makes a spend last, as a ledger does, or raises. It is called before any noise is drawn, so that a run that
-        breaks down has spent what it may have shown.
-    spent : Fraction
-        By earlier tables.
+    epsilon, rho : float
+        The one that the mechanism takes, for all tables and responses of the stage together, which share it evenly.
+    limit : float
+        What all runs over the source may cost together, in the same unit.
+    ledger : str
+        A local folder in which spends are kept.
+    contribution_bound : int
+        Leaf cells of each table in which a contributor counts, chosen by a key.
+    bounds : mapping of column to [least, most]
+        What the sum of a contributor in a leaf cell is clipped to; needed for sums.
+    domain : mapping of column to list
+        Values of the dimensions; left out: those of the column's hierarchy. Records with others are left out.
+    mechanism : {"laplace", "gaussian"}
+        Discrete Laplace noise takes `epsilon`, discrete Gaussian noise `rho`.
+    split : {"leaves", "levels"}
+        Noise in leaf cells alone, or a share of the budget at each combination of levels, brought together by least
+        squares.
 
     Examples
     --------
-    >>> kept = []
-    >>> account = Account("epsilon", Fraction(1), kept.append)
-    >>> account.spend(Spend("epsilon", Fraction(3, 4)))
-    >>> account.left, len(kept)
-    (Fraction(1, 4), 1)
+    >>> import tempfile
+    >>> import pandas as pd
+    >>> from privpipe.tables import Aggregate
+    >>> visits = pd.DataFrame({"region": list("NNNNNSSSS"), "person": range(9)})
+    >>> noise = PrivateTable(
+    ...     epsilon=1, limit=1, ledger=tempfile.mkdtemp(), contribution_bound=1, domain={"region": ["N", "S", "W"]}
+    ... )
+    >>> table = Aggregate(by=["region"], responses=["count"]).apply(visits, person_id="person", stages=[noise])
+    >>> public = noise.apply(table).public()
+    >>> public["region"].tolist(), set(public["count_status"])
+    (['Total', 'N', 'S', 'W', '(missing)'], {'noisy'})
+    >>> int(public["count"][0] - public["count"][1:].sum())
+    0
+    >>> noise.apply(table)
+    Traceback (most recent call last):
+    ...
+    privpipe.errors.Refused: private_table: it costs epsilon 1, and 0 of 1 is left. Nothing was published
     """
 
-    unit: str
-    limit: Fraction
-    write: Callable[[Spend], object] = field(repr=False)
-    spent: Fraction = Fraction(0)
+    source: ClassVar[str] = (
+        "Canonne, Kamath, Steinke, The discrete Gaussian for differential privacy, NeurIPS 2020; Hay et al., VLDB 2010"
+    )
+    preserves: ClassVar[str] = "counts and sums up to noise of a known scale"
+    reveals: ClassVar[str] = "little more of any contributor than a table without the contributor would"
+    forbids_counts: ClassVar[bool] = True
+    withheld: ClassVar[tuple[str, ...]] = ("ledger",)
 
-    @property
-    def left(self) -> Fraction:
-        return self.limit - self.spent
-
-    def spend(self, spend: Spend) -> None:
-        """Write a spend down, or refuse it.
-
-        Raises
-        ------
-        UsageError
-            If it is of another unit, or not more than 0.
-        Refused
-            If less than it is left.
-        """
-        if spend.unit != self.unit or not spend.amount > 0:
-            raise UsageError(f"private_table: the budget is kept in {self.unit}; spend more than 0 of it")
-        if spend.amount > self.left:
-            raise Refused(
-                f"private_table: the table costs {self.unit} {float(spend.amount):g}, and {float(self.left):g} of "
-                f"{float(self.limit):g} is left. Nothing was published"
-            )
-        self.write(spend)
-        self.spent += spend.amount
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrivateTable:
-    """Noise for counts and sums of a table, so that each contributor changes what is published little.
-
-    Parameters
-    ----------
-    epsilon, rho : Fraction or None
-        The one that the mechanism takes, for all responses of the table together.
-    delta : Fraction or None
-        Of the statement about ``gaussian``; it changes no noise.
-    contribution_bound : int
-        Leaf cells in which a contributor counts.
-    bounds : tuple of int, or None
-        What a contributor's sum in a cell is clipped to, in units; needed for sums.
-    neighbours : str
-        ``add_remove``: tables that differ by one contributor. ``replace``: by the values of one.
-    mechanism : str
-        ``laplace`` or ``gaussian``.
-    split : str
-        ``leaves``: noise in leaf cells, totals are their sums. ``levels``: noise at every combination of levels, a
-        share of the budget each, brought together by weighted least squares.
-    at_least_zero : bool
-        Whether negative noisy counts become 0, which costs no privacy and biases.
-    """
-
-    epsilon: Fraction | None = None
-    rho: Fraction | None = None
-    delta: Fraction | None = None
-    contribution_bound: int
-    bounds: tuple[int, int] | None = None
-    neighbours: str = "add_remove"
-    mechanism: str = "laplace"
-    split: str = "leaves"
-    at_least_zero: bool = False
+    epsilon: Annotated[float | None, Gt(0), Doc("what all tables cost together, with laplace noise")] = None
+    rho: Annotated[float | None, Gt(0), Doc("what all tables cost together, with gaussian noise")] = None
+    delta: Annotated[float | None, Gt(0), Lt(1), Doc("of the statement about gaussian noise; it changes no noise")] = (
+        None
+    )
+    limit: Annotated[float, Gt(0), Doc("what all runs over the source may cost together, in the same unit")]
+    ledger: Annotated[str, FilePath(), Doc("local folder in which the spends of each source are kept")]
+    contribution_bound: Annotated[int, Ge(1), Doc("leaf cells of each table in which a contributor counts")]
+    bounds: Annotated[
+        dict[str, tuple[float, float]], Doc("[least, most] by column: what a contributor's sum in a cell is clipped to")
+    ] = None  # type: ignore[assignment]
+    domain: Annotated[
+        dict[str, list[Any]], Doc("values of each dimension, fixed beforehand; left out: those of its hierarchy")
+    ] = None  # type: ignore[assignment]
+    neighbours: Annotated[
+        Literal["add_remove", "replace"], Doc("tables that differ by one contributor, or by the values of one")
+    ] = "add_remove"
+    mechanism: Annotated[Literal["laplace", "gaussian"], Doc("discrete Laplace or discrete Gaussian noise")] = "laplace"
+    split: Annotated[
+        Literal["leaves", "levels"], Doc("noise in leaf cells, or at every level and brought together")
+    ] = "leaves"
+    at_least_zero: Annotated[bool, Doc("negative figures of leaf cells become 0, which costs nothing and biases")] = (
+        False
+    )
+    tables: Annotated[tuple[str, ...] | None, Doc("tables that get noise; left out: all")] = None
 
     def __post_init__(self) -> None:
-        if self.mechanism not in MECHANISMS or self.neighbours not in NEIGHBOURS or self.split not in SPLITS:
-            raise UsageError(
-                f"private_table: mechanism is one of {', '.join(MECHANISMS)}, neighbours of {', '.join(NEIGHBOURS)}, "
-                f"split of {', '.join(SPLITS)}"
-            )
-        wanted, other = (self.epsilon, self.rho) if self.mechanism == "laplace" else (self.rho, self.epsilon)
-        if wanted is None or not wanted > 0 or other is not None:
-            unit = MECHANISMS[self.mechanism]
-            raise UsageError(f"private_table: {self.mechanism} noise takes {unit}, more than 0, and nothing else")
-        if self.delta is not None and not (self.mechanism == "gaussian" and 0 < self.delta < 1):
-            raise UsageError("private_table: delta is for gaussian noise, between 0 and 1")
-        if self.contribution_bound < 1:
-            raise UsageError("private_table: contribution_bound must be at least 1")
-        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
-            raise UsageError("private_table: bounds must ascend")
+        for name in ("bounds", "domain"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, {})
+        super().__post_init__()
+        self._noise(Fraction(1), {})
+        if "://" in self.ledger or not self.ledger:
+            raise UsageError("PrivateTable: a ledger lies on a local (or mounted) file system; name a folder there")
+        for column, pair in self.bounds.items():
+            if not _ends(pair)[0] < _ends(pair)[1]:
+                raise UsageError(f"PrivateTable: bounds.{column}: give [least, most], the first below the second")
+        for column, values in self.domain.items():
+            if not values or len(set(_texts(values))) < len(values):
+                raise UsageError(f"PrivateTable: domain.{column}: give distinct values, at least one")
 
     @property
     def spend(self) -> Spend:
-        """What the table costs."""
-        return Spend(MECHANISMS[self.mechanism], Fraction(self.epsilon or self.rho or 0))
+        """What a run costs."""
+        unit = MECHANISMS[self.mechanism]
+        return Spend(unit, rational(getattr(self, unit), f"private_table: {unit}"))
 
-    def largest_part(self, response: str) -> int:
-        """The most that one contributor adds to one leaf cell, as an absolute value.
+    def _noise(self, share: Fraction, bounds: Mapping[str, tuple[int, int]]) -> PrivateNoise:
+        """The noise of one table.
 
         Raises
         ------
         UsageError
-            If a sum has no bounds.
+            Parameters that do not go together.
         """
-        if response == "count":
-            return 1
-        if self.bounds is None:
-            raise UsageError(f"private_table: response {response!r} is a sum and needs bounds")
-        return max(abs(self.bounds[0]), abs(self.bounds[1]))
+        given = {name: None if (value := getattr(self, name)) is None else rational(value, name) for name in BUDGETS}
+        return PrivateNoise(
+            epsilon=None if given["epsilon"] is None else given["epsilon"] * share,
+            rho=None if given["rho"] is None else given["rho"] * share,
+            delta=given["delta"],
+            contribution_bound=self.contribution_bound,
+            bounds=bounds,
+            neighbours=self.neighbours,
+            mechanism=self.mechanism,
+            split=self.split,
+            at_least_zero=self.at_least_zero,
+        )
 
-    def sensitivity(self, response: str) -> int:
-        """The most that all cells of one level change together, as a sum of absolute values."""
-        return (2 if self.neighbours == "replace" else 1) * self.contribution_bound * self.largest_part(response)
+    def counting(self, spec: TableSpec, seed: Seed) -> TableSpec:
+        require_added_up(self.name(), spec)
+        for name, given in (("weight", spec.weight), ("overlapping", spec.overlapping), ("waived", spec.waived)):
+            if given:
+                raise UsageError(f"private_table: tables with `{name}` are not served; leave it out")
+        if spec.contribution_bound not in (None, self.contribution_bound):
+            raise UsageError("private_table: aggregate has another `contribution_bound`; leave it out there")
+        missing = [column for column in spec.sums if column not in self.bounds]
+        if missing:
+            raise UsageError(
+                f"private_table: sums of {missing[0]!r} need what a contributor's part is clipped to, chosen without "
+                f"looking at the data: bounds: {{{missing[0]}: [least, most]}}"
+            )
+        return replace(
+            spec,
+            contribution_bound=self.contribution_bound,
+            bounds={column: _ends(self.bounds[column]) for column in spec.sums},
+            domain={column: _texts(values) for column, values in self.domain.items() if column in spec.by},
+        )
 
-    def squared_sensitivity(self, response: str, *, leaves: bool) -> int:
-        """The largest sum of squares of what the cells of one level change.
+    def run(self, tables: TableSet) -> TableSet:
+        chosen = tables.chosen(self.tables)
+        share = Fraction(1, max(len(chosen), 1))
+        noises = {name: self._noise(share, self._units(table)) for name, table in chosen.items()}
+        paid = SpendBook(Path(self.ledger)).spend(
+            tables.source, self.spend, rational(self.limit, "private_table: limit")
+        )
+        changed = {}
+        for name, table in chosen.items():
+            figures = {key: table.measures[key].figures.totals for key in table.shown_measures}
+            found = noises[name].noisy(table.cells, figures, paid)
+            measures = dict(table.measures)
+            for key, noisy in found.items():
+                measures[key] = replace(measures[key], shown=noisy, low=noisy, high=noisy, status="noisy")
+            process = self._process(table, noises[name])
+            changed[name] = replace(table, measures=measures, process=process)
+        notes = [SPENT, *([SEVERAL.format(bound=self.contribution_bound)] if self.contribution_bound > 1 else [])]
+        said = {name: dict(table.process or {}) for name, table in changed.items()}
+        return tables.having(changed, *notes, step={"public": {"process": said}})
 
-        In leaf cells one contributor counts once each; above them all of it may be in one cell.
-        """
-        c, part = self.contribution_bound, self.largest_part(response)
-        if not leaves:
-            # A replaced contributor takes all from one cell and adds it to another, or changes its sign in one.
-            widest = c * (self.bounds[1] - self.bounds[0]) if response != "count" and self.bounds else 0
-            return max(2 * (c * part) ** 2, widest**2) if self.neighbours == "replace" else (c * part) ** 2
-        if self.neighbours == "add_remove":
-            return c * part**2
-        width = self.bounds[1] - self.bounds[0] if response != "count" and self.bounds else 0
-        return max(2 * c * part**2, c * width**2)
-
-    def scale(self, response: str, share: Fraction, *, leaves: bool = True) -> Fraction:
-        """The scale of Laplace noise, or the variance of Gaussian noise, for a share of the budget."""
-        budget = self.spend.amount * share
-        if self.mechanism == "laplace":
-            return self.sensitivity(response) / budget
-        return self.squared_sensitivity(response, leaves=leaves) / (2 * budget)
-
-    def statement(self, responses: int = 1) -> dict[str, Any]:
-        """What may be published about the noise: never counts of contributors or of clipped values."""
-        spend = self.spend
-        said: dict[str, Any] = {
-            "mechanism": f"discrete {self.mechanism}",
-            spend.unit: float(spend.amount),
-            "contribution_bound": self.contribution_bound,
-            "neighbours": self.neighbours,
-            "split": self.split,
-            "responses": responses,
-        }
-        if self.bounds is not None:
-            said["bounds"] = list(self.bounds)
-        if self.delta is not None:
-            said["delta"] = float(self.delta)
-            said["epsilon"] = float(spend.amount) + 2 * math.sqrt(float(spend.amount) * math.log(1 / self.delta))
-        return said
-
-    def noisy(
-        self, cells: Cells, responses: Mapping[str, Ints], account: Account, *, noise: Noise | None = None
-    ) -> dict[str, Ints]:
-        """Every response of every cell with noise; the responses share the budget evenly.
-
-        Parameters
-        ----------
-        cells : Cells
-            All combinations of labels, which were fixed before the data was looked at: absent cells get noise too.
-        responses : mapping of str to ndarray of int64, shape (cells,)
-            ``count`` and sums in units, of contributions bounded as `kept_contributions` does; only leaf cells are
-            read, totals follow from them.
-        account : Account
-            Pays before the first draw; a second call is a second spend.
+    def _units(self, table: Table) -> dict[str, tuple[int, int]]:
+        """Bounds in the units of each sum.
 
         Raises
         ------
-        DataError
-            If a combination of labels is missing, or figures are too large.
-        Refused
-            If the budget does not suffice.
+        UsageError
+            The table was not counted for this stage, or something was done to it.
         """
-        missing = math.prod(cells.shape) - len(cells)
-        if missing:
-            raise DataError(f"private_table: {missing} combinations of labels have no cell; give all of them")
-        if any(dimension.overlapping for dimension in cells.dimensions):
-            raise UsageError("private_table: the labels of a dimension must not overlap")
-        for response, values in responses.items():
-            self.largest_part(response)
-            if len(values) != len(cells):
-                raise DataError(f"private_table: response {response!r} has another number of cells than the table")
-        account.spend(self.spend)
-        draw = noise or self._draw
-        share = Fraction(1, len(responses))
-        leaves, parts = _parts(cells)
+        spec = table.aggregated.spec
+        wanted = {column: _ends(self.bounds[column]) for column in spec.sums if column in self.bounds}
+        if spec.domain is None or spec.contribution_bound != self.contribution_bound or dict(spec.bounds) != wanted:
+            raise UsageError(
+                f"private_table: table {table.name!r} was not counted with bounded contributions; give the stage to "
+                "Aggregate too: Aggregate(...).apply(frame, person_id=..., stages=[...])"
+            )
+        for key in table.shown_measures:
+            measure = table.measures[key]
+            if measure.status != "published" or bool(measure.hidden.any()):
+                raise UsageError(
+                    f"private_table: something was done to table {table.name!r} already, by its true figures; let "
+                    "private_table be the only stage after aggregate"
+                )
         found = {}
-        for response, values in responses.items():
-            level = self._levels if self.split == "levels" else self._leaves
-            noisy = level(cells, values, response, share, (leaves, parts), draw)
-            if self.at_least_zero:
-                noisy = np.maximum(noisy, 0)
-            found[response] = np.asarray(parts @ noisy, dtype=np.int64)
+        for column, (least, most) in wanted.items():
+            unit = 10 ** table.measures[column].figures.decimals
+            found[column] = (int(least * unit), int(most * unit))
         return found
 
-    def _draw(self, scale: Fraction) -> int:
-        return discrete_laplace(scale) if self.mechanism == "laplace" else discrete_gaussian(scale)
+    def _process(self, table: Table, noise: PrivateNoise) -> dict[str, Any]:
+        """What may be published of the noise: never numbers of contributors or of clipped values."""
+        keys = table.shown_measures
+        levels = int(levels_of(table.cells).max(initial=0)) + 1 if self.split == "levels" else 1
+        share = Fraction(1, len(keys) * levels)
+        said: dict[str, Any] = {
+            "mechanism": f"discrete {self.mechanism}",
+            noise.spend.unit: str(noise.spend.amount),
+            "contribution_bound": self.contribution_bound,
+            "neighbours": self.neighbours,
+            "split": self.split,
+            "levels": levels,
+            "scales": {key: float(noise.scale(key, share, leaves=self.split == "leaves")) for key in keys},
+            "bounds": {key: list(noise.bounds[key]) for key in keys if key != COUNT},
+            "labels_fixed": True,
+        }
+        if self.delta is not None and noise.rho is not None:
+            rho = float(self.spend.amount)
+            said["delta"] = float(self.delta)
+            said["epsilon_of_all_tables"] = rho + 2 * math.sqrt(rho * math.log(1 / self.delta))
+        return said
 
-    def _leaves(self, cells: Cells, values: Ints, response: str, share: Fraction, inner: Inner, draw: Noise) -> Ints:
-        scale = self.scale(response, share)
-        return _added(values[inner[0]], [draw(scale) for _ in range(len(inner[0]))])
-
-    def _levels(self, cells: Cells, values: Ints, response: str, share: Fraction, inner: Inner, draw: Noise) -> Ints:
-        """Leaves of the table that is nearest to noisy figures of all levels, each weighted by its variance."""
-        leaves, parts = inner
-        exact = np.asarray(parts @ values[leaves], dtype=np.int64)
-        level = _levels(cells)
-        count = int(level.max(initial=0)) + 1
-        measured, weight = np.empty(len(cells), dtype=np.int64), np.empty(len(cells))
-        lowest = set(np.unique(level[leaves]).tolist())
-        for at in range(count):
-            here = np.flatnonzero(level == at)
-            only_leaves = at in lowest and bool(np.isin(here, leaves).all())
-            scale = self.scale(response, share / count, leaves=only_leaves)
-            measured[here] = _added(exact[here], [draw(scale) for _ in here])
-            weight[here] = 1.0 / float(scale if self.mechanism == "gaussian" else 2 * scale * scale)
-        return np.rint(_least_squares(parts, measured, weight / weight.max())).astype(np.int64)
-
-
-Noise = Callable[[Fraction], int]
-Inner = tuple[Ints, sparse.csr_array]
-
-
-def kept_contributions(
-    contributors: Ints, cells: Ints, values: Ints, table: PrivateTable, stream: Stream
-) -> tuple[NDArray[np.bool_], Ints]:
-    """Which rows count, and their clipped values: of each contributor at most `contribution_bound` leaf cells.
-
-    Parameters
-    ----------
-    contributors : ndarray of int64, shape (rows, 2)
-        Keyed ids; all rows of a contributor must be here.
-    cells : ndarray of int64, shape (rows,)
-        Leaf cell of each row, at most one row for each contributor and cell.
-    values : ndarray of int64, shape (rows,)
-        The contributor's sum in the cell, in units.
-    stream : Stream
-        Chooses the cells that count.
-
-    Examples
-    --------
-    >>> table = PrivateTable(epsilon=Fraction(1), contribution_bound=1, bounds=(0, 10))
-    >>> rows = np.array([[7, 7], [7, 7], [8, 8]])
-    >>> kept, values = kept_contributions(rows, np.array([0, 1, 1]), np.array([5, 50, 50]), table, Stream(bytes(16)))
-    >>> int(kept[:2].sum()), bool(kept[2]), values.max().item()
-    (1, True, 10)
-    """
-    _, person = np.unique(contributors, axis=0, return_inverse=True)
-    person = person.reshape(-1)
-    # A draw for each contributor and cell: the second word of the id is mixed with the cell's number.
-    drawn = stream.words(
-        np.column_stack(
-            [
-                contributors[:, 0],
-                contributors[:, 1] ^ stream.words(np.column_stack([cells, np.zeros_like(cells)]), 1).view(np.int64),
-            ]
-        )
-    )
-    order = np.lexsort((cells, drawn, person))
-    first = np.flatnonzero(np.diff(person[order], prepend=-1))
-    place = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
-    kept = np.zeros(len(order), dtype=np.bool_)
-    kept[order] = place < table.contribution_bound
-    clipped = values if table.bounds is None else np.clip(values, *table.bounds)
-    return kept, np.asarray(clipped, dtype=np.int64)
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [
+            cls(epsilon=1, limit=4, ledger="ledger", contribution_bound=2),
+            cls(rho=0.1, limit=1, ledger="ledger", contribution_bound=1, mechanism="gaussian", split="levels"),
+        ]
 
 
-def _added(values: Ints, noise: list[int]) -> Ints:
-    total = [value + more for value, more in zip(values.tolist(), noise, strict=True)]
-    if any(abs(figure) > LARGEST_INTEGER // max(len(total), 1) for figure in total):
-        raise DataError("private_table: figures are too large for 64 bits; publish them in larger units")
-    return np.array(total, dtype=np.int64)
+BUDGETS = ("epsilon", "rho", "delta")
 
 
-def _parts(cells: Cells) -> Inner:
-    """Leaf cells, and which of them add up to each cell, in the order of the cells."""
-    order = np.argsort(cells.keys)
-    leaf = np.ones(len(cells), dtype=np.bool_)
-    matrix: sparse.csr_array | None = None
-    for place, dimension in enumerate(cells.dimensions):
-        leaf &= np.isin(cells.codes[:, place], dimension.leaves)
-        rows, columns = [], []
-        for column, code in enumerate(dimension.leaves.tolist()):
-            while code >= 0:
-                rows.append(code)
-                columns.append(column)
-                code = dimension.parent[code]
-        shape = (len(dimension.labels), len(dimension.leaves))
-        along = sparse.csr_array((np.ones(len(rows), dtype=np.int64), (rows, columns)), shape=shape)
-        matrix = along if matrix is None else sparse.csr_array(sparse.kron(matrix, along))
-    if matrix is None:
-        raise UsageError("private_table: a table needs at least one dimension")
-    back = np.empty(len(cells), dtype=np.int64)
-    back[order] = np.arange(len(cells))
-    leaves = np.flatnonzero(leaf)
-    return leaves[np.argsort(cells.keys[leaves])], sparse.csr_array(matrix[back])
+def _ends(pair: tuple[float, float]) -> tuple[Fraction, Fraction]:
+    return rational(pair[0], "private_table: bounds"), rational(pair[1], "private_table: bounds")
 
 
-def _levels(cells: Cells) -> Ints:
-    """The number of the combination of depths of each cell; a leaf above the lowest level belongs to all below it."""
-    depths = []
-    for place, dimension in enumerate(cells.dimensions):
-        depth = dimension.depth.copy()
-        depth[dimension.leaves] = depth.max(initial=0)
-        depths.append(depth[cells.codes[:, place]])
-    combinations = list(product(*(sorted(set(depth.tolist())) for depth in depths)))
-    number = {combination: at for at, combination in enumerate(combinations)}
-    return np.array([number[key] for key in zip(*(depth.tolist() for depth in depths), strict=True)], dtype=np.int64)
+def _texts(values: list[Any]) -> tuple[str, ...]:
+    """Canonical texts of values as they are written."""
+    import pyarrow as pa
 
-
-def _least_squares(parts: sparse.csr_array, measured: Ints, weight: Floats) -> Floats:
-    weighted = sparse.csr_array(parts.T @ sparse.diags_array(weight))
-    normal = sparse.csc_array(weighted @ parts)
-    found, failed = linalg.cg(
-        normal, weighted @ measured, rtol=1e-10, maxiter=10_000, M=sparse.diags_array(1.0 / normal.diagonal())
-    )
-    if failed:
-        raise DataError("private_table: the levels could not be brought together; use split: leaves")
-    return np.asarray(found, dtype=np.float64)
+    return tuple(str(canonical_text(pa.array([value]), None)[0].as_py()) for value in values)

@@ -13,7 +13,15 @@ from privpipe.draws import Seed, Stream
 from privpipe.errors import DataError, UsageError
 from privpipe.tables.cells import Cells
 
-__all__ = ["METHODS", "CellDraws", "SmallCounts", "reader_intervals", "rounded", "rounded_small_counts"]
+__all__ = [
+    "METHODS",
+    "CellDraws",
+    "SmallCounts",
+    "reader_intervals",
+    "rounded",
+    "rounded_small_counts",
+    "small_count_intervals",
+]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -31,7 +39,7 @@ class CellDraws:
     seed : Seed
     purpose : str
     keys : ndarray of int64, shape (cells,)
-        Cell keys, as `privpipe.tables.cell_keys.cell_key` gives them.
+        Cell keys, as `privpipe.tables.contribution_rows.cell_key` gives them.
     contributors : ndarray of int64, shape (cells,)
     response : str
     """
@@ -200,6 +208,24 @@ def rounded_small_counts(cells: Cells, counts: Ints, base: int, shown: Bools, ti
     changed = np.zeros(len(cells), dtype=np.bool_)
     changed[inner[small]] = True
     return SmallCounts(published, changed, int(np.abs(visible @ kept - known).max(initial=0)))
+
+
+def small_count_intervals(cells: Cells, counts: Ints, rounded: Bools, base: int) -> tuple[Ints, Ints]:
+    """The least and greatest count for who knows which inner cells `rounded_small_counts` rounded; others know less.
+
+    Examples
+    --------
+    >>> from privpipe.tables.cells import Dimension
+    >>> cells = Cells.complete([Dimension.tree("a", {"x": "T", "y": "T"})])
+    >>> ends = small_count_intervals(cells, np.array([22, 2, 20]), np.array([False, True, False]), 5)
+    >>> [end.tolist() for end in ends]
+    [[21, 1, 20], [24, 4, 20]]
+    """
+    inner = _inner(cells)
+    parts, changed = _parts(cells, inner), rounded[inner]
+    low = parts @ np.where(changed, 1, counts[inner])
+    high = parts @ np.where(changed, base - 1, counts[inner])
+    return np.asarray(low, dtype=np.int64), np.asarray(high, dtype=np.int64)
 
 
 def _raised(visible: sparse.csr_array, true: Ints, small: Bools, base: int, ties: Ints) -> Bools:

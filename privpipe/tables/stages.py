@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -236,6 +236,7 @@ class Aggregate(TableStage):
         hierarchies: Mapping[str, HierarchySpec],
         guarantees: Sequence[CellGuarantee] = (),
         sensitive: Sequence[str] = (),
+        stages: Sequence[TableStage] = (),
     ) -> TableSet:
         """The tables over records of an engine; no record leaves it but the largest contributions of each cell.
 
@@ -257,7 +258,9 @@ class Aggregate(TableStage):
 
         def counted(spec: TableSpec) -> Aggregated:
             found = aggregated(engine, records, spec, person=person, hierarchies=hierarchies, secret=secret)
-            plain = replace(spec, responses=tuple(each for each in spec.responses if not each.ordered))
+            if spec.domain is not None:
+                return found
+            plain = replace(spec, responses=tuple(each for each in spec.responses if not each.ordered), record_keys={})
             for column in holdings:
                 if column != person:
                     other = aggregated(engine, records, plain, person=column, hierarchies=hierarchies, secret=secret)
@@ -266,19 +269,25 @@ class Aggregate(TableStage):
                     found = found.counted_by(column, found)
             return found
 
-        joint = None
-        if needs_joint(list(specs.values())):
+        asked = {name: _counted_for(stages, name, spec, specs, seed) for name, spec in specs.items()}
+        joint, whole = None, None
+        if needs_joint(list(asked.values())):
             whole = counted(joint_spec(list(specs.values())))
             joint = Table.of(JOINT, whole)
         else:
-            whole = counted(max(specs.values(), key=lambda spec: len(spec.by)))
+            plain = [spec for spec in asked.values() if not _by_itself(spec)]
+            whole = counted(max(plain, key=lambda spec: len(spec.by))) if plain else None
         tables = {}
-        for name, spec in specs.items():
-            found = whole if spec is whole.spec else derived(spec, whole) or counted(spec)
-            _require_whole_means(name, found)
-            tables[name] = Table.of(name, found)
+        for name, spec in asked.items():
+            if whole is None or _by_itself(spec):
+                found = counted(spec)
+            else:
+                found = whole if spec is whole.spec else derived(spec, whole) or counted(spec)
+            if spec.domain is None:
+                _require_whole_means(name, found)
+            tables[name] = replace(Table.of(name, found), seed=seed)
         notes: tuple[str, ...] = ()
-        if any(found.aggregated.dropped for found in tables.values()):
+        if self.nulls == "drop":  # whether there were any may be what differential privacy hides
             notes = ("records with a missing dimension were left out of tables (`nulls: drop`)",)
         return TableSet(
             tables=tables, guarantees=tuple(guarantees), sensitive=tuple(sensitive), seed=seed, joint=joint, notes=notes
@@ -297,6 +306,9 @@ class Aggregate(TableStage):
         guarantees : sequence of CellGuarantee, optional
             Those that will judge the table, so that it holds what they look at.
         seed : Seed, text, bytes or place, optional
+            Needed where stages draw what must be the same in every release.
+        stages : sequence of TableStage, optional
+            Those that will work on the table, so that it holds what they look at.
         engine : str, Engine or DuckDB connection, optional
 
         Returns
@@ -319,6 +331,7 @@ def needs_joint(specs: Sequence[TableSpec]) -> bool:
 
     It does where all are of one population and the dimensions of one table are those of all.
     """
+    specs = [spec for spec in specs if spec.domain is None]  # of others no true figure is published or judged
     if len(specs) < 2:
         return False
     most = max(specs, key=lambda spec: len(spec.by))
@@ -328,6 +341,21 @@ def needs_joint(specs: Sequence[TableSpec]) -> bool:
         for spec in specs
     )
     return not (nested and alike)
+
+
+def _counted_for(
+    stages: Sequence[TableStage], name: str, spec: TableSpec, names: Collection[str], seed: Seed
+) -> TableSpec:
+    """What is counted of a table for all stages that will work on it."""
+    for stage in stages:
+        if name in (getattr(stage, "tables", None) or names):
+            spec = stage.counting(spec, seed)
+    return spec
+
+
+def _by_itself(spec: TableSpec) -> bool:
+    """Whether a table is taken from no other: keys of its totals and clipped contributions are its own."""
+    return bool(spec.record_keys) or bool(spec.bounds) or spec.domain is not None
 
 
 def joint_spec(specs: Sequence[TableSpec]) -> TableSpec:

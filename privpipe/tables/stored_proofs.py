@@ -78,6 +78,9 @@ def _places(family: Family) -> list[dict[str, Any]]:
                         "decimals": measure.places,
                         "variables": _text(variables),
                         "hidden": _text(measure.hidden.astype(np.int64)),
+                        "shown": ""
+                        if measure.status == "published"
+                        else _text(np.where(measure.hidden, 0, measure.shown)),
                     }
                 )
     return found

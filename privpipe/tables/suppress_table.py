@@ -20,11 +20,12 @@ from privpipe.tables.cells import Cells
 from privpipe.tables.entries import TableSet, TableStage
 from privpipe.tables.exact_audit import Kind, audit
 from privpipe.tables.families import Family, families, merged_levels
-from privpipe.tables.guarantees import Differencing, GroupDisclosure, MinimumFrequency, PrimaryRule
+from privpipe.tables.guarantees import GroupDisclosure, MinimumFrequency, PrimaryRule
 from privpipe.tables.implied_populations import ImpliedPopulations
 from privpipe.tables.kept_patterns import kept_pattern, pattern_of
 from privpipe.tables.least_cost_patterns import Limits
 from privpipe.tables.moves import Hiding
+from privpipe.tables.population_differences import Differencing
 from privpipe.tables.response_judgement import hidden_statistics
 from privpipe.tables.suppression import AVOIDED, COSTS, Suppression, costs, suppress
 from privpipe.tables.table import Table
@@ -469,9 +470,9 @@ class _Joint:
             return tables
         for family in self._families(found):
             rules = rules_of(found, family.key)
-            if any(rules.values()) or group_levels(found, family):
-                if not audited(found, family, audit_problem(found, family, self.asked), self.asked).passed:
-                    return tables
+            judged = any(rules.values()) or group_levels(found, family)
+            if judged and not audited(found, family, audit_problem(found, family, self.asked), self.asked).passed:
+                return tables
         return found
 
     def _exact(self, tables: TableSet) -> dict[str, dict[str, Bools]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.tables.cells import LinkedCells
@@ -281,13 +282,13 @@ class _Suppressing:
         """The audit of a pattern, requirements that it does not show to be met, and what must be hidden in addition."""
         unsafe, covers = self._demands(hidden)
         problem = replace(self.hiding.problem(hidden), implied=unsafe)
-        others = np.zeros(len(self.hiding), dtype=np.bool_)
-        others[np.concatenate(self.shown.variables)] = self.follows
-        result = audit(problem, time_limit=self.time_limit, others=others)
+        secondary = np.zeros(len(self.hiding), dtype=np.bool_)
+        secondary[np.concatenate(self.shown.variables)] = self.follows
+        result = audit(problem, time_limit=self.time_limit, others=secondary)
         if result.passed and self.follows and len(result.determined):
             # A cell that follows from others is as good as published.
             unsafe, covers = self._demands(hidden, result.determined)
-            result = replace(result, implied=int(np.count_nonzero(unsafe)))
+            result = replace(result, implied=len(covers))
         failing: list[Requirement] = []
         by_variable: dict[int, list[Requirement]] = {}
         for need in self.hiding.requirements:
@@ -306,37 +307,48 @@ class _Suppressing:
     def _demands(self, hidden: Bools, determined: Ints | None = None) -> tuple[Bools | None, list[Ints]]:
         """Which implied populations fail, and for each the published cells of which one must be hidden in addition.
 
-        Where none of those may be hidden, those of which one must be so that a `determined` cell is not worked out.
+        `determined` are hidden cells that a reader has worked out.
         """
         if self.implied is None:
             return None, []
         given = None if self.hiding.given is None else self.hiding.given[: self.linked.size]
         empty = None if given is None else given & (self.hiding.high[: self.linked.size] == 0)
-        still, worked_out = hidden.copy(), np.zeros(len(hidden), dtype=np.bool_)
+        still = hidden.copy()
         if determined is not None:
-            worked_out[determined] = True
-            still &= ~worked_out
+            still[determined] = False
         seen = still[: self.linked.size]
         found = implied_populations(self.linked, seen, empty=None if empty is None else empty & seen, unseen=given)
         unsafe = self.implied(found)
-        relations = self.hiding.relations
-        by_cell = relations.tocsc()
-        demands = []
-        for number in np.flatnonzero(unsafe).tolist():
-            members, of = found.members(number), int(found.of[number])
-            rows = np.unique(by_cell[:, members].indices)
-            around = []
-            for row in rows.tolist():
+        by_cell = self.hiding.relations.tocsc()
+        return unsafe, [
+            self._cover(found, number, hidden, still, by_cell) for number in np.flatnonzero(unsafe).tolist()
+        ]
+
+    def _cover(
+        self, found: ImpliedPopulations, number: int, hidden: Bools, still: Bools, by_cell: sparse.csc_array
+    ) -> Ints:
+        """The published cells that show a population, also by way of others that follow from them.
+
+        Where none of them may be hidden, those that show which of the hidden cells around it are not `still` unknown.
+        """
+        relations, waiting, looked, cover = self.hiding.relations, [number], {number}, [np.empty(0, dtype=np.int64)]
+        while waiting:
+            number = waiting.pop()
+            of, around = int(found.of[number]), [np.array([found.of[number]])]
+            for row in np.unique(by_cell[:, found.members(number)].indices).tolist():
                 cells = relations.indices[relations.indptr[row] : relations.indptr[row + 1]]
                 parents = cells[relations.data[relations.indptr[row] : relations.indptr[row + 1]] > 0]
                 if of in parents or (found.expanded[number] and still[parents].all()):
                     around.append(cells)
-            rest = np.unique(np.concatenate([np.array([of]), *around]))
-            if worked_out[rest].any() and not (self.hiding.open[rest] & ~hidden[rest]).any():
-                rows = np.unique(by_cell[:, rest[worked_out[rest]]].indices)
-                rest = np.unique(relations[rows].indices)
-            demands.append(rest[~hidden[rest]].astype(np.int64))
-        return unsafe, demands
+            rest = np.unique(np.concatenate(around))
+            worked_out = rest[hidden[rest] & ~still[rest]]
+            if len(worked_out) and not (self.hiding.open[rest] & ~hidden[rest]).any():
+                rest = np.unique(relations[np.unique(by_cell[:, worked_out].indices)].indices)
+            cover.append(rest[~hidden[rest]].astype(np.int64))
+            more = {found.known_by[each] for each in rest.tolist() if each in found.known_by} - looked
+            waiting += sorted(more)
+            looked |= more
+        return np.unique(np.concatenate(cover))
 
     def _repaired(self, hidden: Bools, failing: Sequence[Requirement], covers: Sequence[Ints]) -> Bools:
         """The pattern with cheap moves of what fails in it."""

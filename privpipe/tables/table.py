@@ -14,6 +14,7 @@ from privpipe.border import bordered
 from privpipe.errors import UsageError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, squares_of
+from privpipe.tables.cell_keys import NoiseTable
 from privpipe.tables.cells import Cells
 from privpipe.tables.order_statistics import OrderStatistic
 from privpipe.tables.responses import Response
@@ -21,6 +22,8 @@ from privpipe.wired import room_above
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from privpipe.draws import Seed
 
 __all__ = ["HIDDEN_MARK", "STATUSES", "STATUS_SUFFIX", "Measure", "Table", "measures_of"]
 
@@ -52,6 +55,13 @@ class Measure:
         Least and greatest value that a reader gives a figure because it is hidden, and marked so or not.
     below : int, optional
         Hidden figures below it are marked as such.
+    noise : NoiseTable, optional
+        By which perturbed figures were drawn.
+    drawn_by : tuple
+        What else the noise follows from; the same people have one figure where all of it is the same.
+    by_interval : bool
+        Whether a figure may be published though its cell is unsafe, if what a reader concludes from it keeps the
+        levels of the rule.
     """
 
     figures: CellFigures
@@ -62,6 +72,9 @@ class Measure:
     status: str = "published"
     blank: tuple[Ints, Ints] | None = None
     below: int | None = None
+    noise: NoiseTable | None = None
+    drawn_by: tuple[Any, ...] = ()
+    by_interval: bool = False
 
     @classmethod
     def exact(cls, figures: CellFigures) -> Self:
@@ -103,6 +116,10 @@ class Table:
         As it was given to `Aggregate.apply`.
     joint : Table, optional
         All combinations of the dimensions of the tables that it was counted with, where those need one.
+    seed : Seed, optional
+        Under which it was counted.
+    process : mapping, optional
+        What `private_table` did; all of it is public.
     """
 
     name: str
@@ -113,6 +130,8 @@ class Table:
     like: Any = field(default=None, repr=False)
     engine: Any = field(default=None, repr=False)
     joint: Table | None = field(default=None, repr=False)
+    seed: Seed | None = field(default=None, repr=False)
+    process: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, name: str, aggregated: Aggregated, like: Any = None, engine: Any = None) -> Self:
@@ -159,7 +178,15 @@ class Table:
         return tuple(dict.fromkeys(key for response in self.responses for key in measures_of(response)))
 
     def hiding(self, cells: Bools, primary: Bools | None = None, *, only: str | None = None) -> Self:
-        """The same table with more cells hidden, in every measure or only in one."""
+        """The same table with more cells hidden, in every measure or only in one.
+
+        Raises
+        ------
+        UsageError
+            The table has noise of differential privacy, which what true figures say would undo.
+        """
+        if self.process is not None:
+            raise UsageError(f"table {self.name!r} has noise of private_table; nothing is hidden by its true figures")
         measures = {
             key: replace(measure, hidden=measure.hidden | cells) if only in (None, key) else measure
             for key, measure in self.measures.items()
@@ -230,7 +257,10 @@ class Table:
         if response.kind in ("count", "sum"):
             return _decimals(own[-1].shown, own[-1].places, hidden)
         if response.kind == "percentage":
-            return _percentages(response, own[-1].shown, own[-1].shown[bases_of(self.cells, response)], hidden)
+            base = own[-1].shown[bases_of(self.cells, response)]
+            # What noise made of a base may be below 0, which no true one is.
+            base = np.maximum(base, 0) if own[-1].status == "noisy" else base
+            return _percentages(response, own[-1].shown, base, hidden)
         if response.spread:
             return _spreads(response, own, hidden)
         return _quotients(response, own, hidden)
@@ -371,7 +401,12 @@ def _quotients(response: Response, own: Sequence[Measure], hidden: Bools) -> pa.
     more = below.places - above.places
     over, under = above.shown.astype(object) * 10 ** max(more, 0), below.shown.astype(object) * 10 ** max(-more, 0)
     # Python divides integers to the nearest float.
-    values = [None if gone or not b else a / b for a, b, gone in zip(over, under, hidden.tolist(), strict=True)]
+    # What noise made of a denominator may be below 0, which no true one is.
+    none = under <= 0 if below.status == "noisy" else under == 0
+    values = [
+        None if gone or bare else a / b
+        for a, b, gone, bare in zip(over, under, hidden.tolist(), none.tolist(), strict=True)
+    ]
     return pa.array(values, pa.float64())
 
 

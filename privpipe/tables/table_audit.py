@@ -107,8 +107,13 @@ class TableAudit(UnionGuarantee):
         )
         return replace(verdict, evidence=StoredProofs(audits))
 
-    def verdict(self, results: Sequence[AuditResult], judged: int, *, earlier: int = 0) -> Verdict:
-        """The verdict on the audits of some measures, over so many earlier releases; no audit is an error."""
+    def verdict(
+        self, results: Sequence[AuditResult], judged: int, *, earlier: int = 0, true_known: bool = True
+    ) -> Verdict:
+        """The verdict on the audits of some measures, over so many earlier releases; no audit is an error.
+
+        Where true figures are not known, each blank figure was taken for unsafe.
+        """
         compared = (Comparison(judged, judged, "figures were audited together"),)
         if not results:
             return Verdict(self, None, "error", 0, reason=NO_RULE, compared=compared)
@@ -123,17 +128,26 @@ class TableAudit(UnionGuarantee):
             outcome=outcome,
             threshold=0,
             failing_classes=failing,
-            reason=self._reason(counts, results, earlier),
+            reason=self._reason(counts, results, earlier, true_known=true_known),
             compared=compared,
         )
 
-    def _reason(self, counts: Counter[str], results: Sequence[AuditResult], earlier: int) -> str:
+    def _reason(self, counts: Counter[str], results: Sequence[AuditResult], earlier: int, *, true_known: bool) -> str:
         said = [f"{counts[kind]:,} {text}" for kind, text in KINDS.items() if counts[kind]]
         if counts["unproved"]:
             said.append(f"{counts['unproved']:,} were not proved in {self.time_limit:g} s")
         sensitive = sum(len(result.variables) for result in results)
         if not said:
-            said.append(f"all {sensitive:,} unsafe figures stay hidden")
+            said.append(
+                f"all {sensitive:,} unsafe figures stay hidden"
+                if true_known
+                else f"none of {sensitive:,} blank figures can be worked out"
+            )
+        elif not true_known:
+            said.append(
+                "each blank figure was taken for unsafe, for the table does not tell which are: give the original, or "
+                "publish what follows from others (`restore: true`)"
+            )
         more = sum(len(result.determined) for result in results)
         if more:
             said.append(f"{more:,} suppressed figures follow from others and could be published")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks.release_history import ReleaseRows, TableRows
-from privpipe.errors import DataError
+from privpipe.errors import DataError, UsageError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
 from privpipe.tables.cell_members import Contributions, Members, added_up, expanded
@@ -22,7 +22,7 @@ from privpipe.tables.leaf_totals import all_cells
 from privpipe.tables.responses import Response
 from privpipe.tables.table import Measure, Table
 
-__all__ = ["PlacedTable", "TableHistory", "columns_of", "remembered", "without_cells"]
+__all__ = ["PlacedTable", "TableHistory", "columns_of", "remembered", "require_same_noise", "without_cells"]
 
 Ints = NDArray[np.int64]
 FIGURES = ("shown", "low", "high", "hidden", "total", "contributors")
@@ -46,6 +46,11 @@ def remembered(rows: TableRows, tables: Mapping[str, Table]) -> TableRows:
     """The rows of a release with the cells as they are to leave."""
     cells = []
     for table in tables.values():
+        if table.process is not None:
+            raise UsageError(
+                f"table {table.name!r} has noise of private_table, and no ledger keeps its true figures; leave "
+                "`ledger` out"
+            )
         found: dict[str, Ints] = {}
         for key in table.shown_measures:
             measure = table.measures[key]
@@ -74,7 +79,11 @@ def _definition(table: Table) -> dict[str, Any]:
         for each in table.responses
     ]
     measures = {
-        key: {"decimals": table.measures[key].figures.decimals, "status": table.measures[key].status}
+        key: {
+            "decimals": table.measures[key].figures.decimals,
+            "status": table.measures[key].status,
+            "noise": _noise_of(table, key),
+        }
         for key in table.shown_measures
     }
     return {
@@ -85,6 +94,43 @@ def _definition(table: Table) -> dict[str, Any]:
         "measures": measures,
         "additive": table.aggregated.additive,
     }
+
+
+def _noise_of(table: Table, key: str) -> str | None:
+    """What the noise of a measure follows from, as a digest: the same people have one figure where it is the same."""
+    measure = table.measures[key]
+    if measure.noise is None or table.seed is None:
+        return None
+    rows = [[list(row.values), list(row.bounds)] for row in measure.noise.rows]
+    said = json.dumps([rows, [None if each is None else str(each) for each in measure.drawn_by]])
+    return hashlib.sha256(table.seed.bound("privpipe/noise-of-tables/1", said)).hexdigest()
+
+
+def require_same_noise(tables: Mapping[str, Table], history: TableHistory | None) -> None:
+    """Refuse noise by another seed or other parameters than an earlier release had: the average of both tells more.
+
+    Raises
+    ------
+    UsageError
+    """
+    earlier = [] if history is None else [_tables_of(each) for each in history.earlier if each.tables is not None]
+    before = {
+        (key, told["noise"])
+        for rows in earlier
+        for definition in rows.definitions
+        for key, told in definition["measures"].items()
+        if told.get("noise") is not None
+    }
+    for table in tables.values():
+        for key in table.shown_measures:
+            if table.measures[key].noise is not None:
+                others = {noise for measure, noise in before if measure == key} - {_noise_of(table, key)}
+                if others:
+                    raise UsageError(
+                        f"cell_key: {key!r} was perturbed under another seed, purpose or parameters in an earlier "
+                        "release that the ledger remembers, and the same people would have another figure; give the "
+                        "same ones"
+                    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -21,7 +21,7 @@ from privpipe.tables.entries import TableSet
 from privpipe.tables.families import Family, families, merged_levels
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
 from privpipe.tables.integer_matrices import Matrix, matrix_of
-from privpipe.tables.primary_rules import Rule, Settings, protection_levels
+from privpipe.tables.primary_rules import Rule, Settings, of_noisy, protection_levels
 from privpipe.tables.table import Measure, Table
 from privpipe.tables.table_history import PlacedTable
 
@@ -80,9 +80,22 @@ class UnionFamily(Family):
         return self._published(range(self.new, self.published))
 
     @cached_property
+    def known_before(self) -> Bools:
+        """Variables that earlier tables published as they are."""
+        return self._published(range(self.new, self.published), exactly=True)
+
+    @cached_property
     def now(self) -> Bools:
         """Variables that the new tables publish."""
         return self._published(range(self.new))
+
+    @property
+    def counted_exactly_or_rounded(self) -> tuple[Bools, Bools]:
+        """Variables that earlier tables published without noise, and that the new ones do."""
+        plain = [at for at in range(self.published) if self.measures[at].status != "perturbed"]
+        return self._published(at for at in plain if at >= self.new), self._published(
+            at for at in plain if at < self.new
+        )
 
     def _published(self, tables: Iterable[int], *, exactly: bool = False) -> Bools:
         found = np.zeros(self.cells.size, dtype=np.bool_)
@@ -181,17 +194,14 @@ class UnionFamily(Family):
             self.measures[self.new : self.published], self.cells.variables[self.new : self.published], strict=True
         ):
             if every:
-                made = protection_levels(every, measure.figures, settings)
-                kept = measure.hidden[made.variables] & ~self.before[variable[made.variables]]
                 parts.append(
-                    Levels(
-                        variable[made.variables[kept]],
-                        made.lower[kept],
-                        made.upper[kept],
-                        made.span[kept],
-                        made.denominator,
-                    )
+                    _earlier_levels(every, measure, variable, settings, measure.hidden & ~self.before[variable])
                 )
+                # What an earlier release told by noise or rounding must not become one value by the new one.
+                unsure = ~measure.hidden & (measure.low < measure.high) & ~self.known_before[variable]
+                if self.key == COUNT or measure.status == "perturbed":
+                    loosely = [of_noisy(rule) for rule in every]
+                    parts.append(_earlier_levels(loosely, measure, variable, settings, unsure))
         for measure, variable in zip(
             self.measures[self.published : -1], self.cells.variables[self.published : -1], strict=True
         ):
@@ -246,6 +256,15 @@ class UnionFamily(Family):
         number = by_class.indices[starts + within].astype(np.int64)
         most = _most(self.tables[: self.published], self.key)
         return added_up(number, self.rows.persons[row], self.rows.values[row], inside.shape[0], most)
+
+
+def _earlier_levels(
+    rules: Sequence[Rule], measure: Measure, variable: Ints, settings: Settings, cells: Bools
+) -> Levels:
+    """Levels of some cells of an earlier table."""
+    made = protection_levels(rules, measure.figures, settings)
+    kept = cells[made.variables]
+    return Levels(variable[made.variables[kept]], made.lower[kept], made.upper[kept], made.span[kept], made.denominator)
 
 
 def seen_together(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from privpipe.blocks import RowBlock
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import canonical_text
 
-__all__ = ["MOST_DECIMALS", "UnitRows", "Units", "decimals_of", "in_units"]
+__all__ = ["MOST_DECIMALS", "UnitRows", "Units", "decimals_of", "in_units", "in_whole_units"]
 
 MOST_DECIMALS = 18
 LARGEST = 2**63 - 1
@@ -148,6 +149,25 @@ class Units:
     product: str | None = None
 
 
+def in_whole_units(units: Units, bounds: tuple[Fraction, Fraction]) -> tuple[int, int]:
+    """Bounds of a column in its unit.
+
+    Raises
+    ------
+    UsageError
+        One has more decimals than the column.
+
+    Examples
+    --------
+    >>> in_whole_units(Units(column="x", decimals=2, name="x"), (Fraction(-1, 2), Fraction(10)))
+    (-50, 1000)
+    """
+    least, most = (each * 10**units.decimals for each in bounds)
+    if least.denominator != 1 or most.denominator != 1:
+        raise UsageError(f"column {units.column!r}: bounds have more than its {units.decimals} decimals; round them")
+    return int(least), int(most)
+
+
 @dataclass(frozen=True, kw_only=True)
 class UnitRows:
     """The function of a block that keeps the records of a population and makes integers of their contributions.
@@ -158,6 +178,8 @@ class UnitRows:
         Columns that come out as they are.
     only : mapping of column to label
         Records whose value has this canonical text.
+    domain : mapping of column to tuple of str
+        Records with a value whose canonical text is another are left out.
     full : tuple of str
         Columns without which a record is left out.
     weight : Units, optional
@@ -169,6 +191,7 @@ class UnitRows:
 
     kept: tuple[str, ...]
     only: Mapping[str, str] = field(default_factory=dict)
+    domain: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     full: tuple[str, ...] = ()
     weight: Units | None = None
     units: tuple[Units, ...] = ()
@@ -204,6 +227,10 @@ class UnitRows:
         for column, label in self.only.items():
             found = pc.equal(canonical_text(rows.column(column), None), label)
             mask &= pc.fill_null(found, False).to_numpy(zero_copy_only=False)
+        for column, values in self.domain.items():
+            texts = canonical_text(rows.column(column), None)
+            known = pc.or_(pc.is_in(texts, pa.array(values, texts.type)), pc.is_null(texts))
+            mask &= known.to_numpy(zero_copy_only=False)
         for column in self.full:
             mask &= rows.column(column).is_valid().to_numpy(zero_copy_only=False)
         return rows if bool(mask.all()) else rows.take(np.flatnonzero(mask))

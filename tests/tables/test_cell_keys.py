@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from privpipe.draws import Seed
 from privpipe.errors import DataError, UsageError
-from privpipe.tables.cell_keys import NoiseRow, NoiseTable, averaged_variance, cell_key, record_keys
+from privpipe.tables.cell_keys import NoiseRow, NoiseTable, averaged_variance, averages
 from privpipe.tables.cells import Cells
+from privpipe.tables.contribution_rows import cell_key, key_of_sums, record_keys
 from tests.tables.random_tables import flat
 
 ONE = 2**32
@@ -120,14 +121,14 @@ def test_record_keys_by_their_definition() -> None:
     seed = Seed.insecure(7)
     key = hmac.new(seed.secret, b'["privpipe/record-key/1","counts"]', hashlib.sha256).digest()
     wanted = int.from_bytes(hmac.new(key, b"anna", hashlib.sha256).digest()[:4], "big")
-    assert record_keys(seed, "counts", ["anna"]).tolist() == [wanted]
-    assert record_keys(seed, "cost", ["anna"]).tolist() != [wanted]
+    assert record_keys(key_of_sums(seed, "counts", "count"), ["anna"]).tolist() == [wanted]
+    assert record_keys(key_of_sums(seed, "cost", "count"), ["anna"]).tolist() != [wanted]
 
 
 def test_noise_of_many_cells_is_unbiased() -> None:
     """Within four standard deviations over 100,000 keyed cells, for every row."""
     table = NoiseTable.of_greatest_entropy(5, 3.0, 2, 0.3)
-    keys = record_keys(Seed.insecure("cells"), "counts", [str(at) for at in range(100_000)])
+    keys = record_keys(key_of_sums(Seed.insecure("cells"), "counts", "count"), [str(at) for at in range(100_000)])
     for count, row in enumerate(table.rows):
         noise = table.noisy_counts(np.full(len(keys), count), keys) - count
         assert abs(noise.mean()) <= 4 * (float(row.variance) / len(keys)) ** 0.5
@@ -136,8 +137,8 @@ def test_noise_of_many_cells_is_unbiased() -> None:
 
 def test_the_same_people_get_the_same_noise_in_any_order() -> None:
     people = [f"p{at}" for at in range(50)]
-    keys = record_keys(Seed.insecure(1), "counts", people)
-    again = record_keys(Seed.insecure(1), "counts", people[::-1])
+    keys = record_keys(key_of_sums(Seed.insecure(1), "counts", "count"), people)
+    again = record_keys(key_of_sums(Seed.insecure(1), "counts", "count"), people[::-1])
     assert cell_key(np.array([keys.sum()])).tolist() == cell_key(np.array([again.sum()])).tolist()
 
 
@@ -168,6 +169,6 @@ def test_averages_of_two_dimensions_use_every_combination_of_levels() -> None:
     cells = Cells.complete([flat("a", 2), flat("b", 3)])
     counts = np.array([600, 200, 200, 200, 300, 100, 100, 100, 300, 100, 100, 100])
     table = NoiseTable.of_greatest_entropy(6, 2.0)
-    found = averaged_variance(cells, counts, table)
+    found = averaged_variance(variance for _, variance in averages(cells, counts, table))
     assert found[0] == pytest.approx(2 / (1 + 1 / 2 + 1 / 3 + 1 / 6), rel=1e-6)
     assert found[5] == pytest.approx(2.0, rel=1e-6)

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 import privpipe as pp
-import privpipe.tables as T
 from privpipe.errors import Refused
 from privpipe.tables.cells import Cells, Dimension, linked
 from privpipe.tables.implied_populations import implied_populations
@@ -66,6 +65,7 @@ def test_without_hidden_cells_nothing_is_implied() -> None:
     assert found.greatest(np.ones(7, dtype=np.int64)).tolist() == []
 
 
+T = pp.tables
 REGIONS = {"A": {"f": 5, "m": 12, "x": 3}, "B": {"f": 20, "m": 30, "x": 20}, "C": {"f": 40, "m": 40, "x": 40}}
 ROWS = [{"region": region, "sex": sex} for region, row in REGIONS.items() for sex, n in row.items() for _ in range(n)]
 

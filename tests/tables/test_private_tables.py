@@ -1,196 +1,448 @@
-"""Private tables: distributions of the noise, sensitivities by exhaustive change, and the budget."""
+"""Private tables from records to publication: bounded contributions, fixed labels, a budget, and attacks."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from scipy.stats import chisquare
 
-from privpipe.draws import Stream
-from privpipe.errors import DataError, Refused, UsageError
-from privpipe.kernels.synthesis.noisy_marginals import discrete_laplace
-from privpipe.tables.cells import Cells
-from privpipe.tables.private_tables import Account, PrivateTable, Spend, kept_contributions
-from tests.tables.random_tables import added_up, flat, inner_cells, nested
+import privpipe as pp
+from privpipe.draws import Seed
+from privpipe.engines import Engine
+from privpipe.errors import PolicyError, Refused, UsageError
+from privpipe.models import DifferentialPrivacy
+from privpipe.tables import MinimumFrequency, PrivateTable, RoundTable, SuppressTable, TableAudit
+from privpipe.tables.aggregation import COUNT, TableSpec, aggregated
+from privpipe.tables.private_noise import PrivateNoise
+from privpipe.tables.responses import responses_of
+from privpipe.tables.spend_book import SpendBook
+from privpipe.tables.table import Table
+from tests.tables.test_aggregation import load, rows_of
 
-CELLS = Cells.complete([nested("a", 2, 3), flat("b", 2)])
-
-
-def account(limit: int = 10, unit: str = "epsilon") -> Account:
-    return Account(unit, Fraction(limit), lambda spend: None)
-
-
-@pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(7, 2)])
-def test_the_discrete_laplace(scale: Fraction) -> None:
-    draws = 20_000
-    found = Counter(discrete_laplace(scale) for _ in range(draws))
-    weights = {y: math.exp(-abs(y) / float(scale)) for y in range(-200, 201)}
-    total = sum(weights.values())
-    common = [y for y, weight in weights.items() if draws * weight / total >= 20]
-    seen = np.array([*(found[y] for y in common), 0.0])
-    wanted = np.array([*(draws * weights[y] / total for y in common), 0.0])
-    seen[-1], wanted[-1] = draws - seen.sum(), draws - wanted.sum()
-    if wanted[-1] < 5:
-        seen, wanted = seen[:-1], wanted[:-1] * (seen[:-1].sum() / wanted[:-1].sum())
-    assert chisquare(seen, wanted).pvalue > 1e-5
+Documents = Callable[..., dict[str, Any]]
+ASKED = DifferentialPrivacy(epsilon=1.0, delta=1e-6)
+DOMAIN = {"region": ["north", "south", "west", "east"], "sex": ["f", "m"]}
 
 
-def neighbours(table: PrivateTable, cells: int) -> list[np.ndarray]:
-    """What one contributor may add to the leaf cells of a tiny table: all choices of cells and extreme values."""
-    assert table.bounds is not None
-    found = []
-    for values in product([0, table.bounds[0], table.bounds[1]], repeat=cells):
-        if sum(value != 0 for value in values) <= table.contribution_bound:
-            found.append(np.array(values))
-    return found
+def people(number: int = 60, seed: int = 0) -> pd.DataFrame:
+    draw = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "person": draw.integers(0, number, 2 * number),
+            "region": draw.choice(["north", "south", "west", "nowhere"], 2 * number),
+            "sex": draw.choice(["f", "m"], 2 * number),
+            "cost": draw.integers(-20, 90, 2 * number),
+        }
+    )
 
 
-@pytest.mark.parametrize("kind", ["add_remove", "replace"])
-@pytest.mark.parametrize("bounds", [(0, 7), (-3, 5), (2, 9), (-6, -1)])
-@pytest.mark.parametrize("c", [1, 2, 3])
-def test_sensitivities_bound_every_change(kind: str, bounds: tuple[int, int], c: int) -> None:
-    table = PrivateTable(epsilon=Fraction(1), contribution_bound=c, bounds=bounds, neighbours=kind)
-    some = neighbours(table, 4)
-    pairs = product(some, some) if kind == "replace" else [(values, 0 * values) for values in some]
-    first = second = merged = 0
-    for a, b in pairs:
-        change = a - b
-        first, second = max(first, int(np.abs(change).sum())), max(second, int((change**2).sum()))
-        above = np.array([change[:2].sum(), change[2:].sum()])
-        merged = max(merged, int((above**2).sum()))
-    assert first <= table.sensitivity("cost")
-    assert second <= table.squared_sensitivity("cost", leaves=True)
-    assert merged <= table.squared_sensitivity("cost", leaves=False)
-    if kind == "add_remove":
-        assert (first, second) == (table.sensitivity("cost"), table.squared_sensitivity("cost", leaves=True))
+def noise(folder: Path, **more: Any) -> PrivateTable:
+    given = {
+        "epsilon": 1,
+        "limit": 5,
+        "ledger": str(folder / "ledger"),
+        "contribution_bound": 2,
+        "bounds": {"cost": [0, 50]},
+        "domain": DOMAIN,
+    }
+    return PrivateTable(**{**given, **more})
 
 
-@pytest.mark.parametrize("split", ["leaves", "levels"])
+def table(stage: PrivateTable, frame: pd.DataFrame | None = None, *responses: Any, **more: Any) -> Table:
+    count = pp.tables.Aggregate(
+        **{"by": ["region", "sex"], "responses": [*(responses or ("count", {"sum": "cost"}))], **more}
+    )
+    made: Table = count.apply(people() if frame is None else frame, person_id="person", stages=[stage])
+    return made
+
+
+@pytest.mark.parametrize("bound", [1, 2])
+def test_contributions_are_bounded_and_clipped_on_every_engine(engine: Engine, bound: int) -> None:
+    """Each contributor is in as many leaf cells as allowed, with the clipped sum of its records there."""
+    rows = [row for row in rows_of(5, 150, 25) if row["town"] != "zz" or row["age"] > 2]
+    spec = TableSpec(
+        by=("town", "sex"),
+        responses=responses_of(["count", {"sum": "cost"}]),
+        contribution_bound=bound,
+        bounds={"cost": (Fraction(0), Fraction(4))},
+        domain={"town": ("x", "y", "far"), "sex": ("f", "m", "d")},
+    )
+    found = aggregated(engine, load(engine, rows), spec, person="person", secret=b"k" * 32)
+    assert [each.labels for each in found.cells.dimensions] == [
+        ("Total", "far", "x", "y", "(missing)"),
+        ("Total", "d", "f", "m", "(missing)"),
+    ]
+    inside = [row for row in rows if row["town"] in ("x", "y", None)]
+    whole: dict[tuple[Any, Any, Any], int | None] = {}
+    for row in inside:
+        key = (row["person"], row["town"], row["sex"])
+        before, value = whole.get(key), row["cost"]
+        whole[key] = value if before is None else before + (value or 0)
+    leaf = np.array([code.all() for code in found.cells.codes])
+    counts, sums = found.figures[COUNT], found.figures["cost"]
+    held: dict[Any, int] = {}
+    for person, _, _ in whole:
+        held[person] = held.get(person, 0) + 1
+    assert counts.totals[leaf].sum() == sum(min(bound, number) for number in held.values())
+    by_cell: dict[tuple[str, str], list[int]] = {}
+    for (_, town, sex), total in whole.items():
+        by_cell.setdefault(("(missing)" if town is None else town, sex), []).append(
+            0 if total is None else min(max(total, 0), 4)
+        )
+    for at in np.flatnonzero(leaf):
+        labels = tuple(d.labels[c] for d, c in zip(found.cells.dimensions, found.cells.codes[at], strict=True))
+        every = sorted(by_cell.get(labels, []))
+        number, total = int(counts.totals[at]), int(sums.totals[at])
+        assert number <= len(every)
+        # Which of its cells a contributor keeps is drawn; the sum is one of so many clipped parts.
+        assert sum(every[:number]) <= total <= sum(every[len(every) - number :])
+
+
+def test_the_choice_of_cells_is_the_same_on_every_engine(engine: Engine) -> None:
+    rows = rows_of(5, 150, 25)
+    spec = TableSpec(
+        by=("town",),
+        responses=responses_of(["count"]),
+        contribution_bound=1,
+        domain={"town": ("x", "y", "zz")},
+    )
+    found = aggregated(engine, load(engine, rows), spec, person="person", secret=b"k" * 32)
+    assert found.figures[COUNT].totals.tolist() == CHOSEN
+
+
+CHOSEN = [25, 7, 6, 7, 5]
+
+
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
-def test_tables_add_up_and_every_cell_has_noise(split: str, mechanism: str) -> None:
-    budget = {"laplace": {"epsilon": Fraction(1)}, "gaussian": {"rho": Fraction(1, 2)}}[mechanism]
-    table = PrivateTable(contribution_bound=2, bounds=(0, 100), mechanism=mechanism, split=split, **budget)
-    counts = added_up(CELLS, [5, 0, 9, 100, 3, 0, 0, 7, 2, 1])
-    paid = account(unit=table.spend.unit)
-    found = table.noisy(CELLS, {"count": counts, "cost": counts * 40}, paid)
-    for response in ("count", "cost"):
-        assert not (CELLS.relations @ found[response]).any()
-    assert paid.spent == table.spend.amount
-    assert (found["cost"] != counts * 40).any()
-
-
-def test_levels_are_brought_together_by_weighted_least_squares() -> None:
-    """Against the normal equations solved densely, with noise that is known."""
-    table = PrivateTable(epsilon=Fraction(10**9), contribution_bound=1, split="levels")
-    counts = added_up(CELLS, [40, 30, 20, 100, 30, 50, 60, 70, 20, 10])
-    shift = iter(range(1000))
-    noise = [int(7 * math.sin(at)) for at in range(len(CELLS))]
-    found = table.noisy(CELLS, {"count": counts}, account(10**9), noise=lambda scale: noise[next(shift)])["count"]
-    depth = np.column_stack([d.depth[CELLS.codes[:, at]] for at, d in enumerate(CELLS.dimensions)]).tolist()
-    order = sorted(range(len(CELLS)), key=lambda at: (depth[at], at))
-    measured = counts.astype(float)
-    measured[order] += noise
-    design = np.column_stack([added_up(CELLS, [int(at == other) for other in range(10)]) for at in range(10)]).astype(
-        float
+@pytest.mark.parametrize("split", ["leaves", "levels"])
+def test_a_private_table_adds_up_and_names_its_noise(tmp_path: Path, mechanism: str, split: str) -> None:
+    budget = {"epsilon": 1, "rho": None} if mechanism == "laplace" else {"epsilon": None, "rho": 0.01, "delta": 1e-6}
+    stage = noise(tmp_path, mechanism=mechanism, split=split, **budget)
+    made = stage.apply(table(stage))
+    public = made.public()
+    assert set(public["count_status"]) == set(public["sum_cost_status"]) == {"noisy"}
+    for measure in made.measures.values():
+        assert not (made.cells.relations @ measure.shown).any()
+        assert (measure.shown != measure.figures.totals).any()
+    process = made.process
+    assert process is not None
+    unit = "epsilon" if mechanism == "laplace" else "rho"
+    levels = 4 if split == "levels" else 1
+    spent: dict[str, Any] = {unit: Fraction(process[unit])}
+    kernel = PrivateNoise(
+        contribution_bound=2,
+        bounds={"cost": (0, 50)},
+        mechanism=mechanism,
+        split=split,
+        **spent,
     )
-    best, *_ = np.linalg.lstsq(design, measured, rcond=None)
-    assert found[inner_cells(CELLS)].tolist() == np.rint(best).astype(int).tolist()
-
-
-def test_the_spend_is_written_before_any_noise_is_drawn() -> None:
-    order: list[str] = []
-    paid = Account("epsilon", Fraction(1), lambda spend: order.append("written"))
-    table = PrivateTable(epsilon=Fraction(1), contribution_bound=1)
-
-    def noise(scale: Fraction) -> int:
-        order.append("drawn")
-        raise RuntimeError("the run breaks down")
-
-    counts = added_up(CELLS, [1] * 10)
-    with pytest.raises(RuntimeError):
-        table.noisy(CELLS, {"count": counts}, paid, noise=noise)
-    assert order == ["written", "drawn"]
-    assert paid.left == 0
-
-
-def test_a_spend_that_cannot_be_written_draws_nothing() -> None:
-    def failing(spend: Spend) -> None:
-        raise OSError("the ledger is read-only")
-
-    drawn: list[int] = []
-    table = PrivateTable(epsilon=Fraction(1), contribution_bound=1)
-    paid = Account("epsilon", Fraction(1), failing)
-    with pytest.raises(OSError, match="read-only"):
-        table.noisy(CELLS, {"count": added_up(CELLS, [1] * 10)}, paid, noise=lambda scale: drawn.append(1) or 0)
-    assert not drawn
-    assert paid.spent == 0
-
-
-def test_budgets_add_up_exactly_and_end() -> None:
-    paid = Account("epsilon", Fraction(3, 10), lambda spend: None)
-    for _ in range(3):
-        paid.spend(Spend("epsilon", Fraction(1, 10)))
-    with pytest.raises(Refused, match=r"costs epsilon 0\.1, and 0 of 0\.3 is left"):
-        paid.spend(Spend("epsilon", Fraction(1, 10)))
-    with pytest.raises(UsageError, match="kept in epsilon"):
-        paid.spend(Spend("rho", Fraction(1, 10)))
-
-
-@pytest.mark.parametrize("c", [1, 2, 5])
-def test_a_contributor_counts_in_so_many_cells(c: int) -> None:
-    table = PrivateTable(epsilon=Fraction(1), contribution_bound=c, bounds=(-5, 20))
-    draws = np.random.default_rng(c)
-    pairs = zip(draws.integers(0, 40, 200).tolist(), draws.integers(0, 9, 200).tolist(), strict=True)
-    rows = sorted(set(pairs))
-    people, cells = np.array(rows).T
-    ids, values = np.column_stack([people, people * 7]), draws.integers(-100, 100, len(rows))
-    stream = Stream(bytes(range(16)))
-    kept, clipped = kept_contributions(ids, cells, values, table, stream)
-    held = Counter(people.tolist())
-    assert Counter(people[kept].tolist()) == {person: min(c, number) for person, number in held.items()}
-    assert clipped.tolist() == np.clip(values, -5, 20).tolist()
-    order = draws.permutation(len(rows))
-    again, _ = kept_contributions(ids[order], cells[order], values[order], table, stream)
-    assert again.tolist() == kept[order].tolist()
-
-
-def test_a_table_without_all_combinations_is_an_error() -> None:
-    table = PrivateTable(epsilon=Fraction(1), contribution_bound=1)
-    part = Cells(CELLS.dimensions, CELLS.codes[:-2])
-    paid = account()
-    with pytest.raises(DataError, match="2 combinations of labels"):
-        table.noisy(part, {"count": np.zeros(len(part), dtype=np.int64)}, paid)
-    assert paid.spent == 0
-
-
-def test_the_statement_says_nothing_of_the_data() -> None:
-    table = PrivateTable(
-        rho=Fraction(1, 100), delta=Fraction(1, 10**6), contribution_bound=3, mechanism="gaussian", bounds=(0, 50)
-    )
-    said = table.statement()
-    assert said["epsilon"] == pytest.approx(0.01 + 2 * math.sqrt(0.01 * math.log(1e6)))
-    assert set(said) == {
-        "mechanism", "rho", "contribution_bound", "neighbours", "split", "responses", "bounds", "delta", "epsilon",
+    for key in (COUNT, "cost"):
+        assert process["scales"][key] == float(kernel.scale(key, Fraction(1, 2 * levels), leaves=split == "leaves"))
+    assert set(process) <= {
+        "mechanism", "epsilon", "rho", "contribution_bound", "neighbours", "split", "levels", "scales", "bounds",
+        "labels_fixed", "delta", "epsilon_of_all_tables",
     }  # fmt: skip
+    assert pp.check(made, [ASKED]).passed
+
+
+def test_means_are_of_noisy_parts(tmp_path: Path) -> None:
+    stage = noise(tmp_path, epsilon=0.05)
+    public = stage.apply(table(stage, None, "count", {"sum": "cost"}, {"mean": "cost"})).public()
+    for count, total, mean in zip(public["count"], public["sum_cost"], public["mean_cost"], strict=True):
+        assert (pd.isna(mean) and count <= 0) or mean == total / count
+
+
+def test_labels_do_not_depend_on_the_records(tmp_path: Path) -> None:
+    stage = noise(tmp_path)
+    some, none = table(stage), table(stage, people()[:1])
+    assert some.cells.dimensions == none.cells.dimensions
+    assert "nowhere" not in some.cells.dimensions[0].labels
+    # A hierarchy from a file fixes labels as well.
+    rows = [[name, "coast" if name in ("north", "west") else "inland", "*"] for name in DOMAIN["region"]]
+    made = pp.tables.Aggregate(by=["region"], responses=["count"]).apply(
+        people(),
+        person_id="person",
+        stages=[noise(tmp_path, domain={})],
+        hierarchies={"region": pp.Hierarchy.from_rows(rows)},
+    )
+    assert set(made.cells.dimensions[0].labels) == {"Total", "coast", "inland", *DOMAIN["region"], "(missing)"}
+    with pytest.raises(UsageError, match="labels of 'sex' must be fixed"):
+        table(noise(tmp_path, domain={"region": ["north"]}))
+
+
+def test_every_run_draws_anew_and_pays_until_nothing_is_left(tmp_path: Path) -> None:
+    stage = noise(tmp_path, limit=3)
+    made = table(stage, None, "count")
+    shown = [stage.apply(made).measures[COUNT].shown.tolist() for _ in range(3)]
+    assert len({tuple(each) for each in shown}) == 3
+    with pytest.raises(Refused, match="costs epsilon 1, and 0 of 3 is left. Nothing was published"):
+        stage.apply(made)
+    assert SpendBook(tmp_path / "ledger").spent("frames", "epsilon") == 3
+
+
+def test_the_seed_draws_nothing(tmp_path: Path) -> None:
+    stage = noise(tmp_path, epsilon=0.01)
+    count = pp.tables.Aggregate(by=["region"], responses=["count"])
+    seed = Seed.insecure("same")
+    two = [
+        stage.apply(count.apply(people(), person_id="person", seed=seed, stages=[stage]), seed=seed) for _ in range(2)
+    ]
+    assert two[0].measures[COUNT].figures.totals.tolist() == two[1].measures[COUNT].figures.totals.tolist()
+    assert two[0].measures[COUNT].shown.tolist() != two[1].measures[COUNT].shown.tolist()
+
+
+def test_a_run_that_is_killed_between_spend_and_draw_has_spent(tmp_path: Path) -> None:
+    program = textwrap.dedent(
+        f"""
+        import os, signal
+        from pathlib import Path
+        from privpipe.tables import private_noise
+        from tests.tables.test_private_tables import noise, table
+
+        def killed(scale):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        private_noise.discrete_laplace = killed
+        stage = noise(Path({str(tmp_path)!r}), limit=1)
+        stage.apply(table(stage))
+        """
+    )
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, timeout=120, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    stage = noise(tmp_path, limit=1)
+    with pytest.raises(Refused, match="0 of 1 is left"):
+        stage.apply(table(stage))
+
+
+def test_several_tables_share_the_budget(tmp_path: Path) -> None:
+    stage = noise(tmp_path, limit=1)
+    count = pp.tables.Aggregate(
+        tables={name: {"by": [name], "responses": ["count"]} for name in ("region", "sex")},
+    )
+    both = stage.apply(count.apply(people(), person_id="person", stages=[stage]))
+    assert [each.process["epsilon"] for each in both.values()] == ["1/2", "1/2"]
+    verdict = pp.check(both, [ASKED]).verdicts[0]
+    assert verdict.observed == {"epsilon": 1.0, "delta": 0.0}
+    with pytest.raises(Refused, match=r"cost epsilon 1 together, required at most 0\.5"):
+        pp.check(both, [DifferentialPrivacy(epsilon=0.5, delta=1e-6)])
+
+
+def test_noise_without_a_record_and_records_without_noise_fail(tmp_path: Path) -> None:
+    stage = noise(tmp_path)
+    made = table(stage)
+    with pytest.raises(Refused, match="needs the process record"):
+        pp.check(made, [ASKED])
+    noisy = stage.apply(made)
+    with pytest.raises(Refused, match="is published without noise"):
+        pp.check({"a": noisy, "b": made}, [ASKED])
+    assert noisy.process is not None
+    forged = replace(made, process=noisy.process)
+    with pytest.raises(Refused, match="changed by its true figures"):
+        pp.check(forged, [ASKED])
+    for name, value, message in (
+        ("contribution_bound", 1, "more leaf cells"),
+        ("bounds", {"cost": [0, 10]}, "other bounds"),
+        ("labels_fixed", False, "made from the records"),
+        ("epsilon", "3/2", "cost epsilon 1.5 together"),
+    ):
+        with pytest.raises(Refused, match=message):
+            pp.check(replace(noisy, process={**noisy.process, name: value}), [ASKED])
+
+
+def test_nothing_else_is_done_to_a_private_table(tmp_path: Path) -> None:
+    stage = noise(tmp_path)
+    made = table(stage)
+    noisy = stage.apply(made)
+    for rule in (MinimumFrequency(at_least=3), TableAudit()):
+        with pytest.raises(Refused, match="does not apply to tables with noise of private_table"):
+            pp.check(noisy, [rule])
+    with pytest.raises(UsageError, match="is noisy already"):
+        RoundTable(base=5).apply(noisy)
+    with pytest.raises(UsageError, match="nothing is hidden by its true figures"):
+        SuppressTable().apply(noisy, guarantees=[MinimumFrequency(at_least=30)])
+    with pytest.raises(UsageError, match="let private_table be the only stage"):
+        stage.apply(RoundTable(base=5).apply(made))
+    with pytest.raises(UsageError, match="let private_table be the only stage"):
+        stage.apply(noisy)
+    plain = pp.tables.Aggregate(by=["region"], responses=["count"]).apply(people(), person_id="person")
+    with pytest.raises(UsageError, match="was not counted with bounded contributions"):
+        stage.apply(plain)
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("changes", "message"),
     [
-        {"contribution_bound": 1},
-        {"epsilon": Fraction(1), "rho": Fraction(1), "contribution_bound": 1},
-        {"epsilon": Fraction(1), "contribution_bound": 0},
-        {"epsilon": Fraction(1), "contribution_bound": 1, "bounds": (3, 3)},
-        {"epsilon": Fraction(1), "contribution_bound": 1, "mechanism": "uniform"},
-        {"epsilon": Fraction(1), "contribution_bound": 1, "delta": Fraction(1, 2)},
+        ({"epsilon": None}, "laplace noise takes epsilon"),
+        ({"rho": 1}, "laplace noise takes epsilon"),
+        ({"bounds": {"cost": [5, 5]}}, "the first below the second"),
+        ({"domain": {"region": ["a", "a"]}}, "give distinct values"),
+        ({"delta": 1e-6}, "delta is for gaussian noise"),
     ],
     ids=str,
 )
-def test_bad_options_are_usage_errors(options: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match="private_table"):
-        PrivateTable(**options)  # type: ignore[arg-type]
+def test_bad_parameters_are_usage_errors(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        noise(tmp_path, **changes)
+
+
+def test_sums_need_bounds_and_weights_are_not_served(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="need what a contributor's part is clipped to"):
+        table(noise(tmp_path, bounds={}))
+    with pytest.raises(UsageError, match="`weight` are not served"):
+        table(noise(tmp_path), None, "count", weight="cost")
+    with pytest.raises(UsageError, match="more than its 0 decimals"):
+        table(noise(tmp_path, bounds={"cost": [0, 0.5]}))
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Documents:
+    people().to_parquet(tmp_path / "people.parquet")
+
+    def made(**changes: Any) -> dict[str, Any]:
+        private = {
+            "epsilon": 1,
+            "limit": 2,
+            "ledger": str(tmp_path / "ledger"),
+            "contribution_bound": 2,
+            "bounds": {"cost": [0, 50]},
+            "domain": DOMAIN,
+        }
+        return {
+            "version": 1,
+            "columns": {
+                "region": {"role": "quasi_identifier"},
+                "sex": {"role": "quasi_identifier"},
+                "cost": {"role": "insensitive"},
+                "person": {"role": "identifier"},
+            },
+            "source": {"path": str(tmp_path / "people.parquet")},
+            "sink": {"path": str(tmp_path / "out")},
+            "person_id": "person",
+            "transform": [
+                {"aggregate": {"by": ["region", "sex"], "responses": ["count", {"sum": "cost"}, {"mean": "cost"}]}},
+                {"private_table": private},
+            ],
+            "guarantees": [{"differential_privacy": {"epsilon": 1.0, "delta": 1e-6}}],
+            **changes,
+        }
+
+    return made
+
+
+def test_a_policy_publishes_until_its_budget_is_spent(document: Documents, tmp_path: Path) -> None:
+    first = pp.release(document())
+    assert first.published
+    assert first.assessment.verdicts[0].name == "differential_privacy"
+    shown = pd.read_parquet(tmp_path / "out" / "table.parquet")
+    assert set(shown["count_status"]) == {"noisy"}
+    assert set(shown["region"]) == {"Total", *DOMAIN["region"], "(missing)"}
+    pp.release(document())
+    assert pd.read_parquet(tmp_path / "out" / "table.parquet")["count"].tolist() != shown["count"].tolist()
+    before = (tmp_path / "out" / "table.parquet").read_bytes()
+    with pytest.raises(Refused, match="0 of 2 is left"):
+        pp.release(document())
+    assert (tmp_path / "out" / "table.parquet").read_bytes() == before
+
+
+def test_public_documents_say_the_noise_and_no_true_figure(document: Documents, tmp_path: Path) -> None:
+    pp.release(document())
+    home = tmp_path / "out" / "_privpipe"
+    plan = json.loads((home / "plan.json").read_text())
+    process = plan["stages"][1]["parameters"]["process"]["table"]
+    assert process["mechanism"] == "discrete laplace"
+    assert process["bounds"] == {"cost": [0, 50]}
+    assert "ledger" not in plan["stages"][1]["parameters"]
+    manifest = json.loads((home / "manifest.json").read_text())
+    assert manifest["input"]["records"] is None
+    for file in home.iterdir():
+        assert str(tmp_path / "ledger") not in file.read_text()
+    verdict = json.loads((home / "verdict.json").read_text())
+    assert "120" not in json.dumps(verdict)  # records of the source
+
+
+def test_another_policy_over_the_same_source_shares_the_budget(document: Documents, tmp_path: Path) -> None:
+    pp.release(document())
+    other = document(
+        transform=[
+            {"aggregate": {"by": ["sex"], "responses": ["count"]}},
+            {"private_table": {**document()["transform"][1]["private_table"], "epsilon": 1.5}},
+        ],
+        sink={"path": str(tmp_path / "other")},
+        guarantees=[{"differential_privacy": {"epsilon": 2.0, "delta": 1e-6}}],
+    )
+    with pytest.raises(Refused, match=r"costs epsilon 1\.5, and 1 of 2 is left"):
+        pp.release(other)
+
+
+def test_a_refused_epsilon_publishes_nothing(document: Documents, tmp_path: Path) -> None:
+    asked = [{"differential_privacy": {"epsilon": 0.5, "delta": 1e-6}}]
+    with pytest.raises(Refused, match=r"required at most 0\.5"):
+        pp.release(document(guarantees=asked))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_ledger_within_the_sink_is_refused(document: Documents, tmp_path: Path) -> None:
+    inside = document()
+    inside["transform"][1]["private_table"]["ledger"] = str(tmp_path / "out" / "ledger")
+    with pytest.raises(UsageError, match="lies inside the sink"):
+        pp.release(inside)
+    with pytest.raises(UsageError, match="local"):
+        noise(tmp_path, ledger="s3://bucket/ledger")
+
+
+def test_a_link_to_the_source_does_not_bring_another_budget(document: Documents, tmp_path: Path) -> None:
+    pp.release(document())
+    (tmp_path / "link.parquet").symlink_to(tmp_path / "people.parquet")
+    pp.release(document(source={"path": str(tmp_path / "link.parquet")}))
+    with pytest.raises(Refused, match="0 of 2 is left"):
+        pp.release(document(source={"path": str(tmp_path / "link.parquet")}))
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "rules on true figures": (
+        {"guarantees": [{"minimum_frequency": {"at_least": 3}}]},
+        "minimum_frequency does not apply to tables with noise",
+    ),
+    "an audit": ({"guarantees": [{"table_audit": {}}]}, "table_audit does not apply to tables with noise"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_policies_that_look_at_true_figures_are_refused(document: Documents, name: str) -> None:
+    changes, message = WRONG[name]
+    with pytest.raises(PolicyError, match=message):
+        pp.Policy.from_dict(document(**changes))
+
+
+def test_stages_beside_the_noise_are_refused(document: Documents) -> None:
+    more = document()
+    more["transform"].append({"round_table": {"base": 5}})
+    with pytest.raises(PolicyError, match="the only stage after aggregate"):
+        pp.Policy.from_dict(more)
+    more = document()
+    more["transform"].insert(0, {"top_code": {"columns": ["cost"], "at_most": 50}})
+    with pytest.raises(PolicyError):
+        pp.Policy.from_dict(more)
+    more = document()
+    more["transform"][1]["private_table"]["bounds"] = {}
+    with pytest.raises(PolicyError, match="clipped to"):
+        pp.Policy.from_dict(more)
+
+
+def test_a_policy_without_an_audit_does_not_warn(document: Documents) -> None:
+    assert pp.Policy.from_dict(document()).warnings == ()

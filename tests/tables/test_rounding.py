@@ -14,8 +14,8 @@ from scipy import optimize
 from privpipe.draws import Seed
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.tables import controlled_rounding
-from privpipe.tables.cell_keys import record_keys
 from privpipe.tables.cells import Cells, Dimension, linked
+from privpipe.tables.contribution_rows import key_of_sums, record_keys
 from privpipe.tables.controlled_rounding import controlled
 from privpipe.tables.rounding import CellDraws, reader_intervals, rounded, rounded_small_counts
 from tests.tables.random_tables import added_up, flat, inner_cells, nested, random_table
@@ -150,7 +150,7 @@ def test_intervals_of_sums_may_be_negative(values: list[int], base: int) -> None
 
 
 def draws_of(number: int, purpose: str = "p") -> CellDraws:
-    keys = record_keys(Seed.insecure("round"), "counts", [str(at) for at in range(number)])
+    keys = record_keys(key_of_sums(Seed.insecure("round"), "counts", "count"), [str(at) for at in range(number)])
     return CellDraws(Seed.insecure(5), purpose, keys, np.full(number, 7))
 
 
@@ -180,7 +180,7 @@ def test_small_counts_leave_no_small_count(seed: int) -> None:
     shown = np.ones(len(cells), dtype=np.bool_)
     if seed % 2:
         shown[inner_cells(cells)] = False
-    ties = record_keys(Seed.insecure(1), "ties", [str(at) for at in range(len(cells))])
+    ties = record_keys(key_of_sums(Seed.insecure(1), "ties", "count"), [str(at) for at in range(len(cells))])
     found = rounded_small_counts(cells, values, 5, shown, ties)
     published = found.published[shown]
     assert not ((published > 0) & (published < 5)).any()

@@ -45,7 +45,8 @@ class DifferentialPrivacy(Guarantee):
     when the record is there, was made with an epsilon and delta no larger than asked, its sampling rate beta and
     class size k satisfy their relation to these, the scheme was fixed before looking at the data, no class of the
     table is smaller than k, and no more records were released than drawn. Without a record the outcome is an error.
-    Each further release of the same data adds up epsilon and delta.
+    Each further release of the same data adds up epsilon and delta. In a policy with `aggregate` it judges the record
+    of `private_table` instead: what all tables cost together, and that each of them has the noise for it.
 
     The record is a mapping: epsilon, delta, beta, k, scheme (a hash), data_independent; `drawn`, which a run counts
     and no public document may show; and `beside`, columns that were released without being part of the classes, which
