@@ -87,3 +87,15 @@ def test_a_blank_that_follows_from_others_counts_as_published() -> None:
     closed = T.SuppressTable().apply(followed, guarantees=asked)
     assert pp.check(closed, asked).passed
     assert int(closed.hidden.sum()) > int(followed.hidden.sum())
+
+
+def test_only_cells_of_published_tables_could_be_published() -> None:
+    """All combinations of two tables follow from them here, and none is a suppressed figure of a table."""
+    asked = [T.MinimumFrequency(at_least=3), T.TableAudit()]
+    specs = {
+        "all": {"by": ["region"], "responses": ["count"]},
+        "women": {"by": ["region"], "only": {"sex": "f"}, "responses": ["count"]},
+    }
+    people = pd.DataFrame([(region, sex) for region in "AB" for sex in "fm"] * 9, columns=["region", "sex"])
+    tables = T.Aggregate(tables=specs).apply(people, guarantees=asked)
+    assert "could be published" not in pp.check(tables, asked).verdicts[1].reason
