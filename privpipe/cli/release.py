@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -205,13 +206,21 @@ def _kept(record: str) -> None:
             say(f"report: {page}")
 
 
+def _told_size(output: Mapping[str, Any]) -> str:
+    """How much a release publishes: cells where it makes tables, which suppress figures and no records."""
+    if "tables" in output:
+        tables = len(output["tables"])
+        return f"{output['records']:,} cells in {tables:,} table{'s' * (tables != 1)}"
+    return f"{output['records']:,} records, {output['suppressed_records']:,} suppressed"
+
+
 def _rehearsed(result: ReleaseResult, *, json: bool) -> None:
     """What a release would publish, and what did not happen."""
     output = result.manifest["output"]
     if not json:
         put("\nwould publish:")
         put(f"  target: {result.target}")
-        put(f"  {output['records']:,} records, {output['suppressed_records']:,} suppressed")
+        put(f"  {_told_size(output)}")
         put(f"  columns: {', '.join(output['columns'])}")
         for file in output["files"]:
             put(f"  file: {file['name']}, {file['bytes']:,} bytes")

@@ -42,7 +42,7 @@ from privpipe.tables.private_tables import PrivateTable
 from privpipe.tables.rounding import reader_intervals
 from privpipe.tables.stages import needs_joint
 from privpipe.tables.table import STATUS_SUFFIX, measures_of
-from privpipe.tables.table_audit import TableAudit, audit_problem
+from privpipe.tables.table_audit import TableAudit, audit_problem, audited
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -458,7 +458,7 @@ def _audited(guarantee: TableAudit, finished: FinishedTables, asked: Sequence[Ce
         cells, counts, shown = _populations(finished, guarantee.tables)
         apart = nested_differences(cells, counts, shown, rule.at_least, between=True)
         results[0] = replace(results[0], implied=results[0].implied + apart)
-    return guarantee.verdict(results, judged)
+    return guarantee.verdict(results, judged, true_known=finished.known is not None)
 
 
 def _blanks_audited(
@@ -537,6 +537,6 @@ def _levels_audited(
             none = np.zeros(len(hidden), dtype=np.int64)
             levels = [Levels(hidden, none, none.copy(), none.copy())]
             problem = replace(problem, levels=merged_levels([*levels, *([problem.levels] if problem.levels else [])]))
-        results.append(audit(problem, time_limit=guarantee.time_limit))
+        results.append(audited(tables, family, problem, guarantee))
         judged += family.cells.size
     return results, judged

@@ -63,8 +63,10 @@ class AuditResult:
     insiders_unproved : int
     implied : int
         Implied populations that fail.
-    publishable : int
-        Hidden cells that are not sensitive and are exact by bounds alone.
+    determined : ndarray of int64
+        Hidden variables that are not sensitive and have one value: those that bounds fix, and those asked for.
+    undecided : int
+        Variables asked for of which this was not proved either way.
     components, largest_component, programmes : int
     requirements, by_tableaus : int
         Levels of sensitive variables in one direction, and those of them that tableaus of integers settled.
@@ -80,7 +82,8 @@ class AuditResult:
     insiders: dict[int, Integers] = field(default_factory=dict)
     insiders_unproved: int = 0
     implied: int = 0
-    publishable: int = 0
+    determined: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    undecided: int = 0
     components: int = 0
     largest_component: int = 0
     programmes: int = 0
@@ -96,7 +99,7 @@ class AuditResult:
         found = {kind.name.lower(): int((self.kinds == kind).sum()) for kind in Kind if kind != Kind.HOLDS}
         found["implied"] = self.implied
         found["insider"] = sum(map(len, self.insiders.values()))
-        found["unproved"] += self.insiders_unproved
+        found["unproved"] += self.insiders_unproved + self.undecided
         return found
 
     @property
@@ -114,11 +117,16 @@ class AuditResult:
         return self.failures == 0 and self.unproved == 0
 
 
-def audit(problem: AuditProblem, *, time_limit: float = 600.0) -> AuditResult:
+def audit(problem: AuditProblem, *, time_limit: float = 600.0, others: NDArray[np.bool_] | None = None) -> AuditResult:
     """Whether each sensitive variable keeps its levels, proved in exact integers.
 
     A side that holds has a witness, a side that fails a certificate; the rest is unproved. Without true values every
     variable that is not published is sensitive.
+
+    Parameters
+    ----------
+    others : ndarray of bool, shape (variables,), optional
+        Variables of which it is found out as well whether they have one value, though that is no failure.
 
     Raises
     ------
@@ -165,8 +173,13 @@ def audit(problem: AuditProblem, *, time_limit: float = 600.0) -> AuditResult:
     whole_base = shrunk.constants * scale
     whole_base[shrunk.variables] = base
     insiders, unproved, more = insider_failures(problem, shrunk, base, proofs.moves, deadline)
-    hidden = ~problem.published & (shrunk.place < 0)
-    hidden[levels.variables] = False
+    secondary = ~problem.published
+    secondary[levels.variables] = False
+    fixed = np.flatnonzero(secondary & (shrunk.place < 0))
+    # What a move changes has several values; the rest is asked one by one.
+    still = np.flatnonzero(secondary & (shrunk.place >= 0) & (False if others is None else others))
+    still = still[~proofs.moved[shrunk.place[still]]]
+    outcome, further = _exact(system, shrunk.component, base, shrunk.place[still], deadline)
     return AuditResult(
         variables=levels.variables,
         kinds=kinds,
@@ -181,10 +194,11 @@ def audit(problem: AuditProblem, *, time_limit: float = 600.0) -> AuditResult:
         insiders=insiders,
         insiders_unproved=unproved,
         implied=0 if problem.implied is None else int(problem.implied.sum()),
-        publishable=int(hidden.sum()),
+        determined=np.union1d(fixed, still[outcome == FAILS]),
+        undecided=int((outcome == UNPROVED).sum()),
         components=shrunk.components,
         largest_component=int(np.bincount(shrunk.component).max(initial=0)),
-        programmes=proofs.programmes + programmes + more,
+        programmes=proofs.programmes + programmes + more + further,
         requirements=len(target),
         by_tableaus=proofs.by_tableaus,
     )

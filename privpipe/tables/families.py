@@ -229,6 +229,14 @@ class Family:
         other.__dict__["populations"] = populations
         return other
 
+    def knowing(self, determined: Ints) -> Family:
+        """The same family for a reader who has worked out some of its hidden variables."""
+        still = self.hidden.copy()
+        still[determined[determined < len(still)]] = False
+        return self.with_populations(
+            implied_populations(self.cells, still, empty=self.known_empty & still, unseen=self.unseen)
+        )
+
     def implied_figures(self) -> CellFigures | None:
         """Figures of the implied populations; None where there is none.
 

@@ -43,15 +43,24 @@ def finished_dimension(
         ladder = Ladder.of(name, spec.total, None, spec.levels.get(name), overlapping=name in spec.overlapping)
         values = [None if label == MISSING else label for label in own]
         return ladder.dimension(values)
-    built = hierarchy.build([None] if MISSING in own else [], None, kind)
-    if not built.texts(0):
+    seen: list[str | None] = [None] if MISSING in own else []
+    built = hierarchy.build(seen, None, kind)
+    if not _values(built, 0):
         built = _made_of(name, own, hierarchy, kind)
+    elif UNKNOWN in own and hierarchy.options.unknown == "root":
+        built = built.cover([*seen, UNKNOWN])
     ladder = Ladder.of(name, spec.total, built, spec.levels.get(name), overlapping=name in spec.overlapping)
-    values = list(dict.fromkeys(built.texts(ladder.levels[0] if ladder.coarsens else 0)))
-    values += [None] if MISSING in own and None not in values else []
+    values = list(dict.fromkeys(_values(built, ladder.levels[0] if ladder.coarsens else 0)))
+    values += seen
     if UNKNOWN in own and ladder.coarsens and UNKNOWN not in values:
         values.append(UNKNOWN)
     return _shown(ladder.dimension(values), {*own, spec.total})
+
+
+def _values(hierarchy: Hierarchy, level: int) -> list[str]:
+    """Labels of a level, without those of leaves for null and for values outside, which tables name their own way."""
+    apart = {hierarchy.null_code, hierarchy.unknown_code}
+    return [text for code, text in enumerate(hierarchy.texts(level)) if code not in apart]
 
 
 def _made_of(name: str, labels: Sequence[str], hierarchy: HierarchySpec, kind: str | None) -> Hierarchy:

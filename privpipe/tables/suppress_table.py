@@ -29,7 +29,7 @@ from privpipe.tables.population_differences import Differencing
 from privpipe.tables.response_judgement import hidden_statistics
 from privpipe.tables.suppression import AVOIDED, COSTS, Suppression, costs, suppress
 from privpipe.tables.table import Table
-from privpipe.tables.table_audit import TableAudit, audit_problem, group_levels, rules_of
+from privpipe.tables.table_audit import TableAudit, audit_problem, audited, group_levels, rules_of
 from privpipe.tables.table_loss import losses
 from privpipe.tables.union_patterns import closed_over_releases, fixed_cells
 
@@ -298,6 +298,7 @@ class _Joint:
             limits=Limits(nodes=self.stage.nodes),
             time_limit=self.stage.time_limit,
             published=family.published,
+            additive=family.additive,
         )
         self.found.setdefault(key, pattern)
         return self._with(tables, family, pattern.hidden & ~family_hidden(family, len(problem.low)))
@@ -469,10 +470,9 @@ class _Joint:
             return tables
         for family in self._families(found):
             rules = rules_of(found, family.key)
-            if any(rules.values()) or group_levels(found, family):
-                problem = audit_problem(found, family, self.asked)
-                if not audit(problem, time_limit=self.stage.time_limit).passed:
-                    return tables
+            judged = any(rules.values()) or group_levels(found, family)
+            if judged and not audited(found, family, audit_problem(found, family, self.asked), self.asked).passed:
+                return tables
         return found
 
     def _exact(self, tables: TableSet) -> dict[str, dict[str, Bools]]:

@@ -128,6 +128,7 @@ def suppress(
     limits: Limits | None = None,
     time_limit: float = 600.0,
     published: int | None = None,
+    additive: bool = True,
 ) -> Suppression:
     """Hide cells until the audit finds every sensitive cell protected.
 
@@ -152,6 +153,8 @@ def suppress(
         Seconds of each audit.
     published : int or None
         How many of the tables are published: the first ones; default: all.
+    additive : bool
+        Whether totals are the sums of their parts; if not, what follows from others implies no population.
 
     Raises
     ------
@@ -161,7 +164,7 @@ def suppress(
     if method not in METHODS:
         raise UsageError(f"suppress_table: method is one of {', '.join(METHODS)}, not {method!r}")
     shown = LinkedCells(linked.tables[:published], linked.variables[:published], linked.relations)
-    search = _Suppressing(hiding, linked, shown, tuple(rules), limits, implied, time_limit)
+    search = _Suppressing(hiding, linked, shown, tuple(rules), limits, implied, time_limit, additive)
     hidden, bound = search.first(method)
     hidden, passed, repaired = search.closed(hidden, optimal=bound is not None)
     cost = hiding.price(hidden)
@@ -198,9 +201,10 @@ class _Suppressing:
         limits: Limits | None,
         implied: Unsafe | None,
         time_limit: float,
+        additive: bool = True,
     ) -> None:
         self.hiding, self.linked, self.shown, self.rules, self.limits = hiding, linked, shown, rules, limits
-        self.implied, self.time_limit = implied, time_limit
+        self.implied, self.time_limit, self.follows = implied, time_limit, additive and implied is not None
 
     def first(self, method: str) -> tuple[Bools, int | None]:
         """A pattern by one method, with a bound on the cost if all of it has one."""
@@ -278,7 +282,13 @@ class _Suppressing:
         """The audit of a pattern, requirements that it does not show to be met, and what must be hidden in addition."""
         unsafe, covers = self._demands(hidden)
         problem = replace(self.hiding.problem(hidden), implied=unsafe)
-        result = audit(problem, time_limit=self.time_limit)
+        secondary = np.zeros(len(self.hiding), dtype=np.bool_)
+        secondary[np.concatenate(self.shown.variables)] = self.follows
+        result = audit(problem, time_limit=self.time_limit, others=secondary)
+        if result.passed and self.follows and len(result.determined):
+            # A cell that follows from others is as good as published.
+            unsafe, covers = self._demands(hidden, result.determined)
+            result = replace(result, implied=len(covers))
         failing: list[Requirement] = []
         by_variable: dict[int, list[Requirement]] = {}
         for need in self.hiding.requirements:
@@ -294,19 +304,33 @@ class _Suppressing:
             failing += [Requirement(variable, (1, -1), 1.0, held) for variable in others.tolist()]
         return result, failing, covers
 
-    def _demands(self, hidden: Bools) -> tuple[Bools | None, list[Ints]]:
-        """Which implied populations fail, and for each the published cells of which one must be hidden in addition."""
+    def _demands(self, hidden: Bools, determined: Ints | None = None) -> tuple[Bools | None, list[Ints]]:
+        """Which implied populations fail, and for each the published cells of which one must be hidden in addition.
+
+        `determined` are hidden cells that a reader has worked out.
+        """
         if self.implied is None:
             return None, []
         given = None if self.hiding.given is None else self.hiding.given[: self.linked.size]
         empty = None if given is None else given & (self.hiding.high[: self.linked.size] == 0)
-        found = implied_populations(self.linked, hidden, empty=empty, unseen=given)
+        still = hidden.copy()
+        if determined is not None:
+            still[determined] = False
+        seen = still[: self.linked.size]
+        found = implied_populations(self.linked, seen, empty=None if empty is None else empty & seen, unseen=given)
         unsafe = self.implied(found)
         by_cell = self.hiding.relations.tocsc()
-        return unsafe, [self._cover(found, number, hidden, by_cell) for number in np.flatnonzero(unsafe).tolist()]
+        return unsafe, [
+            self._cover(found, number, hidden, still, by_cell) for number in np.flatnonzero(unsafe).tolist()
+        ]
 
-    def _cover(self, found: ImpliedPopulations, number: int, hidden: Bools, by_cell: sparse.csc_array) -> Ints:
-        """The published cells that show a population, also by way of others that follow from them."""
+    def _cover(
+        self, found: ImpliedPopulations, number: int, hidden: Bools, still: Bools, by_cell: sparse.csc_array
+    ) -> Ints:
+        """The published cells that show a population, also by way of others that follow from them.
+
+        Where none of them may be hidden, those that show which of the hidden cells around it are not `still` unknown.
+        """
         relations, waiting, looked, cover = self.hiding.relations, [number], {number}, [np.empty(0, dtype=np.int64)]
         while waiting:
             number = waiting.pop()
@@ -314,9 +338,12 @@ class _Suppressing:
             for row in np.unique(by_cell[:, found.members(number)].indices).tolist():
                 cells = relations.indices[relations.indptr[row] : relations.indptr[row + 1]]
                 parents = cells[relations.data[relations.indptr[row] : relations.indptr[row + 1]] > 0]
-                if of in parents or (found.expanded[number] and hidden[parents].all()):
+                if of in parents or (found.expanded[number] and still[parents].all()):
                     around.append(cells)
             rest = np.unique(np.concatenate(around))
+            worked_out = rest[hidden[rest] & ~still[rest]]
+            if len(worked_out) and not (self.hiding.open[rest] & ~hidden[rest]).any():
+                rest = np.unique(relations[np.unique(by_cell[:, worked_out].indices)].indices)
             cover.append(rest[~hidden[rest]].astype(np.int64))
             more = {found.known_by[each] for each in rest.tolist() if each in found.known_by} - looked
             waiting += sorted(more)

@@ -23,9 +23,9 @@ from privpipe.tables.families import Family, merged_levels
 from privpipe.tables.guarantees import GroupDisclosure, PrimaryRule
 from privpipe.tables.primary_rules import Rule, Settings
 from privpipe.tables.stored_proofs import StoredProofs
-from privpipe.tables.union_families import TooManyClasses, UnionFamily, seen_together
+from privpipe.tables.union_families import TooManyClasses, seen_together
 
-__all__ = ["TableAudit", "audit_problem", "group_levels", "rules_of"]
+__all__ = ["TableAudit", "audit_problem", "audited", "group_levels", "rules_of"]
 
 NO_RULE = "no guarantee says which cells are unsafe, so nothing was audited; add minimum_frequency or p_percent."
 KINDS = {
@@ -99,17 +99,21 @@ class TableAudit(UnionGuarantee):
             if not any(rules_of(tables, family.key).values()) and not group_levels(tables, family):
                 continue
             problem = audit_problem(tables, family, self)
-            result = audit(problem, time_limit=self.time_limit)
-            if isinstance(family, UnionFamily):  # classes of persons and earlier cells are not published now
-                result = replace(result, publishable=0)
-            audits.append((family, problem, result))
+            audits.append((family, problem, audited(tables, family, problem, self)))
             judged += family.cells.size
         earlier = len(tables.history.earlier) if tables.history else 0
-        verdict = self.verdict([result for *_, result in audits], judged, earlier=earlier)
+        verdict = self.verdict(
+            [_of_this_release(family, result) for family, _, result in audits], judged, earlier=earlier
+        )
         return replace(verdict, evidence=StoredProofs(audits))
 
-    def verdict(self, results: Sequence[AuditResult], judged: int, *, earlier: int = 0) -> Verdict:
-        """The verdict on the audits of some measures, over so many earlier releases; no audit is an error."""
+    def verdict(
+        self, results: Sequence[AuditResult], judged: int, *, earlier: int = 0, true_known: bool = True
+    ) -> Verdict:
+        """The verdict on the audits of some measures, over so many earlier releases; no audit is an error.
+
+        Where true figures are not known, each blank figure was taken for unsafe.
+        """
         compared = (Comparison(judged, judged, "figures were audited together"),)
         if not results:
             return Verdict(self, None, "error", 0, reason=NO_RULE, compared=compared)
@@ -124,18 +128,27 @@ class TableAudit(UnionGuarantee):
             outcome=outcome,
             threshold=0,
             failing_classes=failing,
-            reason=self._reason(counts, results, earlier),
+            reason=self._reason(counts, results, earlier, true_known=true_known),
             compared=compared,
         )
 
-    def _reason(self, counts: Counter[str], results: Sequence[AuditResult], earlier: int) -> str:
+    def _reason(self, counts: Counter[str], results: Sequence[AuditResult], earlier: int, *, true_known: bool) -> str:
         said = [f"{counts[kind]:,} {text}" for kind, text in KINDS.items() if counts[kind]]
         if counts["unproved"]:
             said.append(f"{counts['unproved']:,} were not proved in {self.time_limit:g} s")
         sensitive = sum(len(result.variables) for result in results)
         if not said:
-            said.append(f"all {sensitive:,} unsafe figures stay hidden")
-        more = sum(result.publishable for result in results)
+            said.append(
+                f"all {sensitive:,} unsafe figures stay hidden"
+                if true_known
+                else f"none of {sensitive:,} blank figures can be worked out"
+            )
+        elif not true_known:
+            said.append(
+                "each blank figure was taken for unsafe, for the table does not tell which are: give the original, or "
+                "publish what follows from others (`restore: true`)"
+            )
+        more = sum(len(result.determined) for result in results)
         if more:
             said.append(f"{more:,} suppressed figures follow from others and could be published")
         if not self.whole:
@@ -161,6 +174,24 @@ def rules_of(tables: TableSet, key: str) -> dict[str, list[Rule]]:
                 if figures is not None:
                     found[name].append(guarantee.rule_of(figures))
     return found
+
+
+def audited(tables: TableSet, family: Family, problem: AuditProblem, asked: TableAudit) -> AuditResult:
+    """The audit of a family; a cell that follows from others counts as published in what it implies."""
+    others = np.zeros(len(problem.low), dtype=np.bool_)
+    others[np.concatenate(family.cells.variables[: family.published])] = asked.implied and family.additive
+    result = audit(problem, time_limit=asked.time_limit, others=others)
+    if not asked.implied or not family.additive or not len(result.determined):
+        return result
+    every = list({id(rule): rule for own in rules_of(tables, family.key).values() for rule in own}.values())
+    more = family.knowing(result.determined).implied_failures(every)
+    return replace(result, implied=max(result.implied, int(more.sum())))
+
+
+def _of_this_release(family: Family, result: AuditResult) -> AuditResult:
+    """Without what could not be published: combinations of all dimensions, classes of persons, earlier cells."""
+    own = np.concatenate(family.cells.variables[: family.new])
+    return replace(result, determined=np.intersect1d(result.determined, own))
 
 
 def audit_problem(tables: TableSet, family: Family, asked: TableAudit) -> AuditProblem:

@@ -63,6 +63,25 @@ def test_a_dry_run_says_what_it_would_publish(run: Run, place: Path) -> None:
     assert {"target", "columns", "files", "guarantees", "warnings", "schema_version"} <= set(document)
 
 
+def test_a_dry_run_of_tables_says_how_many_cells_it_would_publish(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("region\n" + "N\n" * 6 + "S\n" * 5)
+    policy = {
+        "version": 1,
+        "columns": {"region": {"role": "quasi_identifier"}},
+        "source": {"path": "people.csv"},
+        "sink": {"path": "published"},
+        "transform": [{"aggregate": {"by": ["region"], "responses": ["count"]}}],
+        "guarantees": [{"minimum_frequency": {"at_least": 3}}],
+    }
+    (tmp_path / "policy.json").write_text(json.dumps(policy))
+    result = run("release", tmp_path / "policy.json", "--dry-run")
+    assert result.exit_code == 0, result.stderr
+    assert "3 cells in 1 table" in result.stdout
+    assert "columns: region, count" in result.stdout
+    assert "could be written" not in result.stderr
+    assert not (tmp_path / "published").exists()
+
+
 def test_a_dry_run_ends_as_the_release_would(run: Run, place: Path) -> None:
     policy = place / "release.yaml"
     policy.write_text(policy.read_text().replace("search: optimal, suppress_at_most: 0.2", "levels: {age: 0, zip: 0}"))

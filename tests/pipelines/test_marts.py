@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import privpipe as pp
 from tests.validated_frames import batch_of
 
 PIPELINES = Path(__file__).resolve().parents[2] / "pipelines"
@@ -113,6 +114,20 @@ def test_no_published_turnover_gives_a_holding_away(published: Published, engine
                 assert not held or len(held) >= 3
                 assert not held or 10 * sum(held[2:]) >= held[0]
     assert shown > len(cells) / 2
+
+
+def test_a_stranger_works_out_no_blank_of_the_published_tables(published: Published, seeded: Path) -> None:
+    """Without the true figures each blank counts as unsafe: none may follow, not even one that was hidden in vain."""
+    judged = pp.validate(published("release", "embedded"), seeded / "marts" / "release.yaml")
+    assert judged.passed
+    turnover = pp.validate(published("turnover", "embedded"), seeded / "marts" / "turnover.yaml")
+    assert {each.name: each.outcome for each in turnover.verdicts} == {
+        "minimum_frequency": "error",
+        "p_percent": "error",
+        "table_audit": "pass",
+    }
+    for assessment in (judged, turnover):
+        assert "blank figures can be worked out" in str(assessment.verdicts[-1].reason)
 
 
 @ENGINES

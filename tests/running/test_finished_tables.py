@@ -180,6 +180,36 @@ def test_an_unknown_label_is_refused_without_being_told() -> None:
     assert "rare" not in str(caught.value)
 
 
+NESTED = [["N", "coast", "*"], ["S", "coast", "*"], ["W", "hills", "*"]]
+
+
+@pytest.mark.parametrize("levels", [[0], [1], [0, 1]])
+@pytest.mark.parametrize("unknown", ["refuse", "root"])
+def test_a_published_table_with_missing_and_unknown_labels_is_judged(
+    unknown: str, levels: list[int], tmp_path: Path
+) -> None:
+    """Labels that no hierarchy has, and releases give: those of null, and of values that go to the root."""
+    others: list[Any] = [None] if unknown == "refuse" else [None, "Z"]
+    regions = ["N"] * 12 + ["S"] * 9 + ["W"] * 7 + others * 5
+    frame = pd.DataFrame({"region": regions, "sex": (["f", "m"] * len(regions))[: len(regions)], "cost": 1})
+    frame.to_parquet(tmp_path / "people.parquet")
+    column = {"region": ROLE | {"hierarchy": {"rows": NESTED, "unknown": unknown}}}
+    asked = policy({"minimum_frequency": {"at_least": 2}}, AUDIT, columns=column, levels={"region": levels})
+    released = asked | {
+        "source": {"path": str(tmp_path / "people.parquet")},
+        "sink": {"path": str(tmp_path / "out"), "format": "csv"},
+    }
+    pp.release(released)
+    [file] = (tmp_path / "out").glob("*.csv")
+    labels = set(pd.read_csv(file)["region"])
+    assert "(missing)" in labels
+    assert ("(unknown)" in labels) == (unknown == "root")
+    judged = pp.validate(file, asked, original=file)
+    assert judged.passed
+    assert judged.records == len(pd.read_csv(file))
+    assert pp.validate(file, asked).passed
+
+
 def test_a_wide_table_is_judged_as_the_long_one(tmp_path: Path) -> None:
     wide = table().pivot(index="region", columns="sex", values="count").reset_index()
     judged = pp.validate(wide, policy(layout="wide"), original=table([]))

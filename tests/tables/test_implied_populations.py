@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pytest
 
+import privpipe as pp
+from privpipe.errors import Refused
 from privpipe.tables.cells import Cells, Dimension, linked
 from privpipe.tables.implied_populations import implied_populations
 from tests.tables.audit_cases import case_of
@@ -59,3 +63,39 @@ def test_without_hidden_cells_nothing_is_implied() -> None:
     values, who = found.largest(np.ones((7, 2), dtype=np.int64), np.ones((7, 2), dtype=np.int64))
     assert values.shape == who.shape == (0, 2)
     assert found.greatest(np.ones(7, dtype=np.int64)).tolist() == []
+
+
+T = pp.tables
+REGIONS = {"A": {"f": 5, "m": 12, "x": 3}, "B": {"f": 20, "m": 30, "x": 20}, "C": {"f": 40, "m": 40, "x": 40}}
+ROWS = [{"region": region, "sex": sex} for region, row in REGIONS.items() for sex, n in row.items() for _ in range(n)]
+
+
+def test_a_blank_that_follows_from_others_counts_as_published() -> None:
+    """Of A 20 are known, and 12 of them follow from their column: the other 8 are a population below 11."""
+    asked = [T.MinimumFrequency(at_least=11, protect="exact"), T.TableAudit()]
+    table = T.Aggregate(by=["region", "sex"], responses=["count"]).apply(pd.DataFrame(ROWS), guarantees=asked)
+    names = [table.cells.name(cell) for cell in range(len(table))]
+    blank = {f"region={region}, sex={sex}" for region in "AB" for sex in "fx"}
+    unsafe = table.measures["count"].figures.contributors < 11
+    open_ = table.hiding(np.isin(names, [*blank]), unsafe)
+    with pytest.raises(Refused, match="1 populations implied by margins are unsafe"):
+        pp.check(open_, asked)
+    followed = open_.hiding(np.isin(names, ["region=A, sex=m"]))
+    with pytest.raises(Refused, match="1 populations implied by margins are unsafe"):
+        pp.check(followed, asked)
+    assert pp.check(followed, [asked[0], T.TableAudit(implied=False)]).passed
+    closed = T.SuppressTable().apply(followed, guarantees=asked)
+    assert pp.check(closed, asked).passed
+    assert int(closed.hidden.sum()) > int(followed.hidden.sum())
+
+
+def test_only_cells_of_published_tables_could_be_published() -> None:
+    """All combinations of two tables follow from them here, and none is a suppressed figure of a table."""
+    asked = [T.MinimumFrequency(at_least=3), T.TableAudit()]
+    specs = {
+        "all": {"by": ["region"], "responses": ["count"]},
+        "women": {"by": ["region"], "only": {"sex": "f"}, "responses": ["count"]},
+    }
+    people = pd.DataFrame([(region, sex) for region in "AB" for sex in "fm"] * 9, columns=["region", "sex"])
+    tables = T.Aggregate(tables=specs).apply(people, guarantees=asked)
+    assert "could be published" not in pp.check(tables, asked).verdicts[1].reason
