@@ -71,6 +71,8 @@ class Trial:
         for _ in range(len(persons)):
             visit = draw.choice(visits)
             drugs.append({"patient": visit["patient"], "visit": visit["visit"], "shop": draw.choice("sst")})
+        visited: list[int | str] = [0, 1, 1, 2, 2, 3, "all"]
+        bought: list[int | str] = [0, 1, 1, 2, "all"]
         stages: list[Mapping[str, Any]] = [{"suppress_persons": {"at_most": 1.0}}]
         if draw.random() < 0.7:
             stages.insert(0, {"cap_rows": {"table": "visits", "at_most": draw.randint(1, 3)}})
@@ -78,7 +80,7 @@ class Trial:
             tables={"patients": patients, "visits": visits, "drugs": drugs},
             k=draw.randint(2, 4),
             alpha=draw.choice([0.8, 1.0]),
-            knows={"visits": draw.choice([0, 1, 1, 2, 2, 3, "all"]), "drugs": draw.choice([0, 1, 1, 2, "all"])},
+            knows={"visits": draw.choice(visited), "drugs": draw.choice(bought)},
             counted=draw.random() < 0.2,
             nested=draw.random() < 0.5,
             banded=draw.random() < 0.5,
@@ -102,11 +104,16 @@ class Trial:
         }
         roles["patients"]["illness"] = {"role": "sensitive"}
         roles["patients"]["age"]["hierarchy"] = {"intervals": {"widths": [20], "start": 0}}
-        tables = {
+        roles["drugs"]["patient" if self.nested else "visit"] = {"role": "drop"}
+        tables: dict[str, dict[str, Any]] = {
             name: {
                 "source": {"path": f"{name}.parquet"},
                 "columns": columns,
-                "transform": [pseudonyms(column, f"{column}s") for column in ("patient", "visit") if column in columns],
+                "transform": [
+                    pseudonyms(column, f"{column}s")
+                    for column in ("patient", "visit")
+                    if columns.get(column) == {"role": "identifier"}
+                ],
             }
             for name, columns in roles.items()
         }
@@ -114,15 +121,6 @@ class Trial:
         if self.banded:
             tables["patients"]["transform"].append({"generalize": {"levels": {"age": 1}}})
         parent = {"from": "drugs.visit", "to": "visits"} if self.nested else {"from": "drugs.patient", "to": "patients"}
-        if not self.nested:
-            tables["drugs"]["columns"].pop("visit")
-            tables["drugs"]["transform"].pop()
-        else:
-            tables["drugs"]["columns"].pop("patient")
-            tables["drugs"]["transform"].pop(0)
-        for name in ("patient", "visit"):
-            if name not in tables["drugs"]["columns"]:
-                tables["drugs"]["columns"][name] = {"role": "drop"}
         asked = {"knows": dict(self.knows), "row_counts": self.counted}
         document = {
             "version": 1,

@@ -220,7 +220,8 @@ def test_runs_killed_at_random_moments_never_leave_half_a_set(
 
 
 def test_each_table_stays_readable_while_sets_replace_each_other(edition: Callable[..., Path], tmp_path: Path) -> None:
-    target, found, done = tmp_path / "out", [], threading.Event()
+    target, done = tmp_path / "out", threading.Event()
+    found: list[Any] = []
     pp.release(edition(1))
 
     def read() -> None:

@@ -78,7 +78,7 @@ def published(folder: Path, **changes: Any) -> dict[str, pa.Table]:
     return {name: pp.read_release(folder / "published", table=name) for name in TABLES}
 
 
-OTHERS = {
+OTHERS: dict[str, dict[str, Any]] = {
     "seed": {"seed": {"insecure": 8}},
     "policy": {"guarantees": [{"joint_k_anonymity": {"k": 3, "knows": {"visits": 1}}}, document()["guarantees"][1]]},
 }
