@@ -205,7 +205,7 @@ def test_runs_killed_at_random_moments_never_leave_half_a_set(
     draw, target, killed, number = random.Random(seed), tmp_path / "out", 0, 0
     pp.release(edition(number))
     while killed < kills:
-        before, number = number if seen(target) == number else seen(target), number + 1
+        before, number = seen(target), number + 1
         policy = edition(number, draw.choice(["parquet", "csv"]))
         lost = runs.killed(policy, draw.choice(STEPS), draw.expovariate(1 / 0.02))
         killed += lost
