@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +28,9 @@ __all__ = ["RelatedRelease", "is_related", "read_related"]
 
 INHERITED = ("engine", "engines", "nulls", "undeclared", "metadata", "suppression_mark", "seed", "allow_insecure_seed")
 """Keys of the set that its tables have too."""
+NAME = re.compile(r"(?!_)[\w][\w -]{0,59}(?<! )")
+"""Names of tables: each becomes a folder of the release, on every file system and store, and stands before the dot of
+`visits.ward`. Readers of lakes pass names with a leading sign by, and take `day=3` for a partition."""
 ReadMember = Callable[[Any, Report, Path, Catalogues], dict[str, Any]]
 
 
@@ -93,6 +98,7 @@ def read_related(
     if found.get("version", VERSION) != VERSION:
         report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")
     given = found.get("tables", {})
+    _check_table_names(report, given)
     tables = {
         name: _member(report, name, value, found, base_dir, catalogues, read_member, member)
         for name, value in given.items()
@@ -127,6 +133,11 @@ def read_related(
     report.raise_if_wrong()
     if tree is None:
         raise TypeError("relations that could not be read were not reported")
+    if (sink := fields.get("sink")) is not None:
+        if sink.partition:
+            report.wrong(("sink", "partition"), "related tables are a folder each, and not partitioned; leave it out")
+            report.raise_if_wrong()
+        tables = {name: own.replaced(sink=sink) for name, own in tables.items()}
     stem = Path(report.file).stem if report.file else "policy"
     plain = {name: found[name] for name in ("name", "records", "engine", *INHERITED) if name in found}
     return {
@@ -150,6 +161,23 @@ def read_related(
         "lines": {shown(place): line for place, line in report.lines.items()},
         "document": document,
     }
+
+
+def _check_table_names(report: Report, names: Iterable[Any]) -> None:
+    """Names are those of folders, also where file systems fold case or compose letters."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            report.wrong(
+                ("tables", name),
+                "is no name of a table, which becomes a folder: letters, digits, `_`, `-` and spaces inside, 60 at "
+                "most, a letter or digit first",
+            )
+            continue
+        folded = unicodedata.normalize("NFKC", name).casefold()
+        if folded in seen:
+            report.wrong(("tables", name), f"is the folder of {seen[folded]!r} where file systems fold case; rename it")
+        seen.setdefault(folded, name)
 
 
 def _member(

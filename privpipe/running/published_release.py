@@ -362,8 +362,9 @@ def _text_table(folder: Path, manifest: Mapping[str, Any], wanted: list[str]) ->
     from privpipe.engines import open_engine
 
     sink = manifest["policy"].get("sink") or {}
+    places = {PurePath(file["name"]).parts[0] for file in manifest["output"]["files"]}
     source = Source(
-        data=str(folder),
+        data=str(folder / places.pop() if "tables" in manifest["output"] and len(places) == 1 else folder),
         format=sink.get("format", "csv"),
         quoted_nulls=False,
         escaped_formulas=sink.get("formula_cells") == "escape",

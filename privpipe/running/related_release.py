@@ -23,6 +23,7 @@ from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.records import file_hash
 from privpipe.sinks.remote import RemoteTarget
+from privpipe.sinks.target import formula_notes
 
 __all__ = ["RelatedRun"]
 
@@ -33,6 +34,7 @@ class RelatedRun(ReleaseRun):
 
     tables: StagedSet | None = None
     written: dict[str, Written] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def _set(self) -> StagedSet:
@@ -54,6 +56,12 @@ class RelatedRun(ReleaseRun):
 
     def ready(self, staged: Staged, stamps: Stamps) -> Ready:
         self.context.progress("write")
+        engine = self.context.engine
+        self.notes = tuple(
+            f"table {name!r}: {note}"
+            for name, member in self._set.members.items()
+            for note in formula_notes(engine, member.context.policy, member.staged.table)
+        )
         folder = self.place.stage(self.run_id)
         rows = self.place.rows(self.run_id)
         if not isinstance(rows, Path):
@@ -105,7 +113,7 @@ class RelatedRun(ReleaseRun):
         self.context.progress("judge the tables together")
         records = sum(each.records for each in self.written.values())
         judged = judged_together(self.context, self._set.related(tables), alone, records, staged.suppressed_records)
-        return judged.within(**self._header(staged))
+        return judged.noting(*self.notes).within(**self._header(staged))
 
     def _require_staged(self, member: Member, table: Any) -> None:
         """Refuse files that do not hold what was staged: keys of relations are in the staged table alone."""

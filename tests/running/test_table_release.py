@@ -351,7 +351,10 @@ def test_a_policy_without_an_audit_warns(document: Callable[..., dict[str, Any]]
     assert pp.Policy.from_dict(audited).warnings == ()
 
 
-def test_a_release_of_tables_is_read_table_by_table_and_verified(document: Callable[..., dict[str, Any]]) -> None:
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_a_release_of_tables_is_read_table_by_table_and_verified(
+    form: str, document: Callable[..., dict[str, Any]]
+) -> None:
     tables = {
         "ages": {"by": ["age"], "responses": ["count"]},
         "costs": {"by": ["region", "age"], "responses": [{"sum": "cost"}]},
@@ -359,6 +362,7 @@ def test_a_release_of_tables_is_read_table_by_table_and_verified(document: Calla
     policy = document(
         transform=[{"aggregate": {"tables": tables}}], guarantees=[{"minimum_frequency": {"at_least": 1}}]
     )
+    policy["sink"] = {**policy["sink"], "format": form}
     path = pp.release(policy).path
     assert pp.read_release(path, table="ages").schema.names == ["age", "count", "count_status"]
     assert pp.read_release(path, table="costs").num_rows == 12
