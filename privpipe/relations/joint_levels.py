@@ -220,7 +220,10 @@ class JointLevels:
             for at in places:
                 column = self.columns[at]
                 if is_recoded(column.hierarchy, levels[at]):
-                    codebooks[column.name] = (column.values, labels_at(column.hierarchy, levels[at], column.codes))
+                    codebooks[column.name] = (
+                        column.values,
+                        labels_at(column.hierarchy, levels[at], column.codes.astype(np.int32)),
+                    )
             if codebooks:
                 tables[name] = self.related.engine.recode(self.related.tables[name], codebooks)
         return self.related.having(tables)
@@ -256,7 +259,7 @@ class JointLevels:
 
     def is_within(self, checked: Checked) -> bool:
         """Whether no more persons go than may, and somebody is left."""
-        return checked.gone.num_rows <= self.allowed and checked.gone.num_rows < self.census.persons
+        return bool(checked.gone.num_rows <= self.allowed and checked.gone.num_rows < self.census.persons)
 
 
 def climbed(search: JointLevels) -> Checked | None:
