@@ -14,7 +14,9 @@ JOINT_GUARANTEES = Catalogue(
 )
 
 STAGES = Catalogue(
-    "privpipe.relations", "stage on related tables", dict.fromkeys(("CapRows", "SuppressPersons"), "set_stages")
+    "privpipe.relations",
+    "stage on related tables",
+    {"CapRows": "set_stages", "SuppressPersons": "set_stages", "GeneralizeJointly": "joint_generalization"},
 )
 FACES = {"assess": "privpipe.running.related_frames", "check": "privpipe.running.related_frames"}
 

@@ -19,8 +19,9 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines.base.histograms import value_order
 from privpipe.kernels.ids.record_ids import content_hash
 from privpipe.relations.counting import RelatedTables
+from privpipe.transforms.suppression.class_keys import KeysDropped
 
-__all__ = ["Capped", "Kept", "PersonBucket", "closed", "counts_of", "with_person"]
+__all__ = ["Capped", "Kept", "PersonBucket", "closed", "counts_of", "with_person", "without_persons"]
 
 Kept = Literal["random", "first", "last"]
 ROWS_IN_BUCKET = 1 << 16
@@ -51,6 +52,15 @@ def closed(related: RelatedTables) -> RelatedTables:
         key = related.tree.tables[step.to].key
         tables[name] = related.engine.derive(Related(tables[name], tables[step.to], step.columns, key))
     return related.having(tables)
+
+
+def without_persons(related: RelatedTables, gone: pa.Table) -> RelatedTables:
+    """The tables without some persons, known by their keys, and all their rows."""
+    root = related.tree.root
+    key = related.tree.tables[root].key
+    dropped = KeysDropped.of(key, gone.rename_columns(list(key)))
+    left = related.engine.map_rows(related.tables[root], dropped, related.tables[root].schema)
+    return closed(related.having({root: left}))
 
 
 def counts_of(related: RelatedTables) -> Mapping[str, int]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-import pyarrow as pa
 from annotated_types import Ge, Le
 from typing_extensions import Doc
 
@@ -15,17 +14,23 @@ from privpipe.blocks import ClassBlock, ClassQuery, Facts
 from privpipe.blocks.entry import Entry
 from privpipe.border import bordered
 from privpipe.draws import Draws, Seed
-from privpipe.errors import DataError, NoSolutionError, UnsupportedError, UsageError
-from privpipe.relations.counting import Census, Fails, RelatedTables, person_columns
+from privpipe.errors import DataError, NoSolutionError, UsageError
+from privpipe.relations.counting import RelatedTables
 from privpipe.relations.guarantees import JointGuarantee
-from privpipe.relations.related_rows import Capped, Kept, PersonBucket, closed, counts_of, with_person
+from privpipe.relations.related_rows import (
+    Capped,
+    Kept,
+    PersonBucket,
+    closed,
+    counts_of,
+    with_person,
+    without_persons,
+)
+from privpipe.relations.stable_persons import failing_persons
 from privpipe.tolerance import floor_share
-from privpipe.transforms.suppression.class_keys import KeysDropped
+from privpipe.transforms.base import StageContext
 
 __all__ = ["CapRows", "RelatedSet", "SetStage", "SuppressPersons"]
-
-MOST_SUPPRESSED = 20_000_000
-"""Persons that may be suppressed: their keys are held by the process that drives the engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +44,30 @@ class RelatedSet:
     seed : Seed
     steps : tuple of mapping
         Of each stage that ran: what it did.
+    contexts : mapping of str to StageContext
+        Of each table: its columns, and the hierarchies of those that its own stages left as they were.
     """
 
     related: RelatedTables
     guarantees: Sequence[JointGuarantee] = ()
     seed: Seed = field(repr=False)
     steps: tuple[Mapping[str, Any], ...] = ()
+    contexts: Mapping[str, StageContext] = field(default_factory=dict, repr=False)
+
+    def demanded(self, stage: str) -> list[JointGuarantee]:
+        """The guarantees that have to hold.
+
+        Raises
+        ------
+        UsageError
+            There is none for a stage to work for.
+        """
+        found = [each for each in self.guarantees if each.binds and each.demanded() is not None]
+        if not found:
+            raise UsageError(
+                f"{stage}: no joint guarantee says who has to go; add `joint_k_anonymity` to the set's `guarantees:`"
+            )
+        return found
 
     def after(self, related: RelatedTables, **done: Any) -> RelatedSet:
         """The set after a stage."""
@@ -68,6 +91,11 @@ class SetStage(Entry):
             What the guarantees ask for cannot be had.
         """
         raise TypeError(f"{type(self).__name__} does not run")
+
+    @classmethod
+    def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
+        """What everyone may read of what the stage did; how many went is nobody's business."""
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -187,13 +215,8 @@ class SuppressPersons(SetStage):
 
     def run(self, tables: RelatedSet) -> RelatedSet:
         related = tables.related
-        guarantees = [each for each in tables.guarantees if each.binds and each.demanded() is not None]
-        if not guarantees:
-            raise UsageError(
-                "suppress_persons: no joint guarantee says who has to go; add `joint_k_anonymity` to the set's "
-                "`guarantees:`"
-            )
-        persons, gone = failing_persons(related, guarantees)
+        guarantees, census = tables.demanded(self.name()), related.census()
+        persons, gone = census.persons, failing_persons(related, guarantees, census)
         allowed = floor_share(self.at_most, persons)
         if gone.num_rows > allowed:
             raise NoSolutionError(
@@ -213,52 +236,3 @@ class SuppressPersons(SetStage):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(at_most=1.0), cls(at_most=0.0)]
-
-
-def without_persons(related: RelatedTables, gone: pa.Table) -> RelatedTables:
-    """The tables without some persons, known by their keys, and all their rows."""
-    root = related.tree.root
-    key = related.tree.tables[root].key
-    dropped = KeysDropped.of(key, gone.rename_columns(list(key)))
-    left = related.engine.map_rows(related.tables[root], dropped, related.tables[root].schema)
-    return closed(related.having({root: left}))
-
-
-def failing_persons(related: RelatedTables, guarantees: Sequence[JointGuarantee]) -> tuple[int, pa.Table]:
-    """How many persons there are, and the keys of those who have to go.
-
-    Raises
-    ------
-    UnsupportedError
-        They are more than are held.
-    """
-    census = related.census()
-    for guarantee in guarantees:
-        related.require_few(census, guarantee.knows)
-    root, left, gone = related.tree.root, related, []
-    many = 0
-    while many < census.persons:
-        found = [_failing(left, guarantee, census) for guarantee in guarantees]
-        lost = pa.concat_tables(found).group_by(found[0].column_names).aggregate([])
-        if not lost.num_rows:
-            break
-        many += lost.num_rows
-        if many > MOST_SUPPRESSED:
-            raise UnsupportedError(
-                f"suppress_persons: more than {MOST_SUPPRESSED:,} persons would have to go; generalize or cap rows "
-                "before"
-            )
-        gone.append(lost)
-        key = related.tree.tables[root].key
-        dropped = KeysDropped.of(key, lost.rename_columns(list(key)))
-        table = related.engine.map_rows(left.tables[root], dropped, left.tables[root].schema)
-        left = left.having({root: table})
-    return census.persons, pa.concat_tables(gone) if gone else pa.table({})
-
-
-def _failing(related: RelatedTables, guarantee: JointGuarantee, census: Census) -> pa.Table:
-    """Keys of the persons of whom a guarantee finds some knowledge whose group fails."""
-    groups, query, facts = related.groups(guarantee.knows, guarantee.row_counts, guarantee.sensitive, census)
-    failing = related.engine.keep_classes(groups, query, Fails(guarantee.score, facts))
-    persons = person_columns(failing)
-    return related.engine.distinct(failing, persons).select(list(persons))

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from privpipe.blocks.public_edition import public_parameters
 from privpipe.draws import RunKey, Seed
 from privpipe.engines.readers.files import stamps_of
 from privpipe.judging import Assessment
 from privpipe.ledger import NOT_JUDGED
+from privpipe.relations import STAGES
 from privpipe.relations.counting import RelatedTables
 from privpipe.relations.related_rows import closed, counts_of
 from privpipe.relations.schema import RelatedColumns, Tree
@@ -19,7 +21,7 @@ from privpipe.running.attached_source import attach
 from privpipe.running.run_context import RunContext
 from privpipe.running.run_documents import seed_notes
 from privpipe.running.staging import Staged, run_stages
-from privpipe.transforms.base import StagePlan
+from privpipe.transforms.base import StageContext, StagePlan
 
 if TYPE_CHECKING:
     from privpipe.blocks.verdict import Verdict
@@ -36,6 +38,16 @@ def related_of(context: RunContext) -> RelatedRelease:
     if found is None:
         raise TypeError("the policy is about one table")
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetStagePlan(StagePlan):
+    """What a stage over the set did."""
+
+    def public(self) -> StagePlan:
+        kind: Any = STAGES[self.name]
+        parameters = public_parameters(kind, self.parameters)
+        return StagePlan(name=self.name, parameters=parameters, detail=kind.public_detail(self.detail))
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,20 @@ class Member:
     def keyed(self) -> Any:
         """The released columns with the keys of its relations, and record ids."""
         return self.staged.table if self.staged.counted is None else self.staged.counted
+
+    def for_stages(self) -> StageContext:
+        """What stages of the set may know of the table: hierarchies only of columns whose values are the source's."""
+        staged, policy = self.staged, self.context.policy
+        recoded = {column for stage in staged.plan.stages for column in stage.detail.get("recoded", ())}
+        before, here = staged.original.schema, staged.table.schema
+        hierarchies = {
+            name: spec
+            for name, spec in staged.rules.hierarchies.items()
+            if name in here.names and name not in recoded and here.field(name).type.equals(before.field(name).type)
+        }
+        return StageContext(
+            roles=staged.roles, schema=here, types=policy.types, hierarchies=hierarchies, nulls=policy.nulls
+        )
 
 
 @dataclass
@@ -124,7 +150,8 @@ class StagedSet:
             return
         found = closed(found) if census.orphans else found
         key = RunKey.of(self.context.seed, self.context.policy.run_digest(), self.source)
-        tables = RelatedSet(related=found, guarantees=related.guarantees, seed=Seed(key.key))
+        contexts = {name: member.for_stages() for name, member in self.members.items()}
+        tables = RelatedSet(related=found, guarantees=related.guarantees, seed=Seed(key.key), contexts=contexts)
         for at, stage in enumerate(related.stages):
             self.context.progress(f"stage {at + 1} of {len(related.stages)}: {stage.name()}")
             tables = stage.run(tables)
@@ -155,7 +182,7 @@ class StagedSet:
             for stage in member.staged.plan.stages
         ]
         stages += [
-            StagePlan(name=stage.name(), parameters=stage.parameters(), detail=dict(done))
+            SetStagePlan(name=stage.name(), parameters=stage.parameters(), detail=dict(done))
             for stage, done in zip(related.stages, self.steps, strict=bool(self.steps))
         ]
         staged = [member.staged for member in self.members.values()]

@@ -87,4 +87,4 @@ def people_of(tables: Mapping[str, Any], knows: Mapping[str, int | str], counted
 
 def rows_left(engine: Engine, table: Any) -> list[str]:
     """Rows of a table of the engine, in no order."""
-    return sorted(map(repr, engine.collect(table, order="any").to_pylist()))
+    return sorted(map(repr, engine.collect(table).to_pylist()))

@@ -1,0 +1,62 @@
+"""Persons of whom too few share what may be known, and who is left when they go: the greatest stable set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from privpipe.errors import UnsupportedError
+from privpipe.relations.counting import Census, Fails, RelatedTables, person_columns
+from privpipe.relations.guarantees import JointGuarantee
+from privpipe.transforms.suppression.class_keys import KeysDropped
+
+__all__ = ["MOST_SUPPRESSED", "failing_persons"]
+
+MOST_SUPPRESSED = 20_000_000
+"""Persons that may be suppressed: their keys are held by the process that drives the engine."""
+
+
+def failing_persons(
+    related: RelatedTables, guarantees: Sequence[JointGuarantee], census: Census, enough: int | None = None
+) -> pa.Table:
+    """The keys of the persons that have to go.
+
+    Parameters
+    ----------
+    enough : int, optional
+        Nobody looks for more once more than so many have to go.
+
+    Raises
+    ------
+    UnsupportedError
+        They are more than are held.
+    """
+    for guarantee in guarantees:
+        related.require_few(census, guarantee.knows)
+    root, left, gone = related.tree.root, related, []
+    many = 0
+    while many < census.persons and (enough is None or many <= enough):
+        found = [_failing(left, guarantee, census) for guarantee in guarantees]
+        lost = pa.concat_tables(found).group_by(found[0].column_names).aggregate([])
+        if not lost.num_rows:
+            break
+        many += lost.num_rows
+        if many > MOST_SUPPRESSED:
+            raise UnsupportedError(
+                f"more than {MOST_SUPPRESSED:,} persons would have to go; generalize or cap rows before"
+            )
+        gone.append(lost)
+        key = related.tree.tables[root].key
+        dropped = KeysDropped.of(key, lost.rename_columns(list(key)))
+        table = related.engine.map_rows(left.tables[root], dropped, left.tables[root].schema)
+        left = left.having({root: table})
+    return pa.concat_tables(gone) if gone else pa.table({})
+
+
+def _failing(related: RelatedTables, guarantee: JointGuarantee, census: Census) -> pa.Table:
+    """Keys of the persons of whom a guarantee finds some knowledge whose group fails."""
+    groups, query, facts = related.groups(guarantee.knows, guarantee.row_counts, guarantee.sensitive, census)
+    failing = related.engine.keep_classes(groups, query, Fails(guarantee.score, facts))
+    persons = person_columns(failing)
+    return related.engine.distinct(failing, persons).select(list(persons))
