@@ -134,6 +134,11 @@ def assess(
     1
     """
     policy = _policy(policy)
+    if policy.related is not None:
+        if original is not None:
+            raise UsageError("assess: related tables are judged without an original; leave `original` out")
+        related: Assessment = room_above("running.related_validation").assess_related(policy, data, engine=engine)
+        return related
     data, original = at_hand(data, "assess"), at_hand(original, "assess, original=")
     with _opened(engine, data, policy) as running:
         return judge_table(running, data, policy, original, align, allow_empty=allow_empty)
@@ -368,7 +373,7 @@ def of_records(policy: Policy, verb: str) -> Policy:
     if policy.related is not None:
         raise UsageError(
             f"{verb}: policy {policy.name!r} is about related tables; use `release` (with `dry_run` to publish "
-            "nothing), or `validate` for finished tables"
+            "nothing, its stages are in the record), `assess` for the sources, or `validate` for finished tables"
         )
     if policy.tables is not None:
         raise UsageError(
