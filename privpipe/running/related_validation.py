@@ -77,9 +77,7 @@ def assess_related(policy: Policy, data: Any, *, engine: Any = None) -> Assessme
     policy = policy.replaced(related=replace(policy.related, tables=own))
     with OpenedEngine(engine, policy, policy) as opened:
         context = RunContext(opened, policy, Seed.from_os())
-        tables = {
-            name: without_others(opened, scanned(opened, source_of(each)), each) for name, each in own.items()
-        }
+        tables = {name: without_others(opened, scanned(opened, source_of(each)), each) for name, each in own.items()}
         alone = {name: _alone(opened, None, each, tables[name]) for name, each in own.items()}
         return _judged(context, _related(context, tables, finished=False), alone)
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
-from privpipe.errors import Refused, UsageError
+from privpipe.errors import PolicyError, Refused, UsageError
 from tests.relations.test_related_release import document, tables_of
 
 
@@ -67,3 +67,73 @@ def test_finished_tables_hold_no_identifier_but_their_keys() -> None:
     assert not found.passed
     assert [each.name for each in found.failed] == ["no_identifiers"]
     assert "table 'patients'" in found.failed[0].reason
+
+
+RELATED = [{"from": "visits.patient", "to": "patients"}]
+
+
+def of_objects(**changes: Any) -> pp.Policy:
+    """The policy of `asking(5)` from Python objects."""
+    tables = {
+        "patients": pp.Policy(
+            roles=pp.Roles(identifiers=["patient"], quasi_identifiers=["age"], sensitive=["illness"]),
+            hierarchies={"age": {"intervals": {"widths": [100], "start": 0}}},
+            transform=[pp.transforms.Generalize(levels={"age": 1})],
+            guarantees=[pp.models.DistinctLDiversity(column="illness", l=2)],
+            types={"age": "integer"},
+        ),
+        "visits": {"roles": pp.Roles(identifiers=["patient"], quasi_identifiers=["ward"])},
+    }
+    given: dict[str, Any] = {
+        "name": "clinic",
+        "tables": tables,
+        "keys": {"patients": "patient"},
+        "relations": RELATED,
+        "transform": [
+            pp.relations.CapRows(table="visits", at_most=2),
+            pp.relations.SuppressPersons(at_most=0.5),
+        ],
+        "guarantees": [pp.relations.JointKAnonymity(k=5)],
+    }
+    return pp.Policy(**{**given, **changes})
+
+
+def test_a_policy_of_python_objects_is_the_document_that_says_the_same(tmp_path: Path) -> None:
+    policy = of_objects()
+    file = tmp_path / "clinic.yaml"
+    file.write_text(policy.to_yaml())
+    again = pp.Policy.load(file)
+    assert (again.digest(), again.related) == (policy.digest(), policy.related)
+    found = policy.apply({name: table.to_pandas() for name, table in tables_of().items()})
+    assert {name: list(frame.columns) for name, frame in found.items()} == {
+        "patients": ["age", "illness"],
+        "visits": ["ward"],
+    }
+    assert set(found["patients"]["age"]) == {"0-99"}
+    assert pp.check(tables_of(), of_objects(guarantees=[pp.relations.JointKAnonymity(k=2)])).passed
+
+
+def test_a_table_of_objects_may_be_a_document() -> None:
+    tables = {"patients": document()["tables"]["patients"], "visits": of_objects().document["tables"]["visits"]}
+    joint = [pp.relations.JointKAnonymity(k=2), pp.relations.JointAlpha(column="patients.illness", alpha=0.9)]
+    policy = of_objects(tables=tables, keys=None, transform=[], guarantees=joint)
+    assert policy.related is not None
+    assert policy.related.tree.tables["patients"].key == ("patient",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"roles": pp.Roles()}, "roles: belongs to one table"),
+        ({"tables": None}, "roles: the roles of the columns are missing"),
+        ({"tables": None, "roles": pp.Roles()}, "relations: belongs to a policy about related tables"),
+        ({"tables": {"patients": 3}}, r"tables\.patients: must be a policy or a mapping, not int"),
+        ({"guarantees": [pp.models.KAnonymity(k=2)]}, r"guarantees\[0\]: must be a joint guarantee, not k_anonymity"),
+        ({"transform": [pp.transforms.Generalize()]}, r"transform\[0\]: must be a stage over related tables"),
+        ({"keys": {}}, "has no `key:`"),
+        ({"base_dir": "/elsewhere"}, r"tables\.patients: its relative paths start in another folder"),
+    ],
+)
+def test_what_no_policy_of_objects_is(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        of_objects(**changes)
