@@ -7,9 +7,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import privpipe as pp
+from privpipe.cli.app import app
+from privpipe.cli.explain import described
 from privpipe.errors import PolicyError, Refused, UsageError
+from privpipe.policy.grammar import MEMBER
 from tests.relations.test_related_release import document, tables_of
 
 
@@ -137,3 +141,78 @@ def test_a_table_of_objects_may_be_a_document() -> None:
 def test_what_no_policy_of_objects_is(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         of_objects(**changes)
+
+
+CLINIC = Path(__file__).resolve().parents[2] / "pipelines" / "clinic" / "release.yaml"
+
+
+@pytest.mark.parametrize(
+    ("changes", "right"),
+    [
+        ({}, True),
+        (
+            {"joined": True, "orphans": "drop", "measures": [{"joint_t_closeness": {"column": "patients.illness"}}]},
+            True,
+        ),
+        ({"transform": [{"cap_rows": {"table": "visits", "at_most": 3}}]}, True),
+        ({"relations": [{"from": "visits", "to": "patients"}]}, False),
+        ({"relations": [{"from": "visits.patient", "too": "patients"}]}, False),
+        ({"orphans": "keep"}, False),
+        ({"guarantees": []}, False),
+        ({"guarantees": [{"joint_k_anonymity": {}}]}, False),
+        ({"guarantees": [{"k_anonymity": {"k": 2}}]}, False),
+        ({"transform": [{"generalize": {}}]}, False),
+        ({"tables": {**document()["tables"], "visits": {"sink": {"path": "x"}, "columns": {}}}}, False),
+        ({"columns": {"age": {"role": "quasi_identifier"}}}, False),
+        ({"tables": {**document()["tables"], "patients": {"columns": {"a": {"role": "identifer"}}}}}, False),
+    ],
+    ids=str,
+)
+def test_the_schema_says_of_related_tables_what_the_reader_says(changes: dict[str, Any], right: bool) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    judged = {**document(), **changes}
+    assert jsonschema.Draft202012Validator(pp.policy.json_schema()).is_valid(judged) is right
+    if right:
+        pp.Policy.from_dict(judged)
+    else:
+        with pytest.raises(PolicyError):
+            pp.Policy.from_dict(judged)
+
+
+@pytest.mark.parametrize("name", ["tables", "relations", "orphans"])
+def test_the_sections_of_related_tables_are_explained(name: str) -> None:
+    found = described(name)
+    assert found["kind"] == "section of a policy about related tables"
+    assert found["example"].startswith(f"{name}: ")
+    if name == "tables":
+        assert [each["name"] for each in found["parameters"]] == ["key", *MEMBER]
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        ("plan", ["plan", CLINIC]),
+        ("plan --cost", ["plan", CLINIC, "--cost"]),
+        ("compare --grid", ["compare", CLINIC, "--grid", "grid.yaml"]),
+        ("compare --suggest", ["compare", CLINIC, "--suggest"]),
+        ("explore", ["explore", CLINIC]),
+        ("assess --show-records", ["assess", CLINIC, "--show-records", "risks.csv"]),
+    ],
+)
+def test_commands_for_one_table_say_what_to_use(
+    verb: str, arguments: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grid.yaml").write_text("guarantees[0].joint_k_anonymity.k: [2, 5]\n")
+    done = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert done.exit_code == 2
+    assert f"{verb}: policy 'clinic' is about related tables" in done.stderr
+    assert "`assess` for the sources" in done.stderr
+
+
+def test_assess_judges_the_clinic_as_it_is() -> None:
+    done = CliRunner().invoke(app, ["assess", str(CLINIC)])
+    assert done.exit_code == 5
+    assert "FAIL  JointKAnonymity" in done.stdout
+    assert "guarantees[0].joint_k_anonymity" in done.stderr
+    assert "built in" not in done.stderr
