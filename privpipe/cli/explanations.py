@@ -146,8 +146,8 @@ def _key_of_orphans() -> Mapping[str, Key]:
 
 RELATED_TOPICS: Mapping[str, tuple[str, Callable[[], Mapping[str, Key]], str]] = {
     "tables": (
-        "In the place of `source:` and `columns:`. The table that no relation leaves is the root, its rows are persons, "
-        "and all that is judged together is counted in persons. Each table has its own stages and may have its own "
+        "In the place of `source:` and `columns:`. No relation leaves the root table; its rows are persons, "
+        "and what is judged together is counted in persons. Each table has its own stages and may have its own "
         "guarantees; sink, seed, engine and joint guarantees belong to the whole set, which is published in one move.",
         _keys_of_a_table,
         "tables: {patients: {source: {path: patients.parquet}, key: patient, columns: {...}}, visits: {...}}",
