@@ -150,13 +150,13 @@ class RelatedDraft:
                         offered.append((-key.records, -share, child, column.name, parent, key.name, column.records))
         led: dict[str, tuple[str, str, str]] = {}
         shares = {}
-        for _, share, child, column, parent, key, _ in sorted(offered):
-            if child in led or any(to == child for to in _above(led, parent)):
+        for _, missed, child, by, parent, unique, _ in sorted(offered):
+            if child in led or child in (parent, *_above(led, parent)):
                 continue
-            if any(own != key for _, to, own in led.values() if to == parent):
+            if any(own != unique for _, to, own in led.values() if to == parent):
                 continue
-            led[child] = (column, parent, key)
-            shares[child, parent] = -share
+            led[child] = (by, parent, unique)
+            shares[child, parent] = -missed
         trees: dict[str, list[str]] = {}
         for name in self.tables:
             trees.setdefault([name, *_above(led, name)][-1], []).append(name)
