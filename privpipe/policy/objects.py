@@ -211,9 +211,7 @@ def _wrong_tables(given: Mapping[str, Any], options: Mapping[str, Any]) -> list[
 
 
 def _wrong_table(table: Any, options: Mapping[str, Any]) -> list[Problem]:
-    from privpipe.policy.document import Policy  # which is made of what is read here
-
-    if isinstance(table, Policy):
+    if isinstance(getattr(table, "document", None), Mapping):  # a policy, whose class is made of what is read here
         start = os.path.abspath(options.get("base_dir") or ".")
         if os.path.abspath(table.base_dir) != start:
             return [
