@@ -201,6 +201,7 @@ def assess(
     ----------
     data : path or frame
         Parquet, CSV, JSON, or a pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark frame. None: the policy's source.
+        By a policy about related tables, a mapping of their names to frames or paths.
     policy : Policy, path or mapping; or an entry, or a list of them
         All entries share one count.
     allow_empty : bool
@@ -246,7 +247,8 @@ def assess(
         for name in given:
             if name not in OF_POLICIES:
                 raise UsageError(f"{name}= is for checks by entries; the policy says it itself")
-        return assess_by_policy(at_hand(data, "assess"), policy, allow_empty=allow_empty, **given)  # type: ignore[arg-type]
+        handed = data if isinstance(data, Mapping) else at_hand(data, "assess")
+        return assess_by_policy(handed, policy, allow_empty=allow_empty, **given)  # type: ignore[arg-type]
     return judge_frame(data, Check.of(policy, options), allow_empty=allow_empty)
 
 
@@ -373,8 +375,8 @@ def held_frame(frame: Any, engine: Any = None) -> tuple[Any, Held]:
     """The frame as engines read it, and its rows, evaluated."""
     if frame is None or isinstance(frame, str | PurePath | Source | Mapping):
         raise UsageError(
-            "a path or the name of a table is no frame whose rows can be held: read it first, or publish it by "
-            "`privpipe.release`, which judges the files that it writes"
+            "a path, the name of a table or several tables are no frame whose rows can be held: read it first, or "
+            "publish it by `privpipe.release`, which judges the files that it writes"
         )
     found = at_hand(frame, "checked", index=is_pandas_on_spark(frame))
     if is_evaluated(found):

@@ -84,7 +84,14 @@ def _provide_seed(policy: Policy) -> None:
 
 
 def init(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A file or a folder of files.", show_default=False)],
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA...",
+            help="A file, or a folder of files; several tables, or a folder of them, are drafted together.",
+            show_default=False,
+        ),
+    ],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -135,12 +142,14 @@ def init(
 
     Guesses the role and type of each column by its name, its values and its relations to the others, tries on a
     sample which method keeps most, and says why. The guesses are a start, not a decision: read every line. No value
-    of the table is printed, but words of known scales.
+    of the table is printed, but words of known scales. Of several tables it also guesses keys and relations, by names
+    and by values that one table has of another, and drafts what they must meet together.
     """
     from privpipe.drafting.column_profiles import profile_table
     from privpipe.drafting.draft import SCHEMA_FILE, Asked
     from privpipe.drafting.guarantees import purpose_of
     from privpipe.drafting.initial_policy import Drafter
+    from privpipe.drafting.related_tables import RelatedDraft, several_tables
     from privpipe.policy.schema import json_schema
 
     if out is not None and out.exists() and not force:
@@ -150,11 +159,20 @@ def init(
     home = Path(os.path.abspath(out)).parent if out is not None else Path.cwd()
     asked = Asked(suggest=suggest, purpose=purpose_of(purpose), uses=tuple(use or ()))
     names = [name.strip() for name in columns.split(",")] if columns is not None else []
-    drafter = Drafter(profile_table(data, delimiter, table, names), home, asked)
-    if ask:
+    related = several_tables(data)
+    if related and (aggregate or ask or table or names or use or not suggest):
+        raise UsageError(
+            "--aggregate, --ask, --table, --columns, --use and --bare are for one table, and several are given"
+        )
+    drafter = Drafter(profile_table(data[0], delimiter, table, names), home, asked) if not related else None
+    if ask and drafter is not None:
         drafter = drafter.answered({question.key: _answer(question) for question in drafter.questions()})
     with progress() as tell:
-        if aggregate:
+        if drafter is None:
+            stem = Path(data[0]).resolve().name if len(data) == 1 else home.name
+            draft = RelatedDraft.of(related, home, asked, name=stem, delimiter=delimiter)
+            text = draft.text(seconds=seconds, tell=tell)
+        elif aggregate:
             from privpipe.drafting.table_policies import aggregate_policy
 
             tell("tables")

@@ -18,6 +18,7 @@ from privpipe.cli.console import as_json, print_json, put, say, write_text
 from privpipe.cli.explanations import (
     LAKE_TOPICS,
     OFFICER_TOPICS,
+    RELATED_TOPICS,
     SOURCE_TOPICS,
     TOPIC,
     builder_document,
@@ -267,7 +268,7 @@ def _rooms() -> tuple[Catalogue, ...]:
 
 def _sections() -> dict[str, dict[str, Any]]:
     """The sections of a policy that are mappings of known keys."""
-    from privpipe.policy.grammar import COLUMN, DRIFT, FAILING_SINK, PLAN, REPORT, SINK, SOURCE_SECTIONS, TOP
+    from privpipe.policy.grammar import COLUMN, DRIFT, FAILING_SINK, PLAN, RELATED, REPORT, SINK, SOURCE_SECTIONS, TOP
 
     others = {"columns": COLUMN, "drift": DRIFT, "sink": SINK, "failing": FAILING_SINK, "plan": PLAN, "report": REPORT}
     return {
@@ -279,7 +280,20 @@ def _sections() -> dict[str, dict[str, Any]]:
             "parameters": [key_document(key, each) for key, each in of_section.items()],
         }
         for name, of_section in {**SOURCE_SECTIONS, **others}.items()
-    } | {"uses": _uses()}
+    } | {
+        "uses": _uses(),
+        **{
+            name: {
+                "name": name,
+                "kind": "section of a policy about related tables",
+                "summary": RELATED[name].about,
+                "about": about,
+                "parameters": [key_document(key, each) for key, each in keys().items()],
+                "example": example,
+            }
+            for name, (about, keys, example) in RELATED_TOPICS.items()
+        },
+    }
 
 
 def _uses() -> dict[str, Any]:
@@ -419,6 +433,8 @@ def _paragraphs(title: str, text: str) -> Iterator[str]:
 
 
 def _list(json: bool) -> None:
+    from privpipe.policy.grammar import RELATED
+
     rooms = _rooms()
     tell_left_out()
     if json:
@@ -427,6 +443,7 @@ def _list(json: bool) -> None:
     for room in rooms:
         _put_names(f"{room.kind}s", {name: room[name].summary() for name in room})
     _put_names("hierarchies", {TOPIC: "The builders of hierarchies and their options."})
+    _put_names("related tables", {name: RELATED[name].about for name in RELATED_TOPICS})
     _put_names("sources", {name: summary for name, (summary, *_) in SOURCE_TOPICS.items()})
     _put_names("officers", {name: summary for name, (summary, *_) in OFFICER_TOPICS.items()})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LAKE_TOPICS",
     "OFFICER_TOPICS",
+    "RELATED_TOPICS",
     "SOURCE_TOPICS",
     "TOPIC",
     "builder_document",
@@ -120,6 +121,52 @@ SOURCE_TOPICS: Mapping[str, tuple[str, str, tuple[str, ...], str]] = {
     ),
 }
 """By topic: its first line, what more there is to say, its own keys, an example."""
+
+
+def _keys_of_a_table() -> Mapping[str, Key]:
+    from privpipe.policy.grammar import MEMBER, Key
+
+    return {"key": Key("text", "distinguishes its rows, where a relation leads to it; or a list of columns"), **MEMBER}
+
+
+def _keys_of_a_relation() -> Mapping[str, Key]:
+    from privpipe.policy.grammar import Key
+
+    return {
+        "from": Key("text", "a table and its columns: visits.patient, visits.[hospital, patient]", required=True),
+        "to": Key("text", "the table whose `key:` they hold", required=True),
+    }
+
+
+def _key_of_orphans() -> Mapping[str, Key]:
+    from privpipe.policy.grammar import RELATED
+
+    return {"orphans": RELATED["orphans"]}
+
+
+RELATED_TOPICS: Mapping[str, tuple[str, Callable[[], Mapping[str, Key]], str]] = {
+    "tables": (
+        "In the place of `source:` and `columns:`. No relation leaves the root table; its rows are persons, "
+        "and what is judged together is counted in persons. Each table has its own stages and may have its own "
+        "guarantees; sink, seed, engine and joint guarantees belong to the whole set, which is published in one move.",
+        _keys_of_a_table,
+        "tables: {patients: {source: {path: patients.parquet}, key: patient, columns: {...}}, visits: {...}}",
+    ),
+    "relations": (
+        "Many rows to one: each table leads to the root by one path, also through others. What a relation leads to has "
+        "a `key:`, unique and without missing values. A key with the role `identifier` is dropped from what is "
+        "published unless `pseudonymise` releases it.",
+        _keys_of_a_relation,
+        "relations: [{from: visits.patient, to: patients}, {from: drugs.visit, to: visits}]",
+    ),
+    "orphans": (
+        "A row whose key is missing, or is not in the table that the relation leads to, belongs to no person. `drop` "
+        "leaves such rows out before the stages over the set, and counts them.",
+        _key_of_orphans,
+        "orphans: drop",
+    ),
+}
+"""By section of a policy about related tables: what more there is to say, its keys, an example."""
 
 
 def source_document(name: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -86,16 +87,22 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
 def tell_where(policy: Policy, assessment: Assessment) -> None:
     """On stderr, for logs: each guarantee that does not hold, without its figures, and where the policy asks for it."""
     for verdicts in (assessment.verdicts, assessment.whole.verdicts if assessment.whole is not None else ()):
-        asked: dict[int, Any] = dict(
-            enumerate(policy.guarantees or (policy.tables.guarantees if policy.tables else ()))
-        )
+        asked: dict[int, Any] = dict(enumerate(_asked_for(policy)))
         for verdict in verdicts:
             at = next((at for at, guarantee in asked.items() if guarantee.name() == verdict.name), None)
             if at is not None:
                 del asked[at]
             if verdict.blocks:
-                place = "built in" if at is None else policy.located(f"guarantees[{at}].{verdict.name}")
+                alone = "built in" if policy.related is None else "of one table"
+                place = alone if at is None else policy.located(f"guarantees[{at}].{verdict.name}")
                 say(f"{place}: {verdict.entry!r} {'does not hold' if verdict.outcome == 'fail' else 'was not judged'}")
+
+
+def _asked_for(policy: Policy) -> Sequence[Any]:
+    """The guarantees of a policy, in the order of its document; of related tables, those over the set."""
+    if policy.related is not None:
+        return policy.related.guarantees
+    return policy.guarantees or (policy.tables.guarantees if policy.tables else ())
 
 
 def _heading(assessment: Assessment) -> str:

@@ -17,6 +17,7 @@ from privpipe.draws import Seed
 from privpipe.engines import Engine, open_engine
 from privpipe.errors import DataError, HierarchyError, NoSolutionError, PolicyError, UnsupportedError, UsageError
 from privpipe.policy import Policy
+from privpipe.policy.related import require_one_table
 
 if TYPE_CHECKING:
     from privpipe.transforms.base import StagePlan
@@ -347,6 +348,7 @@ def suggested(
     UsageError
         No quasi-identifier has a hierarchy.
     """
+    require_one_table(policy, "compare --suggest")
     names = [name for name in policy.roles.quasi_identifiers if name in policy.hierarchies]
     if not names:
         raise UsageError("no quasi-identifier of the policy has a `hierarchy:`, so there is nothing to choose from")

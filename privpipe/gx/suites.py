@@ -370,6 +370,11 @@ def _policy(source: str | Path) -> Policy:
 
 
 def _of_policy(policy: Policy, given: Mapping[str, Any]) -> tuple[ExpectationSuite, dict[str, str]]:
+    if policy.related is not None:
+        raise UnsupportedError(
+            f"policy {policy.name!r} is about related tables, and an expectation sees one batch: judge them together "
+            "by `privpipe.check`, or `privpipe validate FOLDER POLICY`, beside the checkpoint"
+        )
     if policy.nulls not in ("own_value", "refuse"):
         raise UnsupportedError(
             f"an expectation judges with `nulls: own_value` or `refuse`, the policy with {policy.nulls}"

@@ -44,6 +44,8 @@ from privpipe.policy.specs import (
 )
 from privpipe.policy.tables import TableRelease
 from privpipe.policy.uses import Use
+from privpipe.relations.guarantees import JointGuarantee
+from privpipe.relations.set_stages import SetStage
 from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
 from privpipe.transforms.base import Transformer
 from privpipe.wired import room_above
@@ -226,11 +228,12 @@ class Policy:
     ----------
     name : str
     roles : Roles
+        Left out of a policy about related tables, which has `tables` and `relations` (see `PolicyOptions`).
     hierarchies : mapping of column to Hierarchy, builder mapping or path of a CSV file
     transform : sequence of Transformer
         Stages, in order.
     guarantees, measures : sequence of Guarantee
-        With a threshold, which are judged; without, which are reported.
+        With a threshold, which are judged; without, which are reported. Of related tables, joint ones over the set.
     seed : Seed, text or bytes of at least 128 bits, or a place such as ``{"from_env": NAME}``
         A seed that is passed is held in memory alone: the document says ``{from_env: PRIVPIPE_SEED}``.
     options : see `PolicyOptions`
@@ -259,6 +262,13 @@ class Policy:
     ... })
     >>> policy.guarantees, policy.roles.quasi_identifiers
     ((KAnonymity(k=5),), ('age',))
+    >>> from privpipe.relations import JointKAnonymity
+    >>> patients = {"roles": Roles(identifiers=["id"], quasi_identifiers=["town"]), "key": "id"}
+    >>> visits = {"roles": Roles(identifiers=["patient"], quasi_identifiers=["ward"])}
+    >>> lead = [{"from": "visits.patient", "to": "patients"}]
+    >>> tables = {"patients": patients, "visits": visits}
+    >>> Policy(tables=tables, relations=lead, guarantees=[JointKAnonymity(k=2)]).related.tree.root
+    'patients'
     """
 
     version: int = 1
@@ -306,11 +316,11 @@ class Policy:
         self,
         *,
         name: str = "policy",
-        roles: Roles,
+        roles: Roles | None = None,
         hierarchies: Mapping[str, Any] | None = None,
-        transform: Sequence[Transformer] = (),
-        guarantees: Sequence[Guarantee] = (),
-        measures: Sequence[Guarantee] = (),
+        transform: Sequence[Transformer | SetStage] = (),
+        guarantees: Sequence[Guarantee | JointGuarantee] = (),
+        measures: Sequence[Guarantee | JointGuarantee] = (),
         seed: Seed | str | bytes | Mapping[str, Any] | None = None,
         **options: Unpack[PolicyOptions],
     ) -> None:

@@ -13,6 +13,9 @@ from privpipe.judging.rules import OthersRule, UndeclaredRule
 from privpipe.policy.plain_values import written
 from privpipe.policy.rules import read_mapping
 from privpipe.policy.secret import secret_given
+from privpipe.relations.counting import Orphans
+from privpipe.relations.guarantees import JointGuarantee
+from privpipe.relations.set_stages import SetStage
 from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
 from privpipe.transforms.base import Transformer
 
@@ -20,6 +23,22 @@ __all__ = ["PolicyOptions", "read_objects", "to_yaml", "without_secret"]
 
 SEED_VARIABLE = "PRIVPIPE_SEED"
 PATHS = ("source", "original", "population", "sink")
+OF_SETS = ("keys", "relations", "orphans", "joined")
+NOTHING: Mapping[str, Any] = {
+    "name": "table",
+    "roles": None,
+    "hierarchies": None,
+    "transform": (),
+    "guarantees": (),
+    "measures": (),
+}
+"""The arguments of a policy about one table, as they are left out."""
+KINDS: Mapping[type[Entry], str] = {
+    Transformer: "transformer",
+    Guarantee: "guarantee",
+    SetStage: "stage over related tables",
+    JointGuarantee: "joint guarantee",
+}
 
 
 class PolicyOptions(TypedDict, total=False):
@@ -27,6 +46,10 @@ class PolicyOptions(TypedDict, total=False):
 
     `source`, `original`, `population` and `sink` may be paths; `types` are those of columns; `base_dir` is where
     relative paths start (default: where the program runs).
+
+    A policy about related tables has `tables` and `relations` in the place of `roles`. Each table is a `Policy`, a
+    mapping of the arguments of one, or a mapping with the keys that a document gives it; `keys` are those of the tables
+    that others lead to.
     """
 
     policy: str | None
@@ -55,6 +78,11 @@ class PolicyOptions(TypedDict, total=False):
     report: Mapping[str, Any] | None
     uses: Sequence[str] | None
     allow_insecure_seed: bool | None
+    tables: Mapping[str, Any] | None
+    keys: Mapping[str, str | Sequence[str]] | None
+    relations: Sequence[Mapping[str, str]] | None
+    orphans: Orphans | None
+    joined: bool | None
     base_dir: str | os.PathLike[str] | None
 
 
@@ -74,12 +102,13 @@ def read_objects(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[s
         Everything that is wrong, each with its argument.
     """
     options = {name: value for name, value in options.items() if value is not None}
-    problems = [*_unknown(options), *_wrong_kinds(given)]
+    related = "tables" in options
+    problems = [*_unknown(options), *(_wrong_tables if related else _wrong_kinds)(given, options)]
     if problems:
         raise PolicyError(problems)
     seed = secret_given(given["seed"])
     held = seed is not None and seed.held is not None
-    document = _document(given, options)
+    document = (_related_document if related else _document)(given, options)
     if seed is not None:
         document["seed"] = {"from_env": SEED_VARIABLE} if held else dict(given["seed"])
     try:
@@ -132,23 +161,100 @@ def _unknown(options: Mapping[str, Any]) -> list[Problem]:
     ]
 
 
-def _wrong_kinds(given: Mapping[str, Any]) -> list[Problem]:
-    problems = []
-    if not isinstance(given["roles"], Roles):
+def _wrong_kinds(given: Mapping[str, Any], options: Mapping[str, Any]) -> list[Problem]:
+    problems = [
+        Problem(name, "belongs to a policy about related tables; give `tables` too")
+        for name in OF_SETS
+        if name in options
+    ]
+    if given["roles"] is None:
+        problems.append(Problem("roles", "the roles of the columns are missing; or give `tables` and `relations`"))
+    elif not isinstance(given["roles"], Roles):
         problems.append(Problem("roles", f"must be a privpipe.Roles, not {type(given['roles']).__name__}"))
     if not isinstance(given["hierarchies"] or {}, Mapping):
         problems.append(Problem("hierarchies", "must be a mapping of column to hierarchy"))
-    for name, kind in (("transform", Transformer), ("guarantees", Guarantee), ("measures", Guarantee)):
+    return [*problems, *_wrong_entries(given, Transformer, Guarantee)]
+
+
+def _wrong_entries(given: Mapping[str, Any], stage: type[Entry], judged: type[Entry]) -> list[Problem]:
+    problems = []
+    for name, kind in (("transform", stage), ("guarantees", judged), ("measures", judged)):
         entries = given[name]
+        said = KINDS[kind]
         if isinstance(entries, str) or not isinstance(entries, Sequence):
-            problems.append(Problem(name, f"must be a list, also of a single {kind.__name__.lower()}"))
+            problems.append(Problem(name, f"must be a list, also of a single {said}"))
             continue
         problems += [
-            Problem(f"{name}[{at}]", f"must be a {kind.__name__.lower()}, not {_described(entry)}")
+            Problem(f"{name}[{at}]", f"must be a {said}, not {_described(entry)}")
             for at, entry in enumerate(entries)
             if not isinstance(entry, kind)
         ]
     return problems
+
+
+def _wrong_tables(given: Mapping[str, Any], options: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the arguments of a policy about related tables, before a document is made of them."""
+    problems = [
+        Problem(name, "belongs to one table: give it in `tables`") for name in ("roles", "hierarchies") if given[name]
+    ]
+    tables = options["tables"]
+    if not isinstance(tables, Mapping) or not tables or not all(isinstance(name, str) for name in tables):
+        return [*problems, Problem("tables", "must be a mapping of names to policies, as in {'visits': Policy(...)}")]
+    if not isinstance(options.get("keys", {}), Mapping):
+        problems.append(Problem("keys", "must be a mapping of table to column, as in {'patients': 'patient_id'}"))
+    for name, table in tables.items():
+        problems += [
+            Problem(f"tables.{name}{each.path and '.' + each.path}", each.message)
+            for each in _wrong_table(table, options)
+        ]
+    return [*problems, *_wrong_entries(given, SetStage, JointGuarantee)]
+
+
+def _wrong_table(table: Any, options: Mapping[str, Any]) -> list[Problem]:
+    if isinstance(getattr(table, "document", None), Mapping):  # a policy, whose class is made of what is read here
+        start = os.path.abspath(options.get("base_dir") or ".")
+        if os.path.abspath(table.base_dir) != start:
+            return [
+                Problem(
+                    "", "its relative paths start in another folder than those of the set; give both one `base_dir`"
+                )
+            ]
+        return []
+    if not isinstance(table, Mapping):
+        return [Problem("", f"must be a policy or a mapping, not {_described(table)}")]
+    if "roles" not in table:
+        return []
+    if "base_dir" in table:
+        return [Problem("base_dir", "belongs to the whole set")]
+    return _wrong_kinds({**NOTHING, **table}, {})
+
+
+def _related_document(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    keys = options.get("keys", {})
+    tables = {name: _table_document(table) for name, table in options["tables"].items()}
+    named = {name: value for name, value in options.items() if name not in ("keys", "base_dir")}
+    for name, key in keys.items():
+        tables.setdefault(name, {})["key"] = key if isinstance(key, str) else list(key)
+    entries = {
+        name: [written(entry) for entry in given[name]]
+        for name in ("transform", "guarantees", "measures")
+        if given[name] or name == "guarantees"
+    }
+    return {"version": 1, "name": given["name"], **_with_paths(named), "tables": tables, **entries}
+
+
+def _table_document(table: Any) -> dict[str, Any]:
+    """What a document says of one of several tables."""
+    if not isinstance(table, Mapping):
+        found = dict(table.document)
+    elif "roles" in table:
+        given = {**NOTHING, **{name: value for name, value in table.items() if name in NOTHING}}
+        options = {name: value for name, value in table.items() if name not in NOTHING and value is not None}
+        found = _document(given, options)
+    else:
+        return _with_paths(table)
+    of_whole = ("version", "name", *(() if found.get("guarantees") else ("guarantees",)))
+    return {name: value for name, value in found.items() if name not in of_whole}
 
 
 def _described(entry: Any) -> str:
@@ -165,10 +271,15 @@ def _document(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str,
         if given[name] or name == "guarantees"
     }
     named = {name: value for name, value in options.items() if name not in ("types", "base_dir")}
-    for name in PATHS:
-        if isinstance(named.get(name), str | os.PathLike):
-            named[name] = {"path": os.fspath(named[name])}
-    return {"version": 1, "name": given["name"], "columns": _columns(given, options), **named, **entries}
+    return {"version": 1, "name": given["name"], "columns": _columns(given, options), **_with_paths(named), **entries}
+
+
+def _with_paths(named: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with paths as a document has them."""
+    return {
+        name: {"path": os.fspath(value)} if name in PATHS and isinstance(value, str | os.PathLike) else value
+        for name, value in named.items()
+    }
 
 
 def _columns(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,10 +20,12 @@ from privpipe.policy.grammar import (
     FAILING,
     FAILING_SINK,
     LONGEST_REASON,
+    MEMBER,
     OFFICER,
     OFFICER_COLUMN,
     OTHERS,
     PLAN,
+    RELATED,
     REPORT,
     RETENTION,
     SIGN_OFF,
@@ -35,10 +37,14 @@ from privpipe.policy.grammar import (
     VERSION,
     Key,
 )
+from privpipe.relations.guarantees import JointGuarantee
 from privpipe.transforms.base import Transformer
 
 __all__ = ["json_schema", "officer_schema"]
 
+FROM = r"^[^.\[\]]+\.(\[[^\[\]]+\]|[^\[\]]+)$"
+"""As relations are read."""
+ENTRIES = ("transform", "guarantees", "measures")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SECRET = {
     "oneOf": [
@@ -117,13 +123,15 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
 
 
 def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
-    """The schema of a whole policy (draft 2020-12).
+    """The schema of a whole policy (draft 2020-12): about one table, or about related ones where it has `tables:`.
 
     Examples
     --------
-    >>> schema = json_schema()
-    >>> schema["required"], schema["properties"]["version"]["const"]
+    >>> known = json_schema()["$defs"]
+    >>> known["one_table"]["required"], known["one_table"]["properties"]["version"]["const"]
     (['columns', 'guarantees'], 1)
+    >>> known["related_tables"]["required"]
+    ['tables', 'relations', 'guarantees']
     """
     catalogues = catalogues or Catalogues.shipped()
     definitions: dict[str, Any] = {
@@ -141,14 +149,60 @@ def json_schema(catalogues: Catalogues | None = None) -> dict[str, Any]:
         **{name: _section(SOURCE_SECTIONS[name]) for name in ("source", "population")},
     }
     definitions["column"]["properties"]["reason"]["maxLength"] = LONGEST_REASON
-    schema = {"$schema": DIALECT, "title": "privpipe policy", **_section(TOP)}
+    definitions["one_table"] = _table(TOP, catalogues, definitions)
+    definitions["one_of_several"] = _member(catalogues, definitions)
+    definitions["related_tables"] = _related(catalogues.of_sets(), definitions)
+    return {
+        "$schema": DIALECT,
+        "title": "privpipe policy",
+        "type": "object",
+        "if": {"anyOf": [{"required": ["tables"]}, {"required": ["relations"]}]},
+        "then": {"$ref": "#/$defs/related_tables"},
+        "else": {"$ref": "#/$defs/one_table"},
+        "$defs": definitions,
+    }
+
+
+def _table(keys: Mapping[str, Key], catalogues: Catalogues, definitions: dict[str, Any]) -> dict[str, Any]:
+    """What a policy says of one table, with some of its keys."""
+    schema = _section(keys)
+    properties = schema["properties"]
+    for name in ("source", "original", "population"):
+        if name in properties:
+            properties[name]["$ref"] = f"#/$defs/{'population' if name == 'population' else 'source'}"
+    for name in ENTRIES:
+        properties[name].update(_entries(name, catalogues, definitions))
+    if "version" in properties:
+        properties["version"]["const"] = VERSION
+    return schema
+
+
+def _member(catalogues: Catalogues, definitions: dict[str, Any]) -> dict[str, Any]:
+    schema = _table(MEMBER, catalogues, definitions)
+    schema["required"].remove("guarantees")
+    del schema["properties"]["guarantees"]["minItems"]
+    names = {"type": "array", "minItems": 1, "items": {"type": "string"}}
+    schema["properties"]["key"] = {
+        "description": "distinguishes its rows, where a relation leads to it; a column, or a list of them",
+        "anyOf": [{"type": "string", "minLength": 1}, names],
+    }
+    return schema
+
+
+def _related(catalogues: Catalogues, definitions: dict[str, Any]) -> dict[str, Any]:
+    schema = _section(RELATED)
     properties = schema["properties"]
     properties["version"]["const"] = VERSION
-    for name in ("source", "original", "population"):
-        properties[name]["$ref"] = f"#/$defs/{'population' if name == 'population' else 'source'}"
-    for name in ("transform", "guarantees", "measures"):
+    properties["tables"].update(minProperties=1, additionalProperties={"$ref": "#/$defs/one_of_several"})
+    relation = {
+        "type": "object",
+        "properties": {"from": {"type": "string", "pattern": FROM}, "to": {"type": "string", "minLength": 1}},
+        "required": ["from", "to"],
+        "additionalProperties": False,
+    }
+    properties["relations"].update(type="array", items=relation)
+    for name in ENTRIES:
         properties[name].update(_entries(name, catalogues, definitions))
-    schema["$defs"] = definitions
     return schema
 
 
@@ -255,6 +309,8 @@ def _entry(entry: type[Entry], section: str) -> dict[str, Any]:
             for name in thresholds:
                 schema["properties"].pop(name, None)
                 required.discard(name)
+    if issubclass(entry, JointGuarantee) and section == "guarantees":
+        required.add(entry.threshold_field)
     if issubclass(entry, Guarantee) and section == "measures":
         schema["properties"].pop("severity", None)
     if issubclass(entry, Transformer) and entry.columns_rule == "required":

@@ -20,6 +20,7 @@ from privpipe.blocks.row_reductions import NothingLeft, without_suppressed
 from privpipe.engines import open_engine
 from privpipe.errors import SinkError, UsageError
 from privpipe.judging.record_risks import record_risks
+from privpipe.policy.related import require_one_table
 from privpipe.running.judged_rows import source_of
 from privpipe.running.run_context import RunContext, judging_rules
 from privpipe.running.staging import Staged
@@ -69,6 +70,7 @@ def write_record_risks(policy: Policy, path: str, *, engine: str | None = None) 
     UsageError
         No `record_id`, a file that exists, of another format, or within the release.
     """
+    require_one_table(policy, "assess --show-records")
     if policy.record_id is None:
         raise UsageError("single records are shown by their `record_id`, and the policy names none")
     target = Path(path).absolute()

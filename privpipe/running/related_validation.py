@@ -1,8 +1,9 @@
-"""Related tables that are finished, of anybody, judged by a policy about them."""
+"""Related tables judged together by a policy about them: finished ones, of anybody, and its own sources."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +12,22 @@ from privpipe.engines import Source
 from privpipe.engines.base.frames import at_hand
 from privpipe.errors import DataError, UsageError
 from privpipe.judging import Assessment
+from privpipe.judging.rules import column_verdicts, metadata_notes
 from privpipe.relations.counting import RelatedTables
 from privpipe.relations.schema import RelatedColumns, Tree
+from privpipe.running.judged_rows import source_of
 from privpipe.running.related_staging import judged_together, related_of
-from privpipe.running.run_context import OpenedEngine, RunContext
-from privpipe.running.tables_read import finished_source, scanned
+from privpipe.running.run_context import OpenedEngine, RunContext, judging_rules, versions_at_work
+from privpipe.running.tables_read import finished_source, pinned_tables, scanned, without_others
 from privpipe.running.verbs import assess
 from privpipe.sinks.local import METADATA
 
 if TYPE_CHECKING:
+    from privpipe.engines import Engine
     from privpipe.policy import Policy
+    from privpipe.policy.related import RelatedRelease
 
-__all__ = ["validate_related"]
+__all__ = ["assess_related", "validate_related"]
 
 
 def validate_related(policy: Policy, data: Any, *, engine: Any = None) -> Assessment:
@@ -51,15 +56,69 @@ def validate_related(policy: Policy, data: Any, *, engine: Any = None) -> Assess
         context = RunContext(opened, policy, Seed.from_os())
         tables = {name: scanned(opened, source) for name, source in sources.items()}
         alone = {
-            name: assess(sources[name], own, engine=opened)
-            for name, own in policy.related.tables.items()
-            if own.entries
+            name: _alone(opened, source, _with_keys(policy.related, name), tables[name])
+            for name, source in sources.items()
         }
-        records = sum(opened.count(table) for table in tables.values())
-        return judged_together(context, _related(context, tables), alone, records, 0)
+        return _judged(context, _related(context, tables, finished=True), alone)
 
 
-def _related(context: RunContext, tables: Mapping[str, Any]) -> RelatedTables:
+def assess_related(policy: Policy, data: Any, *, engine: Any = None) -> Assessment:
+    """Judge related tables as `assess` does: those that are given as finished, the policy's own sources as raw.
+
+    Raises
+    ------
+    DataError, UsageError
+    """
+    if data is not None:
+        return validate_related(policy, data, engine=engine)
+    if policy.related is None:
+        raise TypeError("the policy is about one table")
+    own = {name: pinned_tables(each) for name, each in policy.related.tables.items()}
+    policy = policy.replaced(related=replace(policy.related, tables=own))
+    with OpenedEngine(engine, policy, policy) as opened:
+        context = RunContext(opened, policy, Seed.from_os())
+        tables = {name: without_others(opened, scanned(opened, source_of(each)), each) for name, each in own.items()}
+        alone = {name: _alone(opened, None, each, tables[name]) for name, each in own.items()}
+        return _judged(context, _related(context, tables, finished=False), alone)
+
+
+def _judged(context: RunContext, related: RelatedTables, alone: Mapping[str, Assessment]) -> Assessment:
+    records = sum(context.engine.count(table) for table in related.tables.values())
+    policy = context.policy
+    return judged_together(context, related, alone, records, 0).within(
+        name=policy.name,
+        policy_hash=policy.digest(),
+        engine=context.engine.name,
+        versions=versions_at_work(context.engine, policy),
+        nulls=policy.nulls,
+        suppression_mark=policy.suppression_mark,
+    )
+
+
+def _alone(engine: Engine, source: Source | None, own: Policy, table: Any) -> Assessment:
+    """One table by its own guarantees; by the roles of its columns where it has none."""
+    if own.entries:
+        return assess(source, own, engine=engine)
+    gate = replace(judging_rules(own).gate, raw=source is None)
+    roles = own.roles if source is None else own.released_roles
+    failed, held, notes = column_verdicts(gate, list(table.schema.names), roles, ())
+    said = () if source is None else metadata_notes(source, own.metadata)
+    return Assessment(verdicts=failed, built_in=held, records=engine.count(table), notes=(*notes, *said))
+
+
+def _with_keys(related: RelatedRelease, name: str) -> Policy:
+    """The policy of a finished table, which holds the keys of its relations to be judged with the others."""
+    own = related.tables[name]
+    columns = {
+        column: replace(spec, role="insensitive")
+        if column in related.keys_of(name) and spec.role == "identifier"
+        else spec
+        for column, spec in own.columns.items()
+    }
+    return own.replaced(columns=columns)
+
+
+def _related(context: RunContext, tables: Mapping[str, Any], *, finished: bool) -> RelatedTables:
     asked = related_of(context)
     for name, table in tables.items():
         for key in asked.keys_of(name):
@@ -67,10 +126,13 @@ def _related(context: RunContext, tables: Mapping[str, Any]) -> RelatedTables:
                 raise DataError(
                     f"table {name!r} has no column {key!r}: without the keys that relate them, finished tables cannot "
                     "be judged together; judge them with their keys, or publish them by `release`"
+                    if finished
+                    else f"table {name!r} has no column {key!r}, a key of its relations"
                 )
     columns = {}
     for name, own in asked.tree.tables.items():
-        released = asked.tables[name].released_roles.quasi_identifiers
+        policy = asked.tables[name]
+        released = (policy.released_roles if finished else policy.roles).quasi_identifiers
         columns[name] = RelatedColumns(own.key, tuple(each for each in released if each in tables[name].schema.names))
     return RelatedTables(context.engine, Tree(columns, asked.tree.relations), tables, orphans=asked.orphans)
 

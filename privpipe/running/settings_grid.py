@@ -22,6 +22,7 @@ from privpipe.judging import Assessment
 from privpipe.policy import Policy
 from privpipe.policy.entries import Catalogues
 from privpipe.policy.plain_values import decoded, from_yaml
+from privpipe.policy.related import require_one_table
 from privpipe.policy.specs import FrameSpec
 from privpipe.progress import watched
 from privpipe.reporting.entry_rows import leading_figure
@@ -355,6 +356,7 @@ def compare_grid(
     NoSolutionError
         No point has a solution.
     """
+    require_one_table(policy, "compare --grid")
     chosen = Chosen.of(policy, risk, loss)
     settings = settings_of(grid)
     policies = [with_setting(policy, setting).replaced(source=policy.source) for setting in settings]

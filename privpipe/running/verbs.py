@@ -29,6 +29,7 @@ from privpipe.judging.table_facts import person_histograms
 from privpipe.ledger import named_ledger
 from privpipe.policy import Policy
 from privpipe.policy.grammar import SOURCE
+from privpipe.policy.related import require_one_table
 from privpipe.progress import watched
 from privpipe.running.attached_source import attach, with_columns_read
 from privpipe.running.judged_rows import (
@@ -134,6 +135,11 @@ def assess(
     1
     """
     policy = _policy(policy)
+    if policy.related is not None:
+        if original is not None:
+            raise UsageError("assess: related tables are judged without an original; leave `original` out")
+        related: Assessment = room_above("running.related_validation").assess_related(policy, data, engine=engine)
+        return related
     data, original = at_hand(data, "assess"), at_hand(original, "assess, original=")
     with _opened(engine, data, policy) as running:
         return judge_table(running, data, policy, original, align, allow_empty=allow_empty)
@@ -363,13 +369,9 @@ def of_records(policy: Policy, verb: str) -> Policy:
     Raises
     ------
     UsageError
-        It releases tables.
+        It releases tables of cells, or related tables.
     """
-    if policy.related is not None:
-        raise UsageError(
-            f"{verb}: policy {policy.name!r} is about related tables; use `release` (with `dry_run` to publish "
-            "nothing), or `validate` for finished tables"
-        )
+    require_one_table(policy, verb)
     if policy.tables is not None:
         raise UsageError(
             f"{verb}: policy {policy.name!r} releases tables of cells; use `release` (with `dry_run` to publish "

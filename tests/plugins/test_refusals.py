@@ -136,7 +136,7 @@ def test_what_does_not_load_or_is_no_model(install: Install, module: str, why: s
     assert "plug-in 'odd' (entry point of privpipe.models) of broken 1.5" in told
     assert why in told
     assert "odd" not in list(models.CATALOGUE)
-    assert "odd" not in json_schema()["properties"]["guarantees"]["items"]["properties"]
+    assert "odd" not in json_schema()["$defs"]["one_table"]["properties"]["guarantees"]["items"]["properties"]
     done = CliRunner().invoke(app, ["plugins", "--json"])
     assert (done.exit_code, '"state": "broken"' in done.stdout) == (2, True)
 

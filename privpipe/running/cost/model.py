@@ -15,6 +15,7 @@ from privpipe.engines.readers.source_facts import MOST_ROWS
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.html_tables import Table, html_tables
 from privpipe.policy import Policy
+from privpipe.policy.related import require_one_table
 from privpipe.running.attached_source import require_declared
 from privpipe.running.cost.source_facts import LookedAt, Work, looked_at, work_of
 from privpipe.running.judged_rows import source_of
@@ -490,6 +491,7 @@ def plan_cost(
             raise UsageError(f"plan_cost: {name} must be a whole number of at least 1, got {given!r}")
     if not isinstance(policy, Policy):
         policy = Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
+    require_one_table(policy, "plan --cost")
     policy = pinned_tables(policy)
     data = at_hand(data, "plan_cost")
     with OpenedEngine(engine, data if data is not None else policy, policy) as running:
