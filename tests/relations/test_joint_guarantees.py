@@ -45,7 +45,7 @@ def test_reference_figures(engine: Engine, case: dict[str, Any]) -> None:
         SuppressPersons(at_most=1.0).run(RelatedSet(related=tables, guarantees=[model], seed=Seed.insecure(1))).related
     )
     left = expected["released_persons_after_suppression"]
-    assert sorted(engine.collect(after.tables["patients"], order="any").column("id").to_pylist()) == left
+    assert sorted(engine.collect(after.tables["patients"]).column("id").to_pylist()) == left
     for name, rows in case["tables"].items():
         assert rows_left(engine, after.tables[name]) == sorted(repr(row) for row in rows if row["id"] in left)
 
@@ -90,7 +90,7 @@ def test_the_greatest_stable_set(seed: int) -> None:
     with open_engine("embedded", {}) as engine:
         given_set = RelatedSet(related=related(engine, tables), guarantees=[model], seed=Seed.insecure(1))
         left = SuppressPersons(at_most=1.0).run(given_set).related.tables["patients"]
-        found = engine.collect(left, order="any").column("id").to_pylist()
+        found = engine.collect(left).column("id").to_pylist()
     assert sorted(found) == sorted(people_of(tables, knows, counted).stable(2))
 
 
