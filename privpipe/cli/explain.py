@@ -252,7 +252,7 @@ SHAPES = {
 
 
 def _rooms() -> tuple[Catalogue, ...]:
-    from privpipe.policy.entries import Catalogues
+    from privpipe.policy.catalogues import Catalogues
 
     catalogues = Catalogues.shipped()
     return (

@@ -363,6 +363,7 @@ class Policy:
     def _hold(self, given: Mapping[str, Any]) -> None:
         for each in fields(self):
             value = given[each.name] if each.name in given else _default(each)
+            value = value.of_policies(self.of_fields) if isinstance(value, RelatedRelease) else value
             object.__setattr__(self, each.name, value)
 
     def replaced(self, **changes: Any) -> Self:

@@ -22,6 +22,7 @@ from privpipe.judging.judging import (
     refused_without_wildcard,
     uncountable,
 )
+from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.plain_values import Place, Report
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import ColumnSpec, SinkSpec, SourceSpec, drawing_stage, located, roles_of
@@ -34,7 +35,6 @@ from privpipe.transforms.synthesis.synthesize import Synthesize
 
 __all__ = [
     "KEEPS_KEYS",
-    "Catalogues",
     "Draft",
     "ReadEntry",
     "check_appending",
@@ -51,55 +51,6 @@ __all__ = [
 
 FILE_KEYS = ("file", "from_file")
 """What a mapping calls the path of a file, in whatever parameter."""
-
-
-@dataclass(frozen=True)
-class Catalogues:
-    """The catalogues; names are unique over them."""
-
-    transforms: Catalogue
-    models: Catalogue
-    measures: Catalogue
-    table_stages: Catalogue
-    cell_guarantees: Catalogue
-    set_stages: Catalogue
-    joint_guarantees: Catalogue
-    sets: bool = False
-    """Whether entries are those of related tables."""
-
-    @classmethod
-    def shipped(cls) -> Catalogues:
-        """Those of this package."""
-        from privpipe import measures, models, relations, tables, transforms
-
-        return cls(
-            transforms.CATALOGUE,
-            models.CATALOGUE,
-            measures.CATALOGUE,
-            tables.STAGES,
-            tables.CELL_GUARANTEES,
-            relations.STAGES,
-            relations.JOINT_GUARANTEES,
-        )
-
-    def of_sets(self) -> Catalogues:
-        """The same for the entries that are asked of related tables together."""
-        return replace(self, sets=True)
-
-    def of(self, section: str) -> tuple[Catalogue, ...]:
-        """The catalogues a section of a policy draws from."""
-        if self.sets:
-            return (self.set_stages if section == "transform" else self.joint_guarantees,)
-        if section == "transform":
-            return (self.transforms, self.table_stages)
-        return (self.models, self.measures, self.cell_guarantees)
-
-    def every(self) -> tuple[Catalogue, ...]:
-        """All of them."""
-        return (
-            *(self.transforms, self.table_stages, self.set_stages),
-            *(self.models, self.measures, self.cell_guarantees, self.joint_guarantees),
-        )
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from privpipe.blocks.marks import SensitiveColumn, Stricter
 from privpipe.blocks.parameters import marked, parameters_of
 from privpipe.blocks.verdict import plain
 from privpipe.errors import PolicyError, Problem, UsageError, did_you_mean
+from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.cell_strictness import looser_cells
-from privpipe.policy.entries import Catalogues
 from privpipe.policy.grammar import OFFICER, OFFICER_COLUMN, SIGN_OFF, SIGNER, VERSION
 from privpipe.policy.plain_values import Place, Report, decoded, from_yaml, shown
 from privpipe.policy.sections import read_keys

@@ -5,24 +5,25 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from privpipe.blocks import Guarantee
 from privpipe.errors import UsageError, did_you_mean
-from privpipe.policy.entries import Catalogues, ReadEntry, read_entries
+from privpipe.policy.catalogues import Catalogues
+from privpipe.policy.entries import ReadEntry, read_entries
 from privpipe.policy.grammar import MEMBER, RELATED, VERSION
 from privpipe.policy.plain_values import Place, Report, shown
 from privpipe.policy.sections import read_engines, read_keys, read_report, read_retention, read_secret
 from privpipe.policy.sinks import read_sink
+from privpipe.policy.specs import ColumnSpec, roles_of
 from privpipe.relations.counting import Orphans
 from privpipe.relations.guarantees import JointGuarantee
 from privpipe.relations.schema import RelatedColumns, Relation, Tree
 from privpipe.relations.set_stages import SetStage
-
-if TYPE_CHECKING:
-    from privpipe.policy.document import Policy
+from privpipe.roles import Roles
 
 __all__ = ["RelatedRelease", "is_related", "read_related", "require_one_table"]
 
@@ -31,7 +32,30 @@ INHERITED = ("engine", "engines", "nulls", "undeclared", "metadata", "suppressio
 NAME = re.compile(r"(?!_)[\w][\w -]{0,59}(?<! )")
 """Names of tables: each becomes a folder of the release, on every file system and store, and stands before the dot of
 `visits.ward`. Readers of lakes pass names with a leading sign by, and take `day=3` for a partition."""
-ReadMember = Callable[[Any, Report, Path, Catalogues], dict[str, Any]]
+ReadMember = Callable[..., dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class ReadTable:
+    """The fields of a policy about one of the tables, before the policy is made of them."""
+
+    fields: Mapping[str, Any]
+
+    @property
+    def columns(self) -> Mapping[str, ColumnSpec]:
+        found: Mapping[str, ColumnSpec] = self.fields["columns"]
+        return found
+
+    @property
+    def roles(self) -> Roles:
+        """The role of every column."""
+        return roles_of(self.columns)
+
+    @property
+    def guarantees(self) -> Sequence[Guarantee]:
+        """Those of the table itself."""
+        found: Sequence[Guarantee] = self.fields["guarantees"]
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +75,18 @@ class RelatedRelease:
         Whether the tables are judged together although readers get no key.
     """
 
-    tables: Mapping[str, Policy]
+    tables: Mapping[str, Any]
     tree: Tree
     stages: tuple[SetStage, ...] = ()
     guarantees: tuple[JointGuarantee, ...] = ()
     measures: tuple[JointGuarantee, ...] = ()
     orphans: Orphans = "refuse"
     joined: bool = True
+
+    def of_policies(self, make: Callable[..., Any]) -> RelatedRelease:
+        """The same with a policy made of the fields of each table."""
+        made = {name: make(**own.fields) if isinstance(own, ReadTable) else own for name, own in self.tables.items()}
+        return replace(self, tables=made)
 
     def keys_of(self, table: str) -> tuple[str, ...]:
         """The columns of a table by which its rows are related."""
@@ -70,7 +99,7 @@ def is_related(document: Any) -> bool:
     return isinstance(document, Mapping) and ("tables" in document or "relations" in document)
 
 
-def require_one_table(policy: Policy, verb: str) -> None:
+def require_one_table(policy: Any, verb: str) -> None:
     """Refuse a policy about related tables where only one table is served.
 
     Raises
@@ -90,7 +119,6 @@ def read_related(
     base_dir: Path,
     catalogues: Catalogues,
     read_member: ReadMember,
-    member: Callable[..., Policy],
 ) -> dict[str, Any]:
     """The fields of a `Policy` about related tables.
 
@@ -98,8 +126,6 @@ def read_related(
     ----------
     read_member : callable
         Reads the document of one table.
-    member : callable
-        Makes a policy of the fields of one.
 
     Raises
     ------
@@ -113,8 +139,8 @@ def read_related(
         report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")
     given = found.get("tables", {})
     _check_table_names(report, given)
-    tables = {
-        name: _member(report, name, value, found, base_dir, catalogues, read_member, member)
+    tables: dict[str, Any] = {
+        name: _member(report, name, value, found, partial(read_member, base_dir=base_dir, catalogues=catalogues))
         for name, value in given.items()
     }
     tree = _tree(report, found.get("relations", []), given, tables)
@@ -151,7 +177,7 @@ def read_related(
         if sink.partition:
             report.wrong(("sink", "partition"), "related tables are a folder each, and not partitioned; leave it out")
             report.raise_if_wrong()
-        tables = {name: own.replaced(sink=sink) for name, own in tables.items()}
+        tables = {name: ReadTable({**own.fields, "sink": sink}) for name, own in tables.items()}
     stem = Path(report.file).stem if report.file else "policy"
     plain = {name: found[name] for name in ("name", "records", "engine", *INHERITED) if name in found}
     return {
@@ -195,16 +221,9 @@ def _check_table_names(report: Report, names: Iterable[Any]) -> None:
 
 
 def _member(
-    report: Report,
-    name: str,
-    value: Any,
-    found: Mapping[str, Any],
-    base_dir: Path,
-    catalogues: Catalogues,
-    read_member: ReadMember,
-    member: Callable[..., Policy],
-) -> Any:
-    """One table as a policy; None, with what is wrong noted, where it cannot be read."""
+    report: Report, name: str, value: Any, found: Mapping[str, Any], read: Callable[..., dict[str, Any]]
+) -> ReadTable | None:
+    """One table; None, with what is wrong noted, where it cannot be read."""
     place: Place = ("tables", name)
     if not isinstance(value, Mapping):
         report.wrong(place, "must be a mapping, as in {source: {path: visits.parquet}, columns: {...}}")
@@ -218,7 +237,7 @@ def _member(
     document = {**above, **{key: each for key, each in own.items() if key in MEMBER}}
     document = {"guarantees": [], **document, "name": f"{found.get('name', 'policy')}.{name}"}
     with report.within(place) as inner:
-        return member(**read_member(document, inner, base_dir, catalogues))
+        return ReadTable(read(document, inner))
     return None
 
 

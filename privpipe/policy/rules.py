@@ -17,8 +17,8 @@ from privpipe.engines.databases import Database
 from privpipe.engines.lakes import IcebergName
 from privpipe.errors import PolicyError, Problem, did_you_mean
 from privpipe.judging.judging import unused_quasi_identifiers
+from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.entries import (
-    Catalogues,
     Draft,
     ReadEntry,
     check_appending,
@@ -451,9 +451,7 @@ def read_mapping(
 def _read(document: Any, report: Report, base_dir: Path, catalogues: Catalogues | None) -> dict[str, Any]:
     catalogues = catalogues or Catalogues.shipped()
     if is_related(document):
-        from privpipe.policy.document import Policy  # which is made of what is read here
-
-        return read_related(document, report, base_dir, catalogues, _read_member, Policy.of_fields)
+        return read_related(document, report, base_dir, catalogues, _read_member)
     return _read_whole(document, report, base_dir, catalogues)
 
 

@@ -12,7 +12,7 @@ from privpipe.blocks.parameters import marked
 from privpipe.engines import engine_names
 from privpipe.hierarchies import BUILDERS, builders
 from privpipe.hierarchies.spec import builder_schema, option_parameters
-from privpipe.policy.entries import Catalogues
+from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.grammar import (
     COLUMN,
     COLUMN_LOSS,

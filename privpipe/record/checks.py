@@ -20,7 +20,7 @@ from privpipe.border import bordered
 from privpipe.draws import Seed
 from privpipe.errors import PrivpipeError, SignOffMissing, UsageError
 from privpipe.policy import Policy
-from privpipe.policy.entries import Catalogues
+from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.officer import OfficerPolicy, pinned_officer
 from privpipe.record.released import Released, opened_release
 from privpipe.record.table_proofs import ProofFault, proved_again

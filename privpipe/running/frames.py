@@ -37,7 +37,15 @@ from privpipe.running.tables_read import pinned_tables, population_beside, read_
 from privpipe.transforms.base import Transformer
 from privpipe.wired import room_above
 
-__all__ = ["about", "apply_policy", "held_staged", "hierarchy_specs", "policy_around", "release_frame"]
+__all__ = [
+    "about",
+    "apply_policy",
+    "held_staged",
+    "hierarchy_specs",
+    "policy_around",
+    "release_frame",
+    "with_frames",
+]
 
 
 KEYS = ("record_id", "person_id", "household_id")

@@ -115,7 +115,8 @@ def _with_keys(related: RelatedRelease, name: str) -> Policy:
         else spec
         for column, spec in own.columns.items()
     }
-    return own.replaced(columns=columns)
+    found: Policy = own.replaced(columns=columns)
+    return found
 
 
 def _related(context: RunContext, tables: Mapping[str, Any], *, finished: bool) -> RelatedTables:

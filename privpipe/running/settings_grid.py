@@ -20,7 +20,7 @@ from privpipe.engines import Engine
 from privpipe.errors import NoSolutionError, PolicyError, UnsupportedError, UsageError, did_you_mean
 from privpipe.judging import Assessment
 from privpipe.policy import Policy
-from privpipe.policy.entries import Catalogues
+from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.plain_values import decoded, from_yaml
 from privpipe.policy.related import require_one_table
 from privpipe.policy.specs import FrameSpec

@@ -34,6 +34,7 @@ __all__ = [
     "interval_rows",
     "labels_of",
     "linked_problem",
+    "require_exact",
 ]
 
 Ints = NDArray[np.int64]

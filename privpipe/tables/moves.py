@@ -77,6 +77,8 @@ class Hiding:
         Cells that no reader sees whatever is decided here: hidden already, or in no table that is published.
     shown : tuple of ndarray of int64, optional
         Least and greatest value that a reader gives a cell while it is published; default: its true value.
+    additive : bool
+        Whether totals are the sums of their parts; if not, what follows from others implies no population.
     """
 
     relations: sparse.csr_array
@@ -90,6 +92,7 @@ class Hiding:
     knowing: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...] = ()
     given: Bools | None = None
     shown: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+    additive: bool = True
 
     def __len__(self) -> int:
         return len(self.true)

@@ -31,6 +31,7 @@ __all__ = [
     "Rule",
     "Settings",
     "of_implied",
+    "of_noisy",
     "protection_levels",
     "unsafe_cells",
 ]

@@ -298,7 +298,6 @@ class _Joint:
             limits=Limits(nodes=self.stage.nodes),
             time_limit=self.stage.time_limit,
             published=family.published,
-            additive=family.additive,
         )
         self.found.setdefault(key, pattern)
         return self._with(tables, family, pattern.hidden & ~family_hidden(family, len(problem.low)))
@@ -387,6 +386,7 @@ class _Joint:
             knowing=problem.knowing,
             given=given,
             shown=(problem.low, problem.high),
+            additive=family.additive,
         )
         return problem, hiding
 

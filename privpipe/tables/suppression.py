@@ -128,7 +128,6 @@ def suppress(
     limits: Limits | None = None,
     time_limit: float = 600.0,
     published: int | None = None,
-    additive: bool = True,
 ) -> Suppression:
     """Hide cells until the audit finds every sensitive cell protected.
 
@@ -153,8 +152,6 @@ def suppress(
         Seconds of each audit.
     published : int or None
         How many of the tables are published: the first ones; default: all.
-    additive : bool
-        Whether totals are the sums of their parts; if not, what follows from others implies no population.
 
     Raises
     ------
@@ -164,7 +161,7 @@ def suppress(
     if method not in METHODS:
         raise UsageError(f"suppress_table: method is one of {', '.join(METHODS)}, not {method!r}")
     shown = LinkedCells(linked.tables[:published], linked.variables[:published], linked.relations)
-    search = _Suppressing(hiding, linked, shown, tuple(rules), limits, implied, time_limit, additive)
+    search = _Suppressing(hiding, linked, shown, tuple(rules), limits, implied, time_limit)
     hidden, bound = search.first(method)
     hidden, passed, repaired = search.closed(hidden, optimal=bound is not None)
     cost = hiding.price(hidden)
@@ -201,10 +198,9 @@ class _Suppressing:
         limits: Limits | None,
         implied: Unsafe | None,
         time_limit: float,
-        additive: bool = True,
     ) -> None:
         self.hiding, self.linked, self.shown, self.rules, self.limits = hiding, linked, shown, rules, limits
-        self.implied, self.time_limit, self.follows = implied, time_limit, additive and implied is not None
+        self.implied, self.time_limit, self.follows = implied, time_limit, hiding.additive and implied is not None
 
     def first(self, method: str) -> tuple[Bools, int | None]:
         """A pattern by one method, with a bound on the cost if all of it has one."""

@@ -14,7 +14,7 @@ import pytest
 from privpipe.cli import arguments
 from privpipe.engines.base import Format
 from privpipe.hierarchies.spec import BUILDERS
-from privpipe.policy.entries import Catalogues
+from privpipe.policy.catalogues import Catalogues
 from tests.tiers import deep, deep_beyond
 
 from .test_help import HEAVY, PROBE

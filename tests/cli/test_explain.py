@@ -9,7 +9,7 @@ import pytest
 
 from privpipe.blocks import Catalogue
 from privpipe.cli.explain import described
-from privpipe.policy.entries import Catalogues
+from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.grammar import OFFICER, PLAN, SIGN_OFF, SINK, SOURCE_SECTIONS
 from tests.gathering import gathered
 

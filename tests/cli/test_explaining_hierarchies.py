@@ -10,7 +10,7 @@ import pytest
 from privpipe.cli.explain import described
 from privpipe.hierarchies import BUILDERS, OPTION_KEYS
 from privpipe.hierarchies.spec import builder_parameters
-from privpipe.policy.entries import Catalogues
+from privpipe.policy.catalogues import Catalogues
 
 
 @pytest.mark.parametrize("name", BUILDERS)

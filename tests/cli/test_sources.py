@@ -69,7 +69,7 @@ def test_doctor_tells_other_formats(home: Path) -> None:
 
 
 def test_init_drafts_a_policy_of_a_table(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    init("visits", table="visits", suggest=False, out=None, delimiter=None, force=False)
+    init(["visits"], table="visits", suggest=False, out=None, delimiter=None, force=False)
     text = capsys.readouterr().out
     assert "canary" not in text
     policy = YAML(typ="safe").load(text)

@@ -12,7 +12,7 @@ from annotated_types import Ge, Le
 from privpipe.blocks import Catalogue, Entry, Guarantee
 from privpipe.blocks.marks import BaseDistribution, ColumnNames, Columns, SensitiveColumn
 from privpipe.blocks.way import PAIRS
-from privpipe.policy.entries import Catalogues
+from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.rules import read_file, read_mapping
 from privpipe.tables import CELL_GUARANTEES, STAGES
 from privpipe.transforms.base import Transformer

@@ -9,7 +9,7 @@ import pytest
 
 from privpipe.errors import PolicyError
 from privpipe.policy import Policy, json_schema
-from privpipe.policy.entries import Catalogues
+from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.grammar import TOP
 
 jsonschema = pytest.importorskip("jsonschema")
