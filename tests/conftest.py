@@ -31,8 +31,8 @@ DEEP_ON_SPARK = (
     *("tests/cli/", "tests/docs/", "tests/judging/", "tests/leaving/", "tests/matrix/", "tests/measures/"),
     *("tests/engines/databases/", "tests/engines/forms/", "tests/engines/lakes/", "tests/engines/spark/"),
     *("tests/engines/base/", "tests/engines/test_reading_faults.py"),
-    *("tests/models/", "tests/pipelines/", "tests/plugins/", "tests/report/", "tests/running/", "tests/spark_ml/"),
-    *("tests/stores/", "tests/tables/", "tests/transforms/"),
+    *("tests/models/", "tests/pipelines/", "tests/plugins/", "tests/relations/", "tests/report/", "tests/running/"),
+    *("tests/spark_ml/", "tests/stores/", "tests/tables/", "tests/transforms/"),
 )
 """Where tests run on Spark in the deep tier alone; the mark `usual` leaves a test in `make test`, which shows Spark by
 the contract of engines, by conformance with one example of each entry, and by measures of different kinds."""

@@ -33,6 +33,12 @@ def cases() -> Any:
     return [pytest.param(case, id=case["name"]) for case in json.loads(FILE.read_text())["cases"]]
 
 
+def rare_beyond(usual: int, found: Any) -> Any:
+    """The cases, those beyond the first few for the rarest tier."""
+    more = [pytest.param(*case.values, id=case.id, marks=[*case.marks, pytest.mark.rare]) for case in found[usual:]]
+    return [*found[:usual], *more]
+
+
 def related(
     engine: Engine,
     tables: Mapping[str, Sequence[Mapping[str, Any]]],

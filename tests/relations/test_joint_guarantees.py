@@ -16,7 +16,7 @@ from privpipe.relations import JointAlpha, JointKAnonymity, JointLDiversity, Joi
 from privpipe.relations.counting import RelatedTables
 from privpipe.relations.schema import RelatedColumns, Relation, Tree
 from privpipe.relations.set_stages import CapRows, RelatedSet, SuppressPersons
-from tests.relations.related_cases import cases, people_of, random_set, related, rows_left
+from tests.relations.related_cases import cases, people_of, random_set, rare_beyond, related, rows_left
 
 TABLES: dict[str, list[dict[str, Any]]] = {
     "patients": [{"id": at, "town": "a", "sex": "m", "illness": "x"} for at in range(3)],
@@ -29,8 +29,7 @@ TABLES: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", cases())
-def test_reference_figures(engine: Engine, case: dict[str, Any]) -> None:
+def compare_with_reference(engine: Engine, case: dict[str, Any]) -> None:
     names = {"patients": case["root_quasi_identifiers"], **case["child_quasi_identifiers"]}
     tables = related(engine, case["tables"], names)
     expected = case["expected"]
@@ -48,6 +47,18 @@ def test_reference_figures(engine: Engine, case: dict[str, Any]) -> None:
     assert sorted(engine.collect(after.tables["patients"]).column("id").to_pylist()) == left
     for name, rows in case["tables"].items():
         assert rows_left(engine, after.tables[name]) == sorted(repr(row) for row in rows if row["id"] in left)
+
+
+@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("name", ["embedded", "dask_engine"])
+def test_reference_figures(request: pytest.FixtureRequest, name: str, case: dict[str, Any]) -> None:
+    compare_with_reference(request.getfixturevalue(name), case)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("case", rare_beyond(6, cases()))
+def test_reference_figures_on_spark(spark_engine: Engine, case: dict[str, Any]) -> None:
+    compare_with_reference(spark_engine, case)
 
 
 def compare_with_definition(engine: Engine, seed: int) -> None:

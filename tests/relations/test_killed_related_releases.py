@@ -197,7 +197,15 @@ def test_a_run_killed_at_a_step_leaves_the_old_set_or_the_new_one(
     nothing_is_left(target)
 
 
-@pytest.mark.parametrize(("seed", "kills"), [(0, 4), *(deep(seed, 40) for seed in range(1, 6))])
+RANDOM = [
+    (0, 4),
+    deep(1, 40),
+    *(pytest.param(seed, 40, marks=[pytest.mark.deep, pytest.mark.rare]) for seed in range(2, 6)),
+]
+"""A few in every run, 200 in all."""
+
+
+@pytest.mark.parametrize(("seed", "kills"), RANDOM)
 def test_runs_killed_at_random_moments_never_leave_half_a_set(
     seed: int, kills: int, runs: Runs, edition: Callable[..., Path], tmp_path: Path
 ) -> None:
