@@ -73,4 +73,4 @@ def test_the_policies_of_pages_load() -> None:
             for at, text in enumerate(blocks(page, "yaml"), 1):
                 with case(f"{page.relative_to(PROJECT)}, policy {at}"):
                     policy = Policy.from_dict(YAML(typ="safe").load(text))
-                    assert policy.guarantees or (policy.tables and policy.tables.guarantees)
+                    assert policy.guarantees or (policy.tables or policy.related).guarantees
