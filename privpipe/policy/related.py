@@ -342,6 +342,12 @@ def _check_member(report: Report, tree: Tree, name: str, policy: Any, looked: se
                 f"is a key and has `role: {policy.columns[column].role}`; make it an identifier (dropped, or "
                 "pseudonymised), or insensitive",
             )
+        elif policy.columns[column].role == "insensitive":
+            report.warn(
+                ("tables", name, "columns", column),
+                "is a key and leaves as it is: whoever has it from elsewhere knows whose record it is; make it an "
+                "identifier, and pseudonymise it where readers join by it",
+            )
 
 
 def _links(tree: Tree, name: str) -> tuple[str, ...]:

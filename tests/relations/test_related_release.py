@@ -238,6 +238,15 @@ def test_policies_that_are_refused(changes: dict[str, Any], message: str) -> Non
         pp.Policy.from_dict(document(**changes))
 
 
+def test_a_key_that_leaves_as_it_is_draws_a_warning() -> None:
+    assert not pp.Policy.from_dict(document()).warnings
+    tables = document()["tables"]
+    tables["visits"]["columns"]["patient"] = {"role": "insensitive"}
+    (found,) = pp.Policy.from_dict(document(tables=tables)).warnings
+    assert "tables.visits.columns.patient" in found
+    assert "leaves as it is" in found
+
+
 def test_what_cannot_switch_several_tables(folder: Path) -> None:
     with pytest.raises(UnsupportedError, match="in one move"):
         pp.release(policy(folder, sink={"path": "published", "format": "delta"}))
