@@ -16,7 +16,10 @@ JOINT_GUARANTEES = Catalogue(
 STAGES = Catalogue(
     "privpipe.relations",
     "stage on related tables",
-    {"CapRows": "set_stages", "SuppressPersons": "set_stages", "GeneralizeJointly": "joint_generalization"},
+    {
+        **dict.fromkeys(("CapRows", "SuppressPersons", "SuppressRows"), "set_stages"),
+        "GeneralizeJointly": "joint_generalization",
+    },
 )
 FACES = {"assess": "privpipe.running.related_frames", "check": "privpipe.running.related_frames"}
 

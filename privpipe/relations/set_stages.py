@@ -16,6 +16,7 @@ from privpipe.border import bordered
 from privpipe.draws import Draws, Seed
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.relations.counting import RelatedTables
+from privpipe.relations.disclosive_rows import without_disclosive_rows
 from privpipe.relations.guarantees import JointGuarantee
 from privpipe.relations.related_rows import (
     Capped,
@@ -30,7 +31,7 @@ from privpipe.relations.stable_persons import failing_persons
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
 
-__all__ = ["CapRows", "RelatedSet", "SetStage", "SuppressPersons"]
+__all__ = ["CapRows", "RelatedSet", "SetStage", "SuppressPersons", "SuppressRows"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,3 +237,64 @@ class SuppressPersons(SetStage):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(at_most=1.0), cls(at_most=0.0)]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SuppressRows(SetStage):
+    """Remove the rows of one table that make groups of persons fail, until no row does.
+
+    Parameters
+    ----------
+    table : str
+        Any but the root; at most one of its rows is known.
+    at_most : float
+        Share of the table's rows that may go, in [0, 1].
+
+    Raises
+    ------
+    NoSolutionError
+        More must go; the message has the number.
+    UnsupportedError
+        A guarantee says that more than one row of the table is known.
+
+    Notes
+    -----
+    A person keeps the rows that enough others have as well. Rows of a person that are equal in their
+    quasi-identifiers go together, since any of them tells the same. Where nothing else is known but the root and one
+    row of the table, `joint_k_anonymity` lets no more rows stay. Persons whom the root or another table singles out
+    keep their rows, which would not help them: `suppress_persons` comes after this stage.
+
+    Examples
+    --------
+    >>> SuppressRows(table="visits", at_most=0.05)
+    SuppressRows(table='visits', at_most=0.05)
+    """
+
+    threat: ClassVar[str] = "A rare row, such as a visit to a small ward, by which an otherwise common person is found."
+    choose: ClassVar[str] = "Up to 0.05; before `suppress_persons`, which then removes fewer."
+
+    table: Annotated[str, Doc("the table whose rows are removed")]
+    at_most: Annotated[float, Ge(0), Le(1), Doc("share of the table's rows that may be removed")]
+
+    def run(self, tables: RelatedSet) -> RelatedSet:
+        related = tables.related
+        guarantees = tables.demanded(self.name())
+        if self.table not in related.tree.children:
+            raise UsageError(
+                f"suppress_rows: {self.table!r} is not a table that leads to {related.tree.root!r}; there are "
+                f"{', '.join(related.tree.children)}"
+            )
+        rows = related.engine.count(related.tables[self.table])
+        after = closed(related.having({self.table: without_disclosive_rows(related, self.table, guarantees)}))
+        gone = rows - related.engine.count(after.tables[self.table])
+        allowed = floor_share(self.at_most, rows)
+        if gone > allowed:
+            raise NoSolutionError(
+                f"suppress_rows: {gone:,} of {rows:,} rows of {self.table!r} would have to go, and {allowed:,} may; "
+                "generalize before, or raise `at_most`"
+            )
+        return tables.after(after, name=self.name(), rows=rows, rows_removed=gone)
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(table="visits", at_most=1.0), cls(table="visits", at_most=0.0)]

@@ -11,7 +11,7 @@ from privpipe.relations.counting import Census, Fails, RelatedTables, person_col
 from privpipe.relations.guarantees import JointGuarantee
 from privpipe.transforms.suppression.class_keys import KeysDropped
 
-__all__ = ["MOST_SUPPRESSED", "failing_persons"]
+__all__ = ["MOST_SUPPRESSED", "failing_persons", "persons_failing"]
 
 MOST_SUPPRESSED = 20_000_000
 """Persons that may be suppressed: their keys are held by the process that drives the engine."""
@@ -37,7 +37,7 @@ def failing_persons(
     root, left, gone = related.tree.root, related, []
     many = 0
     while many < census.persons and (enough is None or many <= enough):
-        found = [_failing(left, guarantee, census) for guarantee in guarantees]
+        found = [persons_failing(left, guarantee, census) for guarantee in guarantees]
         lost = pa.concat_tables(found).group_by(found[0].column_names).aggregate([])
         if not lost.num_rows:
             break
@@ -54,7 +54,7 @@ def failing_persons(
     return pa.concat_tables(gone) if gone else pa.table({})
 
 
-def _failing(related: RelatedTables, guarantee: JointGuarantee, census: Census) -> pa.Table:
+def persons_failing(related: RelatedTables, guarantee: JointGuarantee, census: Census) -> pa.Table:
     """Keys of the persons of whom a guarantee finds some knowledge whose group fails."""
     groups, query, facts = related.groups(guarantee.knows, guarantee.row_counts, guarantee.sensitive, census)
     failing = related.engine.keep_classes(groups, query, Fails(guarantee.score, facts))

@@ -145,4 +145,4 @@ def test_no_page_of_a_catalogue_is_kept_by_hand(project: Path) -> None:
 def test_fences_say_their_language(project: Path) -> None:
     for path in (project / "docs").rglob("*.md"):
         labels = {label.strip() for label, _ in FENCE.findall(path.read_text(encoding="utf-8"))}
-        assert labels <= {"python", "yaml", "console", "text", "json", "sql", "pycon", "python spark", ""}, path
+        assert labels <= {"python", "yaml", "yml", "console", "text", "json", "sql", "pycon", "python spark", ""}, path
