@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 from docstrings import markdown
 
 import privpipe as pp
-from privpipe import errors, observe, tables
+from privpipe import errors, observe, relations, tables
 
 __all__ = ["api_page", "errors_page"]
 
@@ -26,7 +27,8 @@ def api_page() -> str:
         "`pp.measures`; [errors](errors.md) are those of `pp.errors`.",
         *(part for name, each in functions.items() for part in _function(f"pp.{name}", each, "##")),
         *_observe(),
-        *_tables(),
+        *_room(relations),
+        *_room(tables),
         *(part for name, each in kinds.items() for part in _class(f"pp.{name}", each)),
     ]
     return "\n\n".join(parts) + "\n"
@@ -49,12 +51,17 @@ def _observe() -> Iterator[str]:
     yield ", ".join(f"`pp.observe.{name}`" for name in dir(observe) if not name.startswith("_"))
 
 
-def _tables() -> Iterator[str]:
-    yield "## tables"
-    yield markdown(tables.__doc__)
-    for name in tables.__all__:
-        for part in _class(f"pp.tables.{name}", getattr(tables, name)):
-            yield part.replace("## ", "### ", 1) if part.startswith("## ") else part
+def _room(room: ModuleType) -> Iterator[str]:
+    own = room.__name__.rpartition(".")[2]
+    yield f"## {own}"
+    yield markdown(room.__doc__)
+    for name in room.__all__:
+        each = getattr(room, name)
+        if inspect.isfunction(each):
+            yield from _function(f"pp.{own}.{name}", each, "###")
+        elif inspect.isclass(each):
+            for part in _class(f"pp.{own}.{name}", each):
+                yield part.replace("## ", "### ", 1) if part.startswith("## ") else part
 
 
 def _function(name: str, function: Any, level: str) -> Iterator[str]:

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from recording import record
 
-from privpipe.draws import Seed
 from privpipe.tables import suppression
 from privpipe.tables.audit_problem import UNBOUNDED, Levels
-from privpipe.tables.cell_keys import NoiseTable, record_keys
+from privpipe.tables.cell_keys import NoiseTable
 from privpipe.tables.cells import Cells, Dimension, linked
+from privpipe.tables.contribution_rows import record_keys
 from privpipe.tables.controlled_rounding import controlled
 from privpipe.tables.exact_audit import audit
 from privpipe.tables.least_cost_patterns import least_cost
@@ -188,7 +188,7 @@ def keys() -> None:
     table = NoiseTable.of_greatest_entropy(5, 3.0, 2, 0.3)
     counts, sums = draws.poisson(6, number), draws.integers(0, 2**32, number)
     _, took = timed(lambda: table.noisy_counts(counts, sums))
-    _, hashing = timed(lambda: record_keys(Seed.insecure(1), "counts", [str(at) for at in range(10**6)]))
+    _, hashing = timed(lambda: record_keys(b"counts", [str(at) for at in range(10**6)]))
     shown("cell keys", took, 10, cells=number, a_million_record_keys=hashing)
 
 
