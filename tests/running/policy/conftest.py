@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from annotated_types import Ge, Le
 
+from privpipe import relations
 from privpipe.blocks import Catalogue, Entry, Guarantee
 from privpipe.blocks.marks import BaseDistribution, ColumnNames, Columns, SensitiveColumn
 from privpipe.blocks.way import PAIRS
@@ -109,6 +110,8 @@ def stand_ins() -> Catalogues:
         Standing("measure", Linkage),
         STAGES,
         CELL_GUARANTEES,
+        relations.STAGES,
+        relations.JOINT_GUARANTEES,
     )
 
 
