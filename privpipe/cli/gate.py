@@ -255,7 +255,7 @@ def validate(
         typer.Option(
             "--intervals",
             metavar="FILE",
-            help="Of a table of cells: write what an attacker can say of each blank figure to a new .csv or .html.",
+            help="For tables: write the interval an attacker can derive for each blank figure to a new .csv or .html.",
             show_default=False,
         ),
     ] = None,
@@ -297,7 +297,7 @@ def _keep_intervals(
 
     how = {name: value for name, value in (("format", format), ("delimiter", delimiter)) if value is not None}
     figures = write_intervals(policy, data, judged, path, original, **how)
-    say(f"intervals of {figures:,} blank figures written; they are for those who may see what is blank")
+    say(f"intervals of {figures:,} blank figures written; only people who may see these figures may read them")
 
 
 def _table_at(data: str, at: list[str], *, format: str | None, delimiter: str | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The first policy of related tables: keys and relations by names and included values, persons told from events."""
+"""The first policy of related tables: keys and relations by names and included values, persons and events."""
 
 from __future__ import annotations
 
@@ -332,9 +332,7 @@ class RelatedDraft:
         counts: dict[str, Any] = {"row_counts": True} if self.unique_by_counts > FEW_ABOVE else {}
         yield f"  # For {self.asked.purpose.name} use: {self.asked.purpose.reason}."
         yield f"  # {self.unique_by_counts:.1%} of the persons are unique by their numbers of records alone" + (
-            ": whoever knows how often a person came is an intruder too."
-            if counts
-            else "; `row_counts: true` adds them."
+            ": an intruder may know how often a person came." if counts else "; `row_counts: true` adds them."
         )
         yield f"  - joint_k_anonymity: {flow({'k': k, **counts})}"
         for name, table in self.tables.items():
@@ -348,7 +346,7 @@ class RelatedDraft:
                     yield f"  # One value of {flow(column)} is the usual one: asked for is that it is not the only one."
                     yield f"  - joint_l_diversity: {flow({'column': column, 'l': 2, **counts})}"
                 else:
-                    yield f"  # Nobody is told with more than four in five who has a value of {flow(column)}."
+                    yield f"  # An intruder infers no value of {flow(column)} with a certainty above four in five."
                     yield f"  - joint_alpha: {flow({'column': column, 'alpha': 0.8, **counts})}"
 
 

@@ -155,7 +155,7 @@ def _guarantees(sums: Sequence[Profile]) -> Iterator[str]:
     if sums:
         yield f"  # A sum rests on at least {LEAST_SUMMED}, for of two persons each knows the other's share."
         yield f"  - minimum_frequency: {flow({'at_least': LEAST_SUMMED, 'tables': ['sums']})}"
-        yield f"  # Nobody who contributes can estimate the largest contribution to within {PERCENT} % of it (ACRO)."
+        yield f"  # No contributor can estimate the largest contribution to within {PERCENT} % of it (ACRO)."
         yield f"  - p_percent: {flow({'at_least': PERCENT, 'tables': ['sums']})}"
     yield "  # No hidden cell follows from totals, signs, or what a contributor knows, in all tables together."
     yield "  - table_audit: {}"

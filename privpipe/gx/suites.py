@@ -373,7 +373,7 @@ def _of_policy(policy: Policy, given: Mapping[str, Any]) -> tuple[ExpectationSui
     if policy.related is not None:
         raise UnsupportedError(
             f"policy {policy.name!r} is about related tables, and an expectation sees one batch: judge them together "
-            "by `privpipe.check`, or `privpipe validate FOLDER POLICY`, beside the checkpoint"
+            "by `privpipe.check`, or `privpipe validate FOLDER POLICY`, next to the checkpoint"
         )
     if policy.nulls not in ("own_value", "refuse"):
         raise UnsupportedError(

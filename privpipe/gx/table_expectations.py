@@ -114,8 +114,8 @@ class ExpectTableAudit(TableExpectation):
     column : str
         The figures.
     n_column : str, optional
-        The column of counts, where the figures are sums; a figure over nobody is 0. Default: `column` itself, if it is
-        called count.
+        The column of counts, where the figures are sums; a figure without contributors is 0. Default: `column`
+        itself, if it is called count.
     total : str
     status_column : str, optional
     at_least : int, optional
@@ -150,7 +150,7 @@ class ExpectTableAudit(TableExpectation):
         counts = self.n_column or ("count" if self.column == "count" else None)
         figures = list(dict.fromkeys([self.column, *([self.n_column] if self.n_column else [])]))
         policy = self._policy(figures, counts, guarantees)
-        return validate_tables(policy, self._cells(batch, self.column), self.original_source, beside=True)
+        return validate_tables(policy, self._cells(batch, self.column), self.original_source, extra_columns=True)
 
 
 class CountExpectation(TableExpectation):
@@ -163,7 +163,7 @@ class CountExpectation(TableExpectation):
 
     def _judged(self, batch: OpenBatch) -> Assessment:
         policy = self._policy([self.n_column], self.n_column, [self._asked()])
-        return validate_tables(policy, self._cells(batch, self.n_column), beside=True)
+        return validate_tables(policy, self._cells(batch, self.n_column), extra_columns=True)
 
 
 @bordered
@@ -191,7 +191,7 @@ class ExpectMinimumFrequency(CountExpectation):
 
 @bordered
 class ExpectDifferencing(CountExpectation):
-    """Published cells of which one lies inside another differ by nobody or by at least n; observed = pairs that do not.
+    """Nested published cells differ by no contributor or by at least n; observed = pairs that do not.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ class SumExpectation(TableExpectation):
         rows = self._cells(batch, self.column)
         [(name, parameters)] = self._asked().items()
         policy = self._policy([self.column], None, [{name: parameters}])
-        return validate_tables(policy, rows, self._true(rows, policy), beside=True)
+        return validate_tables(policy, rows, self._true(rows, policy), extra_columns=True)
 
     def _true(self, rows: pa.Table, policy: Policy) -> pa.Table:
         """What is known of each cell; where the sum is blank nothing is judged, and any figure will do."""

@@ -17,7 +17,7 @@ __all__ = ["HEAD", "canonical", "found_in", "private_folder", "read_document", "
 
 HEAD = "ledger.json"
 SPENDS = "spends"
-"""Beside the entries: what private tables have cost."""
+"""Next to the entries: what private tables have spent."""
 LARGEST_DOCUMENT = 1 << 22
 OURS = re.compile(r"[0-9a-f]{32}|\d+-.*\.parquet|pending-.*\.parquet")  # of this version, and of the first
 

@@ -1,4 +1,4 @@
-"""What policies must hold to whose tables have noise: a kept seed, or differential privacy and nothing beside it."""
+"""What policies of tables with noise must observe: a kept seed, or differential privacy as the only guarantee."""
 
 from __future__ import annotations
 

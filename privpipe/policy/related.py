@@ -210,8 +210,8 @@ def _check_table_names(report: Report, names: Iterable[Any]) -> None:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             report.wrong(
                 ("tables", name),
-                "is no name of a table, which becomes a folder: letters, digits, `_`, `-` and spaces inside, 60 at "
-                "most, a letter or digit first",
+                "is not a valid table name, which becomes a directory name: use letters, digits, `_`, `-` and spaces "
+                "inside, 60 at most, with a letter or digit first",
             )
             continue
         folded = unicodedata.normalize("NFKC", name).casefold()
@@ -298,7 +298,7 @@ def _check_columns(
     for item in stages:
         named = getattr(item.entry, "table", None)
         if named is not None and named not in tree.children:
-            report.wrong((*item.place, "table"), f"is no table that leads to {tree.root!r}")
+            report.wrong((*item.place, "table"), f"is not a table that leads to {tree.root!r}")
     for name, policy in tables.items():
         if policy is not None:
             _check_member(report, tree, name, policy, looked[name])
@@ -308,7 +308,7 @@ def _check_knows(report: Report, tree: Tree, place: Place, knows: Mapping[str, A
     for name, most in knows.items():
         if name not in tree.children:
             near = did_you_mean(name, tree.children)
-            report.wrong((*place, "knows", name), f"is no table that leads to {tree.root!r}{near}")
+            report.wrong((*place, "knows", name), f"is not a table that leads to {tree.root!r}{near}")
         elif most and tables[name] is not None and not tree.tables[name].quasi_identifiers:
             report.wrong((*place, "knows", name), "has no quasi-identifier, so nothing can be known of its rows")
 
@@ -345,8 +345,8 @@ def _check_member(report: Report, tree: Tree, name: str, policy: Any, looked: se
         elif policy.columns[column].role == "insensitive":
             report.warn(
                 ("tables", name, "columns", column),
-                "is a key and leaves as it is: whoever has it from elsewhere knows whose record it is; make it an "
-                "identifier, and pseudonymise it where readers join by it",
+                "is a key and is released unchanged: anyone who has it from another source can identify the person; "
+                "make it an identifier, and pseudonymise it if readers join by it",
             )
 
 

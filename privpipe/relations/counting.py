@@ -202,7 +202,7 @@ class CountedSet:
     persons : int
         Of the set.
     failing : int
-        Persons of whom some knowledge is true whose group fails.
+        Persons who match some knowledge whose group fails.
     """
 
     tally: GroupTally

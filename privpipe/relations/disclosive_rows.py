@@ -21,7 +21,7 @@ from privpipe.transforms.suppression.class_keys import KeysDropped
 __all__ = ["MOST_DISCLOSIVE", "without_disclosive_rows"]
 
 MOST_DISCLOSIVE = 20_000_000
-"""Rows of persons that go at a time: what tells them apart is held by the process that drives the engine."""
+"""Rows of persons that go at a time: their hashes are held by the process that drives the engine."""
 
 
 def without_disclosive_rows(related: RelatedTables, name: str, guarantees: Sequence[JointGuarantee]) -> Any:
@@ -61,7 +61,7 @@ def without_disclosive_rows(related: RelatedTables, name: str, guarantees: Seque
         kept = left.engine.map_rows(owned, dropped, owned.schema)
         left = left.having({name: left.engine.select(kept, left.tables[name].schema.names)})
         if left.engine.count(left.tables[name]) >= before:
-            raise TypeError("rows that single persons out were found, and none of them was removed")
+            raise TypeError("disclosive rows were found and none of them was removed")
 
 
 def _known(related: RelatedTables, name: str, guarantee: JointGuarantee) -> bool:

@@ -29,10 +29,10 @@ __all__ = ["JointAlpha", "JointGuarantee", "JointKAnonymity", "JointLDiversity",
 @bordered
 @dataclass(frozen=True, kw_only=True, repr=False)
 class JointGuarantee(Entry):
-    """Something that a policy demands of related tables, whoever an intruder looks for.
+    """A requirement on related tables, for every person an intruder may look for.
 
     An intruder knows the quasi-identifiers of a person's root row and, of each other table, some of the person's
-    rows. Subclasses give the figure of a group of persons of whom the same is true.
+    rows. Subclasses compute the figure of a group: all persons who match the same knowledge.
     """
 
     threshold_field: ClassVar[str]
@@ -141,7 +141,7 @@ class JointGuarantee(Entry):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class JointKAnonymity(JointGuarantee):
-    """Whatever an intruder knows of a person is true of at least k persons; observed = the least number.
+    """Whatever an intruder knows about a person matches at least k persons; observed = the least number.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class JointKAnonymity(JointGuarantee):
     formula: ClassVar[str] = "min over persons p, picks S of up to m rows of p, of the persons with the same root and S"
     choose: ClassVar[str] = "k = 5 with one row known of each table; two of tables whose rows colleagues see."
 
-    k: Annotated[LeastNumber, Doc("least number of persons of whom the same is true")] = None
+    k: Annotated[LeastNumber, Doc("least number of persons who match the same knowledge")] = None
 
     def figures(self, groups: Groups, facts: Facts) -> Any:
         return groups.sizes
@@ -203,7 +203,7 @@ class _OfColumn(JointGuarantee):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class JointLDiversity(_OfColumn):
-    """Persons of whom the same is known have at least `l` values of a column; observed = the least number.
+    """Persons who match the same knowledge have at least `l` values of a column; observed = the least number.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ class JointLDiversity(_OfColumn):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class JointAlpha(_OfColumn):
-    """No value of a column is held by more than a share `alpha` of the persons of whom the same is known.
+    """No value of a column is held by more than a share `alpha` of the persons who match the same knowledge.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ class JointAlpha(_OfColumn):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class JointTCloseness(_OfColumn):
-    """The values of the persons of whom the same is known lie within `t` of those of all; observed = max distance.
+    """Persons who match the same knowledge have values within distance `t` of those of all; observed = the largest.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ class GeneralizeJointly(SetStage):
     GeneralizeJointly(suppress_at_most=0.02)
     """
 
-    threat: ClassVar[str] = "Persons of whom few share what an intruder knows, over all tables."
+    threat: ClassVar[str] = "Persons whom few others match in what an intruder knows, over all tables."
     choose: ClassVar[str] = "`optimal`; `bottom_up` where there are many vectors of levels and large tables."
 
     search: Annotated[Literal["optimal", "bottom_up"], Doc("the best vector of levels, or a walk up to one")] = (

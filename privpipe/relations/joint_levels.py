@@ -157,7 +157,7 @@ class JointLevels:
 
     @property
     def is_monotone(self) -> bool:
-        """Whether whoever stays at some levels stays at all coarser ones, so that what fails, fails below as well."""
+        """Whether a person kept at some levels is kept at all coarser ones, so that failing goes down."""
         return all(isinstance(each, JointKAnonymity) for each in self.guarantees)
 
     @property
@@ -258,7 +258,7 @@ class JointLevels:
         return Checked(levels, self._mean(losses), gone)
 
     def is_within(self, checked: Checked) -> bool:
-        """Whether no more persons go than may, and somebody is left."""
+        """Whether the persons to be removed are within the budget, and at least one is left."""
         return bool(checked.gone.num_rows <= self.allowed and checked.gone.num_rows < self.census.persons)
 
 

@@ -95,7 +95,7 @@ class SetStage(Entry):
 
     @classmethod
     def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
-        """What everyone may read of what the stage did; how many went is nobody's business."""
+        """The public part of what the stage did; numbers of removed persons and rows are private."""
         return {}
 
 
@@ -185,7 +185,7 @@ class _Above:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SuppressPersons(SetStage):
-    """Remove persons whose groups fail, with all their rows, until no group does.
+    """Remove persons in groups that fail, with all their rows, until no group fails.
 
     Parameters
     ----------
@@ -199,9 +199,9 @@ class SuppressPersons(SetStage):
 
     Notes
     -----
-    Who goes is missing from the groups of others, so that it is done again until nobody fails. For `joint_k_anonymity`
-    what is left is the greatest set of persons in which no group is too small: a group of a smaller set is no larger,
-    so that who fails in a set fails in every part of it. For the other guarantees it is a set in which they hold.
+    Removing persons makes other groups smaller, so the stage repeats until no group fails. For `joint_k_anonymity` the
+    result is the greatest set of persons in which no group is too small: groups of a subset are no larger, so that a
+    person who fails in a set fails in each of its subsets. For the other guarantees it is a set in which they hold.
 
     Examples
     --------
@@ -209,7 +209,7 @@ class SuppressPersons(SetStage):
     SuppressPersons(at_most=0.05)
     """
 
-    threat: ClassVar[str] = "Persons of whom few share what an intruder knows."
+    threat: ClassVar[str] = "Persons whom few others match in what an intruder knows."
     choose: ClassVar[str] = "Up to 0.05; generalize or cap rows first where more would go."
 
     at_most: Annotated[float, Ge(0), Le(1), Doc("share of the persons that may be removed")]
@@ -241,7 +241,7 @@ class SuppressPersons(SetStage):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SuppressRows(SetStage):
-    """Remove the rows of one table that make groups of persons fail, until no row does.
+    """Remove the rows of one table that make groups of persons fail, until no group fails because of them.
 
     Parameters
     ----------
@@ -259,10 +259,10 @@ class SuppressRows(SetStage):
 
     Notes
     -----
-    A person keeps the rows that enough others have as well. Rows of a person that are equal in their
-    quasi-identifiers go together, since any of them tells the same. Where nothing else is known but the root and one
-    row of the table, `joint_k_anonymity` lets no more rows stay. Persons whom the root or another table singles out
-    keep their rows, which would not help them: `suppress_persons` comes after this stage.
+    A person keeps the rows that enough other persons have as well. Rows of a person with equal quasi-identifiers are
+    removed together, since each of them reveals the same. If only the root and one row of the table are known, this is
+    the smallest removal that `joint_k_anonymity` allows. Persons who fail because of the root or another table keep
+    their rows, since removing them would not help: put `suppress_persons` after this stage.
 
     Examples
     --------
@@ -270,7 +270,9 @@ class SuppressRows(SetStage):
     SuppressRows(table='visits', at_most=0.05)
     """
 
-    threat: ClassVar[str] = "A rare row, such as a visit to a small ward, by which an otherwise common person is found."
+    threat: ClassVar[str] = (
+        "A rare row, such as a visit to a small ward, that identifies a person who is otherwise one of many."
+    )
     choose: ClassVar[str] = "Up to 0.05; before `suppress_persons`, which then removes fewer."
 
     table: Annotated[str, Doc("the table whose rows are removed")]

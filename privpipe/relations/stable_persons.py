@@ -1,4 +1,4 @@
-"""Persons of whom too few share what may be known, and who is left when they go: the greatest stable set."""
+"""Persons whom too few others match, and the greatest set of persons that is stable without them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def failing_persons(
     Parameters
     ----------
     enough : int, optional
-        Nobody looks for more once more than so many have to go.
+        The search stops once more than this many have to be removed.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def failing_persons(
 
 
 def persons_failing(related: RelatedTables, guarantee: JointGuarantee, census: Census) -> pa.Table:
-    """Keys of the persons of whom a guarantee finds some knowledge whose group fails."""
+    """Keys of the persons for whom some knowledge has a group that fails a guarantee."""
     groups, query, facts = related.groups(guarantee.knows, guarantee.row_counts, guarantee.sensitive, census)
     failing = related.engine.keep_classes(groups, query, Fails(guarantee.score, facts))
     persons = person_columns(failing)

@@ -84,7 +84,7 @@ def _published(folder: Path, names: Mapping[str, Any], file_format: str) -> dict
         try:
             found[name] = pyarrow.parquet.read_table(path) if file_format == "parquet" else _texts(path.read_bytes())
         except pa.ArrowException as error:
-            raise OSError(f"{path.name} is no table ({type(error).__name__})") from None
+            raise OSError(f"{path.name} is not a table ({type(error).__name__})") from None
     return found
 
 

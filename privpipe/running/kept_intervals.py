@@ -1,4 +1,4 @@
-"""What an attacker can say of blank cells of finished tables, in a private file for the officer who asked."""
+"""Intervals that an attacker can derive for blank cells of finished tables, in a private file for the officer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def write_intervals(policy: Policy, data: Any, judged: Assessment, path: str, or
         raise UsageError(f"--intervals takes a file named {' or '.join(FORMATS)}, got {target.name!r}")
     if target.exists():
         raise UsageError(f"--intervals: {target.name!r} exists already; nothing was overwritten")
-    finished = finished_tables(policy, data, original, beside=False, **said)
+    finished = finished_tables(policy, data, original, extra_columns=False, **said)
     rows = {name: list(_rows(finished, name)) for name in finished.specs}
     if target.suffix == ".csv":
         text = _lines(finished, rows)

@@ -23,7 +23,7 @@ __all__ = ["TableReport", "cells_document"]
 
 
 def cells_document(tables: TableSet, drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """The private document of suppressed cells: what they are, what an attacker can say of them, what hiding cost."""
+    """The private document of suppressed cells: their values, the intervals an attacker can derive, the cost."""
     return {
         "edition": "private",
         "tables": suppressed_rows(tables),

@@ -144,7 +144,7 @@ class FinishedTables:
 
 
 def validate_tables(
-    policy: Policy, data: Any, original: Any = None, *, beside: bool = False, **said: str
+    policy: Policy, data: Any, original: Any = None, *, extra_columns: bool = False, **said: str
 ) -> Assessment:
     """Judge finished tables as a policy's `aggregate` describes them: dimensions, responses, label of the total.
 
@@ -154,7 +154,7 @@ def validate_tables(
     original : as `data`, optional
         The same tables without blanks; with ``count:contributors``, ``<column>:total`` and ``<column>:largest_1`` (and
         so on) concentration rules are judged as well.
-    beside : bool
+    extra_columns : bool
         Whether a table may have columns that the policy does not name; they are not judged, and a note says so.
     said : str
         How files are written: `format`, `delimiter`.
@@ -163,7 +163,7 @@ def validate_tables(
     ------
     DataError, UsageError
     """
-    finished = finished_tables(policy, data, original, beside=beside, **said)
+    finished = finished_tables(policy, data, original, extra_columns=extra_columns, **said)
     asked = () if policy.tables is None else policy.tables.guarantees
     judged = [(guarantee.reported, _verdict(guarantee, finished, asked, policy)) for guarantee in asked]
     followed = any(isinstance(each, UnionGuarantee) and each.ledger is not None for each in asked)
@@ -171,12 +171,16 @@ def validate_tables(
         verdicts=tuple(verdict for reported, verdict in judged if not reported),
         measures=tuple(verdict for reported, verdict in judged if reported),
         records=sum(map(len, finished.cells.values())),
-        notes=(*finished.notes(), *_unjudged(finished, beside=beside), *((NO_PERSONS,) if followed else ())),
+        notes=(
+            *finished.notes(),
+            *_unjudged(finished, extra_columns=extra_columns),
+            *((NO_PERSONS,) if followed else ()),
+        ),
     )
 
 
 def finished_tables(
-    policy: Policy, data: Any, original: Any = None, *, beside: bool = False, **said: str
+    policy: Policy, data: Any, original: Any = None, *, extra_columns: bool = False, **said: str
 ) -> FinishedTables:
     """Finished tables, read and found whole: see `validate_tables`."""
     if policy.tables is None:
@@ -190,7 +194,7 @@ def finished_tables(
     for name, spec in specs.items():
         cells[name] = _cells(policy, name, spec, rows[name], None if first is None else first[name])
         responses[name] = _responses(policy, name, spec, rows[name], cells[name])
-        if not beside and (others := _others(rows[name], spec)):
+        if not extra_columns and (others := _others(rows[name], spec)):
             raise DataError(
                 f"table {name!r}: columns {', '.join(map(repr, others))} are neither dimensions nor responses of the "
                 "policy, and would leave unjudged; name them in `aggregate`, or leave them out"
@@ -208,7 +212,7 @@ def finished_tables(
 
 
 def _require_readable(stages: Sequence[TableStage]) -> None:
-    """Refuse policies whose figures say nothing certain of true ones to who did not make them.
+    """Refuse policies whose published figures put no certain bound on the true ones.
 
     Raises
     ------
@@ -243,10 +247,10 @@ def _others(rows: pa.Table, spec: TableSpec) -> list[str]:
     return [column for column in rows.schema.names if column not in named]
 
 
-def _unjudged(finished: FinishedTables, *, beside: bool) -> Iterator[str]:
+def _unjudged(finished: FinishedTables, *, extra_columns: bool) -> Iterator[str]:
     for name, spec in finished.specs.items():
         others = _others(finished.rows[name], spec)
-        if beside and others:
+        if extra_columns and others:
             yield f"table {name!r}: columns {', '.join(map(repr, others))} were not judged"
 
 
@@ -325,7 +329,7 @@ def _require_statuses(table: str, rows: pa.Table, response: str) -> bool:
         )
     if len(texts & set(SUPPRESSED)) > 1 or texts & {"primary", "secondary"}:
         raise DataError(
-            f"table {table!r}: {column!r} tells suppressed cells apart, and so which are unsafe by themselves; "
+            f"table {table!r}: {column!r} distinguishes suppressed cells, and so reveals which are primary; "
             "write c for all"
         )
     return ROUNDED in texts

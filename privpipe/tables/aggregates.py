@@ -236,7 +236,7 @@ def pattern_mask(cells: Cells, patterns: Sequence[Mapping[str, str]], what: str)
         inside = np.ones(len(cells), dtype=np.bool_)
         for column, label in pattern.items():
             if column not in names:
-                raise UsageError(f"{what}: {column!r} is no dimension of the table; it has {', '.join(names)}")
+                raise UsageError(f"{what}: {column!r} is not a dimension of the table; it has {', '.join(names)}")
             dimension = cells.dimensions[names.index(column)]
             if label not in dimension.codes:
                 raise UsageError(f"{what}: dimension {column!r} has no such label as the one written there")

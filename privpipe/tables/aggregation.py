@@ -320,7 +320,7 @@ class _Count:
                 raise UsageError(f"levels: column {name!r} has no hierarchy")
         for name in self.spec.overlapping:
             if name not in self.spec.by:
-                raise UsageError(f"overlapping: {name!r} is no dimension of the table")
+                raise UsageError(f"overlapping: {name!r} is not a dimension of the table")
         if self.person is not None and self.person in (*self.spec.by, *self.spec.sums):
             raise UsageError(f"person column {self.person!r} can be neither a dimension nor added up")
 

@@ -1,4 +1,4 @@
-"""What an attacker can say of each suppressed figure of a release of tables; for the private record alone."""
+"""The interval that an attacker can derive for each suppressed figure of a release; for the private record only."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class RoundTable(TableStage):
         return found
 
     def _small_counts(self, table: Table, measure: Measure) -> tuple[Measure, int]:
-        """Counts without small ones; the interval of each is that of who knows which cells were rounded."""
+        """Counts without small ones; the interval of each holds for an attacker who knows which cells were rounded."""
         counts = measure.figures.totals
         if not measure.figures.additive:
             raise DataError("round_table: small_counts needs counts that add up; give `contribution_bound: 1`")

@@ -246,7 +246,7 @@ class UnionGuarantee(CellGuarantee):
         str | None,
         FilePath(),
         Stricter("equal"),
-        Doc("folder that remembers what each release showed of whom, so that all are judged together; secret"),
+        Doc("folder that records which persons each release described, so that all are judged together; secret"),
     ] = None
     key: Annotated[
         dict[str, str] | None,

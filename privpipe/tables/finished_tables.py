@@ -268,7 +268,7 @@ def figures_of(column: Any, name: str, decimals: int | None = None) -> tuple[Int
     missing = np.asarray(encoded.indices.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
     if len(marks) + int(missing.any() or any(each != each for each in distinct)) > 1:
         raise DataError(
-            f"column {name!r} marks blank figures in several ways, which tells them apart; use null for all"
+            f"column {name!r} marks blank figures in several ways, which reveals the reasons; use null for all"
         )
     exact = [None if each is None else _decimal(each, name) for each in found]
     places = max((-int(each.as_tuple().exponent) for each in exact if each is not None), default=0)
@@ -293,8 +293,8 @@ def _decimal(value: Any, name: str) -> Decimal:
         found = Decimal("nan")
     if isinstance(value, bool) or not found.is_finite():
         raise DataError(
-            f"column {name!r} holds figures that are no numbers; publish null for a suppressed one, for a mask such as "
-            "<10 tells more"
+            f"column {name!r} holds figures that are not numbers; publish null for a suppressed one: a mask such as "
+            "<10 reveals more"
         )
     return found.normalize() if found == found.to_integral() else found
 
@@ -378,7 +378,7 @@ def linked_problem(
 def _mark(table: FinishedTable, variables: Ints, bounds: tuple[Ints, Ints], true: Ints | None, one: int) -> None:
     """Narrow the bounds of blank figures to what marks say of them, and of those without one.
 
-    A blank beside marks is 0 or at least the number of the marks. It is taken for the latter, unless it is 0 in truth
+    A blank next to marks is 0 or at least the number of the marks. It is taken for the latter, unless it is 0 in truth
     or the table publishes no 0: readers know no more than that.
     """
     if table.marks is None or not table.marks.any():

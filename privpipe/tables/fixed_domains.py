@@ -30,7 +30,7 @@ def fixed_domains(
     """
     for name in written:
         if name not in by:
-            raise UsageError(f"domain: {name!r} is no dimension of the table{did_you_mean(name, by)}")
+            raise UsageError(f"domain: {name!r} is not a dimension of the table{did_you_mean(name, by)}")
     domains: dict[str, tuple[str, ...]] = {}
     found: dict[str, Hierarchy] = {}
     for name in by:

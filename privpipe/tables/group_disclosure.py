@@ -63,7 +63,7 @@ class GroupDisclosure:
         Raises
         ------
         UsageError
-            A column that is no dimension of the table.
+            A column that is not a dimension of the table.
         """
         child, margin = self._families(figures)
         counts = figures.contributors
@@ -120,7 +120,7 @@ class GroupDisclosure:
         for column in self.columns:
             if column not in names:
                 raise UsageError(
-                    f"group_disclosure: {column!r} is no dimension of the table{did_you_mean(column, names)}"
+                    f"group_disclosure: {column!r} is not a dimension of the table{did_you_mean(column, names)}"
                 )
             place = names.index(column)
             step = int(np.prod(cells.shape[place + 1 :], dtype=np.int64))

@@ -66,7 +66,7 @@ def _protected(hiding: Hiding, part: Subtable, hidden: Bools, level_of: Ints) ->
     cells, inner = part.cells, part.inner
     protected = hidden[cells]
     if hiding.given is not None:
-        # What nobody sees anyway may turn out exact.
+        # Unpublished cells may turn out exact.
         protected = protected & (hiding.primary[cells] | ~hiding.given[cells])
     here = np.flatnonzero(protected)
     if not len(here):

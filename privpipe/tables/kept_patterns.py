@@ -81,7 +81,7 @@ def _details(file: str) -> list[Any]:
         return [stage["detail"]["pattern"] for stage in stages if stage["name"] == STAGE]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"suppress_table: pattern: the file is no private plan of a release of tables ({type(error).__name__}); "
+            f"suppress_table: pattern: the file is not a private plan of a release of tables ({type(error).__name__}); "
             "give the plan of a private record"
         ) from None
 

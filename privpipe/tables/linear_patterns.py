@@ -67,7 +67,7 @@ def linear_pattern(
     prime : int or None
         Modulus of the arithmetic, of 61 bits; drawn unless given.
     given : sequence of int
-        Cells that nobody sees and nobody has to protect.
+        Cells that are neither published nor in need of protection.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""A finished table beside what is true of its cells: the private table that guarantees judge."""
+"""A finished table with the true figures of its cells: the private table that guarantees judge."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ class CellKey(TableStage):
 
 
 def sum_intervals(figures: CellFigures, shown: Ints, noise: NoiseTable, delta: Fraction) -> tuple[Ints, Ints]:
-    """What follows from noisy sums for who knows the largest contribution, and so for everyone less close."""
+    """Bounds from noisy sums for an attacker who knows the largest contribution; others learn less."""
     away = figures.largest[:, 0].astype(object) * (delta.numerator * noise.largest)
     # The noise is rounded to a unit.
     most = np.array([-(-int(each) // delta.denominator) for each in away], dtype=np.int64)

@@ -35,7 +35,7 @@ SEVERAL = "contributors count in up to {bound} leaf cells, and in totals as ofte
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PrivateTable(TableStage):
-    """Publish counts and sums with noise by which no contributor can be told from a table without it.
+    """Publish counts and sums with noise, so that the table hardly depends on any one contributor.
 
     Labels are fixed before records are looked at; each contributor counts in a few leaf cells, with bounded sums. The
     noise is drawn from the system, never from the seed, and never twice: the ledger adds up what each run has cost the

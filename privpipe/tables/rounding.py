@@ -211,7 +211,7 @@ def rounded_small_counts(cells: Cells, counts: Ints, base: int, shown: Bools, ti
 
 
 def small_count_intervals(cells: Cells, counts: Ints, rounded: Bools, base: int) -> tuple[Ints, Ints]:
-    """The least and greatest count for who knows which inner cells `rounded_small_counts` rounded; others know less.
+    """Bounds on the counts for an attacker who knows which inner cells `rounded_small_counts` rounded.
 
     Examples
     --------

@@ -149,7 +149,7 @@ class Aggregate(TableStage):
             for response in spec.responses:
                 outside = [name for name in response.of if name not in spec.by]
                 if outside:
-                    raise UsageError(f"Aggregate: percentage of {outside[0]!r}: that is no dimension of its table")
+                    raise UsageError(f"Aggregate: percentage of {outside[0]!r}: that is not a dimension of its table")
         units: dict[str, Any] = {}
         bounds: dict[tuple[str, str], int] = {}
         for response in listed:

@@ -1,4 +1,4 @@
-"""What the private record keeps of a passed audit, so that it can be proved again without whoever found it."""
+"""What the private record keeps of a passed audit, so that it can be proved again without the solver."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class SuppressTable(TableStage):
 
     The guarantees of the policy say which cells are unsafe. The pattern is sought over all tables of the release
     together, those of other populations among them, has passed their joint audit before it is returned, and is the same
-    on every engine and in every run. It tells something: whoever knows the method knows that cheaper cells did not
+    on every engine and in every run. It reveals something: anyone who knows the method knows that cheaper cells did not
     suffice.
 
     Parameters
@@ -244,7 +244,7 @@ class _Joint:
         if not plain or len(plain) < len(asked):
             raise UsageError(
                 f"suppress_table: `show: below` marks counts under n of minimum_frequency; table {name!r} has no such "
-                "guarantee about contributors with n of at least 2, or another one beside it"
+                "guarantee about contributors with n of at least 2, or has another one as well"
             )
         return max(plain, key=lambda each: each.at_least)
 
@@ -548,7 +548,7 @@ def _marking(table: Table, asked: MinimumFrequency) -> Table:
     """A table whose hidden counts are marked where they are below n: readers know of each blank on which side it is.
 
     A blank without a mark is 0 or at least n. That an empty cell is empty is taken for known, and n for the least of
-    the others: who knows less than that learns less.
+    the others: an attacker who knows less learns less.
     """
     measure = table.measures[COUNT]
     counts = measure.figures.contributors

@@ -29,7 +29,7 @@ LARGEST_INTEGER = int(np.iinfo(np.int64).max)
 OPTIMAL_SIZE = 300
 """Cells to choose from in one component up to which ``auto`` looks for the least cost."""
 OPTIMAL_CELLS = 3_000
-"""Cells of one component up to which it does, those included that nobody sees."""
+"""Largest component, in cells, for which it does; unpublished cells count."""
 SINGLE_REPAIRS = 200
 """Failing requirements up to which each gets its own cheapest move."""
 MOST_REPAIRS = 50

@@ -84,7 +84,7 @@ class Measure:
 
     @property
     def marked(self) -> Bools:
-        """Hidden figures of which a reader is told that they are below `below`."""
+        """Hidden figures that are published as being below `below`."""
         if self.blank is None or self.below is None:
             return np.zeros(len(self.hidden), dtype=np.bool_)
         return np.asarray(self.hidden & (self.blank[1] == self.below - 1), dtype=np.bool_)
@@ -230,7 +230,7 @@ class Table:
         if changed and (response.ordered or response.spread):
             raise UsageError(
                 f"table {self.name!r}: {response.name!r} would be published as it is, while other figures are "
-                f"{changed[0]}; publish it in a table of its own that is not"
+                f"{changed[0]}; publish it in a separate table that is not"
             )
         if response.ordered:
             hidden = self.statistics[response.name].hidden | self.hidden
@@ -334,7 +334,7 @@ def bases_of(cells: Cells, response: Response) -> Ints:
     names = [dimension.name for dimension in cells.dimensions]
     for name in response.of:
         if name not in names:
-            raise UsageError(f"response {response.name!r}: {name!r} is no dimension; there are {', '.join(names)}")
+            raise UsageError(f"response {response.name!r}: {name!r} is not a dimension; there are {', '.join(names)}")
     codes = cells.codes.copy()
     codes[:, [names.index(name) for name in response.of]] = 0
     return np.asarray(np.ravel_multi_index(tuple(codes.T), cells.shape), dtype=np.int64)

@@ -107,7 +107,7 @@ def _noise_of(table: Table, key: str) -> str | None:
 
 
 def require_same_noise(tables: Mapping[str, Table], history: TableHistory | None) -> None:
-    """Refuse noise by another seed or other parameters than an earlier release had: the average of both tells more.
+    """Refuse noise by another seed or other parameters than an earlier release had: the average of both reveals more.
 
     Raises
     ------

@@ -81,7 +81,7 @@ def test_who_is_unique_by_counts_is_told(tmp_path: Path) -> None:
     pq.write_table(pa.table({"buyer": orders, "city": ["Bonn"] * len(orders)}), folder / "orders.parquet")
     done = drafted(folder / "orders.parquet", folder / "buyers.parquet")
     assert done.exit_code == 0, done.stderr
-    assert "# 100.0% of the persons are unique by their numbers of records alone: whoever knows" in done.stdout
+    assert "# 100.0% of the persons are unique by their numbers of records alone: an intruder may know" in done.stdout
     assert "row_counts: true" in done.stdout
 
 

@@ -175,5 +175,5 @@ def test_a_release_without_them(tmp_path: Path, engine: str) -> None:
 
 
 def test_a_table_that_is_not_there_is_said_with_its_line() -> None:
-    with pytest.raises(PolicyError, match="is no table that leads to 'patients'"):
+    with pytest.raises(PolicyError, match="is not a table that leads to 'patients'"):
         pp.Policy.from_dict(document(transform=[{"suppress_rows": {"table": "vists", "at_most": 0.1}}]))

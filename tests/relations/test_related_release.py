@@ -244,7 +244,7 @@ def test_a_key_that_leaves_as_it_is_draws_a_warning() -> None:
     tables["visits"]["columns"]["patient"] = {"role": "insensitive"}
     (found,) = pp.Policy.from_dict(document(tables=tables)).warnings
     assert "tables.visits.columns.patient" in found
-    assert "leaves as it is" in found
+    assert "is released unchanged" in found
 
 
 def test_what_cannot_switch_several_tables(folder: Path) -> None:
