@@ -36,7 +36,7 @@ def renamed(old: str, new: Any) -> dict[str, Any]:
 def test_names_that_are_no_folders_are_refused_with_their_line(folder: Path, name: str) -> None:
     with pytest.raises(PolicyError) as caught:
         policy(folder, **renamed("visits", name))
-    assert any("is no name of a table, which becomes a folder" in each.message for each in caught.value.problems)
+    assert any("is not a valid table name, which becomes a directory name" in each.message for each in caught.value.problems)
     assert not (folder / "published").exists()
 
 
@@ -50,7 +50,7 @@ def test_the_line_of_a_name_is_said(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(text)
     with pytest.raises(PolicyError) as caught:
         pp.Policy.load(tmp_path / "policy.yaml")
-    assert 4 in [each.line for each in caught.value.problems if "is no name of a table" in each.message]
+    assert 4 in [each.line for each in caught.value.problems if "is not a valid table name" in each.message]
 
 
 def test_names_that_differ_by_case_alone_are_refused(folder: Path) -> None:

@@ -74,7 +74,7 @@ WRONG = {
     ),
     "a negative count": (_added(7, -40), "1 counts of 'count' are negative"),
     "half a person": (table([], count=[each + 0.5 for each in TRUE]), "are no whole numbers"),
-    "a mask that tells a range": (table(count=[str(each) if each > 2 else "<3" for each in TRUE]), "tells more"),
+    "a mask that tells a range": (table(count=[str(each) if each > 2 else "<3" for each in TRUE]), "reveals more"),
     "two marks": (
         table(count=[{4: "c", 5: "x"}.get(at, str(each)) for at, each in enumerate(TRUE)]),
         "marks blank figures in several ways",
@@ -85,7 +85,7 @@ WRONG = {
     ),
     "a status that shows the reason": (
         table(count_status=["primary" if at in BLANK else "published" for at in range(12)]),
-        "tells suppressed cells apart",
+        "distinguishes suppressed cells",
     ),
     "perturbed figures": (
         table(count_status="perturbed"),

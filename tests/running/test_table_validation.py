@@ -84,7 +84,7 @@ def test_a_folder_holds_one_file_per_table(tmp_path: Path) -> None:
         (pd.concat([finished(), finished().head(1)]), DataError, "occurs more than once"),
         (finished().drop(columns="sex"), DataError, "no column 'sex'"),
         (finished().assign(region=None), DataError, "have no label"),
-        (finished().assign(count="many"), DataError, "no numbers"),
+        (finished().assign(count="many"), DataError, "not numbers"),
         (finished().rename(columns={"count": "n"}), DataError, "no column 'count'"),
     ],
 )

@@ -305,7 +305,7 @@ def test_rounded_tables_show_no_exact_statistic() -> None:
         (["count", {"quantile": "cost", "q": 0.123456789, "smoothed": 3}], "decimals"),
         (["count", {"quantile": "cost", "q": 0.5, "unit": 0.5}], "finer"),
         (["count", {"quantile": "cost", "q": 0.5, "unit": 5}, {"quantile": "cost", "q": 0.2, "unit": 7}], "two units"),
-        (["count", {"percentage": "count", "of": ["cost"]}], "no dimension"),
+        (["count", {"percentage": "count", "of": ["cost"]}], "not a dimension"),
         (["count", {"percentage": "count"}], "`of`"),
         (["count", {"maximum": "cost", "smoothed": 3}], "unknown key"),
         (["count", {"sum": "count"}], "another figure"),

@@ -330,9 +330,9 @@ def test_a_kept_pattern_is_hidden_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (None, "no private plan"),
-        ("{", "no private plan"),
-        ('{"stages": [{"name": "suppress_table", "detail": {}}]}', "no private plan"),
+        (None, "not a private plan"),
+        ("{", "not a private plan"),
+        ('{"stages": [{"name": "suppress_table", "detail": {}}]}', "not a private plan"),
         ('{"stages": []}', "has no pattern of table"),
         ('{"stages": [{"name": "suppress_table", "detail": {"pattern": {"table": {"table": "00"}}}}]}', "other cells"),
     ],
