@@ -36,7 +36,9 @@ def renamed(old: str, new: Any) -> dict[str, Any]:
 def test_names_that_are_no_folders_are_refused_with_their_line(folder: Path, name: str) -> None:
     with pytest.raises(PolicyError) as caught:
         policy(folder, **renamed("visits", name))
-    assert any("is not a valid table name, which becomes a directory name" in each.message for each in caught.value.problems)
+    assert any(
+        "is not a valid table name, which becomes a directory name" in each.message for each in caught.value.problems
+    )
     assert not (folder / "published").exists()
 
 
