@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from numpy.typing import NDArray
 from typing_extensions import Doc
 
+from privpipe.blocks.entry import Entry
 from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.marks import FilePath, Stricter
 from privpipe.blocks.parameters import require_choice
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NORMALISATIONS",
     "EarlierTables",
+    "FollowsPersons",
     "HistoryMeasure",
     "NoiseRows",
     "ReleaseHistory",
@@ -193,21 +195,20 @@ class EarlierTables:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class HistoryMeasure(Guarantee):
-    """A measure of a release compared with the releases before it.
+class FollowsPersons(Entry):
+    """What compares a release with earlier ones person by person, by a ledger of keyed hashes.
 
-    Subclasses give `judge_history` (by a ledger) and `judge_tables` (by released tables alone). One that
-    `forms_classes` reports over which columns, and of which values, the ledger remembers them.
+    Raises
+    ------
+    UsageError
+        The key or the normalisation cannot be used.
     """
-
-    way = HISTORY
-    forms_classes: ClassVar[bool] = True
 
     ledger: Annotated[
         str | None,
         FilePath(),
         Stricter("equal"),
-        Doc("folder that remembers, as keyed hashes, what each release showed of whom; secret"),
+        Doc("folder that records which persons each release described, as keyed hashes; secret"),
     ] = None
     key: Annotated[
         dict[str, str] | None,
@@ -222,17 +223,30 @@ class HistoryMeasure(Guarantee):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        name = type(self).__name__
         if isinstance(self.normalise, str):
-            raise UsageError(f"{type(self).__name__}: normalise must be a list")
+            raise UsageError(f"{name}: normalise must be a list")
         object.__setattr__(self, "normalise", tuple(self.normalise))
         if self.key is not None:
-            require_key_place(type(self).__name__, self.key)
+            require_key_place(name, self.key)
         for step in self.normalise:
-            require_choice(type(self).__name__, "normalise", step, NORMALISATIONS)
+            require_choice(name, "normalise", step, NORMALISATIONS)
         if len(set(self.normalise)) < len(self.normalise):
-            raise UsageError(f"{type(self).__name__}: normalise names a step twice")
+            raise UsageError(f"{name}: normalise names a step twice")
         if self.normalise and self.key is None:
-            raise UsageError(f"{type(self).__name__}: normalise is for persons, who are followed by a key")
+            raise UsageError(f"{name}: normalise is for persons, who are followed by a key")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HistoryMeasure(FollowsPersons, Guarantee):
+    """A measure of a release compared with the releases before it.
+
+    Subclasses give `judge_history` (by a ledger) and `judge_tables` (by released tables alone). One that
+    `forms_classes` reports over which columns, and of which values, the ledger remembers them.
+    """
+
+    way = HISTORY
+    forms_classes: ClassVar[bool] = True
 
     def compared_columns(self, roles: Roles) -> tuple[str, ...] | None:
         asks = self.forms_classes and self.quasi_identifiers is None

@@ -10,13 +10,10 @@ from annotated_types import Ge
 from typing_extensions import Doc
 
 from privpipe.blocks.entry import Entry
-from privpipe.blocks.marks import FilePath, Stricter
-from privpipe.blocks.parameters import require_choice
 from privpipe.blocks.public_edition import PublicRules
-from privpipe.blocks.release_history import NORMALISATIONS
+from privpipe.blocks.release_history import FollowsPersons
 from privpipe.blocks.verdict import Severity, Verdict
 from privpipe.border import bordered
-from privpipe.draws.seed import require_key_place
 from privpipe.errors import UsageError
 from privpipe.wired import room_above
 
@@ -236,50 +233,22 @@ class CellGuarantee(Entry):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class UnionGuarantee(CellGuarantee):
+class UnionGuarantee(FollowsPersons, CellGuarantee):
     """A guarantee on what all published tables show together.
 
     Subclasses judge the tables of a release; with a ledger also every earlier release that it remembers.
     """
 
-    ledger: Annotated[
-        str | None,
-        FilePath(),
-        Stricter("equal"),
-        Doc("folder that records which persons each release described, so that all are judged together; secret"),
-    ] = None
-    key: Annotated[
-        dict[str, str] | None,
-        Stricter("equal"),
-        Doc("{from_env: NAME} or {from_file: PATH}, the same for all releases: persons are followed by it"),
-    ] = None
-    normalise: Annotated[
-        tuple[str, ...],
-        Stricter("equal"),
-        Doc("what is done to a person's key before it is hashed: trim, casefold, nfc; nothing unless given"),
-    ] = ()
     max_atoms: Annotated[
         int, Ge(1), Doc("combinations of cells that persons lie in, over all tables; an error beyond")
     ] = MAX_ATOMS
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        name = type(self).__name__
-        if isinstance(self.normalise, str):
-            raise UsageError(f"{name}: normalise must be a list")
-        object.__setattr__(self, "normalise", tuple(self.normalise))
-        for step in self.normalise:
-            require_choice(name, "normalise", step, NORMALISATIONS)
-        if len(set(self.normalise)) < len(self.normalise):
-            raise UsageError(f"{name}: normalise names a step twice")
-        if self.key is not None:
-            require_key_place(name, self.key)
         if (self.ledger is None) != (self.key is None):
             raise UsageError(
-                f"{name}: `ledger` and `key` belong together: earlier tables are compared person by person"
+                f"{type(self).__name__}: `ledger` and `key` belong together: tables are compared person by person"
             )
-        if self.normalise and self.key is None:
-            raise UsageError(f"{name}: normalise is for persons, who are followed by a key")
 
     def without_ledger(self, tables: TableSet) -> Verdict | None:
         """An error where a ledger is named and nothing of it is at hand, as outside a policy's run; else None."""
