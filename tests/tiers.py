@@ -16,9 +16,14 @@ def deep(*values: Any, id: str | None = None) -> Any:
     return pytest.param(*values, marks=pytest.mark.deep, id=id)
 
 
-def deep_beyond(usual: int, cases: Iterable[Any]) -> list[Any]:
-    """Cases of one parameter each: `make test` runs the first so many, `make test-deep` the others."""
-    return [deep(case) if at >= usual else case for at, case in enumerate(cases)]
+def deep_beyond(usual: int, cases: Iterable[Any], then_rare: int | None = None) -> list[Any]:
+    """Cases of one parameter each: `make test` runs the first so many, `make test-deep` the others, up to the number
+    from which `make test-integrations` runs them."""
+    found: list[Any] = []
+    for at, case in enumerate(cases):
+        mark = pytest.mark.deep if then_rare is None or at < then_rare else pytest.mark.rare
+        found.append(case if at < usual else pytest.param(case, marks=mark))
+    return found
 
 
 def deep_on_spark_beyond(usual: int, cases: Iterable[Any]) -> list[Any]:

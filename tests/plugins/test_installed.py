@@ -113,7 +113,7 @@ def test_a_manifest_names_no_distribution_that_is_not_in_use(python: Runner, pla
 
 def test_the_schema_has_each(python: Runner) -> None:
     schema = json.loads(python("-m", "privpipe", "schema").stdout)
-    properties = schema["properties"]
+    properties = schema["$defs"]["one_table"]["properties"]
     assert "weighted_share" in properties["guarantees"]["items"]["properties"]
     assert "worst_guess" in properties["measures"]["items"]["properties"]
     assert "keep_prefix" in properties["transform"]["items"]["properties"]

@@ -24,6 +24,7 @@ from privpipe.roles import Roles
 from privpipe.transforms.base import StageContext
 from tests.relations.people_by_definition import People
 from tests.relations.related_cases import QUASI_IDENTIFIERS, people_of, random_set, related, rows_left
+from tests.tiers import deep_beyond
 
 LABELS: dict[str, list[list[str]]] = {
     "town": [["a", "ab", "*"], ["b", "ab", "*"], ["n", "n", "*"]],
@@ -145,8 +146,7 @@ def test_no_vector_loses_less(name: Any, seeds: tuple[int, ...]) -> None:
             compare_with_exhaustion(engine, seed)
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("first", range(100, 200, 10))
+@pytest.mark.parametrize("first", deep_beyond(0, range(100, 200, 10), then_rare=2))
 def test_no_vector_loses_less_in_many_sets(first: int) -> None:
     with open_engine("embedded", {}) as engine:
         for seed in range(first, first + 10):

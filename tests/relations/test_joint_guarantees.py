@@ -17,6 +17,7 @@ from privpipe.relations.counting import RelatedTables
 from privpipe.relations.schema import RelatedColumns, Relation, Tree
 from privpipe.relations.set_stages import CapRows, RelatedSet, SuppressPersons
 from tests.relations.related_cases import cases, people_of, random_set, rare_beyond, related, rows_left
+from tests.tiers import deep_beyond
 
 TABLES: dict[str, list[dict[str, Any]]] = {
     "patients": [{"id": at, "town": "a", "sex": "m", "illness": "x"} for at in range(3)],
@@ -86,8 +87,7 @@ def test_definition(engine: Engine, first: int) -> None:
         compare_with_definition(engine, seed)
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("first", range(1000, 1500, 50))
+@pytest.mark.parametrize("first", deep_beyond(0, range(1000, 1500, 50), then_rare=3))
 def test_definition_on_many_sets(first: int) -> None:
     with open_engine("embedded", {}) as engine:
         for seed in range(first, first + 50):
