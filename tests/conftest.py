@@ -152,7 +152,7 @@ def spark_engine() -> Iterator[Engine]:
     reason = java_is_missing()
     if reason:
         pytest.skip(f"Spark: {reason}")
-    with open_engine("spark", {"master": "local[2]", "shuffle_partitions": 4, "driver_bytes": 0}) as engine:
+    with open_engine("spark", {"master": "local[2]", "shuffle_partitions": 2, "driver_bytes": 0}) as engine:
         yield engine
 
 
