@@ -17,6 +17,7 @@ from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Histogr
 from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.requests import GROUP, PERSON, VALUE, Between, Knowledge, PersonCounts, PersonRows
 from privpipe.engines import Engine
+from privpipe.engines.base.histograms import group_key
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.relations.schema import Tree
 
@@ -456,7 +457,7 @@ class _Coded:
     values: pa.Array = field(repr=False)
 
     def __call__(self, rows: RowBlock) -> RowBlock:
-        places = pc.index_in(rows.column(self.column), value_set=self.values)
+        places = pc.index_in(group_key(rows.column(self.column)), value_set=self.values)
         return rows.replace(self.column, pc.add(places.cast(pa.int64()), 1))
 
 

@@ -334,9 +334,10 @@ class JointTCloseness(_OfColumn):
         if not valued.any():
             return np.zeros(0)
         offsets = np.append(groups.offsets[:-1][valued], len(groups.codes))
-        shares = facts.extra[VALUE]
+        held = facts.extra[VALUE] > 0  # a value of rows without a person is no step on the way between others
+        codes = (np.cumsum(held) - 1)[groups.codes]
         compute = emd_equal_by_class if self.distance == "equal" else emd_ordered_by_class
-        return compute(offsets, groups.codes, groups.counts, shares)
+        return compute(offsets, codes, groups.counts, facts.extra[VALUE][held])
 
     @classmethod
     def examples(cls) -> list[Self]:

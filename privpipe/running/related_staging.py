@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.public_edition import public_parameters
+from privpipe.blocks.requests import PERSON
 from privpipe.draws import RunKey, Seed
 from privpipe.engines.readers.files import stamps_of
+from privpipe.errors import DataError
 from privpipe.judging import Assessment
 from privpipe.ledger import NOT_JUDGED
 from privpipe.relations import STAGES
-from privpipe.relations.counting import RelatedTables
+from privpipe.relations.counting import Census, RelatedTables
 from privpipe.relations.related_rows import closed, counts_of
 from privpipe.relations.schema import RelatedColumns, Tree
 from privpipe.relations.set_stages import RelatedSet
@@ -145,7 +147,9 @@ class StagedSet:
     def _run_set_stages(self) -> None:
         related, engine = related_of(self.context), self.context.engine
         found = self.related({name: member.keyed for name, member in self.members.items()})
-        census, before = found.census(), counts_of(found)
+        census, before = replace(found, orphans="drop").census(), counts_of(found)
+        if census.orphans:
+            self._require_removed(found, census)
         if not census.orphans and not related.stages:
             return
         found = closed(found) if census.orphans else found
@@ -165,6 +169,29 @@ class StagedSet:
                 suppressed_records=member.staged.suppressed_records + before[name] - engine.count(left),
             )
             self.members[name] = replace(member, staged=staged)
+
+    def _require_removed(self, found: RelatedTables, census: Census) -> None:
+        """Refuse rows without a person but for those whose person, or row between, was removed by a table's stages."""
+        related, tree, engine = related_of(self.context), found.tree, self.context.engine
+        own = {name: RelatedColumns(each.key) for name, each in tree.tables.items()}
+        originals = {name: member.staged.original for name, member in self.members.items()}
+        if related.orphans == "refuse":
+            RelatedTables(engine, Tree(own, tree.relations), originals).census()
+        raw = {name: {key: f"{PERSON}_{key}" for key in related.keys_of(name)} for name in originals}
+        own = {name: RelatedColumns(tuple(raw[name][key] for key in each.key)) for name, each in tree.tables.items()}
+        steps = tuple(
+            replace(each, columns=tuple(raw[each.table][key] for key in each.columns)) for each in tree.relations
+        )
+        tables = {name: engine.beside(found.tables[name], table, raw[name]) for name, table in originals.items()}
+        expected = RelatedTables(engine, Tree(own, steps), tables, orphans="drop").census().orphans
+        for at, name in enumerate(tree.children, 1):
+            lost = census.orphans.get(at, 0) - expected.get(at, 0)
+            if lost:
+                raise DataError(
+                    f"table {name!r}: {lost:,} records belong to no record of {tree.root!r} after the stages of the "
+                    "tables, and did before: keys that are related were changed in different ways; write the same "
+                    "`pseudonymise` (key and domain) into both tables"
+                )
 
     @property
     def source(self) -> str:
