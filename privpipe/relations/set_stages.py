@@ -27,6 +27,7 @@ from privpipe.relations.related_rows import (
     with_person,
     without_persons,
 )
+from privpipe.relations.schema import Tree
 from privpipe.relations.stable_persons import failing_persons
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
@@ -92,6 +93,14 @@ class SetStage(Entry):
             What the guarantees ask for cannot be had.
         """
         raise TypeError(f"{type(self).__name__} does not run")
+
+    def named_columns(self) -> tuple[tuple[str, str], ...]:
+        """Tables and columns that it names."""
+        return ()
+
+    def of_tables(self, tree: Tree) -> Mapping[str, Sequence[Entry]]:
+        """Stages of single tables that it stands for, if any: they run after the other stages of each table."""
+        return {}
 
     @classmethod
     def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
