@@ -139,12 +139,20 @@ def read_related(
         report.wrong(("version",), f"is {found['version']}; this privpipe reads version {VERSION}")
     given = found.get("tables", {})
     _check_table_names(report, given)
+    tree = _tree(report, found.get("relations", []), given)
+    stages = _entries(report, found, "transform", SetStage, catalogues, base_dir)
+    added, stages = _of_tables(report, tree, stages, found)
     tables: dict[str, Any] = {
-        name: _member(report, name, value, found, partial(read_member, base_dir=base_dir, catalogues=catalogues))
+        name: _member(
+            report,
+            name,
+            _with_stages(value, added.get(name, ())),
+            found,
+            partial(read_member, base_dir=base_dir, catalogues=catalogues),
+        )
         for name, value in given.items()
     }
-    tree = _tree(report, found.get("relations", []), given, tables)
-    stages = _entries(report, found, "transform", SetStage, catalogues, base_dir)
+    tree = None if tree is None else _with_quasi_identifiers(tree, tables)
     guarantees = _entries(report, found, "guarantees", JointGuarantee, catalogues, base_dir)
     measures = _entries(report, found, "measures", JointGuarantee, catalogues, base_dir)
     for item in guarantees:
@@ -241,7 +249,66 @@ def _member(
     return None
 
 
-def _tree(report: Report, relations: Any, given: Mapping[str, Any], tables: Mapping[str, Any]) -> Tree | None:
+def _of_tables(
+    report: Report, tree: Tree | None, stages: Sequence[ReadEntry], found: Mapping[str, Any]
+) -> tuple[dict[str, list[dict[str, Any]]], list[ReadEntry]]:
+    """What stages of the set add to those of each table, and the others."""
+    added: dict[str, list[dict[str, Any]]] = {}
+    left = []
+    for item in stages:
+        of_tables = item.entry.of_tables(tree) if tree is not None and isinstance(item.entry, SetStage) else {}
+        for name, entries in of_tables.items():
+            for entry in entries:
+                _check_released(report, item, name, found["tables"][name], entry.parameters()["columns"])
+                own = found["transform"][item.at][item.name]  # paths of keys as they are written
+                given = {**entry.parameters(), **{key: own[key] for key in ("key",) if key in own}}
+                added.setdefault(name, []).append({entry.name(): given})
+        if not of_tables:
+            left.append(item)
+    return added, left
+
+
+def _check_released(report: Report, item: ReadEntry, name: str, value: Any, columns: Sequence[str]) -> None:
+    """Refuse keys that would not be pseudonyms in every table, or twice."""
+    own = value.get("columns") if isinstance(value, Mapping) else None
+    stages = value.get("transform") if isinstance(value, Mapping) else None
+    done = [
+        column
+        for stage in (stages if isinstance(stages, list) else [])
+        if isinstance(stage, Mapping) and isinstance(stage.get(item.name), Mapping)
+        for column in stage[item.name].get("columns") or ()
+    ]
+    for column in columns:
+        spec = own.get(column) if isinstance(own, Mapping) else None
+        role = spec.get("role") if isinstance(spec, Mapping) else None
+        if role not in (None, "identifier"):
+            report.wrong(
+                ("tables", name, "columns", column),
+                f"has `role: {role}`, and {item.name} replaces this key in all tables; make it an identifier",
+            )
+        if column in done:
+            report.wrong(
+                item.place, f"table {name!r} has a stage {item.name} for {column!r} already; leave one of the two out"
+            )
+
+
+def _with_stages(value: Any, added: Sequence[Mapping[str, Any]]) -> Any:
+    """What a document says of a table, with more stages."""
+    if not added or not isinstance(value, Mapping):
+        return value
+    own = value.get("transform") or []
+    return {**value, "transform": [*own, *added] if isinstance(own, list) else own}
+
+
+def _with_quasi_identifiers(tree: Tree, tables: Mapping[str, Any]) -> Tree:
+    columns = {
+        name: replace(own, quasi_identifiers=() if tables[name] is None else tables[name].roles.quasi_identifiers)
+        for name, own in tree.tables.items()
+    }
+    return replace(tree, tables=columns)
+
+
+def _tree(report: Report, relations: Any, given: Mapping[str, Any]) -> Tree | None:
     """The tree, or None where something is wrong with it, which is noted."""
     if not isinstance(relations, list):
         report.wrong(("relations",), "must be a list, each `- {from: visits.patient_id, to: patients}`")
@@ -259,8 +326,7 @@ def _tree(report: Report, relations: Any, given: Mapping[str, Any], tables: Mapp
         if not all(isinstance(each, str) for each in names):
             report.wrong(("tables", name, "key"), "must be the name of a column, or a list of names")
             return None
-        policy = tables[name]
-        columns[name] = RelatedColumns(names, () if policy is None else policy.roles.quasi_identifiers)
+        columns[name] = RelatedColumns(names)
     if len(steps) < len(relations):
         return None
     try:
@@ -299,6 +365,12 @@ def _check_columns(
         named = getattr(item.entry, "table", None)
         if named is not None and named not in tree.children:
             report.wrong((*item.place, "table"), f"is not a table that leads to {tree.root!r}")
+        for table, column in item.entry.named_columns() if isinstance(item.entry, SetStage) else ():
+            if table not in tables:
+                report.wrong((*item.place, "columns"), f"there is no table {table!r}{did_you_mean(table, tables)}")
+            elif tables[table] is not None and column not in tables[table].columns:
+                near = did_you_mean(column, tables[table].columns)
+                report.wrong((*item.place, "columns"), f"table {table!r} has no column {column!r}{near}")
     for name, policy in tables.items():
         if policy is not None:
             _check_member(report, tree, name, policy, looked[name])

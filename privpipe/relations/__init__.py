@@ -19,6 +19,7 @@ STAGES = Catalogue(
     {
         **dict.fromkeys(("CapRows", "SuppressPersons", "SuppressRows"), "set_stages"),
         "GeneralizeJointly": "joint_generalization",
+        **dict.fromkeys(("Pseudonymise", "ShiftDates"), "keys_and_dates"),
     },
 )
 FACES = {"assess": "privpipe.running.related_frames", "check": "privpipe.running.related_frames"}

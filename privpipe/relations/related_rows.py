@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from privpipe.kernels.ids.record_ids import content_hash
 from privpipe.relations.counting import RelatedTables
 from privpipe.transforms.suppression.class_keys import KeysDropped
 
-__all__ = ["Capped", "Kept", "PersonBucket", "closed", "counts_of", "with_person", "without_persons"]
+__all__ = ["Capped", "Kept", "PersonBucket", "closed", "counts_of", "row_hashes", "with_person", "without_persons"]
 
 Kept = Literal["random", "first", "last"]
 ROWS_IN_BUCKET = 1 << 16
@@ -68,9 +68,15 @@ def counts_of(related: RelatedTables) -> Mapping[str, int]:
     return {name: related.engine.count(table) for name, table in related.tables.items()}
 
 
+def row_hashes(table: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> NDArray[np.int64]:
+    """A hash of some columns of each row, shape (n, 2), by their order and whatever their names."""
+    cells = [table.column(name) for name in columns]
+    named = type(table).from_arrays(cells, names=[f"{at:03}" for at in range(len(columns))])
+    return content_hash(named, Seed.public("privpipe/rows of persons"))
+
+
 def _words(rows: RowBlock, columns: tuple[str, ...]) -> NDArray[np.uint64]:
-    cells = pa.record_batch([rows.column(name) for name in columns], names=[f"{at:03}" for at in range(len(columns))])
-    return content_hash(cells, Seed.public("privpipe/rows of persons"))[:, 1].view(np.uint64)
+    return row_hashes(rows.batch, columns)[:, 1].view(np.uint64)
 
 
 @dataclass(frozen=True)

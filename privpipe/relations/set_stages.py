@@ -27,6 +27,7 @@ from privpipe.relations.related_rows import (
     with_person,
     without_persons,
 )
+from privpipe.relations.schema import Tree
 from privpipe.relations.stable_persons import failing_persons
 from privpipe.tolerance import floor_share
 from privpipe.transforms.base import StageContext
@@ -92,6 +93,14 @@ class SetStage(Entry):
             What the guarantees ask for cannot be had.
         """
         raise TypeError(f"{type(self).__name__} does not run")
+
+    def named_columns(self) -> tuple[tuple[str, str], ...]:
+        """Tables and columns that it names."""
+        return ()
+
+    def of_tables(self, tree: Tree) -> Mapping[str, Sequence[Entry]]:
+        """Stages of single tables that it stands for, if any: they run after the other stages of each table."""
+        return {}
 
     @classmethod
     def public_detail(cls, detail: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,7 +255,7 @@ class SuppressRows(SetStage):
     Parameters
     ----------
     table : str
-        Any but the root; at most one of its rows is known.
+        Any but the root.
     at_most : float
         Share of the table's rows that may go, in [0, 1].
 
@@ -255,14 +264,20 @@ class SuppressRows(SetStage):
     NoSolutionError
         More must go; the message has the number.
     UnsupportedError
-        A guarantee says that more than one row of the table is known.
+        More combinations of rows identify persons than are held at a time.
 
     Notes
     -----
-    A person keeps the rows that enough other persons have as well. Rows of a person with equal quasi-identifiers are
-    removed together, since each of them reveals the same. If only the root and one row of the table are known, this is
-    the smallest removal that `joint_k_anonymity` allows. Persons who fail because of the root or another table keep
-    their rows, since removing them would not help: put `suppress_persons` after this stage.
+    A person keeps the rows that enough other persons have as well. First go rows that identify a person alone, together
+    with rows of the person that have equal quasi-identifiers. If only the root and one row of the table are known, this
+    is the smallest removal that `joint_k_anonymity` allows. Where two or three rows are known, a person then loses as
+    few rows as a greedy choice finds, so that no combination is left that identifies the person: the row that is in
+    most of these combinations, and among such the most frequent one, because rarer rows would then be too rare. Where
+    `all` rows are known, the person loses the row that fewest others have, and again, until enough persons have the
+    same rows. Which of equal rows remain is drawn.
+
+    Persons who fail because of the root or another table keep their rows, since removing them would not help: put
+    `suppress_persons` after this stage. It also removes persons who are identified by having no row.
 
     Examples
     --------
@@ -270,6 +285,7 @@ class SuppressRows(SetStage):
     SuppressRows(table='visits', at_most=0.05)
     """
 
+    needs_seed: ClassVar[bool] = True
     threat: ClassVar[str] = (
         "A rare row, such as a visit to a small ward, that identifies a person who is otherwise one of many."
     )
@@ -287,7 +303,9 @@ class SuppressRows(SetStage):
                 f"{', '.join(related.tree.children)}"
             )
         rows = related.engine.count(related.tables[self.table])
-        after = closed(related.having({self.table: without_disclosive_rows(related, self.table, guarantees)}))
+        stream = Draws(tables.seed, stage=len(tables.steps), transformer=self.name()).of(self.table)
+        left = without_disclosive_rows(related, self.table, guarantees, stream)
+        after = closed(related.having({self.table: left}))
         gone = rows - related.engine.count(after.tables[self.table])
         allowed = floor_share(self.at_most, rows)
         if gone > allowed:

@@ -141,7 +141,8 @@ def place_of(policy: Policy, target: str | None) -> Target:
     if target is None and sink is not None and sink.iceberg is not None:
         return IcebergTarget(sink.iceberg, policy.base_dir, sink.mode, sink.schema)
     if target is None and sink is not None and sink.database is not None:
-        return DatabaseTarget(sink.database.within(policy.base_dir), policy.base_dir)
+        members = () if policy.related is None else (tuple(policy.related.tables),)
+        return DatabaseTarget(sink.database.within(policy.base_dir), policy.base_dir, *members)
     return folder_of(policy, target)
 
 

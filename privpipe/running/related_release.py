@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from privpipe.running.run import ReleaseRun, Stamps
 from privpipe.running.run_documents import run_documents, write_public
 from privpipe.running.staging import Staged
 from privpipe.running.waiting_runs import Ready
+from privpipe.sinks.databases import DatabaseTarget
 from privpipe.sinks.local import LocalTarget, sink_faults
 from privpipe.sinks.records import file_hash
 from privpipe.sinks.remote import RemoteTarget
-from privpipe.sinks.target import formula_notes
+from privpipe.sinks.target import Rows, formula_notes
 
 __all__ = ["RelatedRun"]
 
@@ -43,10 +45,11 @@ class RelatedRun(ReleaseRun):
         return self.tables
 
     def staged(self, frozen: Plan | None) -> tuple[Staged, Stamps]:
-        if type(self.place) not in (LocalTarget, RemoteTarget):
+        if type(self.place) not in (LocalTarget, RemoteTarget, DatabaseTarget):
             raise UnsupportedError(
-                f"several tables are published in one move into folders and object stores; {self.sink.name!r} is "
-                "neither, and could show one table new and another old: give `sink:` a path"
+                "several tables are published in one move into folders, object stores and databases; "
+                f"{self.sink.name!r} is none of these, and could show one table new and another old: give `sink:` a "
+                "path or a database"
             )
         if frozen is not None:
             raise UnsupportedError("related tables follow no plan yet: leave `plan` out, and stages are learnt again")
@@ -70,8 +73,9 @@ class RelatedRun(ReleaseRun):
             with sink_faults(folder):
                 (rows / name).mkdir()
             self.written[name] = write_rows(member.context, member.staged, rows / name)
+        landed = self._landed(rows)
         self.context.progress("judge")
-        judged = self._judged_together(staged, rows)
+        judged = self._judged_together(staged, landed)
         report = RunReport(self.context, self.records, self.place.current())
         if not judged.passed:
             record = ""
@@ -100,16 +104,22 @@ class RelatedRun(ReleaseRun):
         )
         return Ready(staged, judged, whole, private, public, report, folder)
 
-    def _judged_together(self, staged: Staged, rows: Path) -> Assessment:
-        """The verdicts on the written files: the joint guarantees, and those of each table."""
+    def _landed(self, rows: Path) -> Mapping[str, Rows]:
+        """Where the rows of each table are in the form in which they are published."""
+        if isinstance(self.place, DatabaseTarget):
+            return self.place.landed_tables(self.run_id)
+        return {name: rows / name for name in self._set.members}
+
+    def _judged_together(self, staged: Staged, rows: Mapping[str, Rows]) -> Assessment:
+        """The verdicts on what was written: the joint guarantees, and those of each table."""
         alone, tables = {}, {}
         for name, member in self._set.members.items():
-            table = read_back(member.context, member.staged, rows / name)
+            table = read_back(member.context, member.staged, rows[name])
             self._require_staged(member, table)
             tables[name] = table if member.staged.counted is None else member.staged.counted
             if member.context.policy.entries:
                 own = without_notes(member.staged)
-                alone[name] = judge_written(member.context, own, rows / name, self.written[name], table=table)
+                alone[name] = judge_written(member.context, own, rows[name], self.written[name], table=table)
         self.context.progress("judge the tables together")
         records = sum(each.records for each in self.written.values())
         judged = judged_together(self.context, self._set.related(tables), alone, records, staged.suppressed_records)
@@ -122,11 +132,11 @@ class RelatedRun(ReleaseRun):
             raise EngineError("the written files do not hold the records that were staged")
 
     def _output(self, rows: Path) -> dict[str, Any]:
-        """What was written: tables with their columns and rows, and files with their hashes."""
+        """What was written: tables with their columns and rows, and files, if readers read these, with their hashes."""
         files: list[dict[str, Any]] = []
         tables: dict[str, dict[str, Any]] = {}
         for name, each in self.written.items():
-            for path in sorted(path for path in (rows / name).iterdir() if path.is_file()):
+            for path in sorted(path for path in (rows / name).glob("*") if path.is_file()):
                 files.append({"name": f"{name}/{path.name}", "bytes": path.stat().st_size, "sha256": file_hash(path)})
             columns = list(self._set.members[name].staged.table.schema.names)
             tables[name] = {"rows": each.records, "columns": columns}
@@ -137,16 +147,23 @@ class RelatedRun(ReleaseRun):
             "columns": list(dict.fromkeys(named)),
             "tables": tables,
             "files": files,
+            **self.place.described(self.run_id),
         }
 
     def _left_out(self, ready: Ready) -> tuple[str, int]:
         return "", 0
 
     def _judged_again(self, ready: Ready) -> Assessment:
-        published = self.place.published(self.run_id)
-        if not isinstance(published, Path):
-            raise TypeError("the run published no folder of tables")
-        again = self._judged_together(ready.staged, published)
+        again = self._judged_together(ready.staged, self._published())
         if again.to_dict() != ready.judged.to_dict():
             raise EngineError("the published files do not read back as they were judged; the release was withdrawn")
         return again
+
+    def _published(self) -> Mapping[str, Rows]:
+        """The tables as readers read them."""
+        if isinstance(self.place, DatabaseTarget):
+            return self.place.published_tables(self.run_id)
+        published = self.place.published(self.run_id)
+        if not isinstance(published, Path):
+            raise TypeError("the run published no folder of tables")
+        return {name: published / name for name in self._set.members}

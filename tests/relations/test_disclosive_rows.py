@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import privpipe as pp
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source, open_engine
-from privpipe.errors import NoSolutionError, PolicyError, UnsupportedError, UsageError
+from privpipe.errors import NoSolutionError, PolicyError, UsageError
 from privpipe.relations import JointAlpha, JointKAnonymity, SuppressPersons, SuppressRows
 from privpipe.relations.counting import RelatedTables
 from privpipe.relations.schema import Tree
@@ -144,14 +144,6 @@ def test_rows_go_from_a_table_behind_another(engine: Engine) -> None:
     after = SuppressRows(table="drugs", at_most=0.25).run(given_set).related
     assert sorted(row["visit"] for row in engine.collect(after.tables["drugs"]).to_pylist()) == [1, 2, 4]
     assert engine.count(after.tables["visits"]) == 4
-
-
-@pytest.mark.parametrize("most", [2, "all"])
-def test_more_than_one_known_row_is_refused(engine: Engine, most: Any) -> None:
-    with pytest.raises(UnsupportedError, match=f"says that {most} rows of 'visits' are known"):
-        suppressed(
-            engine, RARE, SuppressRows(table="visits", at_most=1.0), JointKAnonymity(k=2, knows={"visits": most})
-        )
 
 
 def test_rows_that_nobody_knows_are_no_reason(engine: Engine) -> None:

@@ -60,9 +60,12 @@ NEVER = "never"
 class Runs:
     """Runs in processes of their own, each the child of one in which everything is imported."""
 
+    def __init__(self, program: str = SERVER) -> None:
+        self.program = program
+
     def __enter__(self) -> Self:
         self._server = subprocess.Popen(
-            [sys.executable, "-c", SERVER],
+            [sys.executable, "-c", self.program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

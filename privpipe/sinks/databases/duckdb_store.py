@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,14 +35,25 @@ FILL: Final = "privpipe_fill"
 ROWS: Final = "_privpipe_rows"
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """A release of the sink: its comment, its documents and the names of its tables."""
+
+    comment: str
+    documents: Mapping[str, str]
+    names: tuple[str, ...]
+
+
 class DuckdbStore(FileStore):
-    """A table of a DuckDB file.
+    """A table of a DuckDB file, or several.
 
     Parameters
     ----------
     database : Database
     path : Path
         Of the file, without links.
+    members : tuple of str
+        See `Store.members`.
 
     Raises
     ------
@@ -49,12 +61,12 @@ class DuckdbStore(FileStore):
         A name of three parts.
     """
 
-    def __init__(self, database: Database, path: Path) -> None:
+    def __init__(self, database: Database, path: Path, members: tuple[str, ...]) -> None:
         parts = database.table.parts if database.table else ()
         if len(parts) > 2:
             raise UsageError(database.located("a table of a DuckDB file is written `schema.table` or `table`"))
-        super().__init__(database, path, parts if len(parts) == 2 else ("main", *parts))
-        self._kept: tuple[str, dict[str, str]] | None = None
+        super().__init__(database, path, parts if len(parts) == 2 else ("main", *parts), members)
+        self._kept: _Kept | None = None
 
     def require_ours(self) -> None:
         with self._opened(writing=False) as file:
@@ -62,32 +74,31 @@ class DuckdbStore(FileStore):
 
     def _run(self, file: Any) -> str | None:
         """The published run, of tables that are ours; None: there are none."""
-        runs: dict[str, str] = {}
-        for name in (self.parts[-1], self.documents):
-            for _, comment, kind in file.execute(FIND, (self.parts[0], name)).fetchall():
-                run = Release.run_of(comment)
-                if kind != "table" or run is None:
-                    raise self.foreign("" if name == self.parts[-1] else f" (nor {self.documents!r})")
-                runs[name] = run
-        run = runs.get(self.parts[-1])
-        if run is not None and runs.get(self.documents) != run:
+        run = self._run_of(file, self.documents)
+        old = () if run is None else self.names_in(self._texts(file))
+        found = {name: self._run_of(file, name) for name in dict.fromkeys((*self.names, *old))}
+        if any(each not in (None, run) for each in found.values()):
             raise self.foreign(f", for {self.documents!r} is not of the same run")
-        return run
+        return run if any(found.values()) else None
 
-    def fill(self, rows: StagedRows) -> None:
-        schema = rows.schema
-        columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in column_types(schema, "duckdb"))
-        self.loaded.unlink(missing_ok=True)
+    def _run_of(self, file: Any, name: str) -> str | None:
+        """The run that published a table; None: there is no table."""
+        found = None
+        for _, comment, kind in file.execute(FIND, (self.parts[0], name)).fetchall():
+            found = Release.run_of(comment)
+            if kind != "table" or found is None:
+                raise self.foreign("" if name in self.names else f" (nor {name!r})")
+        return found
 
-        with (
-            checked_reader(rows, "duckdb") as reader,
-            self._guarded(),
-            duckdb.connect(str(self.loaded), config=dict(QUIET)) as file,
-        ):
-            file.execute(f"CREATE TABLE main.{quoted(self.parts[-1])} ({columns})")
-            file.register(ROWS, reader)
-            file.execute(f"INSERT INTO main.{quoted(self.parts[-1])} SELECT * FROM temp.main.{ROWS}")
-            file.unregister(ROWS)
+    def fill(self, rows: Mapping[str, StagedRows]) -> None:
+        with self._guarded(), duckdb.connect(str(self.loaded), config=dict(QUIET)) as file:
+            for name, own in rows.items():
+                columns = ", ".join(f"{quoted(column)} {kind}" for column, kind in column_types(own.schema, "duckdb"))
+                with checked_reader(own, "duckdb") as reader:
+                    file.execute(f"CREATE TABLE main.{quoted(name)} ({columns})")
+                    file.register(ROWS, reader)
+                    file.execute(f"INSERT INTO main.{quoted(name)} SELECT * FROM temp.main.{ROWS}")
+                    file.unregister(ROWS)
 
     def create(self) -> None:
         """An empty database, whole before it has its name."""
@@ -104,9 +115,11 @@ class DuckdbStore(FileStore):
     def swap(self, release: Release) -> None:
         with self._opened(writing=True) as file, self._guarded():
             self._keep(file)
+            old = () if self._kept is None else self._kept.names
             file.execute(f"ATTACH {_text(str(self.loaded))} AS privpipe_loaded (READ_ONLY)")
             file.execute("BEGIN")
-            self._fill(file, f"privpipe_loaded.main.{quoted(self.parts[-1])}", release.comment, release.documents)
+            self._drop(file, old, self.names)
+            self._fill(file, "privpipe_loaded", _Kept(release.comment, release.documents, self.names))
             file.execute("COMMIT")
             file.execute("DETACH privpipe_loaded")
 
@@ -115,25 +128,41 @@ class DuckdbStore(FileStore):
         if self._run(file) is None:
             self._kept = None
             return
-        ((_, comment, _),) = file.execute(FIND, self.parts).fetchall()
+        ((_, comment, _),) = file.execute(FIND, (self.parts[0], self.documents)).fetchall()
+        texts = self._texts(file)
+        names = tuple(name for name in self.names_in(texts) if self._run_of(file, name) is not None)
         self.before.unlink(missing_ok=True)
         file.execute(f"ATTACH {_text(str(self.before))} AS privpipe_before")
-        file.execute(f"CREATE TABLE privpipe_before.main.old AS SELECT * FROM {self._table(file)}")
+        for name in names:
+            rows = self._table(file, name)
+            file.execute(f"CREATE TABLE privpipe_before.main.{quoted(name)} AS SELECT * FROM {rows}")
         file.execute("DETACH privpipe_before")
-        self._kept = (comment, self._texts(file))
+        self._kept = _Kept(comment, texts, names)
 
-    def _fill(self, file: Any, rows: str, comment: str, documents: Mapping[str, str]) -> None:
-        table, texts = self._table(file), self._table(file, self.documents)
-        file.execute(f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM {rows}")
+    def _fill(self, file: Any, database: str, release: _Kept) -> None:
+        texts = self._table(file, self.documents)
+        for name in release.names:
+            self._fill_one(file, database, name)
         file.execute(f"CREATE OR REPLACE TABLE {texts} (name VARCHAR, document VARCHAR)")
-        file.executemany(f"INSERT INTO {texts} VALUES (?, ?)", sorted(documents.items()))
-        for each in (table, texts):
-            file.execute(f"COMMENT ON TABLE {each} IS {_text(comment)}")
+        file.executemany(f"INSERT INTO {texts} VALUES (?, ?)", sorted(release.documents.items()))
+        for each in (texts, *(self._table(file, name) for name in release.names)):
+            file.execute(f"COMMENT ON TABLE {each} IS {_text(release.comment)}")
 
-    def _table(self, file: Any, name: str = "") -> str:
+    def _fill_one(self, file: Any, database: str, name: str) -> None:
+        rows = f"SELECT * FROM {database}.main.{quoted(name)}"
+        file.execute(f"CREATE OR REPLACE TABLE {self._table(file, name)} AS {rows}")
+
+    def _drop(self, file: Any, names: Sequence[str], staying: Sequence[str]) -> None:
+        """Drop tables that the release which comes does not have."""
+        kept = {name.casefold() for name in staying}
+        for name in names:
+            if name.casefold() not in kept:
+                file.execute(f"DROP TABLE IF EXISTS {self._table(file, name)}")
+
+    def _table(self, file: Any, name: str) -> str:
         """The whole name of a table of the sink, which no other attached database has."""
         ((catalogue,),) = file.execute("SELECT current_database()").fetchall()
-        return quoted(catalogue, self.parts[0], name or self.parts[-1])
+        return quoted(catalogue, self.parts[0], name)
 
     def restore(self) -> None:
         with (
@@ -144,10 +173,10 @@ class DuckdbStore(FileStore):
                 file.execute(f"ATTACH {_text(str(self.before))} AS privpipe_before (READ_ONLY)")
             file.execute("BEGIN")
             if self._kept is None:
-                file.execute(f"DROP TABLE {self._table(file)}")
-                file.execute(f"DROP TABLE {self._table(file, self.documents)}")
+                self._drop(file, (*self.names, self.documents), ())
             else:
-                self._fill(file, "privpipe_before.main.old", *self._kept)
+                self._drop(file, self.names, self._kept.names)
+                self._fill(file, "privpipe_before", self._kept)
             file.execute("COMMIT")
 
     def current(self) -> str | None:

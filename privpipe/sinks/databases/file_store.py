@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -26,7 +27,7 @@ BEFORE: Final = "before.database"
 
 
 class FileStore(Store):
-    """A table of a file.
+    """A table of a file, or several.
 
     Parameters
     ----------
@@ -36,10 +37,12 @@ class FileStore(Store):
         Of the file, without links.
     parts : tuple of str
         The whole name of the table.
+    members : tuple of str
+        See `Store.members`.
     """
 
-    def __init__(self, database: Database, path: Path, parts: tuple[str, ...]) -> None:
-        self.path, self.parts = path, parts
+    def __init__(self, database: Database, path: Path, parts: tuple[str, ...], members: tuple[str, ...]) -> None:
+        self.path, self.parts, self.members = path, parts, members
         self.database = replace(database, at=str(path), table=TableName(parts, database.place))
         self.area = Path()
         self._work = Path()
@@ -118,10 +121,21 @@ class FileStore(Store):
                 os.close(self._held)
                 self._held = None
 
-    def load(self, rows: StagedRows, folder: Path) -> Database:
+    def load(self, rows: Mapping[str, StagedRows], folder: Path) -> Mapping[str, Database]:
         self._work = folder
-        self.fill(rows)
-        return Database(at=str(self.loaded), table=TableName((self.parts[-1],)))
+        self.loaded.unlink(missing_ok=True)
+        self.fill({self.name_of(member): own for member, own in rows.items()})
+        return {
+            member: Database(at=str(self.loaded), table=TableName((self.name_of(member),))) for member in self.members
+        }
+
+    def published(self) -> Mapping[str, Database]:
+        return {
+            member: replace(
+                self.database, table=TableName((*self.parts[:-1], self.name_of(member)), self.database.place)
+            )
+            for member in self.members
+        }
 
     def drop_loaded(self) -> None:
         self.loaded.unlink(missing_ok=True)
@@ -157,8 +171,8 @@ class FileStore(Store):
         """Refuse a table that we did not publish."""
 
     @abstractmethod
-    def fill(self, rows: StagedRows) -> None:
-        """Make the private database, with the rows in a table of the sink's last name."""
+    def fill(self, rows: Mapping[str, StagedRows]) -> None:
+        """Make the private database, with the rows in tables of the last names of those that are published."""
 
     @abstractmethod
     def create(self) -> None:

@@ -235,20 +235,29 @@ BY_HAND: Final = "the release could not be withdrawn; drop the table by hand"
 
 @dataclass(frozen=True)
 class _Kept:
-    """What was published before: its documents and comment, and the table that holds its rows."""
+    """What was published before: its documents and comment, and of each table the one that holds its rows.
+
+    Parameters
+    ----------
+    documents : mapping of text to text
+    comment : str
+    tables : mapping of text to (str, bool)
+        By name; whether it is the published table itself, under another name.
+    """
 
     documents: Mapping[str, str]
     comment: str
-    table: str
-    renamed: bool
+    tables: Mapping[str, tuple[str, bool]]
 
 
 class PostgresqlStore(Store):
-    """A table of a server.
+    """A table of a server, or several.
 
     Parameters
     ----------
     database : Database
+    members : tuple of str
+        See `Store.members`.
 
     Raises
     ------
@@ -256,14 +265,14 @@ class PostgresqlStore(Store):
         A name of three parts or of more than 63 bytes; no URL.
     """
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
+    def __init__(self, database: Database, members: tuple[str, ...]) -> None:
+        self.database, self.members = database, members
         parts = self.table.parts
         if len(parts) > 2:
             raise UsageError(database.located("a table of PostgreSQL is written `schema.table` or `table`"))
         self._schema = parts[0] if len(parts) == 2 else ""
         self._name, self._texts = parts[-1], parts[-1] + DOCUMENTS
-        for part in (*parts[:-1], self._texts):
+        for part in (*parts[:-1], *self.names, self._texts):
             if len(part.encode()) > MOST_BYTES:
                 raise UsageError(
                     database.located(
@@ -273,7 +282,7 @@ class PostgresqlStore(Store):
                 )
         self._own: Session | None = None
         self._locked = False
-        self._loaded = ""
+        self._loaded: dict[str, str] = {}
         self._made: list[str] = []
         self._kept: _Kept | None = None
 
@@ -323,19 +332,26 @@ class PostgresqlStore(Store):
         finally:
             self._close()
 
-    def load(self, rows: StagedRows, folder: Path) -> Database:
-        schema = rows.schema
-        _require_names(schema)
-        self._loaded = f"{self._private}{secrets.token_hex(8)}"
-        self._made.append(self._loaded)
-        listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in column_types(schema, "postgresql"))
-        self._make_private(self._loaded, f"({listed})")
-        self._session.commit()
+    def load(self, rows: Mapping[str, StagedRows], folder: Path) -> Mapping[str, Database]:
+        for member, own in rows.items():
+            schema = own.schema
+            _require_names(schema)
+            loaded = self._loaded[self.name_of(member)] = f"{self._private}{secrets.token_hex(8)}"
+            self._made.append(loaded)
+            listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in column_types(schema, "postgresql"))
+            self._make_private(loaded, f"({listed})")
+            self._session.commit()
 
-        with checked_reader(rows, "postgresql") as reader:
-            self._session.ingest(self._schema, self._loaded, reader)
-        self._session.commit()
-        return replace(self.database, table=TableName((self._schema, self._loaded), self.database.place))
+            with checked_reader(own, "postgresql") as reader:
+                self._session.ingest(self._schema, loaded, reader)
+            self._session.commit()
+        return {member: self._at(self._loaded[self.name_of(member)]) for member in self.members}
+
+    def published(self) -> Mapping[str, Database]:
+        return {member: self._at(self.name_of(member)) for member in self.members}
+
+    def _at(self, name: str) -> Database:
+        return replace(self.database, table=TableName((self._schema, name), self.database.place))
 
     def drop_loaded(self) -> None:
         self._session.undo()
@@ -346,16 +362,18 @@ class PostgresqlStore(Store):
 
     def publish(self, release: Release) -> None:
         old = self._require_ours()
-        columns = self._session.columns(self._number(self._loaded))
-        self._kept = None if old is None else self._set_aside(old, columns)
-        if self._kept is None or self._kept.renamed:
-            listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
-            self._session.do(f"CREATE TABLE {self._quoted(self._name)} ({listed})")
-            for whom, privilege, further in [] if old is None else self._session.grants(old):
-                handed_on = " WITH GRANT OPTION" if further else ""
-                self._session.do(f"GRANT {privilege} ON {self._quoted(self._name)} TO {whom}{handed_on}")
-        self._copy(self._loaded)
-        self._write_texts(release.documents, release.comment)
+        self._kept = self._set_aside(old) if old else None
+        kept = {} if self._kept is None else self._kept.tables
+        for name in self.names:
+            if name not in kept or kept[name][1]:
+                columns = self._session.columns(self._number(self._loaded[name]))
+                listed = ", ".join(f"{quoted(column)} {kind}" for column, kind in columns)
+                self._session.do(f"CREATE TABLE {self._quoted(name)} ({listed})")
+                for whom, privilege, further in self._session.grants(old[name]) if name in old else []:
+                    handed_on = " WITH GRANT OPTION" if further else ""
+                    self._session.do(f"GRANT {privilege} ON {self._quoted(name)} TO {whom}{handed_on}")
+            self._copy(self._loaded[name], name)
+        self._write_texts(release.documents, release.comment, self.names)
         self._session.commit()
 
     def withdraw(self, run_id: str) -> None:
@@ -365,21 +383,23 @@ class PostgresqlStore(Store):
         except SinkError:  # the connection is gone, and the release may be there
             self._close()
             self._connect()
-        if self._require_ours(BY_HAND) is None or self._run() != run_id:
+        if self._run() != run_id or not self._require_ours(BY_HAND):
             self._session.commit()
             return
-        table = self._quoted(self._name)
-        if self._kept is None:
-            self._session.do(f"DROP TABLE {table}, {self._quoted(self._texts)}", outcome=BY_HAND)
-        else:
-            if self._kept.renamed:
-                self._session.do(f"DROP TABLE {table}", outcome=BY_HAND)
-                old = self._quoted(self._kept.table)
-                self._session.do(f"ALTER TABLE {old} RENAME TO {quoted(self._name)}", outcome=BY_HAND)
+        kept = {} if self._kept is None else self._kept.tables
+        for name in self.names:
+            if name not in kept or kept[name][1]:
+                self._session.do(f"DROP TABLE {self._quoted(name)}", outcome=BY_HAND)
+        for name, (table, renamed) in kept.items():
+            if renamed:
+                self._session.do(f"ALTER TABLE {self._quoted(table)} RENAME TO {quoted(name)}", outcome=BY_HAND)
             else:
-                self._empty(BY_HAND)
-                self._copy(self._kept.table, BY_HAND)
-            self._write_texts(self._kept.documents, self._kept.comment)
+                self._empty(name, BY_HAND)
+                self._copy(table, name, BY_HAND)
+        if self._kept is None:
+            self._session.do(f"DROP TABLE {self._quoted(self._texts)}", outcome=BY_HAND)
+        else:
+            self._write_texts(self._kept.documents, self._kept.comment, tuple(kept))
         self._session.commit(BY_HAND)
 
     def current(self) -> str | None:
@@ -416,7 +436,7 @@ class PostgresqlStore(Store):
             problem = self._own.failed("the user has no schema of its own to write to; say `schema.table`")
             self._close()
             raise problem
-        self.database = replace(self.database, table=TableName((self._schema, self._name), self.database.place))
+        self.database = self._at(self._name)
 
     def _close(self) -> None:
         own, self._own, self._locked = self._own, None, False
@@ -424,7 +444,7 @@ class PostgresqlStore(Store):
             own.close()
 
     def _run(self) -> str | None:
-        found = self._session.find(self._schema, self._name)
+        found = self._session.find(self._schema, self._texts)
         return Release.run_of(found.comment) if found else None
 
     @property
@@ -435,60 +455,74 @@ class PostgresqlStore(Store):
     def _quoted(self, name: str) -> str:
         return quoted(self._schema, name)
 
-    def _require_ours(self, outcome: str = NOTHING) -> int | None:
-        """The number of the published table; None: there is none.
+    def _require_ours(self, outcome: str = NOTHING) -> dict[str, int]:
+        """The numbers of the published tables, by name; nothing: there are none.
 
         Raises
         ------
         SinkError
         """
-        runs: dict[str, str] = {}
+        run = self._ours(self._texts, outcome)
+        published = () if run is None else self.names_in(self._documents())
         numbers: dict[str, int] = {}
-        for name in (self._name, self._texts):
-            found = self._session.find(self._schema, name, outcome)
-            if found is None:
+        for name in dict.fromkeys((*self.names, *published)):
+            found = self._ours(name, outcome)
+            if found is None and name not in published:
                 continue
-            run = Release.run_of(found.comment)
-            if found.kind != "r" or run is None:
-                raise self.foreign("" if name == self._name else f" (nor {self._texts!r})")
-            if not found.owned:
-                raise self._session.failed(DENIED, outcome)
-            if found.altered:
-                said = f"{name!r} has triggers, rules or row security, which would act on each release; drop them"
-                raise self._session.failed(said, outcome)
-            runs[name], numbers[name] = run, found.number
-        if runs.get(self._name) != runs.get(self._texts):
-            raise self.foreign(f", for {self._texts!r} is not of the same run")
-        return numbers.get(self._name)
+            if found is None or run is None or found[0] != run[0]:
+                raise self.foreign(f", for {self._texts!r} is not of the same run")
+            numbers[name] = found[1]
+        return numbers
 
-    def _set_aside(self, old: int, columns: list[tuple[str, str]]) -> _Kept:
-        """Keep what is published in a private table, and leave the published one empty or its name free."""
-        before = f"{self._loaded}_before"
-        self._session.do(f"LOCK TABLE {self._quoted(self._name)} IN SHARE ROW EXCLUSIVE MODE")
+    def _ours(self, name: str, outcome: str) -> tuple[str, int] | None:
+        """The run that published a table, and the table's number; None: there is no table."""
+        found = self._session.find(self._schema, name, outcome)
+        if found is None:
+            return None
+        run = Release.run_of(found.comment)
+        if found.kind != "r" or run is None:
+            raise self.foreign("" if name in self.names else f" (nor {name!r})")
+        if not found.owned:
+            raise self._session.failed(DENIED, outcome)
+        if found.altered:
+            said = f"{name!r} has triggers, rules or row security, which would act on each release; drop them"
+            raise self._session.failed(said, outcome)
+        return run, found.number
+
+    def _set_aside(self, old: Mapping[str, int]) -> _Kept:
+        """Keep what is published in private tables, and leave each published one empty or its name free."""
+        for name in old:
+            self._session.do(f"LOCK TABLE {self._quoted(name)} IN SHARE ROW EXCLUSIVE MODE")
         texts = self._documents()
-        found = self._session.find(self._schema, self._name)
-        renamed = self._session.columns(old) != columns
+        found = self._session.find(self._schema, self._texts)
+        tables = {name: self._set_one_aside(name, number) for name, number in old.items()}
+        return _Kept(texts, str(found.comment) if found else "", tables)
+
+    def _set_one_aside(self, name: str, old: int) -> tuple[str, bool]:
+        before = f"{self._private}{secrets.token_hex(8)}_before"
+        loaded = self._loaded.get(name)
+        renamed = loaded is None or self._session.columns(old) != self._session.columns(self._number(loaded))
         if renamed:
             if self._session.dependants(old):
                 raise self._session.failed(DEPENDED_ON)
-            self._session.do(f"ALTER TABLE {self._quoted(self._name)} RENAME TO {quoted(before)}")
+            self._session.do(f"ALTER TABLE {self._quoted(name)} RENAME TO {quoted(before)}")
             self._session.do(f"COMMENT ON TABLE {self._quoted(before)} IS '{self._private}'")
         else:
-            self._make_private(before, f"AS SELECT * FROM {self._quoted(self._name)}")
-            self._empty()
+            self._make_private(before, f"AS SELECT * FROM {self._quoted(name)}")
+            self._empty(name)
         self._made.append(before)
-        return _Kept(texts, str(found.comment) if found else "", before, renamed)
+        return before, renamed
 
-    def _empty(self, outcome: str = NOTHING) -> None:
-        table = self._quoted(self._name)
+    def _empty(self, name: str, outcome: str = NOTHING) -> None:
+        table = self._quoted(name)
         self._session.do(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE", outcome=outcome)
         self._session.do(f"DELETE FROM {table}", outcome=outcome)
 
-    def _copy(self, name: str, outcome: str = NOTHING) -> None:
-        """The rows of a private table, in their order, into the published one."""
+    def _copy(self, private: str, name: str, outcome: str = NOTHING) -> None:
+        """The rows of a private table, in their order, into a published one."""
         # Scans that run at once share their reading, and may begin anywhere.
-        rows = f"SELECT * FROM {self._quoted(name)} ORDER BY ctid"
-        self._session.do(f"INSERT INTO {self._quoted(self._name)} {rows}", outcome=outcome)
+        rows = f"SELECT * FROM {self._quoted(private)} ORDER BY ctid"
+        self._session.do(f"INSERT INTO {self._quoted(name)} {rows}", outcome=outcome)
 
     def _make_private(self, name: str, definition: str) -> None:
         """Make a table that no one is granted, whatever the privileges of new tables are."""
@@ -498,13 +532,13 @@ class PostgresqlStore(Store):
             self._session.do(f"REVOKE ALL ON {table} FROM {whom}")
         self._session.do(f"COMMENT ON TABLE {table} IS '{self._private}'")
 
-    def _write_texts(self, documents: Mapping[str, str], comment: str) -> None:
+    def _write_texts(self, documents: Mapping[str, str], comment: str, names: tuple[str, ...]) -> None:
         texts = self._quoted(self._texts)
         self._session.do(f"CREATE TABLE IF NOT EXISTS {texts} (name text, document text)")
         self._session.do(f"DELETE FROM {texts}")
         for name, document in sorted(documents.items()):
             self._session.do(f"INSERT INTO {texts} VALUES ($1, $2)", name, document)
-        for each in (self._quoted(self._name), texts):
+        for each in (*map(self._quoted, names), texts):
             self._session.do(f"COMMENT ON TABLE {each} IS '{comment}'")
 
     def _number(self, name: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -41,13 +41,15 @@ FAULTS: Final = {
 
 
 class SqliteStore(FileStore):
-    """A table of a SQLite file.
+    """A table of a SQLite file, or several.
 
     Parameters
     ----------
     database : Database
     path : Path
         Of the file, without links.
+    members : tuple of str
+        See `Store.members`.
 
     Raises
     ------
@@ -55,7 +57,7 @@ class SqliteStore(FileStore):
         A name that no table of SQLite has.
     """
 
-    def __init__(self, database: Database, path: Path) -> None:
+    def __init__(self, database: Database, path: Path, members: tuple[str, ...]) -> None:
         parts = database.table.parts if database.table else ()
         *schema, name = parts
         if [part.casefold() for part in schema] not in ([], ["main"]) or name.casefold().startswith("sqlite_"):
@@ -65,33 +67,31 @@ class SqliteStore(FileStore):
                     "sqlite_ before it"
                 )
             )
-        super().__init__(database, path, (name,))
-        self._kept: tuple[str, dict[str, str]] | None = None
+        super().__init__(database, path, (name,), members)
+        self._kept: tuple[dict[str, str], dict[str, str]] | None = None
 
     def require_ours(self) -> None:
         with self._reading() as file:
             self._require_ours(file)
 
-    def _require_ours(self, file: sqlite3.Connection) -> tuple[str, str] | None:
-        """The name and the text of the published table; None: there is none."""
-        found = {}
-        for name in (self.parts[-1], self.documents):
-            row = file.execute(
-                "SELECT type, name, sql FROM main.sqlite_master WHERE name = ? COLLATE NOCASE AND type <> 'trigger'",
-                (name,),
-            ).fetchone()
-            if row is None:
-                continue
-            kind, own, text = row
-            if kind != "table" or not str(text).startswith(f"CREATE TABLE {quoted(own)} ({MARK}"):
-                raise self.foreign("" if name == self.parts[-1] else f" (nor {self.documents!r})")
-            found[name] = (str(own), str(text))
-        if self.parts[-1] in found and self.documents not in found:
+    def _require_ours(self, file: sqlite3.Connection) -> dict[str, str]:
+        """The names and the texts of the published tables; nothing: there are none."""
+        found: dict[str, tuple[str, str]] = {}
+        texts = self._text_of(file, self.documents)
+        old = () if texts is None else self.names_in(self._texts(file))
+        for name in dict.fromkeys((*self.names, *old)):
+            own = self._text_of(file, name)
+            if own is not None:
+                found.setdefault(name.casefold(), (name, own))
+        if found and texts is None:
             raise self.foreign(f", for {self.documents!r} is not there")
-        triggers = file.execute(
-            "SELECT count(*) FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name IN (?, ?) COLLATE NOCASE",
-            (self.parts[-1], self.documents),
-        ).fetchone()[0]
+        triggers = sum(
+            file.execute(
+                "SELECT count(*) FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE",
+                (name,),
+            ).fetchone()[0]
+            for name in (*(name for name, _ in found.values()), self.documents)
+        )
         if triggers:
             raise SinkError(
                 self.database.located(
@@ -99,27 +99,41 @@ class SqliteStore(FileStore):
                     f"them ({NOTHING})"
                 )
             )
-        return found.get(self.parts[-1])
+        return dict(found.values())
 
-    def fill(self, rows: StagedRows) -> None:
-        schema = rows.schema
-        if len(schema) > MOST_COLUMNS:
-            raise DataError(f"the release has {len(schema):,} columns, a table of SQLite at most {MOST_COLUMNS:,}")
-        table = quoted(self.parts[-1])
-        insert = f"INSERT INTO {table} VALUES ({', '.join('?' * len(schema))})"
-        self.loaded.unlink(missing_ok=True)
+    def _text_of(self, file: sqlite3.Connection, name: str) -> str | None:
+        """The definition of a table of ours; None: there is no table."""
+        row = file.execute(
+            "SELECT type, name, sql FROM main.sqlite_master WHERE name = ? COLLATE NOCASE AND type <> 'trigger'",
+            (name,),
+        ).fetchone()
+        if row is None:
+            return None
+        kind, own, text = row
+        if kind != "table" or not str(text).startswith(f"CREATE TABLE {quoted(own)} ({MARK}"):
+            raise self.foreign("" if name in self.names else f" (nor {name!r})")
+        return str(text)
+
+    def fill(self, rows: Mapping[str, StagedRows]) -> None:
         with self._guarded(), closing(sqlite3.connect(self.loaded, isolation_level=None)) as file:
             file.execute("PRAGMA journal_mode = OFF")
             file.execute("BEGIN")
-            file.execute(self._definition(schema))
-            for batch in rows.batches():
-                check_cells(batch, "sqlite")
-                file.executemany(insert, zip(*map(_cells, batch.columns), strict=True))
+            for name, own in rows.items():
+                schema = own.schema
+                if len(schema) > MOST_COLUMNS:
+                    raise DataError(
+                        f"the release has {len(schema):,} columns, a table of SQLite at most {MOST_COLUMNS:,}"
+                    )
+                file.execute(f"CREATE TABLE {quoted(name)} ({self._definition(schema)}")
+                insert = f"INSERT INTO {quoted(name)} VALUES ({', '.join('?' * len(schema))})"
+                for batch in own.batches():
+                    check_cells(batch, "sqlite")
+                    file.executemany(insert, zip(*map(_cells, batch.columns), strict=True))
             file.execute("COMMIT")
 
     def _definition(self, schema: pa.Schema) -> str:
         columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in column_types(schema, "sqlite"))
-        return f"CREATE TABLE {quoted(self.parts[-1])} ({MARK} {columns})"
+        return f"{MARK} {columns})"
 
     def create(self) -> None:
         """An empty file: SQLite takes it for an empty database."""
@@ -133,25 +147,36 @@ class SqliteStore(FileStore):
             file.execute("ATTACH ? AS privpipe_before", (str(self.before),))
             file.execute("BEGIN IMMEDIATE")
             old = self._require_ours(file)
-            (text,) = file.execute("SELECT sql FROM privpipe_loaded.sqlite_master WHERE type = 'table'").fetchone()
+            new = dict(
+                file.execute("SELECT name, sql FROM privpipe_loaded.sqlite_master WHERE type = 'table'").fetchall()
+            )
             self._keep(file, old)
-            self._fill(file, text, f"privpipe_loaded.{quoted(self.parts[-1])}", release.documents)
+            self._drop(file, old, new)
+            self._fill(file, "privpipe_loaded", new, release.documents)
             file.execute("COMMIT")
 
-    def _keep(self, file: sqlite3.Connection, old: tuple[str, str] | None) -> None:
-        if old is None:
+    def _keep(self, file: sqlite3.Connection, old: Mapping[str, str]) -> None:
+        if not old:
             self._kept = None
             return
-        name, text = old
-        file.execute(f"CREATE TABLE privpipe_before.old AS SELECT * FROM main.{quoted(name)}")
-        self._kept = (text, self._texts(file))
+        for name in old:
+            file.execute(f"CREATE TABLE privpipe_before.{quoted(name)} AS SELECT * FROM main.{quoted(name)}")
+        self._kept = (dict(old), self._texts(file))
 
-    def _fill(self, file: sqlite3.Connection, text: str, rows: str, documents: dict[str, str] | Any) -> None:
-        """The published table with rows in their order, of one definition, and the documents next to it."""
-        table, texts = f"main.{quoted(self.parts[-1])}", f"main.{quoted(self.documents)}"
-        found = file.execute(
-            "SELECT sql FROM main.sqlite_master WHERE name = ? COLLATE NOCASE", (self.parts[-1],)
-        ).fetchone()
+    def _fill(
+        self, file: sqlite3.Connection, database: str, tables: Mapping[str, str], documents: Mapping[str, str]
+    ) -> None:
+        """The published tables with rows in their order, each of its definition, and the documents next to them."""
+        texts = f"main.{quoted(self.documents)}"
+        for name, text in tables.items():
+            self._fill_one(file, database, name, text)
+        file.execute(f"CREATE TABLE IF NOT EXISTS {texts} ({MARK} name TEXT, document TEXT)")
+        file.execute(f"DELETE FROM {texts}")
+        file.executemany(f"INSERT INTO {texts} VALUES (?, ?)", sorted(documents.items()))
+
+    def _fill_one(self, file: sqlite3.Connection, database: str, name: str, text: str) -> None:
+        table = f"main.{quoted(name)}"
+        found = file.execute("SELECT sql FROM main.sqlite_master WHERE name = ? COLLATE NOCASE", (name,)).fetchone()
         if found is not None and _columns(found[0]) != _columns(text):
             file.execute(f"DROP TABLE {table}")
             found = None
@@ -160,10 +185,14 @@ class SqliteStore(FileStore):
         else:
             file.execute(f"DELETE FROM {table}")
         # A table without indexes is read in the order of its rows.
-        file.execute(f"INSERT INTO {table} SELECT * FROM {rows}")
-        file.execute(f"CREATE TABLE IF NOT EXISTS {texts} ({MARK} name TEXT, document TEXT)")
-        file.execute(f"DELETE FROM {texts}")
-        file.executemany(f"INSERT INTO {texts} VALUES (?, ?)", sorted(documents.items()))
+        file.execute(f"INSERT INTO {table} SELECT * FROM {database}.{quoted(name)}")
+
+    def _drop(self, file: sqlite3.Connection, names: Iterable[str], staying: Iterable[str]) -> None:
+        """Drop tables that the release which comes does not have."""
+        kept = {name.casefold() for name in staying}
+        for name in names:
+            if name.casefold() not in kept:
+                file.execute(f"DROP TABLE IF EXISTS main.{quoted(name)}")
 
     def restore(self) -> None:
         with self._writing() as file, self._guarded("the release could not be withdrawn; drop the table by hand"):
@@ -171,18 +200,18 @@ class SqliteStore(FileStore):
                 file.execute("ATTACH ? AS privpipe_before", (str(self.before),))
             file.execute("BEGIN IMMEDIATE")
             if self._kept is None:
-                file.execute(f"DROP TABLE main.{quoted(self.parts[-1])}")
-                file.execute(f"DROP TABLE main.{quoted(self.documents)}")
+                self._drop(file, (*self.names, self.documents), ())
             else:
-                text, documents = self._kept
-                self._fill(file, text, "privpipe_before.old", documents)
+                tables, documents = self._kept
+                self._drop(file, self.names, tables)
+                self._fill(file, "privpipe_before", tables, documents)
             file.execute("COMMIT")
 
     def current(self) -> str | None:
         if not self.stands:
             return None
         with self._reading() as file:
-            if self._require_ours(file) is None:
+            if not self._require_ours(file):
                 return None
             row = file.execute(f"SELECT document FROM main.{quoted(self.documents)} WHERE name = 'manifest'").fetchone()
         try:
@@ -194,7 +223,7 @@ class SqliteStore(FileStore):
         if not self.stands:
             return {}
         with self._reading() as file:
-            return {} if self._require_ours(file) is None else self._texts(file)
+            return self._texts(file) if self._require_ours(file) else {}
 
     def _texts(self, file: sqlite3.Connection) -> dict[str, str]:
         return dict(file.execute(f"SELECT name, document FROM main.{quoted(self.documents)}"))

@@ -28,6 +28,7 @@ from privpipe.errors import DataError, PrivpipeError, SinkError
 __all__ = [
     "DOCUMENTS",
     "NOTHING",
+    "ONE",
     "Kind",
     "Release",
     "StagedRows",
@@ -219,6 +220,8 @@ def _many(mask: pa.Array) -> int:
     return int(pc.sum(mask).as_py() or 0)
 
 
+ONE: Final = ("",)
+"""The members of a sink that is one table: it has the name of the sink."""
 DOCUMENTS: Final = "__documents"
 """Ends the name of the table of public documents."""
 NOTHING: Final = "nothing was published"
@@ -266,7 +269,7 @@ class Release:
 
 
 class Store(ABC):
-    """One table of one database, on its way from release to release.
+    """One table of one database, or several that are published together, on their way from release to release.
 
     Every method that talks to the database raises `SinkError` where the database fails or refuses; its texts are never
     passed on, since they quote cells, URLs and passwords.
@@ -274,6 +277,8 @@ class Store(ABC):
 
     database: Database
     """With the table of the sink."""
+    members: tuple[str, ...] = ONE
+    """Of several tables, what stands after the name of the sink: `visits` in `clinic_visits`."""
 
     @abstractmethod
     def take(self, area: Path) -> None:
@@ -294,12 +299,16 @@ class Store(ABC):
         """Remove what this run staged or kept, and release the lock."""
 
     @abstractmethod
-    def load(self, rows: StagedRows, folder: Path) -> Database:
-        """Load rows into a private table; returns where they are read, as a source would be."""
+    def load(self, rows: Mapping[str, StagedRows], folder: Path) -> Mapping[str, Database]:
+        """Load the rows of each member into a private table; returns where they are read, as sources would be."""
+
+    @abstractmethod
+    def published(self) -> Mapping[str, Database]:
+        """Where readers read each member."""
 
     @abstractmethod
     def drop_loaded(self) -> None:
-        """Take that table away."""
+        """Take these tables away."""
 
     @abstractmethod
     def publish(self, release: Release) -> None:
@@ -338,6 +347,30 @@ class Store(ABC):
         if self.database.table is None:
             raise TypeError("a sink is a table")
         return self.database.table
+
+    def name_of(self, member: str) -> str:
+        """The last part of the name of a member's table."""
+        return f"{self.table.parts[-1]}_{member}" if member else self.table.parts[-1]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The last parts of the names of all tables of rows."""
+        return tuple(map(self.name_of, self.members))
+
+    def names_in(self, documents: Mapping[str, str]) -> tuple[str, ...]:
+        """The same of a release that is published, by its documents.
+
+        Raises
+        ------
+        SinkError
+            They say nothing of it.
+        """
+        try:
+            output = json.loads(documents["manifest"])["output"]
+            members = output.get("tables") or ONE
+            return tuple(self.name_of(str(member)) for member in members)
+        except (TypeError, ValueError, KeyError, AttributeError, RecursionError):
+            raise self.foreign(f", for {self.name_of('') + DOCUMENTS!r} holds something else") from None
 
     def foreign(self, what: str = "") -> SinkError:
         """What is reported of a table that is not ours."""

@@ -20,7 +20,7 @@ from privpipe.private_files import private_folder
 from privpipe.sinks.databases.duckdb_store import DuckdbStore
 from privpipe.sinks.databases.postgresql_store import PostgresqlStore
 from privpipe.sinks.databases.sqlite_store import SqliteStore
-from privpipe.sinks.databases.store import Release, StagedRows, Store
+from privpipe.sinks.databases.store import ONE, Release, StagedRows, Store
 from privpipe.sinks.local import METADATA, sink_faults
 from privpipe.sinks.target import WholeReleases
 
@@ -36,8 +36,13 @@ ENDINGS: Final[dict[str, DatabaseKind]] = {
 }
 
 
-def store_of(database: Database) -> Store:
+def store_of(database: Database, members: tuple[str, ...] = ONE) -> Store:
     """The store of a sink.
+
+    Parameters
+    ----------
+    members : tuple of str
+        See `Store.members`.
 
     Raises
     ------
@@ -55,7 +60,7 @@ def store_of(database: Database) -> Store:
     TableName(parts=('visits',))
     """
     if database.is_file:
-        return _of_file(database)
+        return _of_file(database, members)
     scheme = SERVER if database.at == SERVER else database.url().partition("://")[0]
     if scheme in ("sqlite", "duckdb"):
         raise UsageError(database.located("a DuckDB or SQLite database is a file: write its path under `database:`"))
@@ -66,10 +71,10 @@ def store_of(database: Database) -> Store:
                 "drivers it is not known that one transaction replaces a table: publish files, and load them there"
             )
         )
-    return PostgresqlStore(database)
+    return PostgresqlStore(database, members)
 
 
-def _of_file(database: Database) -> Store:
+def _of_file(database: Database, members: tuple[str, ...]) -> Store:
     path = Path(os.path.realpath(database.at.removeprefix("file://")))
     if path.is_dir():
         raise SinkError(database.located(f"{database.called()} is a folder; a database is one file"))
@@ -88,7 +93,8 @@ def _of_file(database: Database) -> Store:
                 ".sqlite"
             )
         )
-    return DuckdbStore(database, path) if kind == "duckdb" else SqliteStore(database, path)
+    store = DuckdbStore if kind == "duckdb" else SqliteStore
+    return store(database, path, members)
 
 
 ROWS = "rows"
@@ -103,6 +109,8 @@ class DatabaseTarget(WholeReleases):
         With a table, which nothing has or an earlier run published; a path is seen from where the program runs.
     home : Path
         The folder in which the work area of a server's sink is; that of a file is next to the file.
+    members : tuple of str
+        Of related tables, their names: each is published as a table of its own, all in one transaction.
 
     Raises
     ------
@@ -112,8 +120,8 @@ class DatabaseTarget(WholeReleases):
         No driver, no URL, a database or a name that nothing can be published to.
     """
 
-    def __init__(self, database: Database, home: Path) -> None:
-        self._store = store_of(database)
+    def __init__(self, database: Database, home: Path, members: tuple[str, ...] = ONE) -> None:
+        self._store = store_of(database, members)
         self.name = self._store.called
         said = re.sub(r"[^A-Za-z0-9_.]", "_", self.name.rsplit("/", 1)[-1])[:100]
         tag = hashlib.sha256(self._store.identity.encode()).hexdigest()[:8]
@@ -170,9 +178,15 @@ class DatabaseTarget(WholeReleases):
 
     def landed(self, run_id: str) -> Database:
         """Load the part files into the database, and remove them."""
+        [loaded] = self.landed_tables(run_id).values()
+        return loaded
+
+    def landed_tables(self, run_id: str) -> Mapping[str, Database]:
+        """The same of related tables, each of which has its folder of part files."""
         parts = self.rows(run_id)
         with sink_faults(self.name):
-            loaded = self._store.load(StagedRows(parts), private_folder(self.stage(run_id) / "database"))
+            rows = {member: StagedRows(parts / member) for member in self._store.members}
+            loaded = self._store.load(rows, private_folder(self.stage(run_id) / "database"))
             shutil.rmtree(parts)
         return loaded
 
@@ -190,7 +204,12 @@ class DatabaseTarget(WholeReleases):
 
     def published(self, run_id: str) -> Database:
         """What a reader of the sink reads."""
-        return self._store.database
+        [found] = self.published_tables(run_id).values()
+        return found
+
+    def published_tables(self, run_id: str) -> Mapping[str, Database]:
+        """The same of related tables."""
+        return self._store.published()
 
     def withdraw(self, run_id: str) -> None:
         with sink_faults(self.name, "the release could not be withdrawn; drop the table by hand"):
