@@ -93,6 +93,15 @@ class RelatedRelease:
         own = [relation.columns for relation in self.tree.relations if relation.table == table]
         return tuple(dict.fromkeys(name for names in (self.tree.tables[table].key, *own) for name in names))
 
+    def finished(self, table: str) -> Any:
+        """The policy of a finished table, which holds the keys of its relations to be judged with the others."""
+        own, keys = self.tables[table], self.keys_of(table)
+        columns = {
+            name: replace(spec, role="insensitive") if name in keys and spec.role == "identifier" else spec
+            for name, spec in own.columns.items()
+        }
+        return own.replaced(columns=columns)
+
 
 def is_related(document: Any) -> bool:
     """Whether a document is about related tables."""

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli.app import app
 from privpipe.cli.explain import described
-from privpipe.errors import PolicyError, Refused, UnsupportedError, UsageError
+from privpipe.errors import PolicyError, Refused, UsageError
 from privpipe.policy.grammar import MEMBER
 from tests.relations.test_related_release import document, tables_of
 
@@ -216,12 +216,3 @@ def test_assess_judges_the_clinic_as_it_is() -> None:
     assert "FAIL  JointKAnonymity" in done.stdout
     assert "guarantees[0].joint_k_anonymity" in done.stderr
     assert "built in" not in done.stderr
-
-
-def test_no_suite_of_expectations_stands_for_related_tables(tmp_path: Path) -> None:
-    pytest.importorskip("great_expectations")
-    from privpipe.gx.suites import init
-
-    with pytest.raises(UnsupportedError, match="an expectation sees one batch"):
-        init(CLINIC, tmp_path / "gx")
-    assert not (tmp_path / "gx").exists()
