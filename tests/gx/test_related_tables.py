@@ -98,8 +98,8 @@ def test_what_cannot_be_judged_together_fails(lake: Path) -> None:
     assert "nobody known" not in str(caught.value)
     (lake / "visits.parquet").unlink()
     lost = context.validation_definitions.get("patients").run()
-    assert [each.success for each in lost.results] == [False, False, True]
-    said = lost.results[0].result["details"]
+    assert [each.success for each in lost.results] == [True, False, False]
+    said = lost.results[1].result["details"]
     assert said["outcome"] == "error"
     assert said["reason"].startswith("table 'visits': batch definition 'all' of asset 'visits' of data source 'lake'")
 
