@@ -235,4 +235,4 @@ def judged_together(
 
 
 def _of_table(name: str, verdict: Verdict) -> Verdict:
-    return replace(verdict, reason=f"table {name!r}: {verdict.reason}")
+    return replace(verdict, table=name, reason=f"table {name!r}: {verdict.reason}")
