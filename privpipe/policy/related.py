@@ -16,7 +16,7 @@ from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.entries import ReadEntry, read_entries
 from privpipe.policy.grammar import MEMBER, RELATED, VERSION
 from privpipe.policy.plain_values import Place, Report, shown
-from privpipe.policy.sections import read_engines, read_keys, read_report, read_retention, read_secret
+from privpipe.policy.sections import read_engines, read_keys, read_plan, read_report, read_retention, read_secret
 from privpipe.policy.sinks import read_sink
 from privpipe.policy.specs import ColumnSpec, roles_of
 from privpipe.relations.counting import Orphans
@@ -177,6 +177,7 @@ def read_related(
         "retention": read_retention,
         "seed": partial(read_secret, base_dir=base_dir),
         "engines": read_engines,
+        "plan": read_plan,
     }
     fields = {name: read(report, found[name], (name,)) for name, read in sections.items() if name in found}
     report.raise_if_wrong()

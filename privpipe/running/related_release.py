@@ -48,10 +48,8 @@ class RelatedRun(ReleaseRun):
                 f"several tables are published in one move into folders and object stores; {self.sink.name!r} is "
                 "neither, and could show one table new and another old: give `sink:` a path"
             )
-        if frozen is not None:
-            raise UnsupportedError("related tables follow no plan yet: leave `plan` out, and stages are learnt again")
         tables = related_of(self.context).tables
-        self.tables = StagedSet(self.context, self.run_id).stage(lambda name: source_of(tables[name]))
+        self.tables = StagedSet(self.context, self.run_id, plan=frozen).stage(lambda name: source_of(tables[name]))
         return self.tables.whole(), self.tables.stamps
 
     def ready(self, staged: Staged, stamps: Stamps) -> Ready:

@@ -194,7 +194,7 @@ def test_the_sections_of_related_tables_are_explained(name: str) -> None:
 @pytest.mark.parametrize(
     ("verb", "arguments"),
     [
-        ("plan", ["plan", CLINIC]),
+        ("transform", ["transform", CLINIC, "--plan", "grid.yaml", "--target", "unjudged"]),
         ("plan --cost", ["plan", CLINIC, "--cost"]),
         ("compare --grid", ["compare", CLINIC, "--grid", "grid.yaml"]),
         ("compare --suggest", ["compare", CLINIC, "--suggest"]),
