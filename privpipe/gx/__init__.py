@@ -79,7 +79,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> type[PrivacyExpectation | JointExpectation]:
-    for expectation in (*EXPECTATIONS.values(), *JOINT_EXPECTATIONS.values()):
+    made: list[type[PrivacyExpectation | JointExpectation]] = [*EXPECTATIONS.values(), *JOINT_EXPECTATIONS.values()]
+    for expectation in made:
         if expectation.__name__ == name:
             return expectation
     if (entry := snake_case(name.removeprefix("Expect"))) in REFUSED:

@@ -207,11 +207,11 @@ def _tree(values: Mapping[str, Any]) -> Tree:
     return tree
 
 
-def _own_names(entry: type[JointGuarantee]) -> list[str]:
+def _own_names(entry: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(entry) if field.name != "severity"]
 
 
-def _expectation(entry: type[JointGuarantee]) -> type[JointExpectation]:
+def _expectation(entry: Any) -> type[JointExpectation]:
     """Make the expectation of a joint guarantee; the class registers itself under its snake_case name."""
     own = _own_names(entry)
     optional = {

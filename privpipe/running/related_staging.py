@@ -204,7 +204,7 @@ class StagedSet:
             for stage, done in zip(related.stages, self.steps, strict=bool(self.steps))
         ]
         staged = [member.staged for member in self.members.values()]
-        common = {
+        common: dict[str, Any] = {
             "policy_digest": policy.digest(),
             "seed_commitment": self.context.seed.commitment(self.run_id),
             "seed_salt": self.run_id,
