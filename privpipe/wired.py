@@ -11,6 +11,7 @@ ROOMS = (
     "checks",
     "running",
     "running.related_frames",
+    "running.related_plan",
     "running.related_release",
     "running.related_validation",
     "running.table_frames",

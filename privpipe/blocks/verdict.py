@@ -144,6 +144,8 @@ class Verdict:
         How much it rests on. Of an entry that compares two tables, what shows nothing about it is not a pass.
     evidence : object
         What shows that it holds, for the private record alone; it is in no document of a verdict.
+    table : str
+        Which of related tables was judged alone; nothing for all of them together, or where there is one.
     """
 
     entry: Entry
@@ -156,6 +158,7 @@ class Verdict:
     reason: str = ""
     compared: tuple[Comparison, ...] = ()
     evidence: Any = field(default=None, repr=False, compare=False)
+    table: str = ""
 
     @property
     def name(self) -> str:
@@ -219,7 +222,8 @@ class Verdict:
         }
 
     def _rests_on(self) -> dict[str, Any]:
-        return {"compared": [each.to_dict() for each in self.compared]} if self.compared else {}
+        compared = {"compared": [each.to_dict() for each in self.compared]} if self.compared else {}
+        return {**compared, "table": self.table} if self.table else compared
 
     def to_public(self, rules: PublicRules, records: int) -> dict[str, Any]:
         """The row of the public verdict document, of a table of so many records.

@@ -88,7 +88,7 @@ def init(
         list[str],
         typer.Argument(
             metavar="DATA...",
-            help="A file, or a folder of files; several tables, or a folder of them, are drafted together.",
+            help="A file, or a folder of files; several tables, or a folder or database of them, are drafted together.",
             show_default=False,
         ),
     ],
@@ -159,17 +159,19 @@ def init(
     home = Path(os.path.abspath(out)).parent if out is not None else Path.cwd()
     asked = Asked(suggest=suggest, purpose=purpose_of(purpose), uses=tuple(use or ()))
     names = [name.strip() for name in columns.split(",")] if columns is not None else []
-    related = several_tables(data)
+    related = several_tables(data) if table is None or len(data) > 1 else {}
     if related and (aggregate or ask or table or names or use or not suggest):
         raise UsageError(
             "--aggregate, --ask, --table, --columns, --use and --bare are for one table, and several are given"
+            + ("; name one of the database by --table" if any(each.table for each in related.values()) else "")
         )
     drafter = Drafter(profile_table(data[0], delimiter, table, names), home, asked) if not related else None
     if ask and drafter is not None:
         drafter = drafter.answered({question.key: _answer(question) for question in drafter.questions()})
     with progress() as tell:
         if drafter is None:
-            stem = Path(data[0]).resolve().name if len(data) == 1 else home.name
+            place = Path(data[0]).resolve()
+            stem = home.name if len(data) > 1 else place.name if place.is_dir() else place.stem
             draft = RelatedDraft.of(related, home, asked, name=stem, delimiter=delimiter)
             text = draft.text(seconds=seconds, tell=tell)
         elif aggregate:

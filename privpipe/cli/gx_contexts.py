@@ -85,10 +85,12 @@ def init(
     made = room.init(source, context, name=name, replace=replace, **_parameters(given or []))
     for entry, reason in made.left_out.items():
         say(f"LEFT OUT: {entry} is not available as an expectation: {reason}")
-    say(f"WROTE: suite {made.suite!r} with {made.expectations} expectation(s) into {made.root}")
+    named = f"suite {made.suite!r}" if not made.others else f"suites {', '.join(map(repr, (made.suite, *made.others)))}"
+    say(f"WROTE: {named} with {made.expectations} expectation(s) into {made.root}")
     if made.awaited:
         say(f"GIVE with each run, as expectation_parameters: {', '.join(made.awaited)}")
-    say('NEXT: a checkpoint of the suite with actions=[privpipe.gx.RaiseOnFailure(name="gate")]')
+    several = "with a validation of each table and its suite" if made.others else "of the suite"
+    say(f'NEXT: a checkpoint {several}, with actions=[privpipe.gx.RaiseOnFailure(name="gate")]')
 
 
 def _parameters(given: list[str]) -> dict[str, Any]:

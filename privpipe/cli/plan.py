@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -144,16 +145,26 @@ def _summarise(plan: Plan, policy: Policy) -> None:
 
     show_alarms(plan.lost)
     put(f"{plan.records:,} records, {len(plan.stages)} stages: {', '.join(s.name for s in plan.stages) or 'none'}")
-    for at, stage in enumerate(policy.transform, 1):
+    for at, (table, stage) in enumerate(_stages(policy), 1):
         chosen = shown_parameters(type(stage), written(stage)[stage.name()])
-        put(f"{at}. {stage.name()}{f' ({chosen})' if chosen else ''}: {stage.summary()}")
+        put(f"{at}. {table}{stage.name()}{f' ({chosen})' if chosen else ''}: {stage.summary()}")
     for column, level in plan.levels.items():
         put(f"  {column}: level {level}")
+    for step in plan.of_set if plan.tables else ():
+        figures = [
+            (name, step.detail[name])
+            for name in ("suppressed_persons", "persons_capped", "rows_removed")
+            if name in step.detail
+        ]
+        for name, value in figures:
+            put(f"{step.name}: {figure(value)} {name.replace('_', ' ')}")
+    # Of related tables, figures of one of them would be taken for those of the set.
+    shown = plan if not plan.tables else replace(plan, stages=plan.of_set, tables={})
     found = {
-        "suppressed records": plan.suppressed_records,
-        "loss": plan.loss,
-        "optimal": plan.optimal,
-        "nodes checked": plan.nodes_checked,
+        "suppressed records": plan.suppressed_records if not plan.tables else None,
+        "loss": shown.loss,
+        "optimal": shown.optimal,
+        "nodes checked": shown.nodes_checked,
     }
     for name, value in found.items():
         if value is not None:
@@ -164,6 +175,14 @@ def _summarise(plan: Plan, policy: Policy) -> None:
     if plan.lost is None:
         put("what each column loses was not counted")
     show_lost(plan.lost)
+
+
+def _stages(policy: Policy) -> list[tuple[str, Any]]:
+    """The stages in the order of the plan, of related tables with the table before the name."""
+    if policy.related is None:
+        return [("", stage) for stage in policy.transform]
+    of_tables = [(f"{name}: ", stage) for name, own in policy.related.tables.items() for stage in own.transform]
+    return [*of_tables, *(("", stage) for stage in policy.related.stages)]
 
 
 def _explored(plan: Plan) -> None:

@@ -29,7 +29,15 @@ from privpipe.errors import DataError, UsageError
 from privpipe.reporting.safe_harbor import kinds_in_column
 from privpipe.roles import ColumnType, column_type_of
 
-__all__ = ["NumberShape", "ProfiledTable", "WrittenValues", "number_shape", "profile_table", "written_values"]
+__all__ = [
+    "NoRecords",
+    "NumberShape",
+    "ProfiledTable",
+    "WrittenValues",
+    "number_shape",
+    "profile_table",
+    "written_values",
+]
 
 
 RARE = 0.005
@@ -232,6 +240,10 @@ class ProfiledTable:
     relations: Relations = field(default_factory=Relations)
 
 
+class NoRecords(DataError):
+    """A table without records, of which nothing can be guessed."""
+
+
 def profile_table(
     data: Any, delimiter: str | None = None, table_name: str | None = None, columns: Sequence[str] = ()
 ) -> ProfiledTable:
@@ -266,7 +278,7 @@ def profile_table(
         records = engine.count(table)
         if not records:
             named = repr(data) if path else "the frame"
-            raise DataError(f"{named} has no records: there is nothing to guess from")
+            raise NoRecords(f"{named} has no records: there is nothing to guess from")
         untyped = form in ("csv", "json", "excel")
         histograms = {name: _histogram(engine, table, name) for name in table.schema.names}
         profiles = {

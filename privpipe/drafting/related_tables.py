@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from privpipe.drafting.column_profiles import ProfiledTable, profile_table
+from privpipe.blocks.table_name import TableName
+from privpipe.drafting.column_profiles import NoRecords, ProfiledTable, profile_table
 from privpipe.drafting.draft import SCHEMA_FILE, Asked, column_lines, proposals, source_keys
 from privpipe.drafting.methods import flow
 from privpipe.drafting.profile import Guess
 from privpipe.drafting.roles import Planned, planned
+from privpipe.drafting.source_formats import database_tables
 from privpipe.drafting.trials import Clock, loaded
 from privpipe.engines import Engine, Source, open_engine
+from privpipe.engines.databases import Database
 from privpipe.errors import NoSolutionError, PrivpipeError, Refused, UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.relations.counting import Census, RelatedTables
 from privpipe.relations.schema import RelatedColumns, Relation, Tree
 
-__all__ = ["RelatedDraft", "several_tables"]
+__all__ = ["RelatedDraft", "TablePlace", "several_tables"]
 
 INCLUDED = 0.95
 """Share of the distinct values of a column that are keys of the table which it leads to."""
@@ -34,8 +38,18 @@ STEPS = 4
 GENERAL = ("id", "key", "nr", "no", "number", "code")
 
 
-def several_tables(data: Sequence[str]) -> dict[str, str]:
-    """Tables by their names: several files, or a folder of files that differ in their columns; none: it is one table.
+class TablePlace(NamedTuple):
+    """Where a table is: a file, or a table of a database file."""
+
+    path: str
+    table: str | None = None
+
+
+def several_tables(data: Sequence[str]) -> dict[str, TablePlace]:
+    """Tables by their names; none: it is one table.
+
+    They are several files, a folder of files that differ in their columns, or the tables of a DuckDB or SQLite file,
+    without its views.
 
     Raises
     ------
@@ -45,19 +59,47 @@ def several_tables(data: Sequence[str]) -> dict[str, str]:
     paths = [Path(each) for each in data]
     if len(paths) == 1:
         if not paths[0].is_dir():
-            return {}
+            return _of_database(data[0]) if paths[0].is_file() else {}
         inside = sorted(each for each in paths[0].iterdir() if each.name[0] not in "._" and "=" not in each.name)
         columns = {each: _columns_of(each) for each in inside}
         paths = [each for each, names in columns.items() if names]
         if len(paths) < 2 or len({columns[each] for each in paths}) < 2:
             return {}
-    found: dict[str, str] = {}
+    found: dict[str, TablePlace] = {}
     for path in paths:
-        name = re.sub(r"\W+", "_", path.name.partition(".")[0]).strip("_") or "table"
+        name = _plain_name((path.name.partition(".")[0],))
         if name in found:
             raise UsageError(f"two of the files give a table the name {name!r}; name files after their tables")
-        found[name] = str(path)
+        found[name] = TablePlace(str(path))
     return found
+
+
+def _of_database(path: str) -> dict[str, TablePlace]:
+    """The tables of a database file by their own names, with the schema where two have one name; none of one table."""
+    _, tables = database_tables(path, views=False) or ("", [])
+    if len(tables) < 2:
+        return {}
+    parts = {each: TableName.parse(each).parts for each in tables}
+    ends = Counter(_plain_name(each[-1:]) for each in parts.values())
+    found: dict[str, TablePlace] = {}
+    for table, own in parts.items():
+        name = _plain_name(own[-1:])
+        name = name if ends[name] == 1 else _plain_name(own)
+        if name in found:
+            raise UsageError(f"two tables of the database are called {name!r} in a policy; draft one by --table")
+        found[name] = TablePlace(path, table)
+    return found
+
+
+def _plain_name(parts: Sequence[str]) -> str:
+    """A name that a folder and a policy may have.
+
+    Examples
+    --------
+    >>> _plain_name(("main", "Patient visits")), _plain_name(("?",))
+    ('main_Patient_visits', 'table')
+    """
+    return re.sub(r"\W+", "_", "_".join(parts)).strip("_") or "table"
 
 
 def _columns_of(path: Path) -> tuple[str, ...]:
@@ -102,7 +144,7 @@ class RelatedDraft:
 
     @classmethod
     def of(
-        cls, paths: Mapping[str, str], home: Path, asked: Asked, *, name: str, delimiter: str | None
+        cls, places: Mapping[str, TablePlace], home: Path, asked: Asked, *, name: str, delimiter: str | None
     ) -> RelatedDraft:
         """What is seen of the tables.
 
@@ -112,7 +154,15 @@ class RelatedDraft:
             No table leads to another.
         DataError
         """
-        draft = cls({each: profile_table(path, delimiter) for each, path in paths.items()}, home, asked, name)
+        seen, empty = {}, []
+        for each, place in places.items():
+            try:
+                seen[each] = profile_table(place.path, delimiter, place.table)
+            except NoRecords:
+                if place.table is None:
+                    raise
+                empty.append(each)  # databases keep tables that nothing was written to
+        draft = cls(seen, home, asked, name, left_out=tuple(empty))
         with open_engine("embedded") as engine:
             scanned = {each: engine.scan(table.source) for each, table in draft.tables.items()}
             draft._relate(engine, scanned)
@@ -165,10 +215,10 @@ class RelatedDraft:
             raise UsageError(
                 f"none of {', '.join(self.tables)} leads to another: no column holds the values of a unique column of "
                 "a like name, as visits.patient_id those of patients.patient_id; draft each by its own `privpipe "
-                "init`, or name the columns alike"
+                "init`, of a database with `--table NAME`, or name the columns alike"
             )
         ordered = [root, *(name for name in trees[root] if name != root)]
-        self.left_out = tuple(name for name in self.tables if name not in ordered)
+        self.left_out = (*self.left_out, *(name for name in self.tables if name not in ordered))
         self.tables = {name: self.tables[name] for name in ordered}
         self.relations = tuple(Relation(name, (led[name][0],), led[name][1]) for name in ordered if name in led)
         self.keys = {parent: key for name, (_, parent, key) in led.items() if name in ordered}
@@ -231,7 +281,7 @@ class RelatedDraft:
 
         policy = loaded(text, self.home)
         try:
-            apply_related(policy, {name: str(table.source.data) for name, table in self.tables.items()})
+            apply_related(policy, {name: _given(table.source) for name, table in self.tables.items()})
         except (Refused, NoSolutionError):
             return False
         return True
@@ -348,6 +398,13 @@ class RelatedDraft:
                 else:
                     yield f"  # An intruder infers no value of {flow(column)} with a certainty above four in five."
                     yield f"  - joint_alpha: {flow({'column': column, 'alpha': 0.8, **counts})}"
+
+
+def _given(source: Source) -> Any:
+    """The table as a policy whose relative paths start elsewhere finds it."""
+    if isinstance(source.data, Database):
+        return replace(source, data=replace(source.data, at=str(Path(source.data.at).absolute())))
+    return str(source.data)
 
 
 def _above_cap(rows: Mapping[int, int], cap: int) -> int:

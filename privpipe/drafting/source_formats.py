@@ -33,8 +33,13 @@ __all__ = [
 MOST_NAMED = 20
 
 
-def database_tables(path: str) -> tuple[str, list[str]] | None:
+def database_tables(path: str, *, views: bool = True) -> tuple[str, list[str]] | None:
     """What database a file is, and its tables and views as a policy writes them; None for any other file.
+
+    Parameters
+    ----------
+    views : bool
+        False: tables alone.
 
     Raises
     ------
@@ -48,7 +53,9 @@ def database_tables(path: str) -> tuple[str, list[str]] | None:
     kind = database_kind(path)
     if kind is None:
         return None
-    return ("DuckDB", duckdb_tables(path)) if kind == "duckdb" else ("SQLite", sqlite_tables(path))
+    if kind == "duckdb":
+        return "DuckDB", duckdb_tables(path, views=views)
+    return "SQLite", sqlite_tables(path, views=views)
 
 
 def database_source(path: str, table: str | None) -> Source | None:

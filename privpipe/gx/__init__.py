@@ -29,8 +29,11 @@ from privpipe.errors import UnsupportedError
 from privpipe.gx.action import RaiseOnFailure
 from privpipe.gx.context_checks import ContextFinding, check
 from privpipe.gx.expectations import EXPECTATIONS, REFUSED, ExpectSafeHarbor, PrivacyExpectation
+from privpipe.gx.joint_expectations import JOINT_EXPECTATIONS, JointExpectation
+from privpipe.gx.projects import Initialised, init
+from privpipe.gx.related_suites import suites_of
 from privpipe.gx.store import protect
-from privpipe.gx.suites import TEMPLATES, Initialised, init, load_suite, save_suite, suite_of, template
+from privpipe.gx.suites import TEMPLATES, load_suite, save_suite, suite_of, template
 from privpipe.gx.table_expectations import (
     TABLE_EXPECTATIONS,
     ExpectDifferencing,
@@ -45,6 +48,7 @@ from privpipe.gx.tables import handle, hold, let_go
 
 __all__ = [
     "EXPECTATIONS",
+    "JOINT_EXPECTATIONS",
     "REFUSED",
     "TABLE_EXPECTATIONS",
     "TEMPLATES",
@@ -69,12 +73,14 @@ __all__ = [
     "protect",
     "save_suite",
     "suite_of",
+    "suites_of",
     "template",
 ]
 
 
-def __getattr__(name: str) -> type[PrivacyExpectation]:
-    for expectation in EXPECTATIONS.values():
+def __getattr__(name: str) -> type[PrivacyExpectation | JointExpectation]:
+    made: list[type[PrivacyExpectation | JointExpectation]] = [*EXPECTATIONS.values(), *JOINT_EXPECTATIONS.values()]
+    for expectation in made:
         if expectation.__name__ == name:
             return expectation
     if (entry := snake_case(name.removeprefix("Expect"))) in REFUSED:
@@ -83,4 +89,5 @@ def __getattr__(name: str) -> type[PrivacyExpectation]:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *(expectation.__name__ for expectation in EXPECTATIONS.values())})
+    made = (*EXPECTATIONS.values(), *JOINT_EXPECTATIONS.values())
+    return sorted({*__all__, *(expectation.__name__ for expectation in made)})

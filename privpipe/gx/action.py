@@ -11,6 +11,7 @@ from great_expectations.checkpoint.checkpoint import CheckpointResult
 
 from privpipe.errors import Refused
 from privpipe.gx.expectations import EXPECTATIONS
+from privpipe.gx.joint_expectations import JOINT_EXPECTATIONS
 
 __all__ = ["DECLARED", "RaiseOnFailure", "is_privacy_type"]
 
@@ -18,7 +19,7 @@ DECLARED = "privacy_expectations"
 """Under ``privpipe`` of a suite's meta: how many privacy expectations it was saved with.
 
 Great Expectations drops an expectation that it does not know from a suite, with a line in a log."""
-_TYPES = frozenset(f"expect_{name}" for name in (*EXPECTATIONS, "safe_harbor"))
+_TYPES = frozenset(f"expect_{name}" for name in (*EXPECTATIONS, *JOINT_EXPECTATIONS, "safe_harbor"))
 
 
 def is_privacy_type(name: str) -> bool:

@@ -16,8 +16,9 @@ from great_expectations.execution_engine import (
     SparkDFExecutionEngine,
     SqlAlchemyExecutionEngine,
 )
-from great_expectations.expectations.metrics.metric_provider import metric_value
+from great_expectations.expectations.metrics.metric_provider import MetricConfiguration, metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
+from great_expectations.validator.validator import ValidationDependencies
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, GatheredPairs, Guarantee, Histogram
 from privpipe.blocks.public_edition import PublicRules
@@ -37,10 +38,22 @@ from privpipe.judging import Assessment, Gate, JudgingRules, assess
 from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.rules import metadata_notes
 from privpipe.judging.table_facts import person_histograms
+from privpipe.relations.counting import Orphans, RelatedTables
+from privpipe.relations.schema import Tree
 from privpipe.reporting.safe_harbor import Finding, kinds_in_table
 from privpipe.roles import EmptyRule, NullRule, Roles, column_type_of
 
-__all__ = ["METRIC", "Asked", "Counts", "OpenBatch", "PrivpipeBatch", "counting_once", "listen", "require_whole"]
+__all__ = [
+    "METRIC",
+    "Asked",
+    "Counts",
+    "OpenBatch",
+    "PrivpipeBatch",
+    "counting_once",
+    "dependencies_on",
+    "listen",
+    "require_whole",
+]
 
 
 T = TypeVar("T")
@@ -280,6 +293,32 @@ class OpenBatch:
             raise DataError(f"the batch has more than {MOST_CELLS:,} rows; it is no table of cells, or one too large")
         return self._counts.once("cells", lambda: self._engine.collect(self.table))
 
+    def related(
+        self,
+        told: Hashable,
+        tree: Tree,
+        orphans: Orphans,
+        tables: Mapping[str, Any],
+        others: Mapping[str, Callable[[], Source]],
+    ) -> RelatedTables:
+        """The batch with the tables that are related to it, read by its engine once for all that ask the same.
+
+        Parameters
+        ----------
+        told : hashable
+            What distinguishes this set of tables from others.
+        tables : mapping of str to Table
+            Those at hand.
+        others : mapping of str to callable
+            By table, what gives its source.
+        """
+
+        def read() -> RelatedTables:
+            scanned = {name: self._engine.scan(source()) for name, source in others.items()}
+            return RelatedTables(self._engine, tree, {**tables, **scanned}, orphans=orphans)
+
+        return self._counts.once(("related", told), read)
+
     def safe_harbor(self) -> list[Finding]:
         """What the batch holds of the kinds of identifiers that HIPAA Safe Harbor removes.
 
@@ -473,6 +512,20 @@ class PrivpipeBatch(TableMetricProvider):
             "a SQL data source cannot be judged as it lies: read its rows with a pandas or Spark data source, or hand "
             "over a table of any engine as `privpipe.gx.tables(table)`"
         )
+
+
+def dependencies_on(
+    batch_id: str | None, runtime_configuration: Mapping[str, Any] | None = None
+) -> ValidationDependencies:
+    """One metric, the same for all expectations of a batch."""
+    dependencies = ValidationDependencies(
+        result_format=(runtime_configuration or {}).get("result_format", {"result_format": "BASIC"})
+    )
+    metric = MetricConfiguration(
+        metric_name=METRIC, metric_domain_kwargs={"batch_id": batch_id}, metric_value_kwargs={}
+    )
+    dependencies.set_metric_configuration(METRIC, metric)
+    return dependencies
 
 
 def require_whole(execution_engine: ExecutionEngine | None) -> None:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 from great_expectations.compatibility import pydantic
 from great_expectations.core.suite_parameters import is_suite_parameter
 from great_expectations.expectations.expectation import BatchExpectation, MetaExpectation
-from great_expectations.expectations.metrics.metric_provider import MetricConfiguration
 from great_expectations.validator.validator import ValidationDependencies
 
 from privpipe.blocks import Guarantee
@@ -17,7 +16,7 @@ from privpipe.blocks.guarantee import COMMON_KEYS
 from privpipe.blocks.verdict import plain
 from privpipe.border import bordered
 from privpipe.errors import PrivpipeError, UnsupportedError, UsageError, did_you_mean
-from privpipe.gx.batch import METRIC, Asked, OpenBatch, require_whole
+from privpipe.gx.batch import METRIC, Asked, OpenBatch, dependencies_on, require_whole
 from privpipe.gx.rendering import Rendered
 from privpipe.gx.tables import OtherTable
 from privpipe.hierarchies import HierarchySpec
@@ -227,15 +226,8 @@ class PrivacyExpectation(Rendered, BatchExpectation):
         self, execution_engine: Any = None, runtime_configuration: dict[str, Any] | None = None
     ) -> ValidationDependencies:
         """One metric, the same for all expectations of a batch."""
-        dependencies = ValidationDependencies(
-            result_format=(runtime_configuration or {}).get("result_format", {"result_format": "BASIC"})
-        )
         self.guarantee()  # what is not an expectation is reported before anything is counted
-        metric = MetricConfiguration(
-            metric_name=METRIC, metric_domain_kwargs={"batch_id": self.batch_id}, metric_value_kwargs={}
-        )
-        dependencies.set_metric_configuration(METRIC, metric)
-        return dependencies
+        return dependencies_on(self.batch_id, runtime_configuration)
 
     def _validate(
         self,

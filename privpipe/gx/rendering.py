@@ -18,6 +18,7 @@ from great_expectations.render.renderer_configuration import RendererConfigurati
 from privpipe.blocks import Guarantee
 from privpipe.blocks.parameters import parameters_of
 from privpipe.blocks.verdict import plain
+from privpipe.relations.guarantees import JointGuarantee
 
 __all__ = ["MEANT", "Rendered", "meaning_of"]
 
@@ -27,12 +28,12 @@ MEANT = "privpipe"
 TOLD = {"threat": "guards_against", "formula": "rule", "source": "source"}
 
 
-def meaning_of(entry: type[Guarantee], parameters: Mapping[str, Any]) -> dict[str, Any]:
+def meaning_of(entry: type[Guarantee | JointGuarantee], parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Threshold, what it means in a sentence, against what it guards, its rule and its source, as `explain` has them.
 
     Parameters
     ----------
-    entry : type of Guarantee
+    entry : type of Guarantee or JointGuarantee
     parameters : mapping
         Of the expectation; a threshold may be a parameter of the run.
 
@@ -43,7 +44,7 @@ def meaning_of(entry: type[Guarantee], parameters: Mapping[str, Any]) -> dict[st
     >>> found["threshold"], found["means"] == KAnonymity.summary()
     ({'k': 5}, True)
     """
-    given = [name for name in entry.other_thresholds if parameters.get(name) is not None]
+    given = [name for name in getattr(entry, "other_thresholds", ()) if parameters.get(name) is not None]
     field = given[0] if given else entry.threshold_field
     asked = {} if field is None else {"threshold": {field: plain(parameters.get(field))}}
     said = {key: " ".join(str(getattr(entry, name, "") or "").split()) for name, key in TOLD.items()}

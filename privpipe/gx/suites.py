@@ -1,4 +1,4 @@
-"""Suites of privacy expectations: from policies or templates, saved as JSON and loaded in a fresh process."""
+"""Suites of privacy expectations: from guarantees or templates, saved as JSON and loaded in a fresh process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-import great_expectations as gx
 from great_expectations.core.expectation_suite import ExpectationSuite
 from great_expectations.core.suite_parameters import is_suite_parameter
-from great_expectations.exceptions import DataContextError
 
 from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
@@ -20,14 +18,13 @@ from privpipe.border import bordered
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
 from privpipe.gx.action import DECLARED, is_privacy_type
 from privpipe.gx.expectations import COLUMNS, EXPECTATIONS, REFUSED, ExpectSafeHarbor, PrivacyExpectation
+from privpipe.gx.joint_expectations import JOINT_EXPECTATIONS, JointExpectation
 from privpipe.gx.rendering import MEANT, meaning_of
-from privpipe.gx.store import protect, root_of
 from privpipe.judging.rules import named_columns, undeclared_rule
 from privpipe.models.identity.no_identifiers import NoIdentifiers
-from privpipe.policy import Policy
 from privpipe.roles import Roles
 
-__all__ = ["COLUMN_PARAMETERS", "TEMPLATES", "Initialised", "init", "load_suite", "save_suite", "suite_of", "template"]
+__all__ = ["COLUMN_PARAMETERS", "TEMPLATES", "load_suite", "save_suite", "suite_of", "template"]
 
 
 BESIDE = (
@@ -133,15 +130,16 @@ def save_suite(suite: ExpectationSuite, path: str | PathLike[str]) -> None:
         An expectation was given a table since it was made, which would be written with all its records.
     """
     for expectation in suite.expectations:
-        if isinstance(expectation, PrivacyExpectation):
+        if isinstance(expectation, PrivacyExpectation | JointExpectation):
             expectation.require_places()
     document = suite.to_json_dict()
     document.pop("id", None)
     for expectation in document["expectations"]:
         expectation.pop("id", None)
         name = str(expectation["type"]).removeprefix("expect_")
-        if is_privacy_type(expectation["type"]) and name in EXPECTATIONS:
-            told = meaning_of(EXPECTATIONS[name].entry, expectation["kwargs"])
+        kind = {**EXPECTATIONS, **JOINT_EXPECTATIONS}.get(name)
+        if kind is not None:
+            told = meaning_of(kind.entry, expectation["kwargs"])
             expectation["meta"] = {**(expectation.get("meta") or {}), MEANT: told}
     held = sum(is_privacy_type(expectation["type"]) for expectation in document["expectations"])
     document["meta"] = {**(document.get("meta") or {}), "privpipe": {DECLARED: held}}
@@ -283,116 +281,3 @@ def template(name: str, **parameters: Any) -> ExpectationSuite:
 
 def _filled(value: Any, parameters: Mapping[str, Any]) -> Any:
     return parameters.get(value["$PARAMETER"], value) if is_suite_parameter(value) else value
-
-
-@bordered
-@dataclass(frozen=True)
-class Initialised:
-    """What `init` wrote.
-
-    Parameters
-    ----------
-    suite : str
-        Name of the suite.
-    root : Path
-        Folder of the context's configuration.
-    expectations : int
-        How many expectations the suite holds.
-    awaited : list of str
-        Parameters that each run must give.
-    left_out : mapping
-        By name of a guarantee of the policy that is not an expectation, the reason.
-    """
-
-    suite: str
-    root: Path
-    expectations: int
-    awaited: list[str]
-    left_out: Mapping[str, str]
-
-
-@bordered
-def init(
-    source: str | Path | Policy, context: str | Path, *, name: str | None = None, replace: bool = False, **given: Any
-) -> Initialised:
-    """Write the suite of a policy or of a template into a project of Great Expectations.
-
-    Makes the project where there is none, and protects it (`protect`).
-
-    Parameters
-    ----------
-    source : str, Path or Policy
-        A policy or its file, or a key of `TEMPLATES`.
-    context : str or Path
-        Folder of the project.
-    name : str, optional
-        Of the suite; left out, that of the policy or template.
-    replace : bool
-        Whether a suite of that name is replaced.
-    **given
-        Parameters of a template; of a policy what `suite_of` takes, such as ``original_source``.
-
-    Raises
-    ------
-    UsageError
-        No such template or file, a parameter that it does not have, or a suite of that name is there.
-    UnsupportedError
-        No guarantee of the policy can be an expectation, or it judges missing values as none of them can.
-    """
-    left_out: dict[str, str] = {}
-    if isinstance(source, str) and source in TEMPLATES:
-        suite = template(source, **{**TEMPLATES[source].defaults, **given})
-    else:
-        policy = source if isinstance(source, Policy) else _policy(source)
-        suite, left_out = _of_policy(policy, given)
-    suite.name = name or suite.name
-    try:
-        opened = gx.get_context(mode="file", project_root_dir=context)
-    except (DataContextError, OSError) as error:
-        raise UsageError(f"{str(context)!r} cannot be opened as a data context: {type(error).__name__}") from None
-    if not replace and suite.name in {each.name for each in opened.suites.all()}:
-        raise UsageError(f"the project has a suite {suite.name!r}; name another with `name`, or write `replace`")
-    protect(opened)
-    awaited = sorted({each for expectation in suite.expectations for each in getattr(expectation, "awaited", ())})
-    held = len(suite.expectations)
-    opened.suites.add_or_update(suite)
-    return Initialised(suite.name, root_of(opened), held, awaited, left_out)
-
-
-def _policy(source: str | Path) -> Policy:
-    if not Path(source).is_file():
-        named = str(source)
-        raise UsageError(
-            f"{named!r} is neither a policy file nor a template ({', '.join(TEMPLATES)})"
-            f"{did_you_mean(named, TEMPLATES)}"
-        )
-    return Policy.load(source)
-
-
-def _of_policy(policy: Policy, given: Mapping[str, Any]) -> tuple[ExpectationSuite, dict[str, str]]:
-    if policy.related is not None:
-        raise UnsupportedError(
-            f"policy {policy.name!r} is about related tables, and an expectation sees one batch: judge them together "
-            "by `privpipe.check`, or `privpipe validate FOLDER POLICY`, next to the checkpoint"
-        )
-    if policy.nulls not in ("own_value", "refuse"):
-        raise UnsupportedError(
-            f"an expectation judges with `nulls: own_value` or `refuse`, the policy with {policy.nulls}"
-        )
-    left_out = {each.name(): REFUSED[each.name()] for each in policy.guarantees if each.name() in REFUSED}
-    kept: Sequence[Any] = [each for each in policy.guarantees if each.name() not in REFUSED]
-    if not kept:
-        raise UnsupportedError(
-            f"no guarantee of the policy is an expectation: {'; '.join(map(': '.join, left_out.items()))}"
-        )
-    persons = {name: getattr(policy, name) for name in ("person_id", "household_id") if getattr(policy, name)}
-    suite = suite_of(
-        kept,
-        policy.released_roles,
-        name=policy.name,
-        nulls=policy.nulls,
-        suppression_mark=policy.suppression_mark,
-        undeclared=policy.undeclared,
-        **{**persons, **given},
-    )
-    return suite, left_out

@@ -25,7 +25,18 @@ from privpipe.policy.sections import read_source
 from privpipe.policy.specs import SourceSpec
 from privpipe.roles import ColumnType, column_type_of
 
-__all__ = ["COLUMN", "OtherTable", "handle", "held", "held_under", "hold", "let_go", "read_seed", "read_stages"]
+__all__ = [
+    "COLUMN",
+    "UNTYPED",
+    "OtherTable",
+    "handle",
+    "held",
+    "held_under",
+    "hold",
+    "let_go",
+    "read_seed",
+    "read_stages",
+]
 
 
 COLUMN = "__privpipe_handle__"

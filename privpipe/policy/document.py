@@ -52,7 +52,6 @@ from privpipe.wired import room_above
 
 __all__ = ["PATH_KEYS", "QUERIED", "Policy", "policy_page", "without_folders", "without_paths", "without_queries"]
 
-
 PATH_KEYS = ("path", "file", "from_file", "database", "policy", "records", "plan")
 """Keys of a policy that name files, whatever section they are in."""
 QUERIED = ("source", "population", "original")
@@ -310,6 +309,7 @@ class Policy:
     file: str | None = field(default=None, compare=False)
     base_dir: Path = field(default=Path(), repr=False, compare=False)
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    outer: str = field(default="", repr=False, compare=False)
     document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __init__(
@@ -578,11 +578,11 @@ class Policy:
 
     def located(self, place: str) -> str:
         """A place with the file and line it is written in, for errors: ``release.yaml:14: transform[1].generalize``."""
-        line = self.lines.get(place)
-        return place if self.file is None or line is None else f"{self.file}:{line}: {place}"
+        line, whole = self.lines.get(place), f"{self.outer}.{place}" if self.outer else place
+        return whole if self.file is None or line is None else f"{self.file}:{line}: {whole}"
 
     def located_stage(self, stage: int) -> str:
-        """Where a stage is written, for errors: ``release.yaml:14: transform[1].generalize``."""
+        """Where a stage is written, for errors."""
         return self.located(self.place_of(stage))
 
 

@@ -358,7 +358,7 @@ RELATED: Mapping[str, Key] = {
         name: TOP[name]
         for name in (
             *("version", "name", "engine", "engines", "nulls", "undeclared", "metadata", "suppression_mark"),
-            *("transform", "measures", "sink", "records", "retention", "report", "seed", "allow_insecure_seed"),
+            *("transform", "measures", "sink", "records", "retention", "report", "plan", "seed", "allow_insecure_seed"),
         )
     },
     "tables": Key(

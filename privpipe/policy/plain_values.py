@@ -53,11 +53,14 @@ class Report:
         1-based lines; empty for a document that came from Python.
     file : str or None
         The document's name.
+    outer : Place
+        Where a part of a document is in the whole.
     """
 
-    def __init__(self, lines: Mapping[Place, int] | None = None, file: str | None = None) -> None:
+    def __init__(self, lines: Mapping[Place, int] | None = None, file: str | None = None, outer: Place = ()) -> None:
         self.lines = lines or {}
         self.file = file
+        self.outer = outer
         self.warnings: list[str] = []
         self._problems: list[Problem] = []
         self._unsupported = 0
@@ -82,14 +85,15 @@ class Report:
 
     def warn(self, place: Place, message: str) -> None:
         """Note something legal that is seldom meant."""
-        self.warnings.append(str(Problem(shown(place), message, self.file, self.line_of(place))))
+        whole = shown((*self.outer, *place))
+        self.warnings.append(str(Problem(whole, message, self.file, self.line_of(place))))
 
     def located(self, place: Place) -> str:
         """A place as an error says it: with the file and the line it is written in, where there are any."""
-        line = self.line_of(place)
+        line, whole = self.line_of(place), shown((*self.outer, *place))
         if self.file is None:
-            return shown(place)
-        return f"{self.file}: {shown(place)}" if line is None else f"{self.file}:{line}: {shown(place)}"
+            return whole
+        return f"{self.file}: {whole}" if line is None else f"{self.file}:{line}: {whole}"
 
     def line_of(self, place: Place) -> int | None:
         """Line of the place, else of the nearest one around it."""
@@ -106,7 +110,8 @@ class Report:
     def within(self, place: Place) -> Iterator[Report]:
         """A report on a part of the document; what it finds wrong, or is raised for it, is noted here in its place."""
         depth = len(place)
-        inner = Report({each[depth:]: line for each, line in self.lines.items() if each[:depth] == place}, self.file)
+        lines = {each[depth:]: line for each, line in self.lines.items() if each[:depth] == place}
+        inner = Report(lines, self.file, (*self.outer, *place))
         try:
             yield inner
         except (PolicyError, UnsupportedError):
@@ -115,7 +120,7 @@ class Report:
             where = f"{shown(place)}.{problem.path}" if problem.path else shown(place)
             line = self.line_of(place) if problem.line is None else problem.line
             self._problems.append(dataclasses.replace(problem, path=where, line=line))
-        self.warnings += [f"{shown(place)}: {warning}" for warning in inner.warnings]
+        self.warnings += inner.warnings
 
     def raise_if_wrong(self) -> None:
         """Raise what was found, in the order of the lines.

@@ -16,7 +16,7 @@ from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.entries import ReadEntry, read_entries
 from privpipe.policy.grammar import MEMBER, RELATED, VERSION
 from privpipe.policy.plain_values import Place, Report, shown
-from privpipe.policy.sections import read_engines, read_keys, read_report, read_retention, read_secret
+from privpipe.policy.sections import read_engines, read_keys, read_plan, read_report, read_retention, read_secret
 from privpipe.policy.sinks import read_sink
 from privpipe.policy.specs import ColumnSpec, roles_of
 from privpipe.relations.counting import Orphans
@@ -92,6 +92,15 @@ class RelatedRelease:
         """The columns of a table by which its rows are related."""
         own = [relation.columns for relation in self.tree.relations if relation.table == table]
         return tuple(dict.fromkeys(name for names in (self.tree.tables[table].key, *own) for name in names))
+
+    def finished(self, table: str) -> Any:
+        """The policy of a finished table, which holds the keys of its relations to be judged with the others."""
+        own, keys = self.tables[table], self.keys_of(table)
+        columns = {
+            name: replace(spec, role="insensitive") if name in keys and spec.role == "identifier" else spec
+            for name, spec in own.columns.items()
+        }
+        return own.replaced(columns=columns)
 
 
 def is_related(document: Any) -> bool:
@@ -176,6 +185,7 @@ def read_related(
         "retention": read_retention,
         "seed": partial(read_secret, base_dir=base_dir),
         "engines": read_engines,
+        "plan": read_plan,
     }
     fields = {name: read(report, found[name], (name,)) for name, read in sections.items() if name in found}
     report.raise_if_wrong()

@@ -505,6 +505,7 @@ def _read_whole(
         "file": report.file,
         "base_dir": base_dir,
         "lines": lines,
+        "outer": shown(report.outer),
         "document": document,
         "officer": officer,
     }

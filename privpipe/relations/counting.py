@@ -279,8 +279,8 @@ class RelatedTables:
                 lost[at] = self.engine.count(self.tables[name]) - there
             if lost.get(at) and self.orphans == "refuse":
                 raise DataError(
-                    f"table {name!r}: {lost[at]:,} records belong to no record of {root!r}; complete {root!r}, or "
-                    "write `orphans: drop`"
+                    f"table {name!r}: {_records(lost[at], 'belongs', 'belong')} to no record of {root!r}; "
+                    f"complete {root!r}, or write `orphans: drop`"
                 )
         return replace(found, orphans={at: many for at, many in lost.items() if many})
 
@@ -290,7 +290,7 @@ class RelatedTables:
         for column, many in self.engine.facts(self.tables[name], FactsRequest(nulls=tuple(columns))).nulls.items():
             if many and (not path or self.orphans == "refuse"):
                 raise DataError(
-                    f"table {name!r}: {many:,} records have no value in {column!r}, "
+                    f"table {name!r}: {_records(many, 'has', 'have')} no value in {column!r}, "
                     f"{'by which others are related to them' if not path else 'which leads to a person'}; fill it in"
                     f"{', or write `orphans: drop`' if path else ''}"
                 )
@@ -302,9 +302,10 @@ class RelatedTables:
             raise self._repeated(name, repeated)
 
     def _repeated(self, name: str, many: int) -> DataError:
+        repeated = "1 value" if many == 1 else f"{many:,} values"
         return DataError(
-            f"table {name!r}: {many:,} values of the key {_shown(self.tree.tables[name].key)} are in several records; "
-            "the key must distinguish them"
+            f"table {name!r}: {repeated} of the key {_shown(self.tree.tables[name].key)} "
+            f"{'is' if many == 1 else 'are'} in several records; the key must distinguish them"
         )
 
     def _rows(self, name: str, value: Sensitive | None = None, table: Any = None) -> PersonRows:
@@ -476,3 +477,14 @@ def _alike(left: pa.DataType, right: pa.DataType) -> bool:
 
 def _shown(columns: Sequence[str]) -> str:
     return ", ".join(map(repr, columns))
+
+
+def _records(many: int, one: str, several: str) -> str:
+    """So many records with the verb that fits.
+
+    Examples
+    --------
+    >>> _records(1, "has", "have"), _records(2_000, "has", "have")
+    ('1 record has', '2,000 records have')
+    """
+    return f"1 record {one}" if many == 1 else f"{many:,} records {several}"

@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 from typing_extensions import Doc
 
 from privpipe.errors import NoSolutionError, UsageError
-from privpipe.relations.joint_levels import JointLevels, climbed, described, least_loss
+from privpipe.relations.joint_levels import Checked, JointLevels, climbed, described, least_loss
 from privpipe.relations.related_rows import counts_of, without_persons
 from privpipe.relations.set_stages import RelatedSet, SetStage
 from privpipe.tolerance import floor_share
@@ -57,22 +57,59 @@ class GeneralizeJointly(SetStage):
     suppress_at_most: Annotated[float, Ge(0), Le(1), Doc("share of the persons that may be removed")] = 0.0
 
     def run(self, tables: RelatedSet) -> RelatedSet:
-        related, guarantees = tables.related, tables.demanded(self.name())
-        census = related.census()
-        allowed = floor_share(self.suppress_at_most, census.persons)
-        search = JointLevels.of(related, guarantees, tables.contexts, census, allowed)
-        if not search.columns:
-            raise UsageError(
-                f"{self.name()}: no table has a quasi-identifier with a `hierarchy:` that its own stages left as it is"
-            )
+        search = self._search(tables)
+        persons, allowed = search.census.persons, search.allowed
         found = least_loss(search) if self.search == "optimal" else climbed(search)
         if found is None:
             top = search.check(search.top, whole=True).gone.num_rows
             raise NoSolutionError(
-                f"{self.name()}: no levels meet the joint guarantees with at most {allowed:,} of {census.persons:,} "
+                f"{self.name()}: no levels meet the joint guarantees with at most {allowed:,} of {persons:,} "
                 f"persons suppressed; at the coarsest levels {top:,} would have to go: raise `suppress_at_most`, or "
                 "cap rows before"
             )
+        proved = {"optimal": self.search == "optimal", "vectors": search.size, "vectors_checked": search.checked}
+        return self._after(tables, search, found, proved)
+
+    def follow(self, tables: RelatedSet, planned: Mapping[str, int]) -> RelatedSet:
+        """The tables at the levels of a plan; persons of groups that fail there go, as far as they may.
+
+        Raises
+        ------
+        UsageError
+            The levels are of other columns, or above those that the hierarchies have here.
+        NoSolutionError
+            More persons would have to go than may.
+        """
+        search = self._search(tables)
+        names = list(described(search, search.top))
+        if sorted(planned) != sorted(names):
+            raise UsageError(
+                f"{self.name()}: the plan has levels of {', '.join(sorted(planned)) or 'no column'}, and the tables of "
+                f"{', '.join(sorted(names))}; make a new plan"
+            )
+        levels = tuple(planned[name] for name in names)
+        for name, level, column in zip(names, levels, search.columns, strict=True):
+            if level not in column.allowed:
+                raise UsageError(f"{self.name()}: {name} has no level {level} in its hierarchy here; make a new plan")
+        found = search.check(levels, whole=True)
+        if not search.is_within(found):
+            raise NoSolutionError(
+                f"{self.name()}: at the levels of the plan {found.gone.num_rows:,} of {search.census.persons:,} "
+                f"persons would have to go, and {search.allowed:,} may: make a new plan, or raise `suppress_at_most`"
+            )
+        return self._after(tables, search, found, {})
+
+    def _search(self, tables: RelatedSet) -> JointLevels:
+        census = tables.related.census()
+        allowed = floor_share(self.suppress_at_most, census.persons)
+        search = JointLevels.of(tables.related, tables.demanded(self.name()), tables.contexts, census, allowed)
+        if not search.columns:
+            raise UsageError(
+                f"{self.name()}: no table has a quasi-identifier with a `hierarchy:` that its own stages left as it is"
+            )
+        return search
+
+    def _after(self, tables: RelatedSet, search: JointLevels, found: Checked, proved: Mapping[str, Any]) -> RelatedSet:
         after = search.recoded(found.levels)
         after = without_persons(after, found.gone) if found.gone.num_rows else after
         return tables.after(
@@ -80,12 +117,10 @@ class GeneralizeJointly(SetStage):
             name=self.name(),
             levels=described(search, found.levels),
             loss=found.loss,
-            optimal=self.search == "optimal",
-            vectors=search.size,
-            vectors_checked=search.checked,
-            persons=census.persons,
+            **proved,
+            persons=search.census.persons,
             suppressed_persons=found.gone.num_rows,
-            rows_before=counts_of(related),
+            rows_before=counts_of(tables.related),
             rows_after=counts_of(after),
         )
 

@@ -141,7 +141,9 @@ class Tree:
                     raise UsageError(f"relations: there is no table {name!r}{did_you_mean(name, self.tables)}")
             key = self.tables[relation.to].key
             if not key:
-                raise UsageError(f"relations: table {relation.to!r} is related to, and has no `key:`; name its columns")
+                raise UsageError(
+                    f"relations: table {relation.to!r} is the target of a relation and has no `key:`; name its columns"
+                )
             if len(key) != len(relation.columns):
                 raise UsageError(
                     f"relations: {relation.table!r} names {len(relation.columns)} columns, and the key of "

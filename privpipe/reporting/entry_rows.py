@@ -187,6 +187,8 @@ class JudgedRow:
     few_failing : bool
     share : bool
         Whether the figure is a share.
+    table : str
+        Which of related tables was judged alone, if any.
     """
 
     name: str
@@ -203,6 +205,7 @@ class JudgedRow:
     failing: int | None = None
     few_failing: bool = False
     share: bool = False
+    table: str = ""
 
 
 def judged_row(row: Mapping[str, Any], records: int, least: int) -> JudgedRow:
@@ -232,7 +235,9 @@ def judged_row(row: Mapping[str, Any], records: int, least: int) -> JudgedRow:
     failing = row.get("failing_records")
     direction = _direction(entry, row)
     asked = row.get("threshold")
+    table = str(row.get("table") or "")
     own = {name: value for name, value in own_parameters(row).items() if name != _threshold_field(entry)}
+    own = {"table": table, **own} if table else own
     return JudgedRow(
         name=str(row["name"]),
         kind=_kind(entry),
@@ -248,6 +253,7 @@ def judged_row(row: Mapping[str, Any], records: int, least: int) -> JudgedRow:
         failing=rules.reported(failing, records),
         few_failing=failing is not None and rules.reported(failing, records) is None,
         share=counts,
+        table=table,
     )
 
 

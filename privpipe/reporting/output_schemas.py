@@ -191,6 +191,10 @@ COMPARED = _listed(
         about="what the figure rests on; below half of any of them the outcome is error",
     )
 )
+JUDGED_MORE = {
+    "compared": COMPARED,
+    "table": {**TEXT, "description": "which of related tables was judged alone; missing: all of them together"},
+}
 GUARANTEE = _object(
     {
         "name": TEXT,
@@ -204,9 +208,9 @@ GUARANTEE = _object(
         "failing_share": NUMBER_OR_NULL,
         "reason": TEXT,
     },
-    {"compared": COMPARED},
+    JUDGED_MORE,
 )
-MEASURE = _object({"name": TEXT, "parameters": MAPPING, "observed": FIGURE, "reason": TEXT}, {"compared": COMPARED})
+MEASURE = _object({"name": TEXT, "parameters": MAPPING, "observed": FIGURE, "reason": TEXT}, JUDGED_MORE)
 LOSSES = {"alarms": TEXTS, "column_loss": MAPPING}
 VERDICT = {
     "schema_version": {"const": 2},

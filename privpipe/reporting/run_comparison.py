@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from privpipe.html_tables import Table, cut, html_tables
+from privpipe.relations import STAGES as SET_STAGES
 from privpipe.reporting.entry_rows import leading_figure, own_parameters, parameter_text
 from privpipe.reporting.run_documents import RunDocuments
 
@@ -215,7 +217,7 @@ def _beats(risk: float, loss: float, other_risk: float, other_loss: float) -> bo
 
 
 ENGINES = ("embedded", "dask", "spark", "public", "private")
-THRESHOLDS = ("at_most", "at_least", "k", "l", "t")
+THRESHOLDS = ("at_most", "at_least", "k", "l", "t", "alpha")
 ABOUT_RUNS = ("edition", "engine", "records", "suppressed_records", "classes", "passed")
 
 
@@ -252,7 +254,7 @@ class RunComparison:
     names : (str, str)
         Run ids.
     about : mapping of str to pair
-        Edition, engine, records, suppressed records, classes, whether it passed.
+        Edition, engine, records, suppressed records, classes, whether it passed; records of each of related tables.
     settings : mapping of place to pair
         Parameters of stages that differ; None where a run has not the stage or the parameter.
     figures : tuple of ComparedFigure
@@ -311,7 +313,7 @@ def _shown(value: Any) -> str:
 def _entry(text: str) -> str:
     """The name of an entry and the columns it is about."""
     name, *parts = text.split(" ")
-    return " ".join([name, *(part for part in parts if part.startswith(("column=", "measure=", "#")))])
+    return " ".join([name, *(part for part in parts if part.startswith(("table=", "column=", "measure=", "#")))])
 
 
 def compare_runs(left: RunDocuments, right: RunDocuments) -> RunComparison:
@@ -327,7 +329,9 @@ def compare_runs(left: RunDocuments, right: RunDocuments) -> RunComparison:
     """
     documents = (left.verdict, right.verdict)
     about = {name: (documents[0].get(name), documents[1].get(name)) for name in ABOUT_RUNS}
-    settings = (_settings(left.stages), _settings(right.stages))
+    for table in dict.fromkeys((*left.rows, *right.rows)):
+        about[f"records of {table}"] = (left.rows.get(table), right.rows.get(table))
+    settings = (_settings(left), _settings(right))
     places = dict.fromkeys((*settings[0], *settings[1]))
     differing = {
         place: (settings[0].get(place), settings[1].get(place))
@@ -337,12 +341,18 @@ def compare_runs(left: RunDocuments, right: RunDocuments) -> RunComparison:
     return RunComparison((left.name, right.name), about, differing, tuple(_figures(*documents)))
 
 
-def _settings(stages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        f"transform[{at}].{stage['name']}.{name}": value
-        for at, stage in enumerate(stages)
-        for name, value in stage["parameters"].items()
-    }
+def _settings(run: RunDocuments) -> dict[str, Any]:
+    """Parameters by their places; those of a stage of one of related tables by the place within that table."""
+    found: dict[str, Any] = {}
+    before: Counter[str] = Counter()
+    for stage in run.stages:
+        own = dict(stage["parameters"])
+        of_table = "table" in own and bool(run.rows) and stage["name"] not in SET_STAGES
+        within = f"tables.{own.pop('table')}." if of_table else ""
+        for name, value in own.items():
+            found[f"{within}transform[{before[within]}].{stage['name']}.{name}"] = value
+        before[within] += 1
+    return found
 
 
 def _figures(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[ComparedFigure]:
@@ -361,6 +371,7 @@ def _entries(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for row in (*document["guarantees"], *document["measures"]):
         own = [(key, value) for key, value in sorted(own_parameters(row).items()) if key not in THRESHOLDS]
+        own = [("table", row["table"]), *own] if row.get("table") else own
         text = " ".join([str(row["name"]), *(f"{key}={parameter_text(value)}" for key, value in own)])
         times = sum(name == text or name.startswith(f"{text} #") for name in found)
         found[text if not times else f"{text} #{times + 1}"] = row

@@ -164,6 +164,7 @@ ROW = document(
         "failing_records": count,
         "failing_classes": count,
         "reason": text,
+        "table": text,
     },
 )
 JUDGED = both(ROW, document({"outcome": text}, {}))
@@ -226,7 +227,15 @@ MANIFEST = document(
         "input": mapping(anything),
         "previous": optional(document(dict.fromkeys(("run_id", "manifest_sha256"), text), {})),
         "releases_before": listed(EARLIER),
-        "output": document({}, {"columns": listed(text), "files": listed(FILE), "records": count}),
+        "output": document(
+            {},
+            {
+                "columns": listed(text),
+                "files": listed(FILE),
+                "records": count,
+                "tables": mapping(document({"rows": count}, {})),
+            },
+        ),
     },
 )
 PUBLISHED = both(
@@ -397,6 +406,12 @@ class RunDocuments:
     def stages(self) -> list[Mapping[str, Any]]:
         """The stages of its plan."""
         return list(self.manifest.get("plan", {}).get("stages", self.report.get("stages", [])))
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Rows of each released table, where it released several."""
+        tables = self.manifest.get("output", {}).get("tables", {})
+        return {name: int(each["rows"]) for name, each in tables.items()}
 
     @property
     def policy(self) -> Mapping[str, Any]:

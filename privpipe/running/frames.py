@@ -14,6 +14,7 @@ from privpipe.border import bordered
 from privpipe.engines import Engine, Source
 from privpipe.engines.base.frame_kinds import known_as_held
 from privpipe.engines.base.frames import Held, as_handed, at_hand, made_like
+from privpipe.engines.databases import Database
 from privpipe.engines.lakes import IcebergName
 from privpipe.engines.readers.files import require_stamps, stamps_of
 from privpipe.errors import DataError, PolicyError, UnsupportedError, UsageError, did_you_mean
@@ -247,7 +248,9 @@ def with_frames(policy: Policy, frames: Any) -> Policy:
 
 
 def _lake_spec(source: Source) -> SourceSpec:
-    """A table of a table format as a policy would name it."""
+    """A table of a table format, or of a database, as a policy would name it."""
+    if isinstance(source.data, Database):
+        return SourceSpec(database=source.data)
     if isinstance(source.data, IcebergName):
         return SourceSpec(iceberg=source.data)
     place = str(source.data)

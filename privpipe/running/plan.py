@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +132,9 @@ class Plan:
         Whether the plan was given to the run that it is of.
     hash_key : bytes
         What keys the hashes of the stages' details, where no seed is declared that would give it again.
+    tables : mapping of str to Plan
+        Of related tables, the plan of each; `stages` then holds theirs, one table after the other, and after them those
+        over the set.
     policy : Policy or None
         The policy itself; not part of the JSON.
     lost : LossTable or None
@@ -149,16 +152,24 @@ class Plan:
     columns: Mapping[str, str] = field(default_factory=dict)
     frozen: bool = False
     hash_key: bytes = field(default=b"", repr=False)
+    tables: Mapping[str, Plan] = field(default_factory=dict, repr=False)
     policy: Policy | None = field(default=None, repr=False, compare=False)
     lost: LossTable | None = field(default=None, repr=False, compare=False)
 
     @property
     def levels(self) -> dict[str, int]:
-        """Generalization level of each column, over all stages that set one."""
+        """Generalization level of each column, over all stages that set one; of related tables, of ``table.column``."""
         levels: dict[str, int] = {}
-        for stage in self.stages:
+        for name, own in self.tables.items():
+            levels |= {f"{name}.{column}": level for column, level in own.levels.items()}
+        for stage in self.of_set if self.tables else self.stages:
             levels.update(stage.detail.get("levels", {}))
         return levels
+
+    @property
+    def of_set(self) -> tuple[StagePlan, ...]:
+        """The stages over the set of related tables."""
+        return self.stages[sum(len(own.stages) for own in self.tables.values()) :]
 
     @property
     def loss(self) -> float | list[float] | None:
@@ -234,9 +245,20 @@ class Plan:
             "source": self.source,
             **self._of_draws(),
             **({"hash_key": self.hash_key.hex()} if self.hash_key else {}),
+            **({"tables": {name: own._of_table() for name, own in self.tables.items()}} if self.tables else {}),
             "stages": [_stage_dict(stage) for stage in self.stages],
         }
         return {**document, "checksum": document_digest(document)}
+
+    def _of_table(self) -> dict[str, Any]:
+        """What a plan of related tables holds of one of them, next to its stages."""
+        return {
+            "records": self.records,
+            "source": self.source,
+            "stages": len(self.stages),
+            **({"hash_key": self.hash_key.hex()} if self.hash_key else {}),
+            **self._of_draws(),
+        }
 
     def _of_draws(self) -> dict[str, Any]:
         if self.version == 1:
@@ -274,6 +296,9 @@ class Plan:
             drawn, frozen = DrawnIn(), False
             if version == PLAN_VERSION:
                 drawn, frozen = DrawnIn(**document["drawn"]), bool(document["frozen"])
+            tables = {str(name): _table_fields(own) for name, own in dict(document.get("tables", {})).items()}
+            if sum(own["stages"] for own in tables.values()) > len(stages):
+                raise TypeError("more stages of tables than there are")
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise UsageError(f"this is not a privpipe plan: {type(error).__name__}") from None
         if version not in READABLE:
@@ -285,7 +310,7 @@ class Plan:
             )
         if policy is not None and policy.digest() != digest:
             raise UsageError("the plan was made for another policy: make a new one with `privpipe plan`")
-        return cls(
+        whole = cls(
             policy_digest=digest,
             records=records,
             stages=stages,
@@ -299,12 +324,45 @@ class Plan:
             hash_key=hash_key,
             policy=policy,
         )
+        return replace(whole, tables=_tables_of(whole, tables)) if tables else whole
 
     def _last(self, name: str) -> Any:
         for stage in reversed(self.stages):
             if name in stage.detail:
                 return stage.detail[name]
         return None
+
+
+def _table_fields(own: Mapping[str, Any]) -> dict[str, Any]:
+    """What a document holds of one of related tables."""
+    if not isinstance(own["stages"], int) or own["stages"] < 0:
+        raise TypeError("a number of stages that is none")
+    return {
+        "records": int(own["records"]),
+        "source": str(own["source"]),
+        "stages": own["stages"],
+        "hash_key": bytes.fromhex(str(own.get("hash_key", ""))),
+        "drawn": DrawnIn(**own["drawn"]),
+        "columns": {str(name): str(role) for name, role in dict(own["columns"]).items()},
+        "frozen": bool(own["frozen"]),
+    }
+
+
+def _tables_of(whole: Plan, tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Plan]:
+    """The plan of each of related tables, with its part of the stages."""
+    found, before = {}, 0
+    for name, own in tables.items():
+        stages = whole.stages[before : before + own["stages"]]
+        before += own["stages"]
+        found[name] = replace(whole, **{**own, "stages": tuple(_without_table(name, each) for each in stages)})
+    return found
+
+
+def _without_table(name: str, stage: StagePlan) -> StagePlan:
+    """The stage as it is in the plan of its table alone."""
+    if stage.parameters.get("table") != name:
+        raise UsageError(f"the plan is damaged: a stage of table {name!r} is of another")
+    return replace(stage, parameters={key: each for key, each in stage.parameters.items() if key != "table"})
 
 
 def _is_stage(stage: StagePlan) -> bool:
@@ -320,9 +378,10 @@ def _checksum(document: Mapping[str, Any]) -> str:
 
 
 def _told(stage: StagePlan) -> tuple[str, str]:
+    from privpipe.relations import STAGES
     from privpipe.transforms import CATALOGUE
 
-    kind = CATALOGUE.get(stage.name)
+    kind = CATALOGUE.get(stage.name) or STAGES.get(stage.name)
     parameters, detail = plain(stage.parameters), plain(stage.detail)
     return shown_parameters(kind, parameters), shown_parameters(None, detail, OF_COLUMNS)
 
@@ -400,24 +459,42 @@ def require_fitting(plan: Plan, policy: Policy, seed: Seed) -> None:
     """
     if policy.seed is not None and not plan.made_with(seed):
         raise UsageError("the plan was made with another seed than the policy's; make a new plan, or restore the seed")
-    require_same_columns(plan, policy)
-    names, planned = [stage.name() for stage in policy.transform], [stage.name for stage in plan.stages]
-    for at, (name, other) in enumerate(zip(names, planned, strict=False)):
-        if name != other:
-            raise UsageError(
-                f"the frozen plan does not fit: {policy.located_stage(at)} is {other} in the plan; make a new plan"
-            )
-    if len(names) != len(planned):
+    own = {} if policy.related is None else policy.related.tables
+    if set(own) != set(plan.tables):
+        here, there = (", ".join(names) or "one table" for names in (own, plan.tables))
         raise UsageError(
-            f"the frozen plan does not fit: it has {len(planned)} stages, the policy {len(names)}; make a new plan"
+            f"the frozen plan does not fit: the policy is about {here}, and the plan about {there}; make a new plan"
         )
-    for at, (stage, made) in enumerate(zip(policy.transform, plan.stages, strict=True)):
-        wanted, found = plain(stage.stated_parameters()), plain(made.parameters)
+    for name, each in own.items():
+        require_fitting(plan.tables[name], each, seed)
+    if policy.related is not None:
+        stated = [(stage.name(), stage.parameters()) for stage in policy.related.stages]
+    else:
+        require_same_columns(plan, policy)
+        stated = [(stage.name(), stage.stated_parameters()) for stage in policy.transform]
+    _require_same_stages(plan.of_set, stated, policy)
+
+
+def _require_same_stages(
+    planned: Sequence[StagePlan], stated: Sequence[tuple[str, Mapping[str, Any]]], policy: Policy
+) -> None:
+    for at, (made, (name, _)) in enumerate(zip(planned, stated, strict=False)):
+        if name != made.name:
+            raise UsageError(
+                f"the frozen plan does not fit: {policy.located(f'transform[{at}].{name}')} is {made.name} in the "
+                "plan; make a new plan"
+            )
+    if len(stated) != len(planned):
+        raise UsageError(
+            f"the frozen plan does not fit: it has {len(planned)} stages, the policy {len(stated)}; make a new plan"
+        )
+    for at, (made, (name, parameters)) in enumerate(zip(planned, stated, strict=True)):
+        wanted, found = plain(parameters), plain(made.parameters)
         for parameter in sorted({*wanted, *found}):
             if wanted.get(parameter) != found.get(parameter):
                 raise UsageError(
-                    f"the frozen plan does not fit: {policy.located_stage(at)}.{parameter} is another in the plan; "
-                    "make a new plan, or take the parameter back"
+                    f"the frozen plan does not fit: {policy.located(f'transform[{at}].{name}')}.{parameter} is another "
+                    "in the plan; make a new plan, or take the parameter back"
                 )
 
 

@@ -51,10 +51,8 @@ class RelatedRun(ReleaseRun):
                 f"{self.sink.name!r} is none of these, and could show one table new and another old: give `sink:` a "
                 "path or a database"
             )
-        if frozen is not None:
-            raise UnsupportedError("related tables follow no plan yet: leave `plan` out, and stages are learnt again")
         tables = related_of(self.context).tables
-        self.tables = StagedSet(self.context, self.run_id).stage(lambda name: source_of(tables[name]))
+        self.tables = StagedSet(self.context, self.run_id, plan=frozen).stage(lambda name: source_of(tables[name]))
         return self.tables.whole(), self.tables.stamps
 
     def ready(self, staged: Staged, stamps: Stamps) -> Ready:

@@ -16,10 +16,12 @@ from privpipe.judging import Assessment
 from privpipe.ledger import NOT_JUDGED
 from privpipe.relations import STAGES
 from privpipe.relations.counting import Census, RelatedTables
+from privpipe.relations.joint_generalization import GeneralizeJointly
 from privpipe.relations.related_rows import closed, counts_of
 from privpipe.relations.schema import RelatedColumns, Tree
 from privpipe.relations.set_stages import RelatedSet
 from privpipe.running.attached_source import attach
+from privpipe.running.plan import DrawnIn, Plan
 from privpipe.running.run_context import RunContext
 from privpipe.running.run_documents import seed_notes
 from privpipe.running.staging import Staged, run_stages
@@ -100,6 +102,8 @@ class StagedSet:
         What each stage of the set did.
     stamps : dict
         Of the files of all sources.
+    plan : Plan, optional
+        Of an earlier run, by which tables and stages over the set go.
     """
 
     context: RunContext
@@ -107,11 +111,13 @@ class StagedSet:
     members: dict[str, Member] = field(default_factory=dict)
     steps: tuple[Mapping[str, Any], ...] = ()
     stamps: dict[str, Stamp] = field(default_factory=dict)
+    plan: Plan | None = None
 
     def stage(self, source: Callable[[str], Source]) -> StagedSet:
-        """Run all stages over the sources of the tables.
+        """Run all stages over the sources of the tables, by the plan where there is one.
 
         Draws are bound to the policy of the set and to the table: neither another set nor another table has them.
+        Under a plan they are those of the run in which it was learnt.
 
         Raises
         ------
@@ -120,7 +126,7 @@ class StagedSet:
         NoSolutionError
             A stage finds nothing within the limits.
         """
-        related, digest = related_of(self.context), self.context.policy.run_digest()
+        related, digest = related_of(self.context), self._drawn_by
         for name, own in related.tables.items():
             self.context.progress(f"scan {name}")
             seed = Seed(self.context.seed.bound("privpipe/related/1", digest, name))
@@ -129,7 +135,9 @@ class StagedSet:
             self.stamps |= stamps_of(found)
             original = attach(context, found)
             self.context.progress(f"stage {name}")
-            self.members[name] = Member(context, run_stages(context, original, salt=self.run_id))
+            made = None if self.plan is None else self.plan.tables[name]
+            staged = run_stages(context, original, plan=made, frozen=made is not None, salt=self.run_id)
+            self.members[name] = Member(context, staged)
         self._run_set_stages()
         return self
 
@@ -153,12 +161,17 @@ class StagedSet:
         if not census.orphans and not related.stages:
             return
         found = closed(found) if census.orphans else found
-        key = RunKey.of(self.context.seed, self.context.policy.run_digest(), self.source)
+        drawn = self.source if self.plan is None else self.plan.drawn.source
+        key = RunKey.of(self.context.seed, self._drawn_by, drawn)
         contexts = {name: member.for_stages() for name, member in self.members.items()}
         tables = RelatedSet(related=found, guarantees=related.guarantees, seed=Seed(key.key), contexts=contexts)
         for at, stage in enumerate(related.stages):
             self.context.progress(f"stage {at + 1} of {len(related.stages)}: {stage.name()}")
-            tables = stage.run(tables)
+            made = None if self.plan is None else self.plan.of_set[at]
+            if made is not None and isinstance(stage, GeneralizeJointly):
+                tables = stage.follow(tables, made.detail.get("levels", {}))
+            else:
+                tables = stage.run(tables)
         self.steps = tables.steps
         for name, member in self.members.items():
             left = tables.related.tables[name]
@@ -194,6 +207,11 @@ class StagedSet:
                 )
 
     @property
+    def _drawn_by(self) -> str:
+        """The policy that draws hang on: that of the run in which a plan was learnt, else its own."""
+        return self.context.policy.run_digest() if self.plan is None else self.plan.drawn.policy
+
+    @property
     def source(self) -> str:
         """One fingerprint of all sources."""
         text = "\n".join(f"{name} {member.staged.source}" for name, member in sorted(self.members.items()))
@@ -213,15 +231,21 @@ class StagedSet:
             for stage, done in zip(related.stages, self.steps, strict=bool(self.steps))
         ]
         staged = [member.staged for member in self.members.values()]
+        common: dict[str, Any] = {
+            "policy_digest": policy.digest(),
+            "seed_commitment": self.context.seed.commitment(self.run_id),
+            "seed_salt": self.run_id,
+        }
         plan = replace(
             root.plan,
-            policy_digest=policy.digest(),
+            **common,
             records=sum(each.plan.records for each in staged),
             stages=tuple(stages),
             source=self.source,
-            seed_commitment=self.context.seed.commitment(self.run_id),
-            seed_salt=self.run_id,
+            drawn=DrawnIn(policy=policy.run_digest(), source=self.source) if self.plan is None else self.plan.drawn,
             columns={},
+            hash_key=b"",
+            tables={name: replace(member.staged.plan, **common) for name, member in self.members.items()},
             policy=policy,
         )
         return replace(
@@ -262,4 +286,4 @@ def judged_together(
 
 
 def _of_table(name: str, verdict: Verdict) -> Verdict:
-    return replace(verdict, reason=f"table {name!r}: {verdict.reason}")
+    return replace(verdict, table=name, reason=f"table {name!r}: {verdict.reason}")

@@ -25,7 +25,6 @@ from privpipe.sinks.local import METADATA
 if TYPE_CHECKING:
     from privpipe.engines import Engine
     from privpipe.policy import Policy
-    from privpipe.policy.related import RelatedRelease
 
 __all__ = ["assess_related", "validate_related"]
 
@@ -56,7 +55,7 @@ def validate_related(policy: Policy, data: Any, *, engine: Any = None) -> Assess
         context = RunContext(opened, policy, Seed.from_os())
         tables = {name: scanned(opened, source) for name, source in sources.items()}
         alone = {
-            name: _alone(opened, source, _with_keys(policy.related, name), tables[name])
+            name: _alone(opened, source, policy.related.finished(name), tables[name])
             for name, source in sources.items()
         }
         return _judged(context, _related(context, tables, finished=True), alone)
@@ -104,19 +103,6 @@ def _alone(engine: Engine, source: Source | None, own: Policy, table: Any) -> As
     failed, held, notes = column_verdicts(gate, list(table.schema.names), roles, ())
     said = () if source is None else metadata_notes(source, own.metadata)
     return Assessment(verdicts=failed, built_in=held, records=engine.count(table), notes=(*notes, *said))
-
-
-def _with_keys(related: RelatedRelease, name: str) -> Policy:
-    """The policy of a finished table, which holds the keys of its relations to be judged with the others."""
-    own = related.tables[name]
-    columns = {
-        column: replace(spec, role="insensitive")
-        if column in related.keys_of(name) and spec.role == "identifier"
-        else spec
-        for column, spec in own.columns.items()
-    }
-    found: Policy = own.replaced(columns=columns)
-    return found
 
 
 def _related(context: RunContext, tables: Mapping[str, Any], *, finished: bool) -> RelatedTables:

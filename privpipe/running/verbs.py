@@ -201,20 +201,25 @@ def plan(
     Parameters
     ----------
     data : path, frame or None
-        None: the policy's source.
+        None: the policy's source. Of related tables, a mapping with a frame for each.
     policy : Policy, path or mapping
     engine : str or Engine, optional
     progress : callable, optional
         Called with the name of each step, and now and then with how far it is.
     losses : bool
-        Whether to count what each column loses (`Plan.lost`): the stages are applied to the whole table for it.
+        Whether to count what each column loses (`Plan.lost`): the stages are applied to the whole table for it. Not
+        counted of related tables.
 
     Raises
     ------
     NoSolutionError
         Nothing within the limits meets the guarantees.
     """
-    policy = of_records(_policy(policy), "plan")
+    policy = _policy(policy)
+    if policy.related is not None:
+        made: Plan = room_above("running.related_plan").plan_related(policy, data, engine=engine, progress=progress)
+        return made
+    policy = of_records(policy, "plan")
     seed, data = seed_of(policy), at_hand(data, "plan")
     with _opened(engine, data, policy) as running, watched(progress) as step:
         source = _raw(data, policy)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from typer.testing import CliRunner
 
 import privpipe as pp
@@ -105,3 +108,69 @@ def test_the_files_of_one_table_are_one_table(tmp_path: Path) -> None:
     assert several_tables([str(tmp_path / "part-0.parquet")]) == {}
     pq.write_table(pa.table({"town": ["a"]}), tmp_path / "towns.parquet")
     assert set(several_tables([str(tmp_path)])) == {"part_0", "part_1", "part_2", "towns"}
+
+
+def database(folder: Path, kind: str) -> Path:
+    """The tables of `hospital`, a view of one of them, and a table without rows, in a database file."""
+    folder.mkdir()
+    tables = {path.stem: pq.read_table(path) for path in hospital(folder / "files").iterdir()}
+    file = folder / f"hospital.{kind}"
+    if kind == "duckdb":
+        with duckdb.connect(str(file)) as connection:
+            for name, table in tables.items():
+                connection.register("rows_of", table)
+                connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows_of")
+            connection.execute("CREATE VIEW everybody AS SELECT * FROM patients")
+            connection.execute("CREATE TABLE migrations (id INTEGER)")
+        return file
+    connection = sqlite3.connect(file)
+    with connection:
+        for name, table in tables.items():
+            columns = ", ".join(table.column_names)
+            connection.execute(f"CREATE TABLE {name} ({columns})")
+            marks = ", ".join("?" * table.num_columns)
+            connection.executemany(
+                f"INSERT INTO {name} VALUES ({marks})", zip(*table.to_pydict().values(), strict=True)
+            )
+        connection.execute("CREATE VIEW everybody AS SELECT * FROM patients")
+        connection.execute("CREATE TABLE migrations (id INTEGER)")
+    connection.close()
+    return file
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("duckdb", marks=pytest.mark.deep)])
+def test_the_tables_of_a_database_are_drafted_and_released_unedited(tmp_path: Path, kind: str) -> None:
+    file, out = database(tmp_path / "source", kind), tmp_path / "policies" / "hospital.yaml"
+    out.parent.mkdir()
+    done = drafted(file, "--out", out)
+    assert done.exit_code == 0, done.stderr
+    policy = pp.Policy.load(out)
+    assert policy.related is not None
+    found = {(each.table, each.columns, each.to) for each in policy.related.tree.relations}
+    assert found == {("visits", ("patient_id",), "patients"), ("drugs", ("visit_id",), "visits")}
+    text = out.read_text()
+    assert "# Left out: table migrations" in text
+    assert "everybody" not in text
+    assert "WARNING" not in text
+    assert policy.name == "hospital"
+    result = pp.release(policy)
+    assert result.assessment.passed
+    assert len(pp.read_release(result.path, table="visits")) > 0
+
+
+def test_one_table_of_a_database_is_drafted_by_its_name(tmp_path: Path) -> None:
+    file = database(tmp_path / "source", "duckdb")
+    done = drafted(file, "--table", "patients", "--bare")
+    assert done.exit_code == 0, done.stderr
+    assert "tables:" not in done.stdout
+    done = drafted(file, "--bare")
+    assert done.exit_code == 2
+    assert "name one of the database by --table" in done.stderr
+
+
+def test_tables_of_two_schemas_have_their_own_names(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "lake.duckdb")) as connection:
+        connection.execute("CREATE SCHEMA old; CREATE TABLE visits (a INTEGER); CREATE TABLE old.visits (a INTEGER)")
+        connection.execute('CREATE TABLE "the patients" (a INTEGER)')
+    found = several_tables([str(tmp_path / "lake.duckdb")])
+    assert set(found) == {"main_visits", "old_visits", "the_patients"}

@@ -152,9 +152,9 @@ def test_tables_in_a_row(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"patients": [*TABLES["patients"], TABLES["patients"][0]]}, "1 values of the key 'id' are in several records"),
-        ({"visits": [{"id": 7, "ward": "x", "day": 1}]}, "1 records belong to no record of 'patients'"),
-        ({"visits": [{"id": None, "ward": "x", "day": 1}]}, "1 records have no value in 'id'"),
+        ({"patients": [*TABLES["patients"], TABLES["patients"][0]]}, "1 value of the key 'id' is in several records"),
+        ({"visits": [{"id": 7, "ward": "x", "day": 1}]}, "1 record belongs to no record of 'patients'"),
+        ({"visits": [{"id": None, "ward": "x", "day": 1}]}, "1 record has no value in 'id'"),
         ({"patients": []}, "has no records"),
     ],
     ids=["repeated key", "orphan", "missing key", "nobody"],

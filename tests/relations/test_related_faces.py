@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli.app import app
 from privpipe.cli.explain import described
-from privpipe.errors import PolicyError, Refused, UnsupportedError, UsageError
+from privpipe.errors import PolicyError, Refused, UsageError
 from privpipe.policy.grammar import MEMBER
+from privpipe.reporting.run_comparison import compare_runs
+from privpipe.reporting.run_documents import RunDocuments
 from tests.relations.test_related_release import document, tables_of
 
 
@@ -191,7 +194,7 @@ def test_the_sections_of_related_tables_are_explained(name: str) -> None:
 @pytest.mark.parametrize(
     ("verb", "arguments"),
     [
-        ("plan", ["plan", CLINIC]),
+        ("transform", ["transform", CLINIC, "--plan", "grid.yaml", "--target", "unjudged"]),
         ("plan --cost", ["plan", CLINIC, "--cost"]),
         ("compare --grid", ["compare", CLINIC, "--grid", "grid.yaml"]),
         ("compare --suggest", ["compare", CLINIC, "--suggest"]),
@@ -218,10 +221,51 @@ def test_assess_judges_the_clinic_as_it_is() -> None:
     assert "built in" not in done.stderr
 
 
-def test_no_suite_of_expectations_stands_for_related_tables(tmp_path: Path) -> None:
-    pytest.importorskip("great_expectations")
-    from privpipe.gx.suites import init
+def test_two_releases_of_a_set_are_compared_table_by_table(folder: Path) -> None:
+    """A guarantee of one table is never set against that of another."""
+    tables = document()["tables"]
+    tables["visits"] |= {"guarantees": [{"k_anonymity": {"k": 5}}]}
+    both = {**tables, "patients": {**tables["patients"], "guarantees": [{"k_anonymity": {"k": 3}}]}}
+    cap = [{"cap_rows": {"table": "visits", "at_most": 1}}]
+    alpha = [document()["guarantees"][0], {"joint_alpha": {"column": "patients.illness", "alpha": 1.0}}]
+    for name, changes in (
+        ("one", {"tables": both}),
+        ("two", {"tables": tables, "transform": cap, "guarantees": alpha}),
+    ):
+        pp.release(pp.Policy.from_dict(document(**changes, sink={"path": name}, records="records"), folder))
+    done = CliRunner().invoke(app, ["compare", str(folder / "one"), str(folder / "two"), "--json"])
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    figures = {row["entry"]: row for row in found["figures"]}
+    assert figures["k_anonymity table=patients"]["right"] is None
+    assert figures["k_anonymity table=patients"]["right_outcome"] == ""
+    assert figures["k_anonymity table=visits"]["difference"] == (
+        figures["k_anonymity table=visits"]["right"] - figures["k_anonymity table=visits"]["left"]
+    )
+    assert figures["joint_alpha column=patients.illness"]["right_outcome"] == "pass"
+    assert found["about"]["records of patients"] == [120, 120]
+    assert found["about"]["records of visits"][0] > found["about"]["records of visits"][1]
+    assert found["settings"]["transform[0].cap_rows.at_most"] == [None, 1]
+    records = sorted(str(each) for each in (folder / "records").iterdir())
+    page = folder / "page.html"
+    assert CliRunner().invoke(app, ["compare", *records, "--html", str(page)]).exit_code == 0
+    assert "k-anonymity (visits)" in page.read_text()
 
-    with pytest.raises(UnsupportedError, match="an expectation sees one batch"):
-        init(CLINIC, tmp_path / "gx")
-    assert not (tmp_path / "gx").exists()
+
+def test_stages_of_compared_sets_keep_their_places() -> None:
+    stages = [("round", {"table": "patients", "base": 2}), ("round", {"table": "visits", "base": 3})]
+    stages.append(("cap_rows", {"table": "visits", "at_most": 1}))
+    rows = {"tables": {"patients": {"rows": 1}, "visits": {"rows": 1}}}
+    verdict = {"run_id": "a", "guarantees": [], "measures": []}
+
+    def run(*kept: tuple[str, dict[str, object]]) -> RunDocuments:
+        plan = {"stages": [{"name": name, "parameters": own} for name, own in kept]}
+        return RunDocuments("a", verdict, {"plan": plan, "output": rows})
+
+    assert compare_runs(run(*stages), run(*stages[1:])).settings == {
+        "tables.patients.transform[0].round.base": (2, None)
+    }
+    assert compare_runs(run(*stages), run(*stages[:2])).settings == {
+        "transform[0].cap_rows.table": ("visits", None),
+        "transform[0].cap_rows.at_most": (1, None),
+    }

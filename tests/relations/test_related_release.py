@@ -222,6 +222,39 @@ def test_everything_wrong_is_said_with_its_line(tmp_path: Path) -> None:
     assert found["transform[0].cap_rows.table"][0] == 19
 
 
+UNFITTING = """\
+version: 1
+tables:
+  patients:
+    source: {path: patients.parquet}
+    key: patient
+    columns:
+      patient: {role: identifier}
+      age: {role: quasi_identifier}
+      illness: {role: insensitive}
+  visits:
+    source: {path: visits.parquet}
+    columns:
+      patient: {role: insensitive}
+      wrd: {role: quasi_identifier}
+relations:
+  - {from: visits.patient, to: patients}
+guarantees:
+  - joint_k_anonymity: {k: 2}
+"""
+
+
+def test_errors_of_a_run_name_the_table_and_the_line(folder: Path) -> None:
+    file = folder / "clinic.yaml"
+    file.write_text(UNFITTING)
+    policy = pp.Policy.load(file)
+    (warning,) = policy.warnings
+    assert warning.startswith(f"{file}:13: tables.visits.columns.patient: ")
+    with pytest.raises(DataError) as caught:
+        policy.apply(tables_of())
+    assert str(caught.value).startswith(f"{file}:14: tables.visits.columns.wrd: the data has no column 'wrd'")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -31,8 +31,8 @@ INEXACT = ("UHUGEINT", "BIT", "BIGNUM", "VARINT")
 MOST_WHOLE = Decimal(10**38 - 1)
 ROWS = 131_072
 TABLES = (
-    "SELECT table_schema, table_name FROM information_schema.tables WHERE table_catalog = current_database() "
-    "ORDER BY 1, 2"
+    "SELECT table_schema, table_name, table_type FROM information_schema.tables "
+    "WHERE table_catalog = current_database() ORDER BY 1, 2"
 )
 
 
@@ -74,8 +74,13 @@ def _whole_numbers(reader: pa.RecordBatchReader, huge: list[int]) -> Iterator[pa
         yield batch
 
 
-def duckdb_tables(path: str) -> list[str]:
+def duckdb_tables(path: str, *, views: bool = True) -> list[str]:
     """The tables and views of a file, as a policy writes them.
+
+    Parameters
+    ----------
+    views : bool
+        False: tables alone.
 
     Raises
     ------
@@ -84,7 +89,8 @@ def duckdb_tables(path: str) -> list[str]:
     """
     source = Database(at=path, query="")
     with _opened(source, path) as connection, _guarded(source):
-        return [str(TableName(tuple(row))) for row in connection.execute(TABLES).fetchall()]
+        found = connection.execute(TABLES).fetchall()
+    return [str(TableName(tuple(row[:2]))) for row in found if views or row[2] != "VIEW"]
 
 
 @contextmanager
@@ -107,7 +113,7 @@ def _require_select(source: Database, query: str) -> None:
 def _known(source: Database, connection: Any, table: TableName) -> str:
     """The name of a table that is there, and that stands for one table alone."""
     with _guarded(source):
-        found = [tuple(row) for row in connection.execute(TABLES).fetchall()]
+        found = [tuple(row[:2]) for row in connection.execute(TABLES).fetchall()]
         ((catalogue,),) = connection.execute("SELECT current_database()").fetchall()
     wanted = [part.casefold() for part in table.parts]
     if len(wanted) == 3 and wanted[0] == catalogue.casefold():

@@ -36,7 +36,8 @@ DAY: Final = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]"
 MOST_DECIMAL: Final = 10**15
 """Below it a number of 64 bits has one decimal of a few digits that it stands for."""
 TABLES: Final = (
-    "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND substr(name, 1, 7) <> 'sqlite_' ORDER BY 1"
+    "SELECT name, type FROM sqlite_master "
+    "WHERE type IN ('table', 'view') AND substr(name, 1, 7) <> 'sqlite_' ORDER BY 1"
 )
 
 
@@ -76,8 +77,13 @@ def sqlite_rows(source: Database, path: str, folder: Path) -> str:
             return staged(_batches(source, connection, schema, [make for _, make in makers]), schema, folder)
 
 
-def sqlite_tables(path: str) -> list[str]:
+def sqlite_tables(path: str, *, views: bool = True) -> list[str]:
     """The tables and views of a file, as a policy writes them.
+
+    Parameters
+    ----------
+    views : bool
+        False: tables alone.
 
     Raises
     ------
@@ -86,7 +92,8 @@ def sqlite_tables(path: str) -> list[str]:
     """
     source = Database(at=path, query="")
     with _opened(source, path) as connection, _guarded(source):
-        return [str(TableName((row[0],))) for row in connection.execute(TABLES) if row[0].isprintable()]
+        found = [row for row in connection.execute(TABLES) if row[0].isprintable()]
+    return [str(TableName((name,))) for name, kind in found if views or kind == "table"]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from privpipe.errors import UsageError, escaped
 from privpipe.reporting.entry_rows import JudgedRow, entry_class, parameter_text
@@ -228,14 +228,24 @@ def _judged(left: Wording, right: Wording) -> Iterator[dict[str, Any]]:
         for side, rows in zip((left, right), found, strict=True):
             row = rows.get(key)
             cells.append(("-", "-", "-") if row is None else (side.asked(row), side.reached(row), side.outcome(row)))
-        yield {"title": left.title(key[0]), "columns": ", ".join(key[1]), "cells": cells}
+        title = left.title(key.name) + (f" ({key.table})" if key.table else "")
+        yield {"title": title, "columns": ", ".join(key.columns), "cells": cells}
 
 
-def _entries(side: Wording) -> dict[tuple[str, tuple[str, ...], int], JudgedRow]:
-    found: dict[tuple[str, tuple[str, ...], int], JudgedRow] = {}
+class _Entry(NamedTuple):
+    """What distinguishes entries of one run: `times` counts those that are the same in all else."""
+
+    name: str
+    table: str
+    columns: tuple[str, ...]
+    times: int
+
+
+def _entries(side: Wording) -> dict[_Entry, JudgedRow]:
+    found: dict[_Entry, JudgedRow] = {}
     for row in (*side.data.guarantees, *side.data.measures):
-        times = sum(key[:2] == (row.name, tuple(row.columns)) for key in found)
-        found[row.name, tuple(row.columns), times] = row
+        own = (row.name, row.table, tuple(row.columns))
+        found[_Entry(*own, sum(key[:3] == own for key in found))] = row
     return found
 
 
