@@ -6,11 +6,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from math import floor
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.kernels.integer_tableaus import nearby_columns
 from privpipe.tables.exact_programmes import extreme, linear_extreme
 from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem, components_of
@@ -25,6 +28,10 @@ BUNDLE = 200
 """Variables of components that share a programme."""
 NEAR = 400
 """Variables around a required one that are tried first in a larger component."""
+SURROUNDINGS = (NEAR, NEAR // 2, 2 * NEAR, 4 * NEAR)
+"""Of a component at least twice as large: so many variables are tried, for all requirements in the middle of them."""
+FEW_LEFT = 20
+"""Programmes of a large component as a whole are for more than one of so many requirements."""
 LONGEST_BRANCHING = 5.0
 """Seconds."""
 FEWEST_MET = 3
@@ -159,8 +166,13 @@ class _Part:
     def run(self) -> None:
         found = self.witnesses
         every = np.arange(found.system.size)
+        few = FEWEST_MET
+        for size in SURROUNDINGS:
+            if found.system.size >= 2 * size:
+                few = max(few, len(found.asked) // FEW_LEFT)
+                self._by_surroundings(size)
         for sign in (1, -1):
-            while len(waiting := self._waiting(sign)) > FEWEST_MET:
+            while len(waiting := self._waiting(sign)) > few:
                 self._joint(every, waiting, sign)
                 if len(waiting) - len(self._waiting(sign)) < FEWEST_MET:
                     break
@@ -177,14 +189,42 @@ class _Part:
         _, first = np.unique(found.asked.columns[waiting], return_index=True)
         return waiting[np.sort(first)]
 
+    def _by_surroundings(self, size: int) -> None:
+        """Offer moves of the variables around each requirement, for those near it at the same time."""
+        asked, found = self.witnesses.asked, self.witnesses
+        for sign in (1, -1):
+            waiting = np.zeros(len(asked), dtype=np.bool_)
+            waiting[self._waiting(sign)] = True
+            for requirement in np.flatnonzero(waiting).tolist():
+                if not waiting[requirement] or found.met[requirement] >= 0 or time.monotonic() > self.deadline:
+                    continue
+                columns = self._nearest(int(asked.columns[requirement]), size)
+                near = waiting & (found.met < 0) & np.isin(asked.columns, columns[: size // 3])
+                waiting &= ~near
+                self._joint(np.sort(columns), np.flatnonzero(near), sign)
+
+    def _nearest(self, column: int, size: int) -> Integers:
+        """Columns that relations join to one, the nearest first."""
+        nearest: Integers = nearby_columns(*self._places, column, size, np.zeros(self.component.shape, dtype=np.bool_))
+        return nearest
+
+    @cached_property
+    def _places(self) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
+        """Starts and places of the entries of the relations, by columns and by rows."""
+        rows = self.witnesses.system.matrix
+        by_column, by_row = (
+            (each.indptr.astype(np.int64), each.indices.astype(np.int64)) for each in (cast(Any, rows).tocsc(), rows)
+        )
+        return by_column, by_row
+
     def _single(self, requirement: int) -> None:
         found = self.witnesses
         column = int(found.asked.columns[requirement])
         signs = (1, -1) if found.asked.needs[requirement] == 0 else (int(found.asked.signs[requirement]),)
         every = np.flatnonzero(self.component == self.component[column])
+        sizes = [size for size in SURROUNDINGS if len(every) >= 2 * size]
         for sign in signs:
-            regions = [_around(found.system.matrix, column, NEAR)] if len(every) > 2 * NEAR else []
-            for region in (*regions, every):
+            for region in (*(np.sort(self._nearest(column, size)) for size in sizes), every):
                 near = self._shortest(region, requirement, sign)
                 if near and found.system.whole and found.met[requirement] < 0:
                     self._joint(region, np.array([requirement]), sign, whole=True)
@@ -311,18 +351,6 @@ class _Part:
 def _short(distance: Fraction, need: int, denominator: int) -> bool:
     """Whether a distance is less than a need, or is none where any will do."""
     return distance <= 0 if need == 0 else distance * denominator < need
-
-
-def _around(matrix: Matrix, column: int, size: int) -> Integers:
-    """Columns that relations join to one, the nearest first, about so many."""
-    inside = np.zeros(matrix.shape[1])
-    inside[column] = 1
-    joined = abs(matrix)
-    while True:
-        wider = joined.T @ (joined @ inside) > 0
-        if wider.sum() > size or wider.sum() == (inside > 0).sum():
-            return np.flatnonzero(wider if (inside > 0).sum() < size // 8 else inside > 0)
-        inside = wider.astype(np.float64)
 
 
 def _rows_from(matrix: Matrix, row: int, last: int, start: int, end: int) -> Matrix:
