@@ -1,11 +1,13 @@
 """``python tests/benchmarks/entered.py [--json FILE]``: files and functions that a run of privpipe enters.
 
-Three ways are counted with ``sys.setprofile``, own frames only, those of threads too, in a separate process each,
+Four ways are counted with ``sys.setprofile``, own frames only, those of threads too, in a separate process each,
 the second time that it runs, so that imports are not counted:
 
 - `release`: pp.release of four columns (age, sex, education, income) of 400 records, generalized for k-anonymity and
   distinct l-diversity, into a folder of Parquet files, by the embedded engine
 - `check`: pp.k_anonymity of a pandas frame with two quasi-identifiers
+- `validate`: `privpipe validate table.csv policy.yaml` of 12 cells of two dimensions, four of them blank, against
+  `minimum_frequency` and `table_audit`
 - `column`: the same release, of what is handed the column `age` or an object that holds it: the frames among whose
   arguments its name occurs
 
@@ -28,7 +30,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 COLUMN = "age"
-WAYS = ("release", "check", "column")
+WAYS = ("release", "check", "validate", "column")
 ITEMS = 64
 """Of a container, so many items are looked at for the name of the column."""
 
@@ -131,6 +133,27 @@ def rows() -> list[tuple[int, str, str, str]]:
     ]
 
 
+def validated() -> None:
+    """A finished table, judged as the command line does it."""
+    from privpipe.cli.app import app
+
+    Path("table.csv").write_text(
+        "region,sex,count\nTotal,Total,96\nTotal,f,50\nTotal,m,46\n"
+        "North,Total,34\nNorth,f,\nNorth,m,\nSouth,Total,36\nSouth,f,\nSouth,m,\n"
+        "West,Total,26\nWest,f,14\nWest,m,12\n"
+    )
+    made = {"by": ["region", "sex"], "responses": ["count"]}
+    asked = {
+        **{key: value for key, value in policy().items() if key in ("version", "source", "sink")},
+        "name": "finished-table",
+        "columns": {"region": {"role": "insensitive"}, "sex": {"role": "insensitive"}},
+        "transform": [{"aggregate": {"total": "Total", "tables": {"table": made}}}],
+        "guarantees": [{"minimum_frequency": {"at_least": 10}}, {"table_audit": {}}],
+    }
+    Path("policy.yaml").write_text(json.dumps(asked))
+    app(["validate", "table.csv", "policy.yaml"], standalone_mode=False)
+
+
 def counted(way: str) -> dict[str, int]:
     """The figures of one way, in this process."""
     import pandas as pd
@@ -143,7 +166,7 @@ def counted(way: str) -> dict[str, int]:
         os.chdir(folder)
         frame = pd.DataFrame(rows(), columns=list(names))
         frame.to_csv("people.csv", index=False)
-        ways = {"check": lambda: pp.k_anonymity(frame, ["sex", "education"])}
+        ways = {"check": lambda: pp.k_anonymity(frame, ["sex", "education"]), "validate": validated}
         run = ways.get(way, lambda: pp.release(policy()))
         run()  # imports are no part of what is counted
         profiled(entered, run)

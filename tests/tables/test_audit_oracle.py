@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -65,6 +66,30 @@ def differences_of(table: Small) -> list[object]:
     if exact != {at for at, (low, high) in ends.items() if low == high}:
         wrong.append(("stranger", exact))
     return wrong
+
+
+@pytest.mark.parametrize("first", deep_beyond(1, range(0, 100, AT_ONCE)))
+def test_what_insiders_find_is_that_of_exhaustive_search(first: int) -> None:
+    """Each insider knows one hidden cell, or two; all other sensitive cells are those of others."""
+    searched = 0
+    for seed in range(first, first + AT_ONCE):
+        problem = small_table(seed).problem
+        tables = all_tables(problem)
+        if tables is None or problem.levels is None:
+            continue
+        hidden = np.flatnonzero(~problem.published).tolist()
+        known = [np.array(sorted({at, other})) for at, other in pairwise([*hidden, *hidden[:1]])]
+        known += [np.array([at]) for at in hidden]
+        knowing = tuple((own, np.setdiff1d(problem.levels.variables, own)) for own in known)
+        result = audit(replace(problem, knowing=knowing))
+        assert result.insiders_unproved == 0
+        assert problem.true is not None
+        for position, (own, others) in enumerate(knowing):
+            left = [table for table in tables if all(table[at] == problem.true[at] for at in own.tolist())]
+            expected = {at for at in others.tolist() if len({table[at] for table in left}) == 1}
+            assert set(result.insiders.get(position, np.empty(0)).tolist()) == expected, (seed, own)
+            searched += 1
+    assert searched > AT_ONCE
 
 
 def test_exhaustive_search_finds_the_tables_of_geurts() -> None:
