@@ -18,6 +18,7 @@ from privpipe.tables.aggregation import COUNT, TableSpec
 from privpipe.tables.audit_problem import AuditProblem, Levels
 from privpipe.tables.cell_stages import RoundTable
 from privpipe.tables.cells import Cells, LinkedCells
+from privpipe.tables.differencing import small_rests
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage, UnionGuarantee
 from privpipe.tables.exact_audit import AuditResult, Kind, audit
 from privpipe.tables.families import families, merged_levels
@@ -34,6 +35,7 @@ from privpipe.tables.finished_tables import (
 )
 from privpipe.tables.guarantees import GroupDisclosure, MinimumFrequency, PrimaryRule
 from privpipe.tables.implied_populations import implied_populations
+from privpipe.tables.integer_matrices import product
 from privpipe.tables.nested_differences import nested_differences
 from privpipe.tables.original_cells import counted_figures, kept_contributions, known_table
 from privpipe.tables.perturbed_tables import CellKey
@@ -432,6 +434,9 @@ def _differences(guarantee: Differencing, finished: FinishedTables) -> Verdict:
     if finished.known is None and finished.rounded(guarantee.tables):
         return Verdict(guarantee, None, "error", guarantee.at_least, reason=ROUNDED_COUNTS)
     failing = nested_differences(cells, counts, shown, guarantee.at_least)
+    for one, sizes, seen in zip(cells, counts, shown, strict=True):
+        if finished.known is None or not np.any(product(one.relations, sizes)):
+            failing += len(small_rests(one.relations, sizes, seen, guarantee.at_least))
     judged = sum(int((one & (count > 0)).sum()) for one, count in zip(shown, counts, strict=True))
     return guarantee.verdict(failing, judged)
 

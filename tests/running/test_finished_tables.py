@@ -336,6 +336,18 @@ def test_group_disclosure_and_differencing_by_published_counts() -> None:
     assert pp.validate(near, asked).verdicts[1].observed == 4
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["table alone", "with the original"])
+def test_what_several_published_parts_leave_is_a_difference(known: bool) -> None:
+    # Neither part differs from the total by few; both together leave 20 - 10 - 8 = 2.
+    rows = [("Total", 20), ("N", 10), ("S", 8), ("W", None)]
+    frame = pd.DataFrame(rows, columns=["region", "count"])
+    original = frame.assign(count=[20, 10, 8, 2]) if known else None
+    asked = policy({"differencing": {"at_least": 3}}, by=["region"])
+    assert pp.validate(frame, asked, original=original).verdicts[0].observed == 1
+    asked = policy({"differencing": {"at_least": 2}}, by=["region"])
+    assert pp.validate(frame, asked, original=original).passed
+
+
 def private(blank: list[int] = BLANK, n: int = 12) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A finished table of sums, and its cells with the largest contributions."""
     shares = {"N": [100, 5, 4], "S": [40, 35, 30], "W": [50, 45, 30]}
