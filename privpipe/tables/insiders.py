@@ -42,7 +42,8 @@ def insider_failures(
         known_columns = known_columns[known_columns >= 0]
         touched = np.unique(shrunk.component[known_columns])
         failing = others[places < 0]
-        waiting = others[(places >= 0) & np.isin(shrunk.component[np.maximum(places, 0)], touched)]
+        still = others[places >= 0]
+        waiting = still[np.isin(shrunk.component[shrunk.place[still]], touched)]
         waiting = np.setdiff1d(waiting, known)
         if len(waiting):
             free = np.zeros(shrunk.system.size, dtype=np.bool_)
