@@ -30,6 +30,7 @@ from privpipe.tables.finished_tables import (
     FinishedTable,
     finished_cells,
     finished_table,
+    in_declared_units,
     labels_of,
     linked_problem,
 )
@@ -285,6 +286,8 @@ def _responses(policy: Policy, name: str, spec: TableSpec, rows: pa.Table, cells
             _require_unshown(name, rows, response.name)
             continue
         dims = {each.name: each for each in cells.dimensions}
+        if response.kind == "sum":
+            rows = in_declared_units(rows, [response.name], spec.sums[response.columns[0]])
         own = finished_table(rows, dims, response.name, total=spec.total, cells=cells)
         if own.left:
             raise DataError(

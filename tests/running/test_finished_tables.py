@@ -360,6 +360,24 @@ def private(blank: list[int] = BLANK, n: int = 12) -> tuple[pd.DataFrame, pd.Dat
     return shown, cells
 
 
+FLOATS = [0.1 + 0.2, 0.1, 0.2, 0.0]
+"""A total of floats that is not the sum of its parts, as 0.30000000000000004 is not 0.1 + 0.2."""
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "original"])
+def test_sums_of_floats_are_in_the_declared_unit(kind: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"region": LABELS, "count": [9, 4, 5, 0], "sum_cost": FLOATS})
+    asked = policy(AUDIT, RULE, by=["region"], responses=("count", {"sum": "cost", "decimals": 1}))
+    if kind == "csv":
+        frame.to_csv(tmp_path / "table.csv", index=False)
+    judged = pp.validate(
+        tmp_path / "table.csv" if kind == "csv" else frame, asked, original=frame if kind == "original" else None
+    )
+    assert judged.passed
+    with pytest.raises(DataError, match="does not add up"):
+        pp.validate(frame.assign(sum_cost=[0.31, 0.1, 0.2, 0.0]), asked)
+
+
 def sums(*guarantees: Any) -> dict[str, Any]:
     return policy(*guarantees, by=["region"], responses=("count", {"sum": "cost"}))
 
