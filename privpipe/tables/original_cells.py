@@ -58,7 +58,9 @@ def known_table(
     true = finished_cells(original, {each.name: each for each in cells.dimensions}, only=cells.only)
     rows = _rows(true, cells)
     counted = [response.name for response in spec.responses if response.kind == "count"]
-    names = tuple(dict.fromkeys((f"{COUNT}:contributors", *counted, COUNT)))
+    # Published counts of a weighted table are sums of weights.
+    plain = () if spec.weight is not None else (*counted, COUNT)
+    names = tuple(dict.fromkeys((f"{COUNT}:contributors", *plain)))
     contributors = _counts(original, names, rows)
     _require_rows(name, true, cells, contributors, _counts(original, names, None))
     contributors = contributors.astype(np.int64)
@@ -103,9 +105,9 @@ def _rows(true: Cells, cells: Cells) -> Ints:
 def _counts(original: pa.Table, names: tuple[str, ...], rows: Ints | None) -> Ints:
     name = next((each for each in names if each in original.schema.names), None)
     if name is None:
+        wanted = " or ".join(map(repr, dict.fromkeys((names[-1], names[0]))))
         raise DataError(
-            f"the original says nothing of contributors; give it a column {names[-1]!r} or {names[0]!r}, as "
-            "`Table.private()` has"
+            f"the original says nothing of contributors; give it a column {wanted}, as `Table.private()` has"
         )
     values, blank, decimals = figures_of(original.column(name), name)
     values, blank = (values, blank) if rows is None else (values[rows], blank[rows])
