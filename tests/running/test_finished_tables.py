@@ -162,6 +162,15 @@ def test_levels_that_the_table_does_not_show_are_no_relations() -> None:
     assert not pp.validate(frame.assign(count=[9, None, 4]), asked).passed
 
 
+@pytest.mark.parametrize(
+    ("counts", "passes"), [([9, 9, 4, 5], True), ([9, None, 4, 5], False), ([9, 9, None, 5], False)]
+)
+def test_a_level_of_one_label_is_a_relation_of_one_part(counts: list[int | None], passes: bool) -> None:
+    tree = {"hierarchy": {"rows": [["N", "land", "*"], ["S", "land", "*"]]}}
+    frame = pd.DataFrame({"region": ["Total", "land", "N", "S"], "count": pd.array(counts, dtype="Int64")})
+    assert pp.validate(frame, policy(RULE, AUDIT, by=["region"], columns={"region": tree | ROLE})).passed == passes
+
+
 def test_a_label_below_a_missing_inner_one_is_refused() -> None:
     tree = {"hierarchy": {"rows": [["N", "coast", "*"], ["S", "coast", "*"], ["W", "hills", "*"]]}}
     rows = [("Total", 9), ("N", 2), ("S", 3), ("W", 4)]
