@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.verdict import Comparison, Verdict
+from privpipe.blocks.verdict import Verdict
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.judging import Assessment
 from privpipe.running.finished_files import finished_rows, in_long_form, tables_by_name
@@ -18,22 +18,26 @@ from privpipe.tables.aggregation import COUNT, TableSpec
 from privpipe.tables.audit_problem import AuditProblem, Levels
 from privpipe.tables.cell_stages import RoundTable
 from privpipe.tables.cells import Cells, LinkedCells
+from privpipe.tables.differencing import small_rests
 from privpipe.tables.entries import CellGuarantee, TableSet, TableStage, UnionGuarantee
 from privpipe.tables.exact_audit import AuditResult, Kind, audit
 from privpipe.tables.families import families, merged_levels
 from privpipe.tables.finished_checks import absent_note, require_counts, require_margins, require_sums
 from privpipe.tables.finished_dimensions import finished_dimension
+from privpipe.tables.finished_frequencies import frequency_verdict
 from privpipe.tables.finished_tables import (
     MARK,
     SUPPRESSED,
     FinishedTable,
     finished_cells,
     finished_table,
+    in_declared_units,
     labels_of,
     linked_problem,
 )
 from privpipe.tables.guarantees import GroupDisclosure, MinimumFrequency, PrimaryRule
 from privpipe.tables.implied_populations import implied_populations
+from privpipe.tables.integer_matrices import product
 from privpipe.tables.nested_differences import nested_differences
 from privpipe.tables.original_cells import counted_figures, kept_contributions, known_table
 from privpipe.tables.perturbed_tables import CellKey
@@ -283,6 +287,8 @@ def _responses(policy: Policy, name: str, spec: TableSpec, rows: pa.Table, cells
             _require_unshown(name, rows, response.name)
             continue
         dims = {each.name: each for each in cells.dimensions}
+        if response.kind == "sum":
+            rows = in_declared_units(rows, [response.name], spec.sums[response.columns[0]])
         own = finished_table(rows, dims, response.name, total=spec.total, cells=cells)
         if own.left:
             raise DataError(
@@ -377,10 +383,11 @@ def _judged(
     known = finished.known
     if isinstance(guarantee, Differencing):
         return _differences(guarantee, finished)
-    if known is not None and guarantee.largest() <= finished.kept:
+    if known is not None and not _unknown(guarantee, finished):
         return guarantee.judge(known)
     if isinstance(guarantee, MinimumFrequency | GroupDisclosure) and known is None:
-        if finished.weighted or not finished.figures(COUNT, guarantee.tables):
+        by_holding = isinstance(guarantee, MinimumFrequency) and guarantee.holding is not None
+        if finished.weighted or by_holding or not finished.figures(COUNT, guarantee.tables):
             return Verdict(guarantee, None, "error", guarantee.demanded(), reason=NO_CONTRIBUTORS)
         if finished.rounded(guarantee.tables):
             return Verdict(guarantee, None, "error", guarantee.demanded(), reason=ROUNDED_COUNTS)
@@ -390,33 +397,35 @@ def _judged(
     return Verdict(guarantee, None, "error", guarantee.demanded(), reason=NO_CONTRIBUTIONS)
 
 
+def _unknown(guarantee: CellGuarantee, finished: FinishedTables) -> bool:
+    """Whether the true cells do not say what the guarantee looks at: contributions, and what their weights are."""
+    if isinstance(guarantee, MinimumFrequency):
+        by_sums = guarantee.count == "nonzero" and any(spec.sums for spec in finished.specs.values())
+        return (by_sums and finished.kept < guarantee.at_least) or (guarantee.population and finished.weighted)
+    weights = getattr(guarantee, "weights", "sample")
+    return guarantee.largest() > finished.kept or (finished.weighted and weights != "sample")
+
+
 def _frequency(guarantee: MinimumFrequency, finished: FinishedTables) -> Verdict:
-    counts = finished.figures(COUNT, guarantee.tables).values()
-    shown = np.concatenate([each.values[~each.blank] for each in counts])
-    judged = shown[shown > 0]
-    compared = (Comparison(len(judged), len(judged), "published counts above 0 were judged"),)
-    empty = int((shown == 0).sum())
-    if guarantee.zeros == "unsafe" and empty:
-        why = f"{empty:,} counts of 0 are published, and `zeros: unsafe` asks that they are not."
-        return Verdict(guarantee, 0, "fail", guarantee.at_least, failing_classes=empty, reason=why, compared=compared)
-    if not len(judged):
-        return Verdict(guarantee, None, "error", guarantee.at_least, reason="no count is published.", compared=compared)
-    failing = int((judged < guarantee.at_least).sum())
-    return Verdict(
-        guarantee,
-        int(judged.min()),
-        outcome="fail" if failing else "pass",
-        threshold=guarantee.at_least,
-        failing_classes=failing,
-        reason=f"observed {int(judged.min()):,}; {failing:,} of {len(judged):,} published counts are below.",
-        compared=compared,
-    )
+    sums: dict[str, list[FinishedTable]] = {}
+    for key in finished.keys:
+        for name, each in finished.figures(key, guarantee.tables).items():
+            if key != COUNT and guarantee.response in (None, key, each.response):
+                sums.setdefault(name, []).append(each)
+    counts = finished.figures(COUNT, guarantee.tables)
+    if guarantee.response not in (None, COUNT, *(each.response for each in counts.values())) and not sums:
+        raise UsageError(f"minimum_frequency: no table has a response that it can judge ({guarantee.response!r})")
+    if guarantee.count == "nonzero" and sums:
+        return Verdict(guarantee, None, "error", guarantee.at_least, reason=NO_CONTRIBUTIONS)
+    return frequency_verdict(guarantee, counts, sums)
 
 
 def _groups(guarantee: GroupDisclosure, finished: FinishedTables, sensitive: tuple[str, ...]) -> Verdict:
     """Groups of which the published counts show that all members are in one cell."""
     failing = judged = 0
-    for each in finished.figures(COUNT, guarantee.tables).values():
+    counts = finished.figures(COUNT, guarantee.tables).values()
+    guarantee.require_dimensions([each.cells for each in counts])
+    for each in counts:
         rule = guarantee.rule_of(each.cells, sensitive)
         if rule is not None:
             figures = counted_figures(each.cells, np.where(each.blank, 0, each.values))
@@ -432,6 +441,9 @@ def _differences(guarantee: Differencing, finished: FinishedTables) -> Verdict:
     if finished.known is None and finished.rounded(guarantee.tables):
         return Verdict(guarantee, None, "error", guarantee.at_least, reason=ROUNDED_COUNTS)
     failing = nested_differences(cells, counts, shown, guarantee.at_least)
+    for one, sizes, seen in zip(cells, counts, shown, strict=True):
+        if finished.known is None or not np.any(product(one.relations, sizes)):
+            failing += len(small_rests(one.relations, sizes, seen, guarantee.at_least))
     judged = sum(int((one & (count > 0)).sum()) for one, count in zip(shown, counts, strict=True))
     return guarantee.verdict(failing, judged)
 
@@ -451,7 +463,8 @@ def _populations(finished: FinishedTables, chosen: Sequence[str] | None) -> tupl
 
 
 def _audited(guarantee: TableAudit, finished: FinishedTables, asked: Sequence[CellGuarantee]) -> Verdict:
-    rule = next((each for each in asked if isinstance(each, MinimumFrequency) and not finished.weighted), None)
+    rules = [each for each in asked if isinstance(each, MinimumFrequency) and not finished.weighted]
+    rule = max(rules, key=lambda each: each.at_least, default=None)
     if finished.known is None:
         results, judged = _blanks_audited(guarantee, finished, rule)
     else:
@@ -524,7 +537,7 @@ def _levels_audited(
     guarantee: TableAudit, finished: FinishedTables, known: TableSet, asked: Sequence[CellGuarantee]
 ) -> tuple[list[AuditResult], int]:
     """By the true figures; where a rule on contributions cannot be applied, no blank sum may have one value."""
-    unknown = [each for each in asked if each.largest() > finished.kept]
+    unknown = [each for each in asked if _unknown(each, finished)]
     tables = replace(known, guarantees=[each for each in known.guarantees if each not in unknown])
     results, judged = [], 0
     for family in families(tables.chosen(guarantee.tables)):

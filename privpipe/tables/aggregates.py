@@ -176,7 +176,9 @@ class CellFigures:
 
     def counted_by(self, column: str, other: CellFigures) -> CellFigures:
         """With what rules about the values of a column see: their contributions to what is published here."""
-        seen = replace(other, totals=self.totals, magnitudes=self.magnitudes, counting=False)
+        seen = replace(other, totals=self.totals, counting=False)
+        if self.counting:
+            seen = replace(seen, magnitudes=self.magnitudes)
         return replace(self, others={**self.others, column: seen})
 
     @classmethod

@@ -12,7 +12,7 @@ from scipy import sparse
 from privpipe.errors import UsageError
 from privpipe.tables.cells import Cells
 
-__all__ = ["Differences", "Differencing", "atoms_of_leaves", "nested_pairs"]
+__all__ = ["Differences", "Differencing", "atoms_of_leaves", "nested_pairs", "small_rests"]
 
 Ints = NDArray[np.int64]
 PRODUCTS = 20_000_000
@@ -90,7 +90,7 @@ class Differencing:
         outer, inner = self._pairs(inside, populations, sizes, shown)
         rests = np.empty(0, dtype=np.int64)
         if relations is not None:
-            rests = self._rests(relations, sizes, shown)
+            rests = small_rests(relations, sizes, shown, self.at_least)
         return Differences(outer, inner, rests)
 
     def failures_by_definition(
@@ -117,21 +117,36 @@ class Differencing:
         ]
         return _gathered(found)
 
-    def _rests(self, relations: sparse.csr_array, sizes: Ints, shown: NDArray[np.bool_]) -> Ints:
-        """Published cells that at least two published parts of one level leave few members of."""
-        entries = relations.tocoo()
-        known = shown[entries.col] & (sizes[entries.col] > 0)
-        parents = (entries.data > 0) & shown[entries.col]
-        rows = relations.shape[0]
-        whole = np.full(rows, -1, dtype=np.int64)
-        whole[entries.row[parents]] = entries.col[parents]
-        parts = known & (entries.data < 0)
-        taken = np.bincount(entries.row[parts], weights=None, minlength=rows)
-        left = np.zeros(rows, dtype=np.int64)
-        np.add.at(left, entries.row[parts], sizes[entries.col[parts]])
-        rest = np.where(whole >= 0, sizes[whole], 0) - left
-        small = (whole >= 0) & (taken >= 2) & (rest > 0) & (rest < self.at_least)
-        return np.unique(whole[small])
+
+def small_rests(relations: sparse.csr_array, sizes: Ints, shown: NDArray[np.bool_], at_least: int) -> Ints:
+    """Published cells that at least two published parts of one level leave few members of.
+
+    Parameters
+    ----------
+    relations : csr_array, shape (relations, cells)
+        Parent minus children.
+    sizes : ndarray of int64, shape (cells,)
+        Contributors; they mean something where `shown`.
+
+    Examples
+    --------
+    >>> parts = sparse.csr_array(np.array([[1, -1, -1, -1]]))
+    >>> small_rests(parts, np.array([20, 10, 8, 0]), np.array([True, True, True, False]), 5).tolist()
+    [0]
+    """
+    entries = relations.tocoo()
+    known = shown[entries.col] & (sizes[entries.col] > 0)
+    parents = (entries.data > 0) & shown[entries.col]
+    rows = relations.shape[0]
+    whole = np.full(rows, -1, dtype=np.int64)
+    whole[entries.row[parents]] = entries.col[parents]
+    parts = known & (entries.data < 0)
+    taken = np.bincount(entries.row[parts], weights=None, minlength=rows)
+    left = np.zeros(rows, dtype=np.int64)
+    np.add.at(left, entries.row[parts], sizes[entries.col[parts]])
+    rest = np.where(whole >= 0, sizes[whole], 0) - left
+    small = (whole >= 0) & (taken >= 2) & (rest > 0) & (rest < at_least)
+    return np.unique(whole[small])
 
 
 def nested_pairs(

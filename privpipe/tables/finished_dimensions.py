@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from privpipe.errors import HierarchyError, UsageError
 from privpipe.hierarchies import Hierarchy, HierarchySpec
@@ -50,6 +51,10 @@ def finished_dimension(
     elif UNKNOWN in own and hierarchy.options.unknown == "root":
         built = built.cover([*seen, UNKNOWN])
     ladder = Ladder.of(name, spec.total, built, spec.levels.get(name), overlapping=name in spec.overlapping)
+    # A level of one label is the total under another name: releases leave it out, other tables may show it.
+    alone = {level for level in range(1, built.height + 1) if len(built.labels(level)) == 1}
+    shown = {level for level in alone if built.labels(level)[0] in own}
+    ladder = replace(ladder, levels=tuple(sorted({*ladder.levels, *shown})))
     values = list(dict.fromkeys(_values(built, ladder.levels[0] if ladder.coarsens else 0)))
     values += seen
     if UNKNOWN in own and ladder.coarsens and UNKNOWN not in values:

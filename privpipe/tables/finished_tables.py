@@ -31,6 +31,7 @@ __all__ = [
     "figures_of",
     "finished_cells",
     "finished_table",
+    "in_declared_units",
     "interval_rows",
     "labels_of",
     "linked_problem",
@@ -47,6 +48,8 @@ CHANGED = ("rounded", "perturbed", "noisy")
 MARKS = ("", "c", "s", "x", "*", ":", "..", "...", "suppressed")
 """Texts in the place of a figure that say no more than null does, in lower case."""
 TOTAL = "Total"
+FLOAT_ERROR = Decimal(2) ** -45
+"""Relative error that adding up floats leaves in a figure."""
 TIME_LIMIT = 600.0
 """Seconds for what cells can be recomputed."""
 
@@ -280,6 +283,37 @@ def figures_of(column: Any, name: str, decimals: int | None = None) -> tuple[Int
         return np.zeros(len(array), dtype=np.int64), missing, places
     blank = missing | gone[at]
     return np.where(blank, 0, units[at]), blank, places
+
+
+def in_declared_units(rows: pa.Table, names: Sequence[str], decimals: int | None) -> pa.Table:
+    """The table with figures in whole units of 10^-decimals, where they differ from these by errors of floats alone.
+
+    A sum of floats such as 0.30000000000000004 is 0.3; a figure that was published with more digits keeps them.
+    """
+    import pyarrow as pa
+    import pyarrow.types as pt
+
+    for name in names if decimals is not None else ():
+        if name in rows.schema.names and not pt.is_integer(rows.schema.field(name).type):
+            read = {each: _in_unit(each, int(decimals or 0)) for each in rows.column(name).unique().to_pylist()}
+            texts = [read[each] if each == each else None for each in rows.column(name).to_pylist()]
+            rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(texts, pa.string()))
+    return rows
+
+
+def _in_unit(value: Any, decimals: int) -> str | None:
+    if value is None or value != value:
+        return None
+    try:
+        exact = Decimal(str(value).strip())
+        near = exact.quantize(Decimal(1).scaleb(-decimals))
+    except InvalidOperation:  # no number, or one of more digits than a float has
+        return str(value)
+    if not exact.is_finite():
+        return str(value)
+    away = abs(exact - near)
+    noise = away <= abs(exact) * FLOAT_ERROR and away * 10 < Decimal(1).scaleb(-decimals)
+    return format(near, "f") if noise else str(value)
 
 
 def _is_blank(value: Any) -> bool:

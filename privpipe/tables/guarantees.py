@@ -15,7 +15,7 @@ from typing_extensions import Doc
 
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
-from privpipe.errors import UsageError
+from privpipe.errors import UsageError, did_you_mean
 from privpipe.tables import group_disclosure, primary_rules
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
@@ -494,8 +494,24 @@ class GroupDisclosure(CellGuarantee):
             known=self.known, columns=columns, share=self.share, allowed=self.allowed
         )
 
+    def require_dimensions(self, tables: Sequence[Cells]) -> None:
+        """Refuse a column that is a dimension of no table: nothing would be judged along it.
+
+        Raises
+        ------
+        UsageError
+        """
+        names = [dimension.name for cells in tables for dimension in cells.dimensions]
+        for column in self.columns:
+            if column not in names:
+                raise UsageError(
+                    f"group_disclosure: {column!r} is not a dimension of a table that it judges"
+                    f"{did_you_mean(column, names)}"
+                )
+
     def judge(self, tables: TableSet) -> Verdict:
         failing = judged = 0
+        self.require_dimensions([table.cells for table in tables.chosen(self.tables).values()])
         for table, shown in _shown_by_any(tables, tables.chosen(self.tables)):
             rule = self._rule(table, tables.sensitive)
             if rule is not None:

@@ -14,7 +14,7 @@ from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated, TableSpec
 from privpipe.tables.cells import Cells
-from privpipe.tables.finished_tables import FinishedTable, figures_of, finished_cells
+from privpipe.tables.finished_tables import FinishedTable, figures_of, finished_cells, in_declared_units
 from privpipe.tables.integer_matrices import product
 from privpipe.tables.table import Measure, Table, measures_of
 
@@ -58,7 +58,9 @@ def known_table(
     true = finished_cells(original, {each.name: each for each in cells.dimensions}, only=cells.only)
     rows = _rows(true, cells)
     counted = [response.name for response in spec.responses if response.kind == "count"]
-    names = tuple(dict.fromkeys((f"{COUNT}:contributors", *counted, COUNT)))
+    # Published counts of a weighted table are sums of weights.
+    plain = () if spec.weight is not None else (*counted, COUNT)
+    names = tuple(dict.fromkeys((f"{COUNT}:contributors", *plain)))
     contributors = _counts(original, names, rows)
     _require_rows(name, true, cells, contributors, _counts(original, names, None))
     contributors = contributors.astype(np.int64)
@@ -79,7 +81,8 @@ def known_table(
     }
     for key, shown in shown_by.items():
         if key != COUNT:
-            figures[key] = _summed(key, cells, original, rows, exact.get(key), single, figures[COUNT])
+            told = in_declared_units(original, _columns_of(key, exact.get(key), original), spec.sums.get(key))
+            figures[key] = _summed(key, cells, told, rows, exact.get(key), single, figures[COUNT])
         hidden = np.logical_and.reduce([each.blank for each in shown])
         measures[key] = _measure(name, figures[key], exact.get(key), hidden)
     if COUNT not in measures:
@@ -102,9 +105,9 @@ def _rows(true: Cells, cells: Cells) -> Ints:
 def _counts(original: pa.Table, names: tuple[str, ...], rows: Ints | None) -> Ints:
     name = next((each for each in names if each in original.schema.names), None)
     if name is None:
+        wanted = " or ".join(map(repr, dict.fromkeys((names[-1], names[0]))))
         raise DataError(
-            f"the original says nothing of contributors; give it a column {names[-1]!r} or {names[0]!r}, as "
-            "`Table.private()` has"
+            f"the original says nothing of contributors; give it a column {wanted}, as `Table.private()` has"
         )
     values, blank, decimals = figures_of(original.column(name), name)
     values, blank = (values, blank) if rows is None else (values[rows], blank[rows])
@@ -164,6 +167,15 @@ def counted_figures(
     )
 
 
+def _columns_of(key: str, shown: FinishedTable | None, original: pa.Table) -> list[str]:
+    """The column of the totals of a sum, and those of its largest contributions."""
+    names = [f"{key}:total", *([] if shown is None else [shown.response])]
+    name = next((each for each in names if each in original.schema.names), None)
+    if name is None:
+        raise DataError(f"the original says nothing of the sums of {key!r}; give it a column {names[-1]!r}")
+    return [name, *(f"{key}:largest_{rank}" for rank in range(1, kept_contributions(original, key) + 1))]
+
+
 def _summed(
     key: str,
     cells: Cells,
@@ -173,11 +185,7 @@ def _summed(
     single: Ints,
     counts: CellFigures,
 ) -> CellFigures:
-    names = [f"{key}:total", *([] if shown is None else [shown.response])]
-    name = next((each for each in names if each in original.schema.names), None)
-    if name is None:
-        raise DataError(f"the original says nothing of the sums of {key!r}; give it a column {names[-1]!r}")
-    kept = [f"{key}:largest_{rank}" for rank in range(1, kept_contributions(original, key) + 1)]
+    name, *kept = _columns_of(key, shown, original)
     read = {each: figures_of(original.column(each), each) for each in (name, *kept)}
     places = max([places for *_, places in read.values()] + ([] if shown is None else [shown.decimals]))
     read = {each: figures_of(original.column(each), each, places) for each in read}

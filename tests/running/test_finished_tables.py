@@ -186,6 +186,15 @@ def test_levels_that_the_table_does_not_show_are_no_relations() -> None:
     assert not pp.validate(frame.assign(count=[9, None, 4]), asked).passed
 
 
+@pytest.mark.parametrize(
+    ("counts", "passes"), [([9, 9, 4, 5], True), ([9, None, 4, 5], False), ([9, 9, None, 5], False)]
+)
+def test_a_level_of_one_label_is_a_relation_of_one_part(counts: list[int | None], passes: bool) -> None:
+    tree = {"hierarchy": {"rows": [["N", "land", "*"], ["S", "land", "*"]]}}
+    frame = pd.DataFrame({"region": ["Total", "land", "N", "S"], "count": pd.array(counts, dtype="Int64")})
+    assert pp.validate(frame, policy(RULE, AUDIT, by=["region"], columns={"region": tree | ROLE})).passed == passes
+
+
 def test_a_label_below_a_missing_inner_one_is_refused() -> None:
     tree = {"hierarchy": {"rows": [["N", "coast", "*"], ["S", "coast", "*"], ["W", "hills", "*"]]}}
     rows = [("Total", 9), ("N", 2), ("S", 3), ("W", 4)]
@@ -360,6 +369,18 @@ def test_group_disclosure_and_differencing_by_published_counts() -> None:
     assert pp.validate(near, asked).verdicts[1].observed == 4
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["table alone", "with the original"])
+def test_what_several_published_parts_leave_is_a_difference(known: bool) -> None:
+    # Neither part differs from the total by few; both together leave 20 - 10 - 8 = 2.
+    rows = [("Total", 20), ("N", 10), ("S", 8), ("W", None)]
+    frame = pd.DataFrame(rows, columns=["region", "count"])
+    original = frame.assign(count=[20, 10, 8, 2]) if known else None
+    asked = policy({"differencing": {"at_least": 3}}, by=["region"])
+    assert pp.validate(frame, asked, original=original).verdicts[0].observed == 1
+    asked = policy({"differencing": {"at_least": 2}}, by=["region"])
+    assert pp.validate(frame, asked, original=original).passed
+
+
 def private(blank: list[int] = BLANK, n: int = 12) -> tuple[pd.DataFrame, pd.DataFrame]:
     """A finished table of sums, and its cells with the largest contributions."""
     shares = {"N": [100, 5, 4], "S": [40, 35, 30], "W": [50, 45, 30]}
@@ -370,6 +391,24 @@ def private(blank: list[int] = BLANK, n: int = 12) -> tuple[pd.DataFrame, pd.Dat
     shown = cells[["region", "count", "sum_cost"]].copy()
     shown["sum_cost"] = shown["sum_cost"].astype("Int64").mask(pd.Series(range(4)).isin(blank))
     return shown, cells
+
+
+FLOATS = [0.1 + 0.2, 0.1, 0.2, 0.0]
+"""A total of floats that is not the sum of its parts, as 0.30000000000000004 is not 0.1 + 0.2."""
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "original"])
+def test_sums_of_floats_are_in_the_declared_unit(kind: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"region": LABELS, "count": [9, 4, 5, 0], "sum_cost": FLOATS})
+    asked = policy(AUDIT, RULE, by=["region"], responses=("count", {"sum": "cost", "decimals": 1}))
+    if kind == "csv":
+        frame.to_csv(tmp_path / "table.csv", index=False)
+    judged = pp.validate(
+        tmp_path / "table.csv" if kind == "csv" else frame, asked, original=frame if kind == "original" else None
+    )
+    assert judged.passed
+    with pytest.raises(DataError, match="does not add up"):
+        pp.validate(frame.assign(sum_cost=[0.31, 0.1, 0.2, 0.0]), asked)
 
 
 def sums(*guarantees: Any) -> dict[str, Any]:

@@ -151,6 +151,14 @@ def test_without_a_bound_the_end_is_none_and_shown_by_a_ray() -> None:
     assert ends.high.tolist() == [None, None]
 
 
+def test_what_everyone_can_compute_is_computed_by_contributors_too() -> None:
+    """Bounds alone give both hidden cells, so nothing is left to prove for the contributor of the first."""
+    known = ((np.array([1]), np.array([2])),)
+    found = audit(replace(made([2, 0, 0], [2, 1, 1], [2, 1, 1]), knowing=known))
+    assert found.insiders[0].tolist() == [2]
+    assert not found.passed
+
+
 def test_a_mask_of_small_counts_says_no_more_than_itself() -> None:
     """Of two masked counts that sum to 5, a reader knows [1, 4] of each: more than the mask "1 to 9" says."""
     problem = made([5, 1, 1], [5, 9, 9], at_least=10)

@@ -59,6 +59,22 @@ def test_populations_that_margins_imply_are_judged_by_holdings() -> None:
     assert pp.check(hidden, [pp.tables.PPercent(at_least=10), pp.tables.TableAudit()]).passed
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pp.tables.PPercent(at_least=10, holding="firm", negative="absolute"),
+        pp.tables.Dominance(contributors=1, at_most=0.9, holding="firm", negative="absolute"),
+    ],
+    ids=["p_percent", "dominance"],
+)
+def test_absolute_contributions_are_those_of_holdings(rule: Any) -> None:
+    # Firm 1 contributes 100; the branches of firm 2 cancel out, so that it contributes 1 and not 101.
+    rows = pd.DataFrame({"region": "N", "firm": [1, 2, 2], "branch": range(3), "cost": [100, 51, -50]})
+    table = STAGE.apply(rows, person_id="branch", guarantees=[rule])
+    with pytest.raises(Refused, match="2 of 2 published figures are unsafe"):
+        pp.check(table, [rule])
+
+
 def test_a_table_that_was_not_counted_by_holdings_is_refused() -> None:
     with pytest.raises(UsageError, match="give the guarantee to `aggregate` too"):
         pp.check(STAGE.apply(BRANCHES, person_id="branch"), [BY_FIRM])
