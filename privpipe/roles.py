@@ -168,8 +168,9 @@ def read_roles(given: object) -> Roles:
     found: dict[str, list[str]] = {field: [] for field in FIELDS}
     for name, role in given.items():
         if not isinstance(role, str):
-            near = did_you_mean(name, FIELDS) or f"; lists of columns are given as {', '.join(FIELDS)}"
-            raise RolesError(f"roles: {name!r} must have the role of one column{near}")
+            if near := did_you_mean(name, FIELDS):
+                raise RolesError(f"roles has no {name!r}{near}")
+            raise RolesError(f"roles: {name!r} must have one role; lists of columns are given as {', '.join(FIELDS)}")
         if role not in roles:
             near = did_you_mean(role, roles) or f"; known: {', '.join(roles)}"
             raise RolesError(f"roles: {name!r} has a role that does not exist{near}")

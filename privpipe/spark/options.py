@@ -85,7 +85,7 @@ def _roles(owner: str, name: str, value: Any) -> Any:
     try:
         roles = read_roles(value)
     except UsageError as error:
-        raise UsageError(f"{owner}: {name}: {error}") from None
+        raise UsageError(f"{owner}: {error}") from None
     return {key: list(getattr(roles, key)) for key in ROLES if getattr(roles, key)}
 
 

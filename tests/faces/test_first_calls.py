@@ -89,7 +89,7 @@ def test_roles_are_taken_as_an_object_or_as_a_mapping(roles: Any) -> None:
         ({"zip": "quasi_id"}, "'zip' has a role that does not exist; did you mean 'quasi_identifier'?"),
         ({"quasi_identifier": ["zip"]}, "did you mean 'quasi_identifiers'?"),
         ({"quasi_identifiers": "zip"}, "must be a list of column names"),
-        ({"zip": 5}, "'zip' must have the role of one column"),
+        ({"zip": 5}, "'zip' must have one role"),
         ({0: "sensitive"}, "column names must be text and one is int"),
         ("zip", "roles must be a privpipe.Roles or a mapping"),
     ],
