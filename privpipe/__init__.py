@@ -1,13 +1,14 @@
 """privpipe: a disclosure-control gate for data pipelines.
 
 >>> import privpipe as pp
->>> pp.models.KAnonymity(k=5)
+>>> pp.KAnonymity(k=5)
 KAnonymity(k=5)
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 __version__ = "0.1.0"
@@ -27,6 +28,7 @@ WIRES = {
     "check": "privpipe.checks",
     "checked": "privpipe.checks",
     "compare": "privpipe.running.exploration",
+    "explain": "privpipe.cli.explanation",
     "fetch": "privpipe.running.published_release",
     "init": "privpipe.drafting.initial_policy",
     "k_anonymity": "privpipe.observe",
@@ -42,6 +44,8 @@ WIRES = {
     "validate": "privpipe.running.verbs",
 }
 ROOMS = ("errors", "measures", "models", "observe", "relations", "tables", "transforms")
+CATALOGUES = ("models", "transforms", "measures")
+"""Rooms whose entries are names of the package too, as in `pp.KAnonymity`; loaded when one is asked for."""
 
 __all__ = sorted((*WIRES, *ROOMS, "__version__"))
 
@@ -51,8 +55,19 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"privpipe.{name}")
     if name in WIRES:
         return getattr(importlib.import_module(WIRES[name]), name)
-    raise AttributeError(f"module 'privpipe' has no attribute {name!r}")
+    if not name[:1].isupper():  # a submodule too is asked for here first
+        raise AttributeError(f"module 'privpipe' has no attribute {name!r}")
+    for catalogue in _catalogues():
+        if name in catalogue.class_names:
+            return catalogue.of_class(name)
+    from privpipe.errors import did_you_mean
+
+    raise AttributeError(f"module 'privpipe' has no attribute {name!r}{did_you_mean(name, __dir__())}")
+
+
+def _catalogues() -> Iterator[Any]:
+    return (importlib.import_module(f"privpipe.{room}").CATALOGUE for room in CATALOGUES)
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return sorted({*__all__, *(name for catalogue in _catalogues() for name in catalogue.class_names)})

@@ -54,7 +54,7 @@ class Group:
     built_in: tuple[str, ...]
 
 
-_CATALOGUES = tuple(f"privpipe.{room}:CATALOGUE.built_in" for room in ("models", "transforms", "measures"))
+_CATALOGUES = tuple(f"privpipe.{room}:CATALOGUE.taken" for room in ("models", "transforms", "measures"))
 GROUPS: Mapping[str, Group] = {
     "privpipe.models": Group("privacy model", "privpipe.blocks:Guarantee", _CATALOGUES),
     "privpipe.transforms": Group("transformer", "privpipe.transforms.base:Transformer", _CATALOGUES),

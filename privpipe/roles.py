@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from privpipe.border import bordered
 from privpipe.errors import RolesError, UsageError, did_you_mean
@@ -19,7 +19,9 @@ __all__ = [
     "case_collisions",
     "column_type_of",
     "not_text",
+    "read_roles",
     "require_empty_rule",
+    "roles_of_call",
 ]
 
 Role = Literal["identifier", "quasi_identifier", "sensitive", "insensitive", "drop", "carried"]
@@ -53,12 +55,14 @@ def not_text(names: Iterable[object]) -> str:
     >>> not_text(["age", "zip"]), not_text(["age", 0]).partition(";")[0]
     ('', 'column names must be text and one is int')
     """
-    kinds = [type(name).__name__ for name in names if not isinstance(name, str)]
+    labels = list(names)
+    kinds = [type(name).__name__ for name in labels if not isinstance(name, str)]
     if not kinds:
         return ""
+    text = '"_".join(map(str, name))' if all(isinstance(name, tuple) for name in labels) else "str(name)"
     return (
         f"column names must be text and one is {kinds[0]}; rename the columns, as in "
-        "frame.columns = [str(name) for name in frame.columns], and name them so"
+        f"frame.columns = [{text} for name in frame.columns], and give the new names"
     )
 
 
@@ -128,6 +132,71 @@ class Roles:
             if name in getattr(self, field):
                 return role  # type: ignore[no-any-return]
         raise RolesError(f"column {name!r} has no role{did_you_mean(name, self.columns)}")
+
+
+def read_roles(given: object) -> Roles:
+    """Roles as a call may give them.
+
+    Parameters
+    ----------
+    given : Roles or mapping
+        A mapping of columns to their roles, or of the arguments of `Roles` to lists of columns.
+
+    Raises
+    ------
+    RolesError
+        Something else, or a role that does not exist.
+
+    Examples
+    --------
+    >>> by_column = read_roles({"zip": "quasi_identifier", "illness": "sensitive"})
+    >>> by_column == read_roles({"quasi_identifiers": ["zip"], "sensitive": ["illness"]})
+    True
+    """
+    if isinstance(given, Roles):
+        return given
+    if not isinstance(given, Mapping):
+        raise RolesError(
+            "roles must be a privpipe.Roles or a mapping, as in "
+            f"{{'zip': 'quasi_identifier', 'illness': 'sensitive'}}, not {type(given).__name__}"
+        )
+    if wrong := not_text(given):
+        raise RolesError(f"roles: {wrong}")
+    roles = get_args(Role)
+    if all(name in FIELDS and role not in roles for name, role in given.items()):
+        return Roles(**given)
+    found: dict[str, list[str]] = {field: [] for field in FIELDS}
+    for name, role in given.items():
+        if not isinstance(role, str):
+            if near := did_you_mean(name, FIELDS):
+                raise RolesError(f"roles has no {name!r}{near}")
+            raise RolesError(f"roles: {name!r} must have one role; lists of columns are given as {', '.join(FIELDS)}")
+        if role not in roles:
+            near = did_you_mean(role, roles) or f"; known: {', '.join(roles)}"
+            raise RolesError(f"roles: {name!r} has a role that does not exist{near}")
+        found[FIELDS[roles.index(role)]].append(name)
+    return Roles(**found)
+
+
+def roles_of_call(given: Mapping[str, Any]) -> Roles:
+    """The roles that the options of a call give: by `roles`, or by `quasi_identifiers` and `sensitive`.
+
+    Raises
+    ------
+    UsageError
+        Both, or what `read_roles` raises.
+
+    Examples
+    --------
+    >>> roles_of_call({"quasi_identifiers": ["zip"]}) == roles_of_call({"roles": {"zip": "quasi_identifier"}})
+    True
+    """
+    named = {name: given[name] for name in ("quasi_identifiers", "sensitive") if name in given}
+    if "roles" not in given:
+        return Roles(**named)
+    if named:
+        raise UsageError(f"give roles or {' and '.join(named)}, not both")
+    return read_roles(given["roles"])
 
 
 def column_type_of(arrow_type: object) -> ColumnType:

@@ -39,6 +39,9 @@ def package_stub() -> str:
         stub.imported(module, f"{name} as {name}")
     for room in privpipe.ROOMS:
         stub.imported("privpipe", f"{room} as {room}")
+    for room in privpipe.CATALOGUES:
+        for name in importlib.import_module(f"privpipe.{room}").CATALOGUE.class_names:
+            stub.imported(f"privpipe.{room}", f"{name} as {name}")
     stub.add("__version__: str")
     return stub.text()
 

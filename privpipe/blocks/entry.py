@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from privpipe import plugins
 from privpipe.blocks.marks import Mark
-from privpipe.blocks.parameters import check_parameters, flat_names, hint_of, marked, parameters_of
+from privpipe.blocks.parameters import check_parameters, flat_names, hint_of, marked, parameters_of, refuse_call
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.errors import UsageError, did_you_mean
 
@@ -209,6 +209,19 @@ class Entry:
     """Parameters that no public document shows."""
     spelt: ClassVar[Mapping[str, str]] = {}
     """Words of Python that a policy may write for a field."""
+    over_frame: ClassVar[str] = ""
+    """How an instance is used with a frame, for the error of a call that gives one to the class."""
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """Refuse parameters by place, and unknown ones.
+
+        Raises
+        ------
+        UsageError
+            With the call as it should be.
+        """
+        refuse_call(cls, given, named, cls.over_frame)
+        return super().__new__(cls)
 
     def __init_subclass__(cls, **given: Any) -> None:
         """Have the docstring name the source where it does not do so itself."""
@@ -475,15 +488,21 @@ class Catalogue(Mapping[str, type[Entry]]):
     kind : str
         What the room calls an entry, for error messages.
     lines : mapping of class name to module path inside the room
+    other_names : mapping of a second name of an entry to its own
+        Where the literature has one; entries are listed by their own names alone.
     """
 
-    def __init__(self, package: str, kind: str, lines: Mapping[str, str]) -> None:
+    def __init__(
+        self, package: str, kind: str, lines: Mapping[str, str], other_names: Mapping[str, str] | None = None
+    ) -> None:
         self.package = package
+        self.other_names = dict(other_names or {})
         self.kind = kind
         self._classes = dict(lines)
         self._names = {snake_case(name): name for name in lines}
 
     def __getitem__(self, name: str) -> type[Entry]:
+        name = self.other_names.get(name, name)
         if name in self._names:
             return self.of_class(self._names[name])
         if name in self:
@@ -492,7 +511,7 @@ class Catalogue(Mapping[str, type[Entry]]):
         raise UsageError(f"unknown {self.kind} {name!r}{did_you_mean(name, self)}")
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names or plugins.has(self.package, name)
+        return name in self._names or name in self.other_names or plugins.has(self.package, name)
 
     def of_class(self, name: str) -> type[Entry]:
         """The built-in class of that CamelCase name."""
@@ -511,6 +530,11 @@ class Catalogue(Mapping[str, type[Entry]]):
     def built_in(self) -> tuple[str, ...]:
         """Names of the entries of this package alone."""
         return tuple(self._names)
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """Names that no plug-in may have: of entries of this package, and their second names."""
+        return (*self._names, *self.other_names)
 
     @property
     def class_names(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from privpipe.blocks.class_block import Cells, ClassBlock, DistinctBlock, Tally,
 from privpipe.blocks.entry import Entry
 from privpipe.blocks.facts import Facts
 from privpipe.blocks.marks import BaseDistribution, Columns, Household, KeyColumns, SensitiveColumn, Stricter, Weight
+from privpipe.blocks.parameters import COMMON_KEYS
 from privpipe.blocks.public_edition import PublicRules
 from privpipe.blocks.verdict import Severity, Verdict
 from privpipe.blocks.way import CLASSES, COLUMNS, PAIRS, CountedOver, Over, Way
@@ -42,8 +43,6 @@ __all__ = [
 ]
 
 
-COMMON_KEYS = ("quasi_identifiers", "severity")
-"""Parameters that every guarantee takes."""
 Direction = Literal["at_least", "at_most", "below"]
 MEETS = {"at_least": at_least, "at_most": at_most, "below": below}
 
@@ -55,7 +54,7 @@ class CheckOptions(TypedDict, total=False):
     ----------
     quasi_identifiers, sensitive : sequence of str
         Roles of columns; a column that an entry names as its own needs none.
-    roles : Roles
+    roles : Roles or mapping
         All roles at once, instead of the two: then a column, or a named index level, without a role is an error, and
         an identifier a fail of `no_identifiers`.
     undeclared : {"refuse", "note"}
@@ -81,7 +80,7 @@ class CheckOptions(TypedDict, total=False):
 
     quasi_identifiers: Sequence[str] | None
     sensitive: Sequence[str] | None
-    roles: Roles | None
+    roles: Roles | Mapping[str, Any] | None
     undeclared: Literal["refuse", "note"] | None
     original: Any
     align: Literal["record_id", "position"] | None
@@ -141,6 +140,7 @@ class Guarantee(CheckFace, Entry):
     One that `trusts_values` means nothing where a stage perturbed the quasi-identifiers; its reader is warned.
     """
 
+    over_frame: ClassVar[str] = ".assess(frame, quasi_identifiers=[...])"
     way: ClassVar[Way] = CLASSES
     threshold_field: ClassVar[str | None] = None
     direction: ClassVar[Direction] = "at_most"

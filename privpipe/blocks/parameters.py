@@ -20,11 +20,12 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 from annotated_types import BaseMetadata, Ge, GroupedMetadata, Gt, Le, Lt
 from typing_extensions import Doc
 
-from privpipe.blocks.marks import ColumnName, ColumnNames, Mark
+from privpipe.blocks.marks import ColumnName, ColumnNames, Columns, Mark
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.roles import not_text
 
 __all__ = [
+    "COMMON_KEYS",
     "Number",
     "Parameter",
     "Shape",
@@ -34,11 +35,17 @@ __all__ = [
     "hint_of",
     "marked",
     "parameters_of",
+    "refuse_call",
     "require_choice",
     "require_integer",
     "require_number",
     "shape_of",
+    "written_call",
 ]
+
+
+COMMON_KEYS = ("quasi_identifiers", "severity")
+"""Parameters that every guarantee takes."""
 
 
 def require_integer(owner: str, name: str, value: Any, *, least: int | None = None, most: int | None = None) -> None:
@@ -395,3 +402,72 @@ def hint_of(owner: type, name: str) -> Any:
         if said is not None:
             return said
     return Any
+
+
+def refuse_call(entry: type[Any], given: Sequence[Any], named: Iterable[str], then: str) -> None:
+    """Refuse arguments by place, and names that the entry does not have, with the call as it should be.
+
+    Parameters
+    ----------
+    entry : type of Entry
+    given : sequence
+        Arguments by their places.
+    named : iterable of str
+        Names of the others.
+    then : str
+        What takes a frame after the entry is made.
+
+    Raises
+    ------
+    UsageError
+    """
+    if any(hasattr(value, "columns") or hasattr(value, "__array__") for value in given):
+        after = f"{written_call(entry)}{then}"
+        raise UsageError(f"{entry.__name__} is made of its parameters, and takes a frame afterwards: {after}")
+    if given:
+        raise UsageError(f"{entry.__name__} takes its parameters by name: {written_call(entry, given)}")
+    known = [each.name for each in dataclasses.fields(entry)]
+    for name in named:
+        if name not in known:
+            near = did_you_mean(name, known) or f"; it takes {', '.join(known) or 'none'}"
+            raise UsageError(f"{entry.__name__}: unknown parameter {name!r}{near}")
+
+
+def written_call(entry: type[Any], given: Sequence[Any] = ()) -> str:
+    """The call that makes an entry, with what was given by place under its name; of texts only names of columns.
+
+    Examples
+    --------
+    >>> from privpipe.models import DistinctLDiversity, KAnonymity
+    >>> written_call(KAnonymity, [5]), written_call(DistinctLDiversity, ["illness"])
+    ('KAnonymity(k=5)', "DistinctLDiversity(column='illness', l=...)")
+    """
+    threshold = getattr(entry, "threshold_field", None)
+    about = [name for name in marked(entry, Columns) if name not in COMMON_KEYS]
+    first = [*about, threshold]
+    fields = [each for each in dataclasses.fields(entry) if each.init]
+    fields.sort(key=lambda each: (not _is_needed(each), each.name not in first, each.name in COMMON_KEYS))
+    shown = [
+        f"{each.name}={_written_argument(entry, each.name, given[at : at + 1])}"
+        for at, each in enumerate(fields)
+        if at < len(given) or _is_needed(each) or each.name == threshold
+    ]
+    return f"{entry.__name__}({', '.join(shown)})"
+
+
+def _is_needed(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _written_argument(entry: type[Any], name: str, given: Sequence[Any]) -> str:
+    declared = parameters_of(entry)[name]
+    names = any(isinstance(mark, ColumnName | ColumnNames) for mark in declared.marks)
+    listed = names and list in declared.shape.many
+    for value in given:
+        if isinstance(value, bool | int | float):
+            return str(value)
+        if names and isinstance(value, str):
+            return repr([value] if listed else value)
+        if names and isinstance(value, list | tuple) and value and all(isinstance(each, str) for each in value):
+            return repr(list(value))
+    return "[...]" if listed else "..."

@@ -29,9 +29,10 @@ from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.judging import Assessment
 from privpipe.judging.rules import UndeclaredRule, undeclared_rule
 from privpipe.policy import Policy
+from privpipe.policy.named_entries import is_entry_name, named_entries
 from privpipe.policy.secret import secret_given
 from privpipe.policy.specs import FrameSpec, SourceSpec
-from privpipe.roles import NullRule, Roles, require_empty_rule
+from privpipe.roles import NullRule, Roles, require_empty_rule, roles_of_call
 from privpipe.running.frames import hierarchy_specs, policy_around
 from privpipe.running.run_context import OpenedEngine
 from privpipe.running.table_frames import check_tables, is_table
@@ -75,8 +76,8 @@ class Check:
         UsageError
             No entry, something that is none, an unknown option, or one of another kind.
         """
-        asked = (entries,) if isinstance(entries, Guarantee) else entries
-        if not isinstance(asked, Sequence) or not asked or not all(isinstance(each, Guarantee) for each in asked):
+        asked = named_entries(entries, "guarantees")
+        if not asked or not all(isinstance(each, Guarantee) for each in asked):
             raise UsageError("give a policy, a model or measure, or a list of them, as in [KAnonymity(k=5)]")
         for name in options:
             if name not in KNOWN:
@@ -85,7 +86,7 @@ class Check:
         if given.get("nulls", "own_value") not in get_args(NullRule):
             raise UsageError(f"nulls must be one of {', '.join(get_args(NullRule))}")
         require_empty_rule(given.get("empty"))
-        roles = _with_own(_roles(given), asked)
+        roles = _with_own(roles_of_call(given), asked)
         _require_keys(asked, roles)
         _require_population(asked, given)
         asked = tuple(entry.with_roles(roles).beside("population" in given) for entry in asked)
@@ -132,18 +133,6 @@ class Check:
         )
 
 
-def _roles(given: Mapping[str, Any]) -> Roles:
-    named = {name: given[name] for name in ("quasi_identifiers", "sensitive") if name in given}
-    if "roles" not in given:
-        return Roles(**named)
-    if not isinstance(given["roles"], Roles):
-        raise UsageError(f"roles must be a privpipe.Roles, not {type(given['roles']).__name__}")
-    if named:
-        raise UsageError(f"give roles or {' and '.join(named)}, not both")
-    roles: Roles = given["roles"]
-    return roles
-
-
 def _with_own(roles: Roles, entries: Sequence[Guarantee]) -> Roles:
     """The sensitive columns that entries name themselves need no further role."""
     named = dict.fromkeys(name for entry in entries for name in entry.sensitive_columns())
@@ -180,7 +169,8 @@ def _population(given: Any) -> SourceSpec | None:
 
 
 F = TypeVar("F")
-Entries = Policy | str | PathLike[str] | Mapping[str, Any] | Guarantee | list[Guarantee] | tuple[Guarantee, ...]
+Named = Guarantee | str | Mapping[str, Any]
+Entries = Policy | PathLike[str] | Named | list[Guarantee] | Sequence[Named]
 OF_POLICIES = ("original", "align", "engine")
 REFUSED = "The frame is not to be used as it is."
 NOTHING = Policy.of_fields(name="frame", columns={}, guarantees=())
@@ -203,7 +193,7 @@ def assess(
         Parquet, CSV, JSON, or a pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark frame. None: the policy's source.
         By a policy about related tables, a mapping of their names to frames or paths.
     policy : Policy, path or mapping; or an entry, or a list of them
-        All entries share one count.
+        All entries share one count. An entry may be given as in a policy: ``{"k_anonymity": {"k": 5}}``, or its name.
     allow_empty : bool
         Let a table of suppressed records alone pass.
     options : see `CheckOptions`
@@ -242,6 +232,7 @@ def assess(
     >>> pp.assess(frame, policy).passed
     False
     """
+    policy = _entries_of(policy)
     if isinstance(policy, Policy | str | PathLike | Mapping):
         given = {name: value for name, value in options.items() if value is not None}
         for name in given:
@@ -272,8 +263,12 @@ def check(frame: Any, entries: Entries, *, hold: bool = False, **options: Unpack
 
     Parameters
     ----------
+    frame : frame
+        As of `assess`; or finished tables of cells.
+    entries : as the `policy` of `assess`
     hold : bool
         Return the frame that was judged, of the same kind, with its rows held where they are.
+    **options : see `CheckOptions`
 
     Returns
     -------
@@ -301,6 +296,7 @@ def check(frame: Any, entries: Entries, *, hold: bool = False, **options: Unpack
     >>> pp.check(drawn, pp.models.KAnonymity(k=2), quasi_identifiers=["age"], hold=True).fetchall()
     [(0,), (0,), (0,), (0,)]
     """
+    entries = _entries_of(entries)
     if is_table(frame):
         return check_tables(frame, entries, options)
     _require_gates(entries)
@@ -346,7 +342,7 @@ def checked(frame: F, entries: Entries, **options: Unpack[CheckOptions]) -> Iter
     ...     len(safe)
     4
     """
-    rows, held = _held_and_passed(frame, entries, options)
+    rows, held = _held_and_passed(frame, bordered(_entries_of)(entries), options)
     try:
         yield rows
     finally:
@@ -359,6 +355,14 @@ def _held_and_passed(frame: Any, entries: Entries, options: Any) -> tuple[Any, H
     _require_gates(entries)
     native, held = held_frame(frame, options.get("engine"))
     return _passed(frame, native, held, entries, options), held
+
+
+def _entries_of(given: Any) -> Any:
+    """Entries that are given by name or as in a policy, read; a policy as it is."""
+    by_name = isinstance(given, str | Mapping) and is_entry_name(given, "guarantees")
+    if by_name or isinstance(given, type | list | tuple):
+        return named_entries(given, "guarantees")
+    return given
 
 
 def _require_gates(entries: Any) -> None:

@@ -39,7 +39,17 @@ if TYPE_CHECKING:
     from privpipe.blocks import Catalogue, Entry
     from privpipe.plugins import PlugIn
 
-__all__ = ["described", "explain", "plug_in_of", "plugins", "schema", "tell_left_out"]
+__all__ = [
+    "described",
+    "explain",
+    "explained_lines",
+    "listed_lines",
+    "plug_in_of",
+    "plugins",
+    "schema",
+    "summaries",
+    "tell_left_out",
+]
 
 
 COLUMNS = ("group", "name", "distribution", "version", "state")
@@ -207,7 +217,7 @@ def explain(
     if json:
         print_json(document)
     else:
-        put("\n".join(_lines(document)))
+        put("\n".join(explained_lines(document)))
 
 
 def described(name: str) -> dict[str, Any]:
@@ -389,7 +399,8 @@ def _type(schema: Mapping[str, Any]) -> str:
     return {"string": "text", "boolean": "flag"}.get(str(schema.get("type")), str(schema.get("type", "any")))
 
 
-def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+def explained_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """What `described` gives, as lines of text."""
     if document["name"] == TOPIC:
         yield from hierarchy_lines(document)
         return
@@ -433,30 +444,39 @@ def _paragraphs(title: str, text: str) -> Iterator[str]:
 
 
 def _list(json: bool) -> None:
-    from privpipe.policy.grammar import RELATED
-
-    rooms = _rooms()
     tell_left_out()
     if json:
-        print_json({room.kind: {name: room[name].summary() for name in room} for room in rooms})
-        return
-    for room in rooms:
-        _put_names(f"{room.kind}s", {name: room[name].summary() for name in room})
-    _put_names("hierarchies", {TOPIC: "The builders of hierarchies and their options."})
-    _put_names("related tables", {name: RELATED[name].about for name in RELATED_TOPICS})
-    _put_names("sources", {name: summary for name, (summary, *_) in SOURCE_TOPICS.items()})
-    _put_names("officers", {name: summary for name, (summary, *_) in OFFICER_TOPICS.items()})
+        print_json(summaries())
+    else:
+        put("\n".join(listed_lines()))
 
 
-def _put_names(title: str, summaries: Mapping[str, str]) -> None:
+def summaries() -> dict[str, dict[str, str]]:
+    """The first line on every entry, by kind and name."""
+    return {room.kind: {name: room[name].summary() for name in room} for room in _rooms()}
+
+
+def listed_lines() -> Iterator[str]:
+    """Every name that `described` knows and what it stands for, as lines of text."""
+    from privpipe.policy.grammar import RELATED
+
+    for kind, of_kind in summaries().items():
+        yield from _named_lines(f"{kind}s", of_kind)
+    yield from _named_lines("hierarchies", {TOPIC: "The builders of hierarchies and their options."})
+    yield from _named_lines("related tables", {name: RELATED[name].about for name in RELATED_TOPICS})
+    yield from _named_lines("sources", {name: summary for name, (summary, *_) in SOURCE_TOPICS.items()})
+    yield from _named_lines("officers", {name: summary for name, (summary, *_) in OFFICER_TOPICS.items()})
+
+
+def _named_lines(title: str, of_kind: Mapping[str, str]) -> Iterator[str]:
     """Names and what they stand for; what a model observes is shown where it is explained alone."""
-    if not summaries:
+    if not of_kind:
         return
-    put(f"{title}:")
-    for name, summary in summaries.items():
+    yield f"{title}:"
+    for name, summary in of_kind.items():
         said = summary.partition("; observed = ")[0].rstrip(".") + "."
         indent = " " * (NAMES + 3)
-        put(textwrap.fill(said, _width(), initial_indent=f"  {name:{NAMES}} ", subsequent_indent=indent))
+        yield textwrap.fill(said, _width(), initial_indent=f"  {name:{NAMES}} ", subsequent_indent=indent)
 
 
 def _width() -> int:

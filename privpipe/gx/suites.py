@@ -22,7 +22,8 @@ from privpipe.gx.joint_expectations import JOINT_EXPECTATIONS, JointExpectation
 from privpipe.gx.rendering import MEANT, meaning_of
 from privpipe.judging.rules import named_columns, undeclared_rule
 from privpipe.models.identity.no_identifiers import NoIdentifiers
-from privpipe.roles import Roles
+from privpipe.policy.named_entries import named_entries
+from privpipe.roles import Roles, read_roles
 
 __all__ = ["COLUMN_PARAMETERS", "TEMPLATES", "load_suite", "save_suite", "suite_of", "template"]
 
@@ -36,7 +37,7 @@ BESIDE = (
 @bordered
 def suite_of(
     guarantees: Any,
-    roles: Roles,
+    roles: Roles | Mapping[str, Any],
     *,
     name: str,
     nulls: str = "own_value",
@@ -52,8 +53,8 @@ def suite_of(
     Parameters
     ----------
     guarantees : sequence of Guarantee
-        Such as ``policy.guarantees``.
-    roles : Roles
+        Such as ``policy.guarantees``; or as in a policy, ``[{"k_anonymity": {"k": 5}}]``.
+    roles : Roles or mapping of columns to roles
     name : str
     nulls, suppression_mark
         As in a policy.
@@ -77,6 +78,9 @@ def suite_of(
         if setting not in BESIDE:
             raise UsageError(f"unknown setting {setting!r} of a suite{did_you_mean(setting, BESIDE)}")
     settings = {"nulls": nulls, "suppression_mark": suppression_mark, **beside}
+    roles, guarantees = read_roles(roles), named_entries(guarantees, "guarantees")
+    if guarantees is None or not all(isinstance(each, Guarantee) for each in guarantees):
+        raise UsageError("guarantees must be a list of models, as in [KAnonymity(k=5)]")
     shared = sorted({column for guarantee in guarantees for column in guarantee.with_roles(roles).sensitive_columns()})
     settings["undeclared"] = undeclared_rule(undeclared, whole=True)
     if undeclared is not None and not any(guarantee.way.of_columns for guarantee in guarantees):

@@ -36,6 +36,7 @@ CATALOGUE = Catalogue(
         "DifferentialPrivacy": "process.differential_privacy",
         "IntegralPrivacy": "process.integral_privacy",
     },
+    other_names={"l_diversity": "distinct_l_diversity"},
 )
 
 __all__ = sorted(("CATALOGUE", *CATALOGUE.class_names))

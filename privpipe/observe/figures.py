@@ -35,7 +35,7 @@ class Figure:
     def __init__(self, kind: type[Guarantee]) -> None:
         self._kind = kind
         self.__name__ = kind.name()
-        self.__doc__ = f"{kind.summary()}\n\nSource: {kind.source}" if kind.source else kind.summary()
+        self.__doc__ = _text(kind)
         self.__signature__ = _signature(kind)
 
     def __call__(
@@ -125,6 +125,19 @@ def _observed(
 def k_anonymity(frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **options: Unpack[CheckOptions]) -> int:
     """Least number of records that share their quasi-identifiers.
 
+    Parameters
+    ----------
+    frame : path or frame
+        pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark.
+    quasi_identifiers : sequence of str, optional
+        Columns by which a person could be recognised; or give `roles`.
+    **options : see `privpipe.blocks.guarantee.CheckOptions`
+        Such as `roles`, `person_id`, `nulls`, `engine`.
+
+    Returns
+    -------
+    int
+
     Examples
     --------
     >>> import pandas as pd
@@ -144,6 +157,21 @@ def l_diversity(
     **options: Unpack[CheckOptions],
 ) -> int:
     """Least number of distinct values of a sensitive column in a class (distinct l-diversity).
+
+    Parameters
+    ----------
+    frame : path or frame
+        pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark.
+    quasi_identifiers : sequence of str, optional
+        Columns by which a person could be recognised; or give `roles`.
+    column : str, optional
+        The sensitive column.
+    **options : see `privpipe.blocks.guarantee.CheckOptions`
+        Such as `roles`, `person_id`, `nulls`, `engine`.
+
+    Returns
+    -------
+    int
 
     Examples
     --------
@@ -167,6 +195,23 @@ def t_closeness(
 ) -> float:
     """Greatest distance of a class's distribution of a sensitive column from that of the whole table, in [0, 1].
 
+    Parameters
+    ----------
+    frame : path or frame
+        pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark.
+    quasi_identifiers : sequence of str, optional
+        Columns by which a person could be recognised; or give `roles`.
+    column : str, optional
+        The sensitive column.
+    distance : str
+        How far apart two distributions are, as the `distance` of `privpipe.models.TCloseness`.
+    **options : see `privpipe.blocks.guarantee.CheckOptions`
+        Such as `roles`, `person_id`, `nulls`, `engine`.
+
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> import pandas as pd
@@ -183,6 +228,19 @@ def t_closeness(
 def uniqueness(frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **options: Unpack[CheckOptions]) -> float:
     """Share of the records that no other record equals on the quasi-identifiers (sample uniqueness), in [0, 1].
 
+    Parameters
+    ----------
+    frame : path or frame
+        pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark.
+    quasi_identifiers : sequence of str, optional
+        Columns by which a person could be recognised; or give `roles`.
+    **options : see `privpipe.blocks.guarantee.CheckOptions`
+        Such as `roles`, `person_id`, `nulls`, `engine`.
+
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> import pandas as pd
@@ -198,6 +256,19 @@ def average_risk(
     frame: Any, quasi_identifiers: Sequence[str] | None = None, /, **options: Unpack[CheckOptions]
 ) -> float:
     """Mean chance of a correct match, which is classes over records, in (0, 1].
+
+    Parameters
+    ----------
+    frame : path or frame
+        pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark.
+    quasi_identifiers : sequence of str, optional
+        Columns by which a person could be recognised; or give `roles`.
+    **options : see `privpipe.blocks.guarantee.CheckOptions`
+        Such as `roles`, `person_id`, `nulls`, `engine`.
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -228,6 +299,20 @@ def _parameters(kind: type[Guarantee]) -> dict[str, bool]:
         for each in dataclasses.fields(kind)
         if each.init and each.name not in (kind.threshold_field, *kind.other_thresholds, *COMMON_KEYS)
     }
+
+
+def _text(kind: type[Guarantee]) -> str:
+    """The docstring of a function: what the entry observes, and its parameters."""
+    described, own = kind.descriptions(), _parameters(kind)
+    texts = {
+        "frame": "path or frame",
+        "quasi_identifiers": "columns by which a person could be recognised; or give `roles`",
+        **{name: described.get(name, "") for name in own},
+        "**options": "see `privpipe.blocks.guarantee.CheckOptions`",
+    }
+    lines = [f"{name} : {text}" if text else name for name, text in texts.items()]
+    source = ["", "Notes", "-----", f"Source: {kind.source}"] if kind.source else []
+    return "\n".join([kind.summary(), "", "Parameters", "----------", *lines, *source])
 
 
 def _signature(kind: type[Guarantee]) -> inspect.Signature:

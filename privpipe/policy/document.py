@@ -12,20 +12,19 @@ from functools import cached_property
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any, Self, TypeVar, Unpack
 
-from privpipe.blocks import Entry, Guarantee
+from privpipe.blocks import Guarantee
 from privpipe.blocks.marks import FilePath
 from privpipe.blocks.parameters import marked
-from privpipe.blocks.public_edition import shown_parameters
-from privpipe.blocks.verdict import binding, plain
+from privpipe.blocks.verdict import binding
 from privpipe.border import bordered
 from privpipe.draws import Seed
 from privpipe.engines.base.logical_types import CARRIED
 from privpipe.hierarchies import HierarchySpec
-from privpipe.hierarchies.spec import CLASSES
-from privpipe.html_tables import Table, cut, html_tables
+from privpipe.html_tables import cut
 from privpipe.judging.rules import OthersRule, UndeclaredRule
 from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
 from privpipe.policy.officer import OfficerPolicy
+from privpipe.policy.policy_page import policy_page
 from privpipe.policy.related import RelatedRelease
 from privpipe.policy.rules import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
@@ -50,7 +49,7 @@ from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
 from privpipe.transforms.base import Transformer
 from privpipe.wired import room_above
 
-__all__ = ["PATH_KEYS", "QUERIED", "Policy", "policy_page", "without_folders", "without_paths", "without_queries"]
+__all__ = ["PATH_KEYS", "QUERIED", "Policy", "without_folders", "without_paths", "without_queries"]
 
 PATH_KEYS = ("path", "file", "from_file", "database", "policy", "records", "plan")
 """Keys of a policy that name files, whatever section they are in."""
@@ -155,55 +154,6 @@ def _named(value: Any, keys: Collection[str]) -> Any:
     return PureWindowsPath(path).name if PureWindowsPath(path).is_absolute() else value
 
 
-def policy_page(
-    name: str,
-    columns: Mapping[str, ColumnSpec],
-    stages: Sequence[Entry],
-    entries: tuple[Sequence[Entry], Sequence[Entry]],
-    about: Mapping[str, str | None],
-) -> str:
-    """The page.
-
-    Parameters
-    ----------
-    name : str
-    columns : mapping of column to ColumnSpec
-    stages : sequence of Transformer
-    entries : guarantees, measures
-    about : mapping
-        Rows of the last table; those without a value are left out.
-
-    Examples
-    --------
-    >>> from privpipe.models import KAnonymity
-    >>> page = policy_page("<visits>", {"zip": ColumnSpec(role="sensitive")}, [], ([KAnonymity(k=5)], []), {})
-    >>> "&lt;visits&gt;" in page, "<td>k: 5</td>" in page
-    (True, True)
-    """
-    roles = [
-        (column, spec.role, spec.type or "-", "-" if spec.hierarchy is None else _builder(spec.hierarchy))
-        for column, spec in columns.items()
-    ]
-    guarantees, measures = entries
-    return html_tables(
-        f"Policy {name}",
-        Table(head=("column", "role", "type", "hierarchy"), rows=roles),
-        Table(head=("stage", "parameters"), rows=_rows(stages)),
-        Table(head=("guarantee", "parameters"), rows=_rows(guarantees)),
-        Table(head=("measure", "parameters"), rows=_rows(measures)),
-        Table(rows=[(title, value) for title, value in about.items() if value is not None]),
-    )
-
-
-def _rows(entries: Sequence[Entry]) -> list[tuple[Any, ...]]:
-    return [(entry.name(), shown_parameters(type(entry), plain(entry.parameters()))) for entry in entries]
-
-
-def _builder(spec: HierarchySpec) -> str:
-    kind = type(spec.builder)
-    return next((name for name, known in CLASSES.items() if known is kind), kind.__name__)
-
-
 F = TypeVar("F")
 DIGEST_SIGNS = 12
 LONGEST_NAME = 40
@@ -212,6 +162,12 @@ WHERE = ("engine", "sink", "source")
 WARNINGS = ("utility", "report", "uses", "empty", "drift")
 ABOVE = ("policy",)
 REPORTED = ("measures",)
+SHOWN = (
+    *("name", "columns", "roles", "hierarchies", "transform", "guarantees", "measures", "tables", "related", "uses"),
+    *("source", "original", "population", "sink", "engine", "record_id", "person_id", "household_id", "nulls", "seed"),
+    *("load", "from_dict", "apply", "release", "to_yaml", "digest", "document", "file", "warnings"),
+)
+"""What `dir` lists: what a policy says, and what a caller does with it. The rest serves the rooms above."""
 
 
 @bordered
@@ -226,11 +182,11 @@ class Policy:
     Parameters
     ----------
     name : str
-    roles : Roles
+    roles : Roles or mapping of columns to roles
         Left out of a policy about related tables, which has `tables` and `relations` (see `PolicyOptions`).
     hierarchies : mapping of column to Hierarchy, builder mapping or path of a CSV file
     transform : sequence of Transformer
-        Stages, in order.
+        Stages, in order. Entries may also be given as in a document: ``{"k_anonymity": {"k": 5}}``.
     guarantees, measures : sequence of Guarantee
         With a threshold, which are judged; without, which are reported. Of related tables, joint ones over the set.
     seed : Seed, text or bytes of at least 128 bits, or a place such as ``{"from_env": NAME}``
@@ -316,11 +272,11 @@ class Policy:
         self,
         *,
         name: str = "policy",
-        roles: Roles | None = None,
+        roles: Roles | Mapping[str, Any] | None = None,
         hierarchies: Mapping[str, Any] | None = None,
-        transform: Sequence[Transformer | SetStage] = (),
-        guarantees: Sequence[Guarantee | JointGuarantee] = (),
-        measures: Sequence[Guarantee | JointGuarantee] = (),
+        transform: Sequence[Transformer | SetStage | str | Mapping[str, Any]] = (),
+        guarantees: Sequence[Guarantee | JointGuarantee | str | Mapping[str, Any]] = (),
+        measures: Sequence[Guarantee | JointGuarantee | str | Mapping[str, Any]] = (),
         seed: Seed | str | bytes | Mapping[str, Any] | None = None,
         **options: Unpack[PolicyOptions],
     ) -> None:
@@ -339,6 +295,10 @@ class Policy:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The policy of a YAML file.
 
+        Parameters
+        ----------
+        path : path
+
         Raises
         ------
         PolicyError
@@ -350,7 +310,14 @@ class Policy:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], base_dir: str | os.PathLike[str] | None = None) -> Self:
-        """The policy of a Python mapping with the keys of the YAML file; raises what `load` raises."""
+        """The policy of a Python mapping with the keys of the YAML file; raises what `load` raises.
+
+        Parameters
+        ----------
+        document : mapping
+        base_dir : path, optional
+            Where relative paths start; default: where the program runs.
+        """
         return cls.of_fields(**read_mapping(document, base_dir))
 
     @classmethod
@@ -489,6 +456,9 @@ class Policy:
     def hierarchies(self) -> dict[str, HierarchySpec]:
         """Declared hierarchies, by column."""
         return {name: column.hierarchy for name, column in self.columns.items() if column.hierarchy is not None}
+
+    def __dir__(self) -> list[str]:
+        return sorted(SHOWN)
 
     def __repr__(self) -> str:
         if self.related is not None:

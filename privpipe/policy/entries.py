@@ -142,6 +142,7 @@ def _read(report: Report, item: Any, place: Place, section: str, catalogues: Cat
     found = _class_of(report, name, place, section, catalogues)
     if found is None:
         return ReadEntry(place, name, parameters, None)
+    name = found.name()
     parameters = _with_paths(found, parameters, base_dir)
     entry = _build(report, found, parameters, place)
     if isinstance(entry, Guarantee):

@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, get_type_hints
 
 from privpipe.blocks import Entry, Guarantee
-from privpipe.errors import PolicyError, Problem, did_you_mean
+from privpipe.errors import PolicyError, Problem, UsageError, did_you_mean
 from privpipe.judging.rules import OthersRule, UndeclaredRule
+from privpipe.policy.named_entries import named_entry
 from privpipe.policy.plain_values import written
 from privpipe.policy.rules import read_mapping
 from privpipe.policy.secret import secret_given
 from privpipe.relations.counting import Orphans
 from privpipe.relations.guarantees import JointGuarantee
 from privpipe.relations.set_stages import SetStage
-from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
+from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles, read_roles
 from privpipe.transforms.base import Transformer
 
 __all__ = ["PolicyOptions", "read_objects", "to_yaml", "without_secret"]
@@ -103,6 +104,12 @@ def read_objects(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[s
     """
     options = {name: value for name, value in options.items() if value is not None}
     related = "tables" in options
+    given, problems = _as_objects(given, sets=related)
+    if related and isinstance(options["tables"], Mapping):
+        options["tables"], wrong = _tables_as_objects(options["tables"])
+        problems += wrong
+    if problems:
+        raise PolicyError(problems)
     problems = [*_unknown(options), *(_wrong_tables if related else _wrong_kinds)(given, options)]
     if problems:
         raise PolicyError(problems)
@@ -152,6 +159,35 @@ def without_secret(document: Mapping[str, Any]) -> dict[str, Any]:
     return dict(document) if placed else {**document, "seed": {"from_env": SEED_VARIABLE}}
 
 
+def _as_objects(given: Mapping[str, Any], *, sets: bool = False) -> tuple[dict[str, Any], list[Problem]]:
+    """The arguments with entries that are given as in a document, and roles by column, as objects."""
+    found, problems = dict(given), []
+    if isinstance(given.get("roles"), Mapping):
+        try:
+            found["roles"] = read_roles(given["roles"])
+        except UsageError as error:
+            problems.append(Problem("roles", str(error).removeprefix("roles: ")))
+    for name in ("transform", "guarantees", "measures"):
+        if isinstance(given.get(name), list | tuple):
+            found[name] = list(given[name])
+            for at, value in enumerate(given[name]):
+                try:
+                    found[name][at] = named_entry(value, name, sets=sets)
+                except UsageError as error:
+                    problems.append(Problem(f"{name}[{at}]", str(error)))
+    return found, problems
+
+
+def _tables_as_objects(tables: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """The same for each table that is given by the arguments of a policy."""
+    found, problems = dict(tables), []
+    for name, table in tables.items():
+        if isinstance(table, Mapping) and "roles" in table:
+            found[name], wrong = _as_objects(table)
+            problems += [Problem(f"tables.{name}.{each.path}", each.message) for each in wrong]
+    return found, problems
+
+
 def _unknown(options: Mapping[str, Any]) -> list[Problem]:
     known = tuple(get_type_hints(PolicyOptions))
     return [
@@ -170,7 +206,12 @@ def _wrong_kinds(given: Mapping[str, Any], options: Mapping[str, Any]) -> list[P
     if given["roles"] is None:
         problems.append(Problem("roles", "the roles of the columns are missing; or give `tables` and `relations`"))
     elif not isinstance(given["roles"], Roles):
-        problems.append(Problem("roles", f"must be a privpipe.Roles, not {type(given['roles']).__name__}"))
+        problems.append(
+            Problem(
+                "roles",
+                f"must be a privpipe.Roles or a mapping of columns to roles, not {type(given['roles']).__name__}",
+            )
+        )
     if not isinstance(given["hierarchies"] or {}, Mapping):
         problems.append(Problem("hierarchies", "must be a mapping of column to hierarchy"))
     return [*problems, *_wrong_entries(given, Transformer, Guarantee)]
@@ -258,9 +299,7 @@ def _table_document(table: Any) -> dict[str, Any]:
 
 
 def _described(entry: Any) -> str:
-    if isinstance(entry, Entry):
-        return f"{entry.name()}, which is none"
-    return f"the class {entry.__name__}: call it" if isinstance(entry, type) else type(entry).__name__
+    return f"{entry.name()}, which is none" if isinstance(entry, Entry) else type(entry).__name__
 
 
 def _document(given: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,16 +6,17 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from privpipe.blocks import Entry, Guarantee
 from privpipe.blocks.marks import ColumnNames, Columns, SensitiveColumn
 from privpipe.blocks.parameters import flat_names, marked
 from privpipe.blocks.table_name import TableName
+from privpipe.engines.base import format_of
 from privpipe.engines.databases import Database
 from privpipe.engines.lakes import IcebergName
-from privpipe.errors import PolicyError, Problem, did_you_mean
+from privpipe.errors import PolicyError, Problem, UsageError, did_you_mean
 from privpipe.judging.judging import unused_quasi_identifiers
 from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.entries import (
@@ -417,6 +418,21 @@ def _require_role(draft: Draft, report: Report, place: Place, column: str, role:
 ENTRIES = ("transform", "guarantees", "measures")
 
 
+def is_data_file(path: str) -> bool:
+    """Whether the ending of a path is one of data; JSON and plain text may be either.
+
+    Examples
+    --------
+    >>> [is_data_file(path) for path in ("visits.csv", "visits.csv.gz", "release.yaml", "release.json", "release")]
+    [True, True, False, False, False]
+    """
+    try:
+        suffix = PurePath(path).suffix
+        return suffix not in ("", ".txt", ".data") and format_of(path) != "json"
+    except UsageError:
+        return False
+
+
 def read_file(path: str | os.PathLike[str], catalogues: Catalogues | None = None) -> dict[str, Any]:
     """The fields of a `Policy` from a YAML file.
 
@@ -428,15 +444,26 @@ def read_file(path: str | os.PathLike[str], catalogues: Catalogues | None = None
         Nothing is wrong but what is not served yet.
     """
     file = os.fspath(path)
+    if is_data_file(file) and os.path.exists(file):  # before it is read: it may be large
+        raise _no_policy(file, "this looks like data and not like a policy")
     try:
         text = decoded(Path(file).read_bytes(), file, "policy")
+    except IsADirectoryError:
+        raise _no_policy(file, "the policy file cannot be read, for it is a folder") from None
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {type(error).__name__}"
         raise PolicyError([Problem("", f"the policy file {reason}", file)]) from None
     document, report = from_yaml(text, file)
     if document is None:
         raise PolicyError([Problem("", "the policy file is empty", file)])
+    if isinstance(document, str | list):  # of which no line may be quoted
+        raise _no_policy(file, "must be a mapping, as in {columns: ..., guarantees: ...}", 1)
     return _read(document, report, Path(file).absolute().parent, catalogues)
+
+
+def _no_policy(file: str, what: str, line: int | None = None) -> PolicyError:
+    drafts = f"`privpipe init {file}` drafts a policy for data (in Python `privpipe.init`)"
+    return PolicyError([Problem("", f"{what}; {drafts}", file, line)])
 
 
 def read_mapping(

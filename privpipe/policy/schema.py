@@ -285,6 +285,7 @@ def _entries(section: str, catalogues: Catalogues, definitions: dict[str, Any]) 
             for inner, definition in schema.pop("$defs", {}).items():
                 definitions.setdefault(inner, definition)
             names[name] = schema
+        names.update({other: names[name] for other, name in room.other_names.items()})
     items = {
         "type": "object",
         "minProperties": 1,

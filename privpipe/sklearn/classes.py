@@ -15,7 +15,7 @@ from privpipe.transforms.face import StageOptions
 
 __all__ = ["estimator_of", "names"]
 
-LEFT_OUT = ("engine", "progress", "empty")
+LEFT_OUT = ("engine", "progress", "empty", "quasi_identifiers", "sensitive")
 MODULE = "privpipe.sklearn"
 
 

@@ -11,7 +11,7 @@ from privpipe.blocks import Guarantee
 from privpipe.blocks.verdict import plain
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.judging.rules import undeclared_rule
-from privpipe.roles import NullRule, Roles, require_empty_rule
+from privpipe.roles import NullRule, Roles, read_roles, require_empty_rule
 from privpipe.spark.parameters import Asked, as_json, capital, lower_camel
 
 __all__ = ["KEPT", "gate_options", "option_values", "stage_options", "unsavable"]
@@ -82,15 +82,10 @@ def _converted(convert: Convert, owner: str, name: str, value: Any) -> Any:
 
 
 def _roles(owner: str, name: str, value: Any) -> Any:
-    if isinstance(value, Roles):
-        roles = value
-    elif not isinstance(value, Mapping):
-        raise UsageError(f"{owner}: {name} must be a privpipe.Roles or a mapping, as in {{'sensitive': ['illness']}}")
-    else:
-        for key in value:
-            if key not in ROLES:
-                raise UsageError(f"{owner}: {name} has no {key!r}{did_you_mean(str(key), ROLES)}; {', '.join(ROLES)}")
-        roles = Roles(**value)
+    try:
+        roles = read_roles(value)
+    except UsageError as error:
+        raise UsageError(f"{owner}: {error}") from None
     return {key: list(getattr(roles, key)) for key in ROLES if getattr(roles, key)}
 
 

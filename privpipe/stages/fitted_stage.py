@@ -16,6 +16,7 @@ from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import LossTable
 from privpipe.policy import Policy
 from privpipe.policy.catalogues import Catalogues
+from privpipe.policy.named_entries import named_entries
 from privpipe.policy.plain_values import written
 from privpipe.policy.secret import secret_given
 from privpipe.private_files import create_private
@@ -200,7 +201,8 @@ def _entry(written: Mapping[str, Any]) -> Any:
 
 
 F = TypeVar("F")
-Stages = Transformer | Sequence[Transformer]
+Named = Transformer | str | Mapping[str, Any]
+Stages = Named | Sequence[Transformer] | Sequence[Named]
 
 
 @bordered
@@ -270,7 +272,8 @@ def transform(
     ----------
     data : path or frame
     plan : Plan, Transformer or sequence of Transformer
-        A plan from `plan`, or read with `Plan.from_json`; else stages, which run one after the other.
+        A plan from `plan`, or read with `Plan.from_json`; else stages, which run one after the other. A stage may be
+        given as in a policy: ``{"top_code": {"columns": ["age"], "at": 80}}``.
     policy : Policy, optional
         Of a plan that was read from JSON without one.
     losses : bool
@@ -298,8 +301,8 @@ def transform(
             if name not in ("engine", "progress"):
                 raise UsageError(f"{name}= is for stages that learn; the plan says it itself")
         return transform_by_plan(data, plan, policy=policy, losses=losses, **given)  # type: ignore[arg-type]
-    stages = (plan,) if isinstance(plan, Transformer) else plan
-    if not isinstance(stages, Sequence) or not stages or not all(isinstance(each, Transformer) for each in stages):
+    stages = named_entries(plan, "transform")
+    if not stages or not all(isinstance(each, Transformer) for each in stages):
         raise UsageError("give a plan, a stage, or a list of stages, as in [RankSwap(columns=[...], p=0.05)]")
     if policy is not None:
         raise UsageError("policy= is for a plan; stages take roles=, hierarchies=, guarantees= and seed=")

@@ -40,8 +40,9 @@ from privpipe.judging.column_loss import LossTable
 from privpipe.judging.release_memory import gathered_rows, places_of
 from privpipe.kernels.ids.record_ids import content_hash, declared_id, ordinals, record_id
 from privpipe.policy import Policy, SecretSpec
+from privpipe.policy.named_entries import named_entries
 from privpipe.policy.secret import secret_given
-from privpipe.roles import NullRule, Roles, require_empty_rule
+from privpipe.roles import NullRule, Roles, require_empty_rule, roles_of_call
 from privpipe.running.attached_source import require_no_refused_null
 from privpipe.running.frames import hierarchy_specs, policy_around
 from privpipe.running.places import return_form
@@ -102,9 +103,7 @@ class Asked:
                 raise UsageError(
                     f"{owner}: unknown option {name!r}{did_you_mean(name, KNOWN)}; known: {', '.join(KNOWN)}"
                 )
-        roles = given.get("roles", Roles())
-        if not isinstance(roles, Roles):
-            raise UsageError(f"roles must be a privpipe.Roles, not {type(roles).__name__}")
+        roles = roles_of_call(given)
         if given.get("nulls", "own_value") not in get_args(NullRule):
             raise UsageError(f"nulls must be one of {', '.join(get_args(NullRule))}")
         require_empty_rule(given.get("empty"))
@@ -143,8 +142,8 @@ class Asked:
 
 
 def _guarantees(given: Any, roles: Roles) -> tuple[Guarantee, ...]:
-    entries = (given,) if isinstance(given, Guarantee) else given
-    if not isinstance(entries, Sequence) or not all(isinstance(entry, Guarantee) for entry in entries):
+    entries = named_entries(given, "guarantees")
+    if entries is None or not all(isinstance(entry, Guarantee) for entry in entries):
         raise UsageError("guarantees must be a list of models, as in [KAnonymity(k=5)]")
     for entry in entries:
         if not entry.is_gate():

@@ -175,6 +175,7 @@ class Transformer(StageFace, Entry):
     holds so holds when it matches anything) and ``labels`` (what the labels of a class lose).
     """
 
+    over_frame: ClassVar[str] = ".apply(frame)"
     taxon: ClassVar[Kind] = "perturbative"
     columns_rule: ClassVar[Literal["required", "optional", "none"]] = "required"
     searches: ClassVar[bool] = False

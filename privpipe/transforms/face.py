@@ -26,12 +26,14 @@ class StageOptions(TypedDict, total=False):
 
     Parameters
     ----------
-    roles : Roles
+    quasi_identifiers, sensitive : sequence of str
+        Roles of columns, instead of `roles`.
+    roles : Roles or mapping of columns to roles
         Needed where a stage asks for them: `generalize` without columns means all quasi-identifiers. A column without
         a role is insensitive and passes through untouched.
     hierarchies : mapping of column to Hierarchy, builder mapping or path of a CSV file
     guarantees : sequence of Guarantee
-        What a search works for.
+        What a search works for; each an object, or as in a policy, ``{"k_anonymity": {"k": 5}}``.
     seed : Seed, text or bytes of at least 128 bits, or ``{"from_env": NAME}``
         None: drawn from the system; then the result is not repeatable.
     record_id : str
@@ -52,9 +54,11 @@ class StageOptions(TypedDict, total=False):
         Called with the name of each step.
     """
 
-    roles: Roles | None
+    quasi_identifiers: Sequence[str] | None
+    sensitive: Sequence[str] | None
+    roles: Roles | Mapping[str, Any] | None
     hierarchies: Mapping[str, Any] | None
-    guarantees: Sequence[Guarantee]
+    guarantees: Guarantee | Sequence[Guarantee] | Sequence[Guarantee | str | Mapping[str, Any]]
     seed: Seed | str | bytes | Mapping[str, Any] | None
     record_id: str | None
     person_id: str | None
@@ -165,8 +169,8 @@ class StageFace:
         frame : path, or pandas, polars, pyarrow, DuckDB, Ibis, Dask or Spark frame
             Never changed in place.
         options : see `StageOptions`
-            `roles`, `hierarchies`, `guarantees`, `seed`, `record_id`, `person_id`, `household_id`, `nulls`, `mark`,
-            `engine`, `progress`.
+            `quasi_identifiers`, `sensitive`, `roles`, `hierarchies`, `guarantees`, `seed`, `record_id`, `person_id`,
+            `household_id`, `nulls`, `mark`, `engine`, `progress`.
 
         Returns
         -------
@@ -191,7 +195,18 @@ class StageFace:
         return room_above("stages").apply(self, frame, options)
 
     def fit(self, frame: Any, **options: Unpack[StageOptions]) -> FittedStage:
-        """Learn the plan from a frame; takes and raises what `apply` does."""
+        """Learn the plan from a frame, for other frames too; raises what `apply` does.
+
+        Parameters
+        ----------
+        frame : as of `apply`
+        options : see `StageOptions`
+            As of `apply`, but `empty`.
+
+        Returns
+        -------
+        FittedStage
+        """
         fitted: FittedStage = room_above("stages").fit(self, frame, options)
         return fitted
 

@@ -49,7 +49,7 @@ def imported(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "statement", ["import privpipe", "import privpipe.cli", "import privpipe; privpipe.models.KAnonymity"]
+    "statement", ["import privpipe", "import privpipe.cli", "import privpipe; privpipe.KAnonymity; privpipe.RankSwap"]
 )
 def test_a_fresh_import_loads_no_heavy_library(statement: str) -> None:
     code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"

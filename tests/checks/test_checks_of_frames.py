@@ -160,7 +160,7 @@ def test_names_that_mean_something_elsewhere_are_columns() -> None:
         (KMap(k=2), {"quasi_identifiers": KEYS}, UsageError, "needs population="),
         (DistinctLDiversity(column="age", l=2), {"quasi_identifiers": KEYS}, UsageError, "'age' is given as"),
         ([], {"quasi_identifiers": KEYS}, UsageError, "give a policy, a model or measure"),
-        (["k"], {"quasi_identifiers": KEYS}, UsageError, "give a policy, a model or measure"),
+        (["k"], {"quasi_identifiers": KEYS}, UsageError, "unknown privacy model, .* 'k'"),
         ({"columns": {}}, {"quasi_identifiers": KEYS}, UsageError, "the policy says it itself"),
     ],
 )

@@ -13,6 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from privpipe.errors import PolicyError
+from privpipe.policy import Policy
+
 CANARY = "CanaryMarie"
 Change = Callable[[Path], None]
 
@@ -235,3 +238,17 @@ def test_plan_transform_and_validate_go_together(run: Any, place: Path) -> None:
     assert written.equals(published)
     assert run("validate", place / "published" / "small", rules).exit_code == 0
     assert run("validate", place / "data.csv", rules).exit_code == 5
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.csv.gz", "data.parquet", "data.txt", "data.json"])
+def test_data_in_the_place_of_a_policy_names_init_and_quotes_no_line(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.write_text('["age", "31"]' if name.endswith("json") else "age,zip\n31,08001\n", encoding="utf-8")
+    with pytest.raises(PolicyError) as error:
+        Policy.load(file)
+    assert f"`privpipe init {file}` drafts a policy for data" in str(error.value)
+    assert "31" not in str(error.value).replace(str(tmp_path), "")
+    with pytest.raises(PolicyError, match=r"it is a folder; `privpipe init"):
+        Policy.load(tmp_path)
+    with pytest.raises(PolicyError, match="does not exist"):
+        Policy.load(tmp_path / "none.csv")

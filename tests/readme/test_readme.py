@@ -27,6 +27,22 @@ def test_the_python_of_the_readme_runs_and_refuses_as_it_says(project: Path, tmp
     assert printed.strip() == shown.strip()
 
 
+def test_the_picture_shows_what_its_example_gives(project: Path, tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "docs/site/picture.py", str(tmp_path / "release.svg")], cwd=project, check=True, timeout=120
+    )
+    assert (tmp_path / "release.svg").read_text() == (project / "docs" / "release.svg").read_text()
+    for page in ("README.md", "docs/index.md"):
+        assert "release.svg)" in (project / page).read_text(encoding="utf-8")
+
+
+def test_the_files_that_the_readme_names_are_there(project: Path) -> None:
+    text = (project / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"\]\(((?!https?:)[^)#]+)\)", text) + re.findall(r"`((?:[\w-]+/)*[A-Z]+\.(?:md|cff))`", text)
+    assert len(named) > 30
+    assert not [name for name in named if not (project / name).exists()]
+
+
 def test_the_policy_of_the_readme_loads(project: Path) -> None:
     (text,) = blocks(project / "README.md", "yaml")
     policy = Policy.from_dict(YAML(typ="safe").load(text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from privpipe.errors import NoSolutionError, UsageError
 from privpipe.judging.report_counts import AT_RISK
 from privpipe.reporting import report
 from privpipe.reporting.officer.languages import LANGUAGES
-from privpipe.reporting.officer.page import SECTIONS, report_page
+from privpipe.reporting.officer.page import CHANGES, PERTURBING, SECTIONS, report_page
 from privpipe.reporting.officer.report_data import ReportData
 from privpipe.reporting.run_documents import RunDocuments
+from privpipe.transforms import CATALOGUE
 from tests.report.accessibility import faults_of, read
 from tests.report.conftest import CANARY, RARE_INCOME, document, people
 
@@ -115,7 +117,30 @@ def test_a_masked_release_tells_attacks_and_warns_of_counts(documents: dict[str,
     assert "Record linkage" in page
     assert "What the attacker was assumed to know" in page
     assert "were perturbed" in page
-    assert "Some values were changed at random or exchanged between records." in page
+    assert "Some values were exchanged between records. Such values are not exact for a single record" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("microaggregate", "Some values were replaced by one value for each small group of similar records."),
+        ("add_noise", "Some values were changed at random."),
+        ("a_plug_in", "Some values were changed."),
+    ],
+)
+def test_the_method_is_described_as_its_kind_changes_values(
+    documents: dict[str, RunDocuments], name: str, said: str
+) -> None:
+    data = ReportData.of(documents["masked"])
+    [stage] = data.stages
+    page = read(report_page(replace(data, stages=({**stage, "name": name},)))).text
+    assert f"{said} Such values are not exact" in page
+    assert "exchanged between records" not in page
+
+
+def test_every_stage_that_perturbs_has_its_sentence() -> None:
+    perturbing = {name for name in CATALOGUE.built_in if CATALOGUE[name].taxon in PERTURBING}
+    assert perturbing == set(CHANGES)
 
 
 def test_a_run_that_waits_says_for_whose_signature(documents: dict[str, RunDocuments], waiting: Path) -> None:

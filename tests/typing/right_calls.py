@@ -62,3 +62,12 @@ def with_spark(table: DataFrame) -> None:
     gate = pps.ReleaseGate(guarantees=[KAnonymity(k=5), {"k_map": {"k": 5}}], roles={"quasi_identifiers": ["age"]})
     assert_type(gate.fit(table), pps.ReleaseGateModel)
     assert_type(pps.Release(policy="release.yaml").fit(table).plan, Mapping[str, Any])
+    # What a notebook says first.
+    by_column = {"age": "quasi_identifier", "income": "insensitive"}
+    assert_type(pp.KAnonymity(k=5), pp.models.KAnonymity)
+    assert_type(pp.check(frame, [{"k_anonymity": {"k": 5}}], roles=by_column), pp.Assessment)
+    pp.Policy(
+        roles=by_column, guarantees=[{"k_anonymity": {"k": 5}}], transform=["rank_swap", RankSwap(columns=["age"])]
+    )
+    assert_type(pp.Generalize().apply(frame, quasi_identifiers=["age"], guarantees=KAnonymity(k=5)), pd.DataFrame)
+    assert_type(pp.explain("k_anonymity").text, str)

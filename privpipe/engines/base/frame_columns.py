@@ -6,9 +6,17 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from privpipe.errors import DataError
+from privpipe.errors import DataError, UsageError
 
-__all__ = ["index_names", "named_alone", "named_levels", "typed_as_before", "under_index", "with_index_columns"]
+__all__ = [
+    "index_names",
+    "named_alone",
+    "named_levels",
+    "require_table",
+    "typed_as_before",
+    "under_index",
+    "with_index_columns",
+]
 
 
 def with_index_columns(data: Any) -> Any:
@@ -58,6 +66,34 @@ def index_names(data: Any) -> list[Any]:
     held = getattr(data, "_meta", data) if type(data).__module__.startswith(("dask.", "dask_expr.")) else data
     known = type(held).__module__.startswith(("pandas.", "pyspark.pandas.")) and type(held).__name__ == "DataFrame"
     return list(held.index.names) if known else []
+
+
+def require_table(data: Any) -> None:
+    """Refuse single columns, arrays and lists, which have no named columns; imports nothing.
+
+    Raises
+    ------
+    UsageError
+        With how a frame is made of it.
+
+    Examples
+    --------
+    >>> require_table([1, 2])
+    Traceback (most recent call last):
+        ...
+    privpipe.errors.UsageError: a list has no named columns; make a frame of it, as in pandas.DataFrame(rows, ...)
+    """
+    root, kind = type(data).__module__.partition(".")[0], type(data).__name__
+    if kind == "Series" and root != "builtins":
+        raise UsageError(f"a Series of {root} is one column and no table; give a frame, as in series.to_frame()")
+    if root == "numpy":
+        raise UsageError(
+            f"a numpy.{kind} has no named columns; make a frame of it, as in pandas.DataFrame(array, columns=[...])"
+        )
+    if root == "pyarrow" and kind.endswith("Array"):
+        raise UsageError(f"a pyarrow.{kind} is one column and no table; give pyarrow.table({{'name': array}})")
+    if isinstance(data, list | tuple | set | frozenset):
+        raise UsageError(f"a {kind} has no named columns; make a frame of it, as in pandas.DataFrame(rows, ...)")
 
 
 def under_index(out: Any, names: Sequence[Any]) -> Any:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.border import reading
-from privpipe.engines.base.frame_columns import named_alone, typed_as_before, with_index_columns
+from privpipe.engines.base.frame_columns import named_alone, require_table, typed_as_before, with_index_columns
 from privpipe.engines.base.frame_kinds import ibis_table_of, is_evaluated, is_ibis_table, known_as_held, native_frame_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm, as_before, fresh_labels, in_types
 from privpipe.engines.lakes import lake_said
@@ -88,9 +88,10 @@ def at_hand(data: Any, place: str, *, index: bool = True) -> Any:
     Raises
     ------
     UsageError, UnsupportedError, DataError
-        An Ibis table that no engine serves, or that cannot be computed; a mapping that names no table; an index level
-        with the name of a column.
+        An array, a list or a single column; an Ibis table that no engine serves, or that cannot be computed; a mapping
+        that names no table; an index level with the name of a column.
     """
+    require_table(data)
     if index:
         given, data = data, with_index_columns(data)
         data = known_as_held(data) if is_evaluated(given) else data

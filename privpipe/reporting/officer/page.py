@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from privpipe.errors import UsageError, escaped
@@ -60,6 +60,14 @@ def _printable(value: Any) -> Any:
 
 
 PERTURBING = ("perturbative", "synthetic")
+CHANGES: Mapping[str, str] = {
+    **dict.fromkeys(("microaggregate", "fuzzy_microaggregate"), "averaged"),
+    **dict.fromkeys(("rank_swap", "record_swap", "shuffle"), "swapped"),
+    **dict.fromkeys(("add_noise", "pram", "shift_dates"), "noisy"),
+    "round": "rounded",
+    "synthesize": "drawn",
+}
+"""What a stage that perturbs does with values; `other` where a plug-in brings it."""
 
 
 def method_statement(say: Wording) -> list[str]:
@@ -72,7 +80,7 @@ def method_statement(say: Wording) -> list[str]:
     """
     text, data = say.messages.text, say.data
     released = sum(row.released for row in data.columns)
-    kinds = {stage["kind"] for stage in data.stages}
+    changes = [CHANGES.get(each["name"], "other") for each in data.stages if each["kind"] in PERTURBING]
     found = [
         text("statement.intro", name=data.run["name"], version=data.run["versions"].get("privpipe", "")),
         text(
@@ -89,8 +97,8 @@ def method_statement(say: Wording) -> list[str]:
     levels = {name: level for each in data.stages for name, level in each["levels"].items()}
     if levels:
         found.append(text("statement.levels", levels=say.levels(levels)))
-    if kinds & set(PERTURBING):
-        found.append(text("statement.perturbed"))
+    if changes:
+        found += [text(f"statement.{change}") for change in (*dict.fromkeys(changes), "inexact")]
     elif stages:
         found.append(text("statement.coarse"))
     held = [

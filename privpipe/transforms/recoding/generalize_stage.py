@@ -14,6 +14,7 @@ from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
+from privpipe.roles import Roles
 from privpipe.transforms.base import StageContext, StagePlan, checked_columns
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
 from privpipe.transforms.recoding.labelling import (
@@ -40,7 +41,15 @@ if TYPE_CHECKING:
     from privpipe.draws import Draws
     from privpipe.hierarchies import Hierarchy
 
-__all__ = ["MOST_NODES", "GeneralizeStage", "LossSpec", "SearchBudget", "generalized_columns", "levels_detail"]
+__all__ = [
+    "MOST_NODES",
+    "GeneralizeStage",
+    "LossSpec",
+    "SearchBudget",
+    "generalized_columns",
+    "how_given",
+    "levels_detail",
+]
 
 
 Search = Literal["optimal", "minimal", "datafly", "bottom_up", "top_down", "genetic"]
@@ -320,11 +329,32 @@ def generalized_columns(stage: GeneralizeStage, context: StageContext) -> tuple[
     for column in [*asked, *(stage.levels or {}), *stage.loss.weights]:
         if column not in held:
             raise UsageError(
-                f"{context.place}: {column!r} is no quasi-identifier with a hierarchy{did_you_mean(column, held)}"
+                f"{context.place}: {column!r} is no quasi-identifier with a hierarchy{did_you_mean(column, held)}; "
+                f"{how_given(column, context.roles)}"
             )
     if not asked:
-        raise UsageError(f"{context.place}: no quasi-identifier has a `hierarchy:`, so there is nothing to generalize")
+        name = next(iter(context.roles.quasi_identifiers), "age")
+        raise UsageError(
+            f"{context.place}: no quasi-identifier has a `hierarchy:`, so there is nothing to generalize; "
+            f"{how_given(name, context.roles)}"
+        )
     return tuple(name for name in held if name in set(asked))
+
+
+def how_given(column: str, roles: Roles) -> str:
+    """How a policy and a call give a column its role and its hierarchy.
+
+    Examples
+    --------
+    >>> how_given("zip", Roles(quasi_identifiers=["zip"])).partition(";")[0]
+    "in Python give hierarchies={'zip': {'redact': {'keep': 'left'}}} (or another builder, or the path of a CSV file)"
+    """
+    role = "" if column in roles.quasi_identifiers else f"quasi_identifiers=[{column!r}] and "
+    builder = "{'redact': {'keep': 'left'}}"
+    return (
+        f"in Python give {role}hierarchies={{{column!r}: {builder}}} (or another builder, or the path of a CSV file); "
+        f"in a policy `hierarchy:` of the column; `privpipe explain hierarchy` lists the builders"
+    )
 
 
 def _mask(known: Bools) -> pa.Array:

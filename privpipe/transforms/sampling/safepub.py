@@ -19,6 +19,7 @@ from privpipe.blocks.marks import Levels
 from privpipe.errors import DataError, NoSolutionError, UsageError, did_you_mean
 from privpipe.kernels.process_proofs import MOST_EPSILON
 from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.recoding.generalize_stage import how_given
 from privpipe.transforms.recoding.labelling import (
     RecodingStage,
     declared,
@@ -174,7 +175,8 @@ class Safepub(RecodingStage):
         for column in self.levels:
             if column not in held:
                 raise UsageError(
-                    f"{context.place}: {column!r} is no quasi-identifier with a hierarchy{did_you_mean(column, held)}"
+                    f"{context.place}: {column!r} is no quasi-identifier with a hierarchy{did_you_mean(column, held)}; "
+                    f"{how_given(column, context.roles)}"
                 )
         if not context.roles.quasi_identifiers:
             raise UsageError(f"{context.place}: no quasi-identifier is declared, so there are no classes")

@@ -146,9 +146,10 @@ def test_entries_may_stand_in_a_mapping() -> None:
         ({"guarantees": KAnonymity(k=2)}, "guarantees: must be a list"),
         ({"guarantees": [KAnonymity(k=2)]}, "roles.illness: is sensitive and no guarantee judges it"),
         ({"guarantees": [KAnonymity()]}, r"guarantees\[0\].k_anonymity.k: a guarantee needs its threshold"),
-        ({"transform": [RankSwap]}, r"transform\[0\]: must be a transformer, not the class RankSwap: call it"),
+        ({"transform": [RankSwap]}, r"transform\[0\]: RankSwap is a class: call it, as in RankSwap\(columns=\["),
         ({"transform": [KAnonymity(k=2)]}, r"transform\[0\]: must be a transformer, not k_anonymity"),
-        ({"roles": {"age": "quasi_identifier"}}, r"roles: must be a privpipe\.Roles, not dict"),
+        ({"roles": {"age": "quasi"}}, "roles: 'age' has a role that does not exist"),
+        ({"roles": ["age"]}, r"roles: must be a privpipe\.Roles or a mapping"),
         ({"hierarchies": {"age": {"interval": {}}}}, "hierarchies.age.*unknown key 'interval'; did you mean"),
         ({"rolls": 1}, "rolls: unknown argument"),
         ({"sink": {"pth": "x"}}, "sink.pth: unknown key; did you mean 'path'"),
@@ -183,7 +184,7 @@ def test_stages_run_one_after_the_other_as_in_a_policy() -> None:
     assert sorted(found.itertuples(index=False)) == sorted(wanted.itertuples(index=False))
     assert list(found.index) == list(frame.index)
     with pytest.raises(UsageError, match="give a plan, a stage, or a list of stages"):
-        pp.transform(frame, ["rank_swap"])  # type: ignore[list-item]
+        pp.transform(frame, [5])  # type: ignore[list-item]
 
 
 @pytest.mark.dask
