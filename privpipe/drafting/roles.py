@@ -185,7 +185,8 @@ def related_guesses(profiles: Sequence[Profile], found: Relations) -> dict[str, 
             guesses[name] = Guess(
                 "insensitive", f"{tells}; a quasi-identifier if an attacker can know it", unknown=True
             )
-    return guesses | _undoing(guesses, found)
+    guesses |= _undoing(guesses, found)
+    return {name: found.decided.get(name, guess) for name, guess in guesses.items()}
 
 
 def _undoing(guesses: Mapping[str, Guess], found: Relations) -> dict[str, Guess]:
@@ -272,7 +273,7 @@ def _of_column(profile: Profile, found: Relations, *, bodies: bool) -> Guess:
     if is_place_on_earth(profile) and profile.distinct > FINE_VALUES:
         return Guess("identifier", "a coordinate: with its like it names an address")
     if name in found.ages:
-        return Guess("identifier", f"a birth, from which {found.ages[name]!r} follows; the age is released instead")
+        return Guess("drop", f"runs along {found.ages[name]!r}, which follows from it; the age is released instead")
     if is_prose(profile):
         return Guess("identifier", f"free text, of {profile.words:.0f} words")
     if guess.unknown and profile.type in NUMBERS and _is_weight(profile, found):
