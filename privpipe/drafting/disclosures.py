@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -13,7 +13,7 @@ from privpipe.blocks import Cells, ClassBlock, Facts
 from privpipe.blocks.arrays import Ints
 from privpipe.drafting.guesses import calendar_part, is_birth, is_date, is_weight_name, standing_of
 from privpipe.drafting.profile import Guess, Profile
-from privpipe.drafting.relations import CodedTable, Relations, coded_table, is_fine, is_prose, whole_groups
+from privpipe.drafting.relations import SURE, CodedTable, Relations, coded_table, is_fine, is_prose, whole_groups
 from privpipe.drafting.roles import related_guesses, suggest_hierarchy
 from privpipe.engines import Engine
 from privpipe.kernels.classes.coded_classes import Coded, coded_cells
@@ -27,7 +27,7 @@ MOST_GAIN = 0.05
 MOST_UNIQUE = 0.2
 """Share of the records that may be unique over the columns that are released raw."""
 MOST_RECORDS = 50_000
-ROOM = 8
+ROOM = 6
 """Quasi-identifiers; further columns are dropped."""
 FEWEST = 100
 """Records below which nothing can be measured."""
@@ -57,11 +57,43 @@ def disclosing(engine: Engine, table: Any, profiles: Sequence[Profile], found: R
     if records > MOST_RECORDS:
         rows = rows.filter(whole_groups(np.arange(len(rows)), MOST_RECORDS / records))
     coded = coded_table(rows, names)
-    decided = dict(_calendar(rows, coded, profiles, related_guesses(profiles, found)))
-    found = replace(found, decided=decided)
-    found = replace(found, decided={**decided, **_predictors(rows, coded, profiles, related_guesses(profiles, found))})
-    crowd = dict(_crowd(coded, profiles, related_guesses(profiles, found)))
-    return replace(found, decided={**found.decided, **crowd})
+    for decide in (_calendar, _functions, _predictors, _crowd):
+        guesses = related_guesses(profiles, found)
+        more = dict(decide(Seen(rows, coded, profiles, found.follows, guesses)))
+        found = replace(found, decided={**found.decided, **more})
+    return found
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is decided by: records, their codes, all columns, functions of others, and the guesses so far."""
+
+    rows: Any
+    coded: CodedTable
+    profiles: Sequence[Profile]
+    follows: Mapping[str, str]
+    guesses: Mapping[str, Guess]
+
+    def in_role(self, *roles: str) -> list[Profile]:
+        """The columns in these roles."""
+        known = [each for each in self.profiles if each.name in self.coded.codes]
+        return [each for each in known if self.guesses[each.name].role in roles]
+
+    @property
+    def raw(self) -> list[Profile]:
+        """Columns that are released though nothing is done to them, or little."""
+        return [each for each in self.in_role("insensitive") if not is_prose(each) and not is_weight_name(each.name)]
+
+    @property
+    def coarse(self) -> list[Profile]:
+        """Columns that are likely to be generalized."""
+        known = self.in_role("quasi_identifier")
+        return [each for each in known if each.distinct > LABELS and suggest_hierarchy(each)]
+
+    @property
+    def room(self) -> int:
+        """How many more quasi-identifiers a table may have."""
+        return ROOM - sum(guess.role == "quasi_identifier" for guess in self.guesses.values())
 
 
 def gain_of(coded: CodedTable, column: str, by: Sequence[str], label: Ints | None = None) -> float:
@@ -110,28 +142,18 @@ def _label(rows: Any, coded: CodedTable, column: Profile) -> Ints:
     return ranks * LABELS // max(len(ranks), 1)
 
 
-def _calendar(
-    rows: Any, coded: CodedTable, profiles: Sequence[Profile], guesses: Mapping[str, Guess]
-) -> Iterator[tuple[str, Guess]]:
+def _calendar(seen: Seen) -> Iterator[tuple[str, Guess]]:
     """Dates and their parts, which are one thing: the date is kept, or the parts are judged together."""
-    dates = [
-        each for each in profiles if is_date(each) and guesses[each.name].role in ("quasi_identifier", "insensitive")
-    ]
-    parts = [
-        each
-        for each in profiles
-        if each not in dates
-        and guesses[each.name].role in ("quasi_identifier", "insensitive")
-        and (calendar_part(each.name) or is_birth(each))
-        and each.name in coded.codes
-    ]
+    known = seen.in_role("quasi_identifier", "insensitive")
+    dates = [each for each in known if is_date(each)]
+    parts = [each for each in known if each not in dates and (calendar_part(each.name) or is_birth(each))]
     for date in dates:
-        if guesses[date.name].role == "insensitive":
+        if seen.guesses[date.name].role == "insensitive":
             reason = "a date, which an attacker may know; insensitive if none can"
             yield date.name, Guess("quasi_identifier", reason, unknown=True)
     left = []
     for part in parts:
-        of = next((date.name for date in dates if _is_part(rows, coded, part, date)), "")
+        of = next((date.name for date in dates if _is_part(seen.rows, seen.coded, part, date)), "")
         if of:
             reason = f"a part of {of!r}: it would give back what is generalized there; derive it from the released date"
             yield part.name, Guess("drop", reason)
@@ -139,14 +161,14 @@ def _calendar(
             left.append(part)
     if len(left) > 1 and not dates:
         for part in left:
-            if guesses[part.name].role == "insensitive":
+            if seen.guesses[part.name].role == "insensitive":
                 others = ", ".join(repr(each.name) for each in left if each is not part)
                 yield part.name, Guess("quasi_identifier", f"a part of a date, together with {others}")
 
 
 def _is_part(rows: Any, coded: CodedTable, part: Profile, date: Profile) -> bool:
     """Whether a column follows from a date: as its part, or because each date has one value of it."""
-    if date.name in coded.codes and coded.follows(part.name, date.name) and coded.bound(part.name, date.name) >= 20:
+    if date.name in coded.codes and coded.follows(part.name, date.name) and coded.bound(part.name, date.name) >= SURE:
         return True
     kind = calendar_part(part.name)
     numbers, moments = _whole(rows.column(part.name)), _moments(rows.column(date.name))
@@ -180,24 +202,24 @@ def _moments(column: Any) -> Any:
         return None
 
 
-def _predictors(
-    rows: Any, coded: CodedTable, profiles: Sequence[Profile], guesses: Mapping[str, Guess]
-) -> dict[str, Guess]:
+def _functions(seen: Seen) -> Iterator[tuple[str, Guess]]:
+    """Raw columns that are a function of one that is generalized."""
+    coarse = {each.name for each in seen.coarse}
+    for each in seen.raw:
+        finer = seen.follows.get(each.name)
+        if finer in coarse:
+            reason = f"a function of {finer!r}: it would give back some of what is generalized there"
+            yield each.name, Guess("drop", reason)
+
+
+def _predictors(seen: Seen) -> dict[str, Guess]:
     """Raw columns, alone or by twos and threes, that predict a quasi-identifier which is generalized."""
-    coarse = [
-        each
-        for each in profiles
-        if guesses[each.name].role == "quasi_identifier"
-        and each.name in coded.codes
-        and each.distinct > LABELS
-        and suggest_hierarchy(each)
-    ]
-    raw = [each for each in _raw(coded, profiles, guesses) if each.distinct <= coded.records / 2]
+    coded, room = seen.coded, seen.room
+    raw = [each for each in seen.raw if each.distinct <= coded.records / 2]
     fine = {each.name for each in raw if is_fine(each)}
-    room = ROOM - sum(guess.role == "quasi_identifier" for guess in guesses.values())
     decided: dict[str, Guess] = {}
-    for column in sorted(coarse, key=lambda each: -each.distinct):
-        label = _label(rows, coded, column)
+    for column in sorted(seen.coarse, key=lambda each: -each.distinct):
+        label = _label(seen.rows, coded, column)
         left = [each.name for each in raw if each.name not in decided]
         for by, gain in _sets(coded, column.name, left, label):
             subject = "predicts" if len(by) == 1 else f"{' and '.join(map(repr, by))} together predict"
@@ -211,18 +233,6 @@ def _predictors(
                 else:
                     decided[name] = Guess("drop", f"{reason}; it would give back what is generalized there")
     return decided
-
-
-def _raw(coded: CodedTable, profiles: Sequence[Profile], guesses: Mapping[str, Guess]) -> list[Profile]:
-    """Columns that are released though nothing is done to them, or little."""
-    return [
-        each
-        for each in profiles
-        if guesses[each.name].role == "insensitive"
-        and each.name in coded.codes
-        and not is_prose(each)
-        and not is_weight_name(each.name)
-    ]
 
 
 def _sets(coded: CodedTable, column: str, raw: Sequence[str], label: Ints) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -244,9 +254,10 @@ def _sets(coded: CodedTable, column: str, raw: Sequence[str], label: Ints) -> It
                     yield by, gain
 
 
-def _crowd(coded: CodedTable, profiles: Sequence[Profile], guesses: Mapping[str, Guess]) -> Iterator[tuple[str, Guess]]:
+def _crowd(seen: Seen) -> Iterator[tuple[str, Guess]]:
     """Those of the raw columns without which the others do not make too many records unique."""
-    raw = [each for each in _raw(coded, profiles, guesses) if not is_fine(each)]
+    coded, room = seen.coded, seen.room
+    raw = [each for each in seen.raw if not is_fine(each)]
     share = coded.unique([each.name for each in raw])
     if len(raw) < 3 or share <= MOST_UNIQUE:
         return
@@ -259,7 +270,6 @@ def _crowd(coded: CodedTable, profiles: Sequence[Profile], guesses: Mapping[str,
             break
         kept.append(least)
         left.remove(least)
-    room = ROOM - sum(guess.role == "quasi_identifier" for guess in guesses.values())
     told = f"the {len(raw)} columns taken for insensitive together make {100 * share:.1f} % of the records unique"
     rest = f"{100 * coded.unique(kept):.1f} % without {len(left)} of them"
     ranked = sorted(

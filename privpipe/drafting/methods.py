@@ -147,6 +147,8 @@ class Method:
         Names of proposed guarantees that no method met: they are written as comments.
     left_out : tuple of str
         Columns of which nothing would be left next to the others.
+    revealing : tuple of (str, str)
+        Columns that gave back a generalized one in a trial, and what was found.
     masked : bool
         Whether measured numbers are masked; not while methods are tried, for it is the same for all.
     """
@@ -155,6 +157,7 @@ class Method:
     notes: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    revealing: tuple[tuple[str, str], ...] = ()
     masked: bool = True
 
 

@@ -18,6 +18,7 @@ from privpipe.engines import Engine
 __all__ = [
     "FINE_VALUES",
     "MOST_RECORDS",
+    "SURE",
     "WORTH",
     "CodedTable",
     "Relations",

@@ -321,6 +321,7 @@ def planned(
     answers: Answers,
     *,
     left_out: Sequence[str] = (),
+    revealing: Sequence[tuple[str, str]] = (),
     suggest: bool = True,
 ) -> Planned:
     """The roles of all columns and the hierarchies of the quasi-identifiers.
@@ -329,6 +330,8 @@ def planned(
     ----------
     left_out : sequence of str
         Quasi-identifiers of which nothing would be left next to the others.
+    revealing : sequence of (str, str)
+        Columns that gave back a generalized one in a trial, and what was found.
     suggest : bool
         Whether hierarchies are wanted.
     """
@@ -336,6 +339,8 @@ def planned(
     for name in left_out:
         why = "left out: with the other quasi-identifiers almost nothing of it would remain"
         guesses[name] = replace(guesses[name], role="drop", reason=f"{why} ({guesses[name].reason})")
+    for name, told in revealing:
+        guesses[name] = replace(guesses[name], role="drop", reason=f"{told} ({guesses[name].reason})")
     if not suggest:
         return Planned(guesses)
     parents = parents_of(guesses, relations)

@@ -76,10 +76,13 @@ class Recoveries:
         One for each column that predicts another well; they disclose something of the source.
     refused : Verdict or None
         Of `GUARD`, over the columns that were generalized, coded or suppressed.
+    exceeding : tuple of Recovered
+        What makes it fail.
     """
 
     notes: tuple[str, ...] = ()
     refused: Verdict | None = None
+    exceeding: tuple[Recovered, ...] = ()
 
     def joining(self, judged: Assessment, guarantees: Sequence[Guarantee]) -> Assessment:
         """The assessment with the notes, and with the failed guarantee unless one of the policy decides instead."""
@@ -120,14 +123,14 @@ def recoveries(
     found = list(tables.recovered(entry, counts, rules.stages))
     notes = [_sentence(each, roles, rules.stages) for each in found if each.gain > LEAST_GAIN]
     coarse = [each for each in found if _is_coarsened(each.column, tables, roles, rules.stages)]
-    exceeding = [beyond_chance(counts, each, GUARD.min_group) for each in coarse if GUARD.exceeded(each)]
-    return Recoveries(tuple(notes), _refused(exceeding, counts.records))
+    suspects = [beyond_chance(counts, each, GUARD.min_group) for each in coarse if GUARD.exceeded(each)]
+    exceeding = tuple(each for each in suspects if GUARD.exceeded(each))
+    refused = _refused(exceeding, counts.records) if exceeding else None
+    return Recoveries(tuple(notes), refused, exceeding)
 
 
-def _refused(found: Sequence[Recovered], records: int) -> Verdict | None:
-    verdict = GUARD.judge_recovered(found, records) if found else None
-    if verdict is None or verdict.passed:
-        return None
+def _refused(found: Sequence[Recovered], records: int) -> Verdict:
+    verdict = GUARD.judge_recovered(found, records)
     remedy = "drop that column, generalize it, or list `recovery` with another `at_most` among the guarantees"
     return replace(verdict, reason=f"{verdict.reason} Every release has to meet this: {remedy}.")
 
