@@ -217,8 +217,17 @@ def _transform(profiles: Sequence[Profile], made: Planned, method: Method, asked
     if fine:
         lines.append("  # By a measured number records can be linked: each value becomes the mean of at least 5.")
         lines.append("  # A note that another column tells such a number speaks of its group, not of the number.")
-        spec = {"columns": [[name] for name in fine], "k": 5, "method": "univariate", "keep_ties": True}
-        lines.append(f"  - microaggregate: {flow(spec)}")
+        integers = {profile.name for profile in profiles if profile.type == "integer"}
+        for whole in (True, False):
+            some = [[name] for name in fine if (name in integers) == whole]
+            spec = {
+                "columns": some,
+                "k": 5,
+                "method": "univariate",
+                "keep_ties": True,
+                **({"round": True} if whole else {}),
+            }
+            lines += [f"  - microaggregate: {flow(spec)}"] if some else []
     if not any(guess.role == "quasi_identifier" for guess in made.guesses.values()):
         return ["transform:", *lines] if lines else []
     if made.hierarchies and asked.suggest:

@@ -324,6 +324,12 @@ WORDS: Mapping[Role, frozenset[str]] = {
         "naissance nacimiento nascita",
     ),
 }
+MEASURES = word_set(
+    "satisfaction distance times training involvement rate rating change trend since per last zufriedenheit entfernung"
+)
+"""Next to one of these a word is what is measured: DistanceFromHome is no home, TrainingTimesLastYear no year."""
+BALANCES = word_set("life work")
+"""With one of these a balance is no account's."""
 CODES: Mapping[str, tuple[Role, str]] = {
     "db040": ("quasi_identifier", "region"),
     "rb080": ("quasi_identifier", "year of birth"),
@@ -406,6 +412,10 @@ def _named_roles(profile: Profile) -> Iterator[tuple[Role, str]]:
     weak = profile.distinct < FEW_RECORDS or WORDS["quasi_identifier"].intersection(words)
     for role, known in WORDS.items():
         found = [word for word in words if word in known]
+        if role == "quasi_identifier" and MEASURES.intersection(words):
+            continue
+        if "balance" in words and BALANCES.intersection(words):
+            continue
         if found and not (role == "identifier" and weak):
             yield role, found[0]
 

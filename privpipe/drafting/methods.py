@@ -201,8 +201,10 @@ def candidates(
     yield Candidate((f"generalize: {flow({'search': 'optimal', 'suppress_at_most': purpose.suppress_at_most})}",))
     yield Candidate(("mondrian: {}",))
     if profiles and all(_has_means(each) for each in profiles):
-        columns = [each.name for each in profiles]
-        yield Candidate((f"microaggregate: {flow({'columns': [columns], 'k': k})}", f"suppress_records: {share}"))
+        spec: dict[str, Any] = {"columns": [[each.name for each in profiles]], "k": k}
+        if all(each.type == "integer" for each in profiles):
+            spec["round"] = True
+        yield Candidate((f"microaggregate: {flow(spec)}", f"suppress_records: {share}"))
     yield Candidate((*_coarse(profiles, hierarchies), f"suppress_cells: {share}", f"suppress_records: {share}"))
     lengths = {each.name: each.code_length for each in profiles}
     vectors = math.prod(levels_of(found, lengths.get(name, 0)) for name, found in hierarchies.items())
