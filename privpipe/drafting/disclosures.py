@@ -137,9 +137,11 @@ def _label(rows: Any, coded: CodedTable, column: Profile) -> Ints:
         kept = np.argsort(-counts, kind="stable")[:LABELS]
         place = np.full(len(counts), LABELS, dtype=np.int64)
         place[kept] = np.arange(len(kept))
-        return place[codes]
+        labels: Ints = place[codes]
+        return labels
     ranks = pc.rank(rows.column(column.name), sort_keys="ascending", tiebreaker="min").to_numpy().astype(np.int64) - 1
-    return ranks * LABELS // max(len(ranks), 1)
+    eighths: Ints = ranks * LABELS // max(len(ranks), 1)
+    return eighths
 
 
 def _calendar(seen: Seen) -> Iterator[tuple[str, Guess]]:

@@ -255,10 +255,9 @@ class _OnDriver(_Counted):
         first, *others = query.keys
         column, *more = query.columns or [first]
         if more:
-            cells = {name: self._cells(query.keys, name) for name in query.columns}
-            sizes = next(iter(cells.values())).sizes
-            held = {name: Cells(each.offsets, each.codes, each.counts) for name, each in cells.items()}
-            return reduction.measure(ClassBlock(sizes, held), Facts())
+            every = {name: self._cells(query.keys, name) for name in query.columns}
+            held = {name: Cells(each.offsets, each.codes, each.counts) for name, each in every.items()}
+            return reduction.measure(ClassBlock(every[column].sizes, held), Facts())
         if self._pair is None or self._pair[0] != (first, column):  # one column after another is evidence on a pair
             self._pair = ((first, column), joined([self._codes[first], self._codes[column]]))
         joint = joined([*(self._codes[name] for name in others), self._pair[1]])
