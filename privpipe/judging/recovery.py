@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Guarantee, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.row_reductions import NothingLeft
 from privpipe.engines import Engine
 from privpipe.judging.judged_table import require_columns
 from privpipe.judging.notes import stage_names
-from privpipe.judging.paired_columns import PairedSample, paired_sample
+from privpipe.judging.paired_columns import PairedSample, looked_at, paired_sample
 from privpipe.judging.table_facts import ClassCount
 from privpipe.measures.risk.attribute.recovery import (
     Chance,
@@ -22,6 +23,7 @@ from privpipe.measures.risk.attribute.recovery import (
     Confirming,
     Guesses,
     Guessing,
+    PairCounts,
     Recovered,
     Recovery,
     beyond_chance,
@@ -44,6 +46,7 @@ __all__ = [
     "CountedOnEngine",
     "Recoveries",
     "before",
+    "counted_whole",
     "recoveries",
     "recovery_notes",
 ]
@@ -274,13 +277,33 @@ class _OnDriver(_Counted):
         return self._codes[column].distinct
 
 
+def counted_whole(engine: Engine, released: Any, original: Any, columns: Sequence[str]) -> PairCounts:
+    """Counts of all records of both tables: on the driver where it may hold them, which is quicker, else on the engine.
+
+    Parameters
+    ----------
+    released : Table
+        Without suppressed records.
+    columns : sequence of str
+        Of the original.
+    """
+    if engine.count(released) <= looked_at(len(released.schema.names)):
+        sample = paired_sample(engine, released, original, columns)
+        if sample is not None and sample.whole:
+            return _on_driver(sample, *sample.pairs)
+    return CountedOnEngine(engine, engine.beside(released, original, {name: before(name) for name in columns}))
+
+
 def _sampled(sample: PairedSample, order: Stream, roles: Roles, mark: str) -> _OnDriver:
     """The records of both tables, suppressed ones left out, the largest number allowed of them."""
-    import pyarrow as pa
-
     names = tuple(name for name in sample.released.schema.names if name not in roles.unreleased)
     kept = ~NothingLeft(names, mark)(sample.released) if names else None
-    first, second = sample.chosen(order, kept)
+    return _on_driver(sample, *sample.chosen(order, kept))
+
+
+def _on_driver(sample: PairedSample, first: Ints, second: Ints) -> _OnDriver:
+    import pyarrow as pa
+
     codes = {}
     for rows, places, called in ((sample.released, second, str), (sample.original, first, before)):
         chosen = pa.array(places)
