@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from privpipe.blocks import FactsRequest, Histogram
 from privpipe.blocks.arrays import Floats, Ints
+from privpipe.drafting.disclosures import disclosing
 from privpipe.drafting.guesses import CODE, LEADING_ZERO, MISSING, guess_type, scale_of
 from privpipe.drafting.profile import NUMBERS, Profile
 from privpipe.drafting.relations import Relations, relate
@@ -287,7 +288,7 @@ def profile_table(
         }
         if form != "csv":
             seen = tuple(profiles.values())
-            return ProfiledTable(source, seen, relations=relate(engine, table, seen))
+            return ProfiledTable(source, seen, relations=_related(engine, table, seen))
         texts = {name: found.values.drop_null().to_pylist() for name, found in histograms.items()}
         written = written_values(texts, source.form)
         source = replace(source, form=written.form)
@@ -299,7 +300,13 @@ def profile_table(
                 )
                 profiles[name] = replace(found, null_values=tuple(each for each in MISSING if each in texts[name]))
         seen = tuple(profiles.values())
-        return ProfiledTable(source, seen, written.unsure, relate(engine, table, seen))
+        typed = engine.scan(replace(source, types={each.name: each.type for each in seen}, null_values=MISSING))
+        return ProfiledTable(source, seen, written.unsure, _related(engine, table, seen, typed))
+
+
+def _related(engine: Engine, table: Any, profiles: Sequence[Profile], typed: Any = None) -> Relations:
+    """What columns are to each other, and what follows for those that would give back what others generalize."""
+    return disclosing(engine, table if typed is None else typed, profiles, relate(engine, table, profiles))
 
 
 def _histogram(engine: Engine, table: Any, name: str) -> Histogram:

@@ -17,6 +17,7 @@ from privpipe.drafting.questions import Answers
 from privpipe.drafting.relations import Relations
 from privpipe.drafting.roles import Planned, finely_valued, household_key, person_key, planned
 from privpipe.drafting.source_formats import database_keys, made_up_names
+from privpipe.judging.recovery import GUARD
 
 if TYPE_CHECKING:
     from privpipe.engines import Source
@@ -89,7 +90,9 @@ def draft_policy(
         Default: an optimal generalization.
     """
     asked, found, method = asked or Asked(), relations or Relations(), method or Method()
-    made = planned(profiles, found, asked.answers, left_out=method.left_out, suggest=asked.suggest)
+    made = planned(
+        profiles, found, asked.answers, left_out=method.left_out, revealing=method.revealing, suggest=asked.suggest
+    )
     place = place_of(source)
     stem = re.sub(r"\W+", "-", Path(place).stem).strip("-") or "table"
     person = asked.answers.person_of(person_key(profiles, made.guesses))
@@ -214,8 +217,17 @@ def _transform(profiles: Sequence[Profile], made: Planned, method: Method, asked
     if fine:
         lines.append("  # By a measured number records can be linked: each value becomes the mean of at least 5.")
         lines.append("  # A note that another column tells such a number speaks of its group, not of the number.")
-        spec = {"columns": [[name] for name in fine], "k": 5, "method": "univariate", "keep_ties": True}
-        lines.append(f"  - microaggregate: {flow(spec)}")
+        integers = {profile.name for profile in profiles if profile.type == "integer"}
+        for whole in (True, False):
+            some = [[name] for name in fine if (name in integers) == whole]
+            spec = {
+                "columns": some,
+                "k": 5,
+                "method": "univariate",
+                "keep_ties": True,
+                **({"round": True} if whole else {}),
+            }
+            lines += [f"  - microaggregate: {flow(spec)}"] if some else []
     if not any(guess.role == "quasi_identifier" for guess in made.guesses.values()):
         return ["transform:", *lines] if lines else []
     if made.hierarchies and asked.suggest:
@@ -254,7 +266,21 @@ def _suggested(profiles: Sequence[Profile], made: Planned, method: Method, asked
             lines.append(f"  # Left out, for no method met it on this table without blanking columns: {line}")
         else:
             lines.append(f"  {line}")
-    return [*lines, *_criteria(profiles, made, method)]
+    return [*lines, *_recovery(made, method), *_criteria(profiles, made, method)]
+
+
+def _recovery(made: Planned, method: Method) -> list[str]:
+    """The bound on what released columns give back of generalized ones; trials measure it by themselves."""
+    columns = [name for name, guess in made.guesses.items() if guess.role == "quasi_identifier"]
+    columns = [name for name in columns if name in made.hierarchies]
+    if not columns or not method.masked or method.stages[0].startswith("microaggregate"):
+        return []
+    bounds = {"at_most": GUARD.at_most, "determined_at_most": GUARD.determined_at_most, "beyond_chance": True}
+    return [
+        "  # No released column gives back what was generalized or suppressed: at most half of the records in addition",
+        "  # to the label, and the one value left for at most a fifth. Without this line every release has to meet it.",
+        f"  - recovery: {flow({'columns': columns, **bounds})}",
+    ]
 
 
 def _criteria(profiles: Sequence[Profile], made: Planned, method: Method) -> list[str]:

@@ -13,11 +13,13 @@ __all__ = [
     "CODE",
     "LEADING_ZERO",
     "MISSING",
+    "calendar_part",
     "column_disclosure",
     "guess_role",
     "guess_type",
     "is_age",
     "is_birth",
+    "is_date",
     "is_household_name",
     "is_nominal",
     "is_person_name",
@@ -76,6 +78,24 @@ PERSON_KEY = re.compile(r"(?i)rb030|pb030|pid|p_?id|idpers|patid|seqn")
 BIRTHS = word_set(
     "dob birth birthdate birthday born yob geburtsdatum geburtsjahr naissance nacimiento nascita bi bdate"
 )
+BORN = re.compile(
+    r"(?i)(?<!new)(?<!still)(?<!un)born|birth(?=$|_?(date|day|year|yr|month))|(date|day|year|yr|month|of)_?birth|"
+    r"geb(urts)?_?(jahr|datum|tag|monat)|(ann?ee|date|jour|mois)_?(de_?)?naiss|naiss(ance)?(_?(ann?ee|date))?$|"
+    r"(fecha|f|ano|anio|mes|dia)_?(de_?)?nac|(anno|data|mese)_?(di_?)?nasc|geboorte_?(jaar|datum)"
+)
+"""Births in names that are written in one word: yearborn, birthyr, gebjahr, anneenaiss, fechanac, annonasc."""
+PARTS: Mapping[str, frozenset[str]] = {
+    "year": word_set("year yr yyyy jahr annee an ano anio anno jaar"),
+    "quarter": word_set("quarter qtr quartal trimestre trimester kwartaal"),
+    "month": word_set("month mo mon mth mm monat mois mes mese maand"),
+    "iso_week": word_set("week wk isoweek woche kw semaine semana settimana"),
+    "day": word_set("day dd mday dayofmonth tag jour dia giorno dag"),
+    "day_of_year": word_set("yday doy dayofyear jahrestag"),
+    "day_of_week": word_set("weekday wday dow dayofweek wochentag"),
+    "hour": word_set("hour hr hh stunde heure hora ora uur"),
+    "minute": word_set("minute min minuto"),
+}
+"""Words for parts of dates, by the function that takes the part."""
 PLACES = word_set("lat lon lng long latitude longitude easting northing geocode gps coordinates coordinate")
 SEXES = word_set("sex gender geschlecht sexe sexo sesso genere")
 WANTED = word_set(
@@ -158,8 +178,34 @@ def is_nominal(profile: Profile) -> bool:
 
 
 def is_birth(profile: Profile) -> bool:
-    """Whether a column holds days or years of birth, by its name and type."""
-    return bool(BIRTHS.intersection(words_of(profile.name))) and profile.type in ("integer", "date", "timestamp")
+    """Whether a column holds days or years of birth, by its name and type.
+
+    Examples
+    --------
+    >>> [is_birth(Profile(name, "integer", 90, 0, 60)) for name in ("yearborn", "gebjahr", "birthweight", "newborns")]
+    [True, True, False, False]
+    """
+    named = BIRTHS.intersection(words_of(profile.name)) or BORN.search(profile.name.strip())
+    return bool(named) and profile.type in ("integer", "date", "timestamp")
+
+
+def is_date(profile: Profile) -> bool:
+    """Whether a column holds days or moments."""
+    return profile.type in ("date", "timestamp")
+
+
+def calendar_part(name: str) -> str:
+    """The part of a date that a column is called by; nothing of one whose name has a word of another kind.
+
+    Examples
+    --------
+    >>> calendar_part("month"), calendar_part("birth_year"), calendar_part("Monat"), calendar_part("years_married")
+    ('month', 'year', 'month', '')
+    """
+    words = words_of(name)
+    known = [part for word in words for part, some in PARTS.items() if word in some]
+    rest = {word for word in words if not any(word in some for some in PARTS.values())}
+    return known[0] if known and rest <= {"of", "the", "date", "time", *BIRTHS} else ""
 
 
 def is_household_name(name: str) -> bool:
@@ -278,6 +324,12 @@ WORDS: Mapping[Role, frozenset[str]] = {
         "naissance nacimiento nascita",
     ),
 }
+MEASURES = word_set(
+    "satisfaction distance times training involvement rate rating change trend since per last zufriedenheit entfernung"
+)
+"""Next to one of these a word is what is measured: DistanceFromHome is no home, TrainingTimesLastYear no year."""
+BALANCES = word_set("life work")
+"""With one of these a balance is no account's."""
 CODES: Mapping[str, tuple[Role, str]] = {
     "db040": ("quasi_identifier", "region"),
     "rb080": ("quasi_identifier", "year of birth"),
@@ -360,6 +412,10 @@ def _named_roles(profile: Profile) -> Iterator[tuple[Role, str]]:
     weak = profile.distinct < FEW_RECORDS or WORDS["quasi_identifier"].intersection(words)
     for role, known in WORDS.items():
         found = [word for word in words if word in known]
+        if role == "quasi_identifier" and MEASURES.intersection(words):
+            continue
+        if "balance" in words and BALANCES.intersection(words):
+            continue
         if found and not (role == "identifier" and weak):
             yield role, found[0]
 

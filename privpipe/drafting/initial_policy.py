@@ -84,7 +84,13 @@ class Drafter:
         )
 
     def _planned(self, method: Method) -> Planned:
-        return planned(self.table.profiles, self.table.relations, self.asked.answers, left_out=method.left_out)
+        return planned(
+            self.table.profiles,
+            self.table.relations,
+            self.asked.answers,
+            left_out=method.left_out,
+            revealing=method.revealing,
+        )
 
     def _chosen(self, clock: Clock) -> Method:
         frame: Any = None if isinstance(self.table.source.data, str) else self.table.source.data

@@ -147,6 +147,8 @@ class Method:
         Names of proposed guarantees that no method met: they are written as comments.
     left_out : tuple of str
         Columns of which nothing would be left next to the others.
+    revealing : tuple of (str, str)
+        Columns that gave back a generalized one in a trial, and what was found.
     masked : bool
         Whether measured numbers are masked; not while methods are tried, for it is the same for all.
     """
@@ -155,6 +157,7 @@ class Method:
     notes: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    revealing: tuple[tuple[str, str], ...] = ()
     masked: bool = True
 
 
@@ -198,8 +201,10 @@ def candidates(
     yield Candidate((f"generalize: {flow({'search': 'optimal', 'suppress_at_most': purpose.suppress_at_most})}",))
     yield Candidate(("mondrian: {}",))
     if profiles and all(_has_means(each) for each in profiles):
-        columns = [each.name for each in profiles]
-        yield Candidate((f"microaggregate: {flow({'columns': [columns], 'k': k})}", f"suppress_records: {share}"))
+        spec: dict[str, Any] = {"columns": [[each.name for each in profiles]], "k": k}
+        if all(each.type == "integer" for each in profiles):
+            spec["round"] = True
+        yield Candidate((f"microaggregate: {flow(spec)}", f"suppress_records: {share}"))
     yield Candidate((*_coarse(profiles, hierarchies), f"suppress_cells: {share}", f"suppress_records: {share}"))
     lengths = {each.name: each.code_length for each in profiles}
     vectors = math.prod(levels_of(found, lengths.get(name, 0)) for name, found in hierarchies.items())

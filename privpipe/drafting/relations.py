@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from privpipe.blocks.arrays import Bools, Ints
 from privpipe.drafting.guesses import guess_role, is_age, is_birth, is_household_name, is_person_name, is_weight_name
-from privpipe.drafting.profile import NUMBERS, Profile
+from privpipe.drafting.profile import NUMBERS, Guess, Profile
 from privpipe.engines import Engine
 
 __all__ = [
     "FINE_VALUES",
     "MOST_RECORDS",
+    "SURE",
     "WORTH",
     "CodedTable",
     "Relations",
@@ -176,6 +177,8 @@ class Relations:
         Records it was measured on; 0: all.
     by_key : str
         The column by whose groups these were drawn, whole; empty where records were.
+    decided : mapping of column to Guess
+        Columns that would give back what others generalize, and what is done with them.
     """
 
     repeats: Mapping[str, str] = field(default_factory=dict)
@@ -186,6 +189,7 @@ class Relations:
     adds: Mapping[str, float] = field(default_factory=dict)
     records: int = 0
     by_key: str = ""
+    decided: Mapping[str, Guess] = field(default_factory=dict)
 
 
 def relate(engine: Engine, table: Any, profiles: Sequence[Profile], most: int = MOST_RECORDS) -> Relations:
@@ -312,10 +316,14 @@ def _standing(profile: Profile, at: int) -> tuple[bool, bool, int]:
 
 
 def _ages(rows: Any, profiles: Sequence[Profile]) -> Iterator[tuple[str, str]]:
-    """Columns of births whose years run against a column of ages."""
+    """Columns of births, or of numbers whatever their name, that run along a column of ages."""
     ages = [each.name for each in profiles if is_age(each)]
     for each in profiles:
-        if ages and is_birth(each):
+        if (
+            ages
+            and each.name not in ages
+            and (is_birth(each) or (each.type in NUMBERS and each.distinct > FEW_FRACTIONS))
+        ):
             years = _numbers(rows.column(each.name))
             for age in ages:
                 if years is not None and _runs_along(years, _numbers(rows.column(age))):

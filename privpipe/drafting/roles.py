@@ -185,7 +185,8 @@ def related_guesses(profiles: Sequence[Profile], found: Relations) -> dict[str, 
             guesses[name] = Guess(
                 "insensitive", f"{tells}; a quasi-identifier if an attacker can know it", unknown=True
             )
-    return guesses | _undoing(guesses, found)
+    guesses |= _undoing(guesses, found)
+    return {name: found.decided.get(name, guess) for name, guess in guesses.items()}
 
 
 def _undoing(guesses: Mapping[str, Guess], found: Relations) -> dict[str, Guess]:
@@ -272,7 +273,7 @@ def _of_column(profile: Profile, found: Relations, *, bodies: bool) -> Guess:
     if is_place_on_earth(profile) and profile.distinct > FINE_VALUES:
         return Guess("identifier", "a coordinate: with its like it names an address")
     if name in found.ages:
-        return Guess("identifier", f"a birth, from which {found.ages[name]!r} follows; the age is released instead")
+        return Guess("drop", f"runs along {found.ages[name]!r}, which follows from it; the age is released instead")
     if is_prose(profile):
         return Guess("identifier", f"free text, of {profile.words:.0f} words")
     if guess.unknown and profile.type in NUMBERS and _is_weight(profile, found):
@@ -320,6 +321,7 @@ def planned(
     answers: Answers,
     *,
     left_out: Sequence[str] = (),
+    revealing: Sequence[tuple[str, str]] = (),
     suggest: bool = True,
 ) -> Planned:
     """The roles of all columns and the hierarchies of the quasi-identifiers.
@@ -328,6 +330,8 @@ def planned(
     ----------
     left_out : sequence of str
         Quasi-identifiers of which nothing would be left next to the others.
+    revealing : sequence of (str, str)
+        Columns that gave back a generalized one in a trial, and what was found.
     suggest : bool
         Whether hierarchies are wanted.
     """
@@ -335,6 +339,8 @@ def planned(
     for name in left_out:
         why = "left out: with the other quasi-identifiers almost nothing of it would remain"
         guesses[name] = replace(guesses[name], role="drop", reason=f"{why} ({guesses[name].reason})")
+    for name, told in revealing:
+        guesses[name] = replace(guesses[name], role="drop", reason=f"{told} ({guesses[name].reason})")
     if not suggest:
         return Planned(guesses)
     parents = parents_of(guesses, relations)

@@ -20,6 +20,7 @@ from privpipe.policy import Policy
 from privpipe.policy.related import require_one_table
 
 if TYPE_CHECKING:
+    from privpipe.measures.risk.attribute.recovery import Recovered
     from privpipe.transforms.base import StagePlan
 
 __all__ = [
@@ -82,6 +83,8 @@ class Trial:
         It was tried on.
     paired : Paired, optional
         The output together with the input.
+    revealing : tuple of (str, str)
+        Columns that give back a generalized one, and what was found.
     """
 
     stages: tuple[str, ...]
@@ -90,6 +93,7 @@ class Trial:
     seconds: float = 0.0
     records: int = 0
     paired: Paired | None = field(default=None, repr=False, compare=False)
+    revealing: tuple[tuple[str, str], ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -138,7 +142,7 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
 
     from privpipe.policy.specs import FrameSpec
     from privpipe.running.attached_source import attach
-    from privpipe.running.judged_rows import judge_staged
+    from privpipe.running.judged_rows import judge_staged, recoveries_of_source
     from privpipe.running.report_figures import lost_columns
     from privpipe.running.report_figures import sample_of as both_of
     from privpipe.running.run_context import RunContext, seed_of
@@ -154,6 +158,7 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
         judged = judge_staged(context, staged, staged.table)
         sample = both_of(context, staged)
         lost = lost_columns(context, staged, sample)
+        found = recoveries_of_source(engine, staged, sample)
     except (NoSolutionError, DataError, HierarchyError, UnsupportedError, UsageError):
         return Trial(stages, seconds=time.monotonic() - began)
     spent = time.monotonic() - began
@@ -172,7 +177,17 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
         for row in lost.columns
         if row.column in policy.roles.quasi_identifiers
     }
-    return Trial(stages, columns, share, spent, len(rows), paired)
+    return Trial(stages, columns, share, spent, len(rows), paired, _revealing(found.exceeding, policy))
+
+
+def _revealing(found: Sequence[Recovered], policy: Policy) -> tuple[tuple[str, str], ...]:
+    """The column to drop for each that is given back: what gives it back, or that itself where this is sensitive."""
+    dropped: dict[str, str] = {}
+    for each in sorted(found, key=lambda each: -each.gain):
+        spare = [name for name in each.by if name not in policy.roles.sensitive]
+        if not dropped.keys() & {each.column, *each.by}:
+            dropped[spare[0] if spare else each.column] = f"{each} in a trial, although that is generalized"
+    return tuple(dropped.items())
 
 
 def _shares(stages: Sequence[StagePlan]) -> dict[str, float]:
@@ -241,7 +256,7 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
         before = clock.left
         trials = list(_trials(choice, asked, home, rows, engine, clock, fewer))
         good = [trial for trial in trials if trial.holds]
-        whole = [trial for trial in good if not trial.blanked]
+        whole = [trial for trial in good if not trial.blanked and not trial.revealing]
         if good and (best is None or not best[1] or whole):
             best = (asked, trials)
         if whole or clock.left < SOON:
@@ -249,7 +264,7 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
         if before - clock.left > clock.left / 3:
             rows = rows.slice(0, max(FEWEST, len(rows) // 2))
         fewer = [trial.stages[0] for trial in good] or None
-        following = _less(asked, good, choice)
+        following = _without_revealing(asked, good) or _less(asked, good, choice)
         if following is None:
             break
         asked = following
@@ -258,12 +273,13 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
         return replace(asked, notes=(note,), masked=True)
     asked, trials = best
     good = [trial for trial in trials if trial.holds]
-    found = min(good, key=lambda trial: (len(trial.blanked), choice.score(trial)))
+    found = min(good, key=lambda trial: (len(trial.blanked), len(trial.revealing), choice.score(trial)))
     return replace(
         asked,
         stages=found.stages,
         notes=tuple(_notes(trials, found, choice, whole_rows)),
         left_out=(*asked.left_out, *_spared(found, choice, asked)),
+        revealing=(*asked.revealing, *found.revealing),
         masked=True,
     )
 
@@ -296,6 +312,12 @@ def _trials(
             continue
         some = rows.slice(0, candidate.records) if candidate.records else rows
         yield tried(candidate.stages, policy, some, engine)
+
+
+def _without_revealing(asked: Method, good: Sequence[Trial]) -> Method | None:
+    """Without the fewest columns by which a method gives something back; nothing where one gives nothing back."""
+    least = min((trial.revealing for trial in good if not trial.blanked), key=len, default=())
+    return replace(asked, revealing=(*asked.revealing, *least)) if least else None
 
 
 def _less(asked: Method, good: Sequence[Trial], choice: Choice) -> Method | None:

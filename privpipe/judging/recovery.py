@@ -3,30 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts
+from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Guarantee, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.row_reductions import NothingLeft
 from privpipe.engines import Engine
 from privpipe.judging.judged_table import require_columns
 from privpipe.judging.notes import stage_names
-from privpipe.judging.paired_columns import PairedSample, paired_sample
+from privpipe.judging.paired_columns import PairedSample, looked_at, paired_sample
 from privpipe.judging.table_facts import ClassCount
-from privpipe.measures.risk.attribute.recovery import Guesses, Guessing, Recovered, Recovery, in_percent
+from privpipe.measures.risk.attribute.recovery import (
+    Chance,
+    Confirmed,
+    Confirming,
+    Guesses,
+    Guessing,
+    PairCounts,
+    Recovered,
+    Recovery,
+    beyond_chance,
+    in_percent,
+)
 from privpipe.roles import Roles, column_type_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from privpipe.draws import Stream
+    from privpipe.judging.assessment import Assessment
     from privpipe.judging.rules import JudgingRules
-    from privpipe.kernels.classes.coded_classes import Coded
+    from privpipe.kernels.classes.coded_classes import Coded, CodedCells
 
-__all__ = ["LEAST_GAIN", "BothTables", "CountedOnEngine", "before", "recovery_notes"]
+__all__ = [
+    "GUARD",
+    "LEAST_GAIN",
+    "BothTables",
+    "CountedOnEngine",
+    "Recoveries",
+    "before",
+    "counted_whole",
+    "recoveries",
+    "recovery_notes",
+]
 
 
 LEAST_GAIN = 0.05
@@ -41,7 +64,37 @@ WORDS = {
 }
 
 
-def recovery_notes(
+COARSENED = ("generalized", "coded", "suppressed")
+GUARD = Recovery(at_most=0.5, determined_at_most=0.2, beyond_chance=True)
+"""What every release has to meet whose policy has no `recovery` among its guarantees."""
+
+
+@dataclass(frozen=True)
+class Recoveries:
+    """What released columns reveal about transformed ones, in sentences, and the built-in guarantee where it fails.
+
+    Parameters
+    ----------
+    notes : tuple of str
+        One for each column that predicts another well; they disclose something of the source.
+    refused : Verdict or None
+        Of `GUARD`, over the columns that were generalized, coded or suppressed.
+    exceeding : tuple of Recovered
+        What makes it fail.
+    """
+
+    notes: tuple[str, ...] = ()
+    refused: Verdict | None = None
+    exceeding: tuple[Recovered, ...] = ()
+
+    def joining(self, judged: Assessment, guarantees: Sequence[Guarantee]) -> Assessment:
+        """The assessment with the notes, and with the failed guarantee unless one of the policy decides instead."""
+        decided = any(isinstance(each, Recovery) for each in guarantees)
+        refused = () if self.refused is None or decided else (self.refused,)
+        return replace(judged.noting(source=self.notes), verdicts=(*refused, *judged.verdicts))
+
+
+def recoveries(
     engine: Engine,
     released: Any,
     original: Any,
@@ -49,8 +102,8 @@ def recovery_notes(
     rules: JudgingRules,
     order: Stream,
     sample: PairedSample | None = None,
-) -> tuple[str, ...]:
-    """A sentence for each released column that predicts a transformed one well: they disclose something of the source.
+) -> Recoveries:
+    """What each released column reveals about transformed ones.
 
     A large table is judged by as many records as `looked_at` says, those of smallest keyed order. Nothing where the two
     tables cannot be aligned.
@@ -61,17 +114,47 @@ def recovery_notes(
         The records of both, where they were brought already.
     """
     if original is None:
-        return ()
+        return Recoveries()
     entry, tables = Recovery(), BothTables(released.schema, original.schema, roles)
     columns = tables.columns(entry)
     if not columns:
-        return ()
+        return Recoveries()
     sample = sample or paired_sample(engine, released, original, columns)
     if sample is None:
-        return ()
+        return Recoveries()
     counts = _sampled(sample, order, roles, rules.mark)
-    found = [each for each in tables.recovered(entry, counts, rules.stages) if each.gain > LEAST_GAIN]
-    return tuple(_sentence(each, roles, rules.stages) for each in found)
+    found = list(tables.recovered(entry, counts, rules.stages))
+    notes = [_sentence(each, roles, rules.stages) for each in found if each.gain > LEAST_GAIN]
+    coarse = [each for each in found if _is_coarsened(each.column, tables, roles, rules.stages)]
+    suspects = [beyond_chance(counts, each, GUARD.min_group) for each in coarse if GUARD.exceeded(each)]
+    exceeding = tuple(each for each in suspects if GUARD.exceeded(each))
+    refused = _refused(exceeding, counts.records) if exceeding else None
+    return Recoveries(tuple(notes), refused, exceeding)
+
+
+def _refused(found: Sequence[Recovered], records: int) -> Verdict:
+    verdict = GUARD.judge_recovered(found, records)
+    remedy = "drop that column, generalize it, or list `recovery` with another `at_most` among the guarantees"
+    return replace(verdict, reason=f"{verdict.reason} Every release has to meet this: {remedy}.")
+
+
+def recovery_notes(
+    engine: Engine,
+    released: Any,
+    original: Any,
+    roles: Roles,
+    rules: JudgingRules,
+    order: Stream,
+    sample: PairedSample | None = None,
+) -> tuple[str, ...]:
+    """The sentences of `recoveries`."""
+    return recoveries(engine, released, original, roles, rules, order, sample).notes
+
+
+def _is_coarsened(column: str, tables: BothTables, roles: Roles, stages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a stage generalized, coded or suppressed a column; where no stage is known, whether it has labels now."""
+    done = [WORDS.get(stage["name"], "") for stage in stages if _touches(stage, column, roles)]
+    return bool(set(done) & set(COARSENED)) if stages else not tables.is_measured(column)
 
 
 def before(name: str) -> str:
@@ -102,10 +185,11 @@ class BothTables:
         """What each released column reveals of each of them."""
         columns = self.columns(entry)
         categories = {name for stage in stages if stage["name"] == "pram" for name in _columns_of(stage, self.roles)}
-        perturbed = [name for name in columns if name not in (*entry.named, *categories) and self._is_measured(name)]
+        perturbed = [name for name in columns if name not in (*entry.named, *categories) and self.is_measured(name)]
         return entry.recovered(counts, columns, list(self.released.names), perturbed)
 
-    def _is_measured(self, name: str) -> bool:
+    def is_measured(self, name: str) -> bool:
+        """Whether a column has numbers or dates in both tables."""
         kinds = [column_type_of(schema.field(name).type) for schema in (self.released, self.original)]
         return not {"text", "boolean"} & set(kinds)
 
@@ -131,6 +215,17 @@ class _Counted:
         query = ClassQuery(keys=(before(column),), columns=(column,))
         found: Guesses | None = self._reduced(query, Guessing(column))
         return found or Guesses()
+
+    def confirmed(self, column: str, evidence: tuple[str, ...]) -> Confirmed:
+        name = before(column)
+        found: Confirmed | None = self._reduced(ClassQuery(keys=evidence, columns=(name,)), Confirming(name))
+        return found or Confirmed()
+
+    def chance(self, column: str, evidence: tuple[str, ...], min_group: int) -> float:
+        *others, last = evidence
+        name = before(column)
+        query = ClassQuery(keys=tuple(others), columns=(name, last))
+        return float(self._reduced(query, Chance(name, last, min_group)) or 0.0)
 
     def _reduced(self, query: ClassQuery, reduction: Any) -> Any:
         raise TypeError(f"{type(self).__name__} counts nothing")
@@ -161,7 +256,11 @@ class _OnDriver(_Counted):
         from privpipe.kernels.classes.coded_classes import cells_of, joined
 
         first, *others = query.keys
-        [column] = query.columns or [first]
+        column, *more = query.columns or [first]
+        if more:
+            every = {name: self._cells(query.keys, name) for name in query.columns}
+            held = {name: Cells(each.offsets, each.codes, each.counts) for name, each in every.items()}
+            return reduction.measure(ClassBlock(every[column].sizes, held), Facts())
         if self._pair is None or self._pair[0] != (first, column):  # one column after another is evidence on a pair
             self._pair = ((first, column), joined([self._codes[first], self._codes[column]]))
         joint = joined([*(self._codes[name] for name in others), self._pair[1]])
@@ -169,17 +268,42 @@ class _OnDriver(_Counted):
         cells = Cells(found.offsets, found.codes, found.counts)
         return reduction.measure(ClassBlock(found.sizes, {column: cells}), Facts())
 
+    def _cells(self, keys: Sequence[str], column: str) -> CodedCells:
+        from privpipe.kernels.classes.coded_classes import coded_cells
+
+        return coded_cells([self._codes[name] for name in keys], self._codes[column])
+
     def distinct(self, column: str) -> int:
         return self._codes[column].distinct
 
 
+def counted_whole(engine: Engine, released: Any, original: Any, columns: Sequence[str]) -> PairCounts:
+    """Counts of all records of both tables: on the driver where it may hold them, which is quicker, else on the engine.
+
+    Parameters
+    ----------
+    released : Table
+        Without suppressed records.
+    columns : sequence of str
+        Of the original.
+    """
+    if engine.count(released) <= looked_at(len(released.schema.names)):
+        sample = paired_sample(engine, released, original, columns)
+        if sample is not None and sample.whole:
+            return _on_driver(sample, *sample.pairs)
+    return CountedOnEngine(engine, engine.beside(released, original, {name: before(name) for name in columns}))
+
+
 def _sampled(sample: PairedSample, order: Stream, roles: Roles, mark: str) -> _OnDriver:
     """The records of both tables, suppressed ones left out, the largest number allowed of them."""
-    import pyarrow as pa
-
     names = tuple(name for name in sample.released.schema.names if name not in roles.unreleased)
     kept = ~NothingLeft(names, mark)(sample.released) if names else None
-    first, second = sample.chosen(order, kept)
+    return _on_driver(sample, *sample.chosen(order, kept))
+
+
+def _on_driver(sample: PairedSample, first: Ints, second: Ints) -> _OnDriver:
+    import pyarrow as pa
+
     codes = {}
     for rows, places, called in ((sample.released, second, str), (sample.original, first, before)):
         chosen = pa.array(places)

@@ -25,7 +25,7 @@ from privpipe.policy.specs import FrameSpec, SourceSpec, located
 from privpipe.progress import watched
 from privpipe.roles import Roles, not_text
 from privpipe.running.attached_source import attach
-from privpipe.running.judged_rows import judge_staged
+from privpipe.running.judged_rows import judge_staged, recoveries_of_source
 from privpipe.running.places import return_form
 from privpipe.running.release_memory import Remembering
 from privpipe.running.release_result import Outcome, ReleaseResult
@@ -181,6 +181,8 @@ def apply_policy(policy: Policy, frame: Any, *, engine: Any = None, progress: Pr
             staged = replace(staged, rules=replace(staged.rules, histories=memory.histories))
             context.progress("judge")
             judged = judge_staged(context, staged, staged.table)
+            if judged.holds and not staged.empty:
+                judged = recoveries_of_source(running, staged).joining(judged, own.guarantees)
             if judged.holds and not staged.empty and own.utility.column_loss.on_alarm == "refuse":
                 judged = replace(judged, lost=lost_columns(context, staged))
             judged.raise_if_failed("Nothing was given back.")

@@ -23,7 +23,7 @@ from privpipe.engines.readers.source_facts import POSITION, positioned
 from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
 from privpipe.judging import Assessment, assess
 from privpipe.judging.paired_columns import PairedSample
-from privpipe.judging.recovery import recovery_notes
+from privpipe.judging.recovery import Recoveries, recoveries
 from privpipe.judging.release_memory import hashed_rows
 from privpipe.ledger import NOT_JUDGED, history_entries
 from privpipe.roles import column_type_of
@@ -52,11 +52,11 @@ __all__ = [
     "judge_staged",
     "judge_whole",
     "judge_written",
-    "notes_beside_original",
-    "notes_of_source",
     "read_back",
     "reads_pairs",
     "reads_positions",
+    "recoveries_beside_original",
+    "recoveries_of_source",
     "require_judged_whole",
     "run_positions",
     "source_of",
@@ -132,10 +132,10 @@ def _by_position(engine: Engine, released: Source, original: Source, seed: Seed)
     return sides[0], sides[1]
 
 
-def notes_beside_original(
+def recoveries_beside_original(
     engine: Engine, finished: Source, original: Any, policy: Policy, align: Align, roles: Roles, rules: JudgingRules
-) -> tuple[str, ...]:
-    """Sentences on released columns that predict transformed ones; none where records cannot be paired.
+) -> Recoveries:
+    """What released columns reveal about transformed ones; nothing where records cannot be paired.
 
     No guarantee requires these pairs, so tables that do not fit together are not an error, and no seed is needed: a
     constant fixes the records by which a large table is sampled.
@@ -144,8 +144,8 @@ def notes_beside_original(
     try:
         released, first = aligned(engine, finished, read_as_source(original, policy), policy, align, seed)
     except (DataError, UnsupportedError):
-        return ()
-    return recovery_notes(engine, released, first, roles, rules, RunKey.of(seed, "", "").attacks())
+        return Recoveries()
+    return recoveries(engine, released, first, roles, rules, RunKey.of(seed, "", "").attacks())
 
 
 Ints = NDArray[np.int64]
@@ -367,12 +367,12 @@ def _noted(context: RunContext, staged: Staged, judged: Assessment) -> Assessmen
     )
 
 
-def notes_of_source(engine: Engine, staged: Staged, sample: PairedSample | None) -> tuple[str, ...]:
-    """What the release discloses of its source indirectly, in sentences."""
+def recoveries_of_source(engine: Engine, staged: Staged, sample: PairedSample | None = None) -> Recoveries:
+    """What the release discloses of its source indirectly."""
     if not staged.rules.gate.notes:
-        return ()
+        return Recoveries()
     rules = replace(staged.rules, stages=stages_of(staged.plan))
-    return recovery_notes(engine, staged.table, staged.original, staged.roles, rules, staged.run.attacks(), sample)
+    return recoveries(engine, staged.table, staged.original, staged.roles, rules, staged.run.attacks(), sample)
 
 
 def without_notes(staged: Staged) -> Staged:

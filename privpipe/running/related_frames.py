@@ -18,7 +18,7 @@ from privpipe.relations.counting import Orphans, RelatedTables
 from privpipe.relations.guarantees import JointGuarantee
 from privpipe.relations.schema import Tree
 from privpipe.running.frames import with_frames
-from privpipe.running.judged_rows import judge_staged, source_of, without_notes
+from privpipe.running.judged_rows import judge_staged, recoveries_of_source, source_of, without_notes
 from privpipe.running.places import return_form
 from privpipe.running.related_staging import Member, StagedSet, judged_together
 from privpipe.running.run_context import OpenedEngine, RunContext, is_path, seed_of
@@ -172,7 +172,10 @@ def apply_related(
         staged = StagedSet(context, "").stage(lambda name: source_of(tables[name]))
         context.progress("judge")
         alone = {
-            name: judge_staged(member.context, without_notes(member.staged), member.staged.table)
+            name: recoveries_of_source(running, member.staged).joining(
+                judge_staged(member.context, without_notes(member.staged), member.staged.table),
+                member.context.policy.guarantees,
+            )
             for name, member in staged.members.items()
             if member.context.policy.entries
         }

@@ -22,8 +22,8 @@ from privpipe.running.judged_rows import (
     judge_staged,
     judge_whole,
     judge_written,
-    notes_of_source,
     read_back,
+    recoveries_of_source,
     require_judged_whole,
     source_of,
     without_notes,
@@ -412,7 +412,8 @@ class ReleaseRun:
         report = RunReport(self.context, self.records, self.place.current())
         with counted_ahead(self.context, staged, reported=report.wanted):
             seen, sample = replace(staged, read=read), sample_of(self.context, staged)
-            judged = judged.noting(source=notes_of_source(self.context.engine, staged, sample))
+            recovered = recoveries_of_source(self.context.engine, staged, sample)
+            judged = recovered.joining(judged, self.context.policy.guarantees)
             judged = replace(judged, lost=lost_columns(self.context, seen, sample))
             if report.wanted and self.records is not None:
                 earlier = earlier_run(self.records.home, report.current)

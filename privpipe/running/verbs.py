@@ -23,7 +23,7 @@ from privpipe.engines.readers.files import require_stamps, stamps_of
 from privpipe.errors import UsageError, did_you_mean
 from privpipe.judging import Assessment, JudgingRules
 from privpipe.judging import assess as judge
-from privpipe.judging.recovery import recovery_notes
+from privpipe.judging.recovery import Recoveries, recoveries
 from privpipe.judging.rules import metadata_notes
 from privpipe.judging.table_facts import person_histograms
 from privpipe.ledger import named_ledger
@@ -37,9 +37,9 @@ from privpipe.running.judged_rows import (
     aligned,
     compares_tables,
     finished_positions,
-    notes_beside_original,
     reads_pairs,
     reads_positions,
+    recoveries_beside_original,
     source_of,
 )
 from privpipe.running.places import return_form
@@ -172,12 +172,12 @@ def judge_table(
     before = None if original is None else read_as_source(original, policy)
     notes += left_out_notes(policy, table=case.finished if case.raw else None, original=before)
     notes += () if case.raw else (*unjudged_notes(case.finished), *said)
-    told: tuple[str, ...] = ()
+    told = Recoveries()
     if case.paired and rules.order is not None:
-        told = recovery_notes(engine, case.table, case.first, roles, rules, rules.order)
+        told = recoveries(engine, case.table, case.first, roles, rules, rules.order)
     elif original is not None:
-        told = notes_beside_original(engine, case.finished, original, policy, align, roles, rules)
-    return judged.noting(*notes, source=told).within(
+        told = recoveries_beside_original(engine, case.finished, original, policy, align, roles, rules)
+    return told.joining(judged.noting(*notes), policy.guarantees).within(
         name=policy.name,
         policy_hash=policy.digest(),
         engine=engine.name,

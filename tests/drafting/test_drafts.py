@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -14,6 +15,7 @@ import privpipe as pp
 from privpipe.drafting.column_profiles import Profile, profile_table
 from privpipe.drafting.draft import Asked
 from privpipe.drafting.guarantees import PURPOSES
+from privpipe.drafting.guesses import guess_role
 from privpipe.drafting.initial_policy import Drafter
 from privpipe.drafting.methods import Method
 from privpipe.drafting.relations import relate
@@ -87,6 +89,29 @@ def test_a_weight_beside_a_height_is_that_of_a_body(survey: pa.Table) -> None:
     rng = np.random.default_rng(2)
     found = guesses(survey.append_column("weight", pa.array(rng.integers(45, 120, N))))
     assert found["weight"].role not in ("identifier", "drop")
+
+
+@pytest.mark.parametrize(
+    "name", ["RelationshipSatisfaction", "DistanceFromHome", "TrainingTimesLastYear", "WorkLifeBalance"]
+)
+def test_a_word_in_a_longer_name_gives_no_role(name: str) -> None:
+    assert guess_role(Profile(name, "integer", 1000, 0, 4)).unknown
+
+
+@pytest.mark.parametrize("name", ["relationship", "home_city", "year", "marital status", "account balance"])
+def test_a_word_that_is_the_name_gives_a_role(name: str) -> None:
+    assert not guess_role(Profile(name, "integer", 1000, 0, 40)).unknown
+
+
+def test_whole_numbers_that_are_averaged_stay_whole(survey: pa.Table) -> None:
+    rng = np.random.default_rng(7)
+    steps = pa.array(rng.lognormal(6, 1, N).astype(int))
+    some = survey.select(["age", "sex", "amount"]).append_column("steps", steps)
+    policy = pp.init(some, purpose="internal", seconds=5)
+    released = policy.apply(some)
+    assert pa.types.is_integer(released.schema.field("steps").type)
+    assert pa.types.is_floating(released.schema.field("amount").type)
+    assert abs(pc.mean(released["steps"]).as_py() / pc.mean(steps).as_py() - 1) < 0.02
 
 
 @pytest.mark.parametrize(

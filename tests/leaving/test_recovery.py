@@ -49,7 +49,22 @@ def document(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def test_the_release_says_so(engine: Engine, document: dict[str, Any]) -> None:
+ALLOWED = {"recovery": {"at_most": 1.0}}
+
+
+def test_the_release_is_refused_though_no_guarantee_of_the_policy_asks(
+    engine: Engine, document: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(pp.errors.Refused, match="`weight` tells `region` for 100 %") as refusal:
+        pp.release(document, engine=engine)
+    assert [verdict.name for verdict in refusal.value.assessment.failed] == ["recovery"]  # type: ignore[union-attr]
+    assert not (tmp_path / "published").exists()
+    with pytest.raises(pp.errors.Refused, match="`weight` tells `region` for 100 %"):
+        pp.Policy.from_dict(document).apply(people(), engine=engine)
+
+
+def test_a_policy_may_allow_it_and_the_release_says_so(engine: Engine, document: dict[str, Any]) -> None:
+    document["guarantees"].append(ALLOWED)
     result = pp.release(document, engine=engine)
     assert [note for note in result.assessment.source_notes if note.startswith(SENTENCE)]
     assert not [note for note in result.assessment.source_notes if "`sex`" in note]
@@ -78,9 +93,22 @@ def test_beside_its_original_anybody_may_see_it(engine: Engine, document: dict[s
     del document["record_id"]
     del document["transform"]
     found = pp.assess(released, document, original=original, align="position", engine=engine)
-    assert found.passed
+    assert [verdict.name for verdict in found.failed] == ["recovery"]
     assert any(note.startswith("`weight` tells `region` for 100 %") for note in found.source_notes)
+    document["guarantees"].append(ALLOWED)
+    assert not pp.assess(released, document, engine=engine).passed  # an entry over pairs, and no original
+    del document["guarantees"][-1]
     assert pp.assess(released, document, engine=engine).source_notes == ()
+
+
+def test_chance_refuses_nothing(engine: Engine, document: dict[str, Any], tmp_path: Path) -> None:
+    """With 190 weights that say nothing of the region each group has some ten records, of which luck guesses many."""
+    frame = people().assign(weight=[float(row * 4001 % 190) for row in range(2000)])
+    frame["region"] = [f"r{row * row * 13 % 41 % 12:02d}" for row in range(2000)]
+    frame.to_parquet(tmp_path / "people.parquet")
+    found = pp.release(document, engine=engine).assessment
+    assert found.passed
+    assert any(note.startswith("`weight` tells `region`") for note in found.source_notes)
 
 
 def test_tables_that_do_not_fit_are_no_error_where_nothing_asked_for_pairs(document: dict[str, Any]) -> None:
@@ -95,6 +123,11 @@ def test_the_command_shows_it(document: dict[str, Any], tmp_path: Path) -> None:
 
     from privpipe.cli.app import app
 
+    (tmp_path / "policy.yaml").write_text(json.dumps(document))
+    done = CliRunner().invoke(app, ["release", str(tmp_path / "policy.yaml")])
+    assert done.exit_code == 5
+    assert "built in: Recovery(at_most=0.5" in done.stderr
+    document["guarantees"].append(ALLOWED)
     (tmp_path / "policy.yaml").write_text(json.dumps(document))
     done = CliRunner().invoke(app, ["release", str(tmp_path / "policy.yaml")])
     assert done.exit_code == 0, done.stderr

@@ -17,7 +17,7 @@ from privpipe.judging.assessment import all_suppressed, not_judged, resting_on
 from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.joined_counts import joined_tables
 from privpipe.judging.judged_table import require_columns
-from privpipe.judging.recovery import BothTables, CountedOnEngine, before
+from privpipe.judging.recovery import BothTables, counted_whole
 from privpipe.judging.rules import keys_of
 from privpipe.judging.ways.base import ByOriginal, WayOfJudging, of_kind
 from privpipe.judging.ways.record_pairs import paired
@@ -43,7 +43,7 @@ class ByColumnsBeside(ByOriginal):
         for entry in asked.values():
             tables.require(entry.named)
         columns = list(dict.fromkeys(name for entry in asked.values() for name in tables.columns(entry)))
-        counts = CountedOnEngine(engine, engine.beside(left, original, {name: before(name) for name in columns}))
+        counts = counted_whole(engine, left, original, columns)
         released, verdicts = engine.count(left), {}
         for at, entry in asked.items():
             found = tables.recovered(entry, counts, context.rules.stages)

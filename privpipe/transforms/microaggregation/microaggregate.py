@@ -98,7 +98,7 @@ class Microaggregate(GroupingParameters):
     sensitive : SensitiveRule, optional
         Each group must have `l` distinct values of a column, or shares of them within `t` of the whole table's.
     keep_ties : bool
-        univariate and fixed only: no cut between equal values, where k allows.
+        univariate and fixed only: no cut between equal values, where k allows; a value of k records or more is a group.
     nulls : {"refuse", "keep", "own_group"}, optional
         refuse: an error. keep: they stay, stand at the mean in distances (with gower: they are like each other
         alone), and take no part in aggregates; a record without any value is in no group. own_group: records are

@@ -136,7 +136,9 @@ class GroupingParameters(Transformer):
     by: Annotated[tuple[str, ...], ColumnNames(), Doc("columns within whose combinations records are grouped")] = ()
     small_strata: Annotated[SmallStrata, Doc("strata of fewer than k records: refuse, suppress or merge")] = "refuse"
     sensitive: Annotated[SensitiveRule | None, Doc("what each group must meet: {column, l} or {column, t}")] = None
-    keep_ties: Annotated[bool, Doc("univariate, fixed: keep equal values together")] = False
+    keep_ties: Annotated[bool, Doc("univariate, fixed: keep equal values together, k of them or more as a group")] = (
+        False
+    )
     nulls: Annotated[Nulls | None, Doc("refuse, keep or own_group")] = None
     round: Annotated[bool, Doc("round to whole numbers")] = False
     ties: Annotated[Literal["keyed", "position"], Doc("keyed, or position to compare with other programs")] = "keyed"

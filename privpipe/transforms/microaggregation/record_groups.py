@@ -277,9 +277,12 @@ class Pass:
     def _along(self, values: Floats, order: Ints, condition: GroupCondition) -> Ints:
         from privpipe.kernels.microaggregation.groups import merged_groups
         from privpipe.kernels.microaggregation.univariate import fixed_groups, univariate_groups
+        from privpipe.transforms.microaggregation.tied_blocks import tied_apart
 
         groups_of = univariate_groups if self.rules.method == "univariate" else fixed_groups
         found = groups_of(values[order], self.group.k, keep_ties=self.rules.keep_ties)
+        if self.rules.keep_ties:
+            found = tied_apart(values[order], found, self.group.k)
         merged = merged_groups(values[order][:, None], found, condition.of(order))
         if merged is None:
             raise NoSolutionError("the records together do not meet the condition on the sensitive column")
