@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks.aggregate_query import AggregateQuery
 
-__all__ = ["Cells", "as_logical"]
+__all__ = ["Cells"]
 
 Ints = NDArray[np.int64]
 
@@ -70,8 +70,3 @@ class Cells:
         for name, values in sorted(self._lists.items()):
             columns[name] = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), self._query.largest)
         return pa.table({**{f"key_{at}": key for at, key in enumerate(keys)}, **columns})
-
-
-def as_logical(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Keys in their logical type."""
-    return column if column.type == kind else column.cast(kind)

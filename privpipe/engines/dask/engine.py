@@ -47,7 +47,7 @@ from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.dask import aggregation, knowledge
 from privpipe.engines.dask.class_table import collected_blocks, kept_parts, measured_classes
 from privpipe.engines.dask.column_types import summed
-from privpipe.engines.dask.dask_table import DaskTable, append, stack
+from privpipe.engines.dask.dask_table import DaskTable, append, stack, taken
 from privpipe.engines.dask.exchange import meet, ranked
 from privpipe.engines.dask.facts import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
 from privpipe.engines.dask.output import collected, held_frame, lying, written
@@ -62,7 +62,6 @@ from privpipe.engines.dask.row_functions import (
     MeasurePairs,
     MeasureRows,
     Recode,
-    taken,
 )
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.session import Options, Session

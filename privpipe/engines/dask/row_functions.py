@@ -27,7 +27,6 @@ __all__ = [
     "MeasurePairs",
     "MeasureRows",
     "Recode",
-    "taken",
 ]
 
 
@@ -174,8 +173,3 @@ class Recode:
     def unknown(self, batch: pa.RecordBatch) -> dict[str, int]:
         """Records of each column whose value the codebook lacks."""
         return {name: book.positions(batch.column(name)).null_count for name, book in self.books.items()}
-
-
-def taken(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Some columns, in this order."""
-    return batch.select(list(columns))

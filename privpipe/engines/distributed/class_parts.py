@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, FactsRequest
 from privpipe.draws import Seed
+from privpipe.engines.base.batches import as_type, whole_array
 from privpipe.engines.base.class_blocks import COUNT, block_of_cells, grouping_columns
 from privpipe.engines.base.histograms import find_codes, not_covered
 from privpipe.engines.distributed.codes import Encoded, encode, value_hashes
-from privpipe.engines.distributed.columns import as_type, column_name
+from privpipe.engines.distributed.columns import column_name
 from privpipe.errors import DataError
 from privpipe.kernels.classes.cells import boundaries, merged_cells, row_cells, sum_by_class
 from privpipe.kernels.columns.arrays import read_only
@@ -206,7 +207,7 @@ class PartReader(_Reader):
     def _parts_of(self, rows: pa.Table) -> pa.RecordBatch:
         found = met(rows)
         columns = [as_type(rows.column(column_name(at)), kind) for at, kind in enumerate(self.types)]
-        return self.counted(found, [encode(_whole(column)) for column in columns])
+        return self.counted(found, [encode(whole_array(column)) for column in columns])
 
     def counted(self, found: Met, columns: Sequence[Encoded]) -> pa.RecordBatch:
         """The parts of classes whose records have these values in `value_columns(query)`."""
@@ -349,10 +350,6 @@ def _last_border(words: Ints) -> int:
 
 def _columns(words: Ints) -> list[pa.Array]:
     return [pa.array(np.ascontiguousarray(words[:, at])) for at in range(2)]
-
-
-def _whole(values: Any) -> pa.Array:
-    return pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
 
 
 def _unpacked(values: pa.ChunkedArray, kind: np.dtype[Any], columns: int) -> tuple[Ints, NDArray[Any]]:

@@ -16,6 +16,7 @@ from privpipe.blocks import ID_COLUMNS
 from privpipe.blocks.aggregate_query import (
     CODE_DIGITS,
     MOST_SUM,
+    RECORDS,
     AggregateMeasure,
     AggregateQuery,
     Ranks,
@@ -24,13 +25,14 @@ from privpipe.blocks.aggregate_query import (
     missing_persons,
     other_weights,
 )
-from privpipe.engines.base.aggregated_cells import Cells, as_logical
+from privpipe.engines.base.aggregated_cells import Cells
+from privpipe.engines.base.batches import as_type
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, quoted
 from privpipe.engines.embedded.session import Kept, Session
 
 __all__ = ["aggregate", "contributions", "ranked"]
 
-RECORDS, ROW, TOP = "__privpipe_records", "__privpipe_row", "__privpipe_top"
+ROW, TOP = "__privpipe_row", "__privpipe_top"
 FIGURES = ("total", "present", "nonzero", "negative", "magnitude", "product", "size", "unwaived", "square")
 ONE_IN = 256
 """Contributors of whom one is looked at to see whether they are in several cells."""
@@ -68,7 +70,7 @@ def contributions(session: Session, table: EmbeddedTable, query: AggregateQuery)
     kept = _by_person(session, table, query)
     one = not _several(session, kept, query, table.schema.field(str(query.person)).type)
     fields = [table.schema.field(name) for name in (*query.keys, str(query.person))]
-    schema = pa.schema([*fields, *((name, pa.int64()) for name in _added(query))])
+    schema = pa.schema([*fields, *((name, pa.int64()) for name in query.added)])
     chosen = ", ".join(
         f"{quoted(each.name)}::VARCHAR AS {quoted(each.name)}" if pt.is_string(each.type) else quoted(each.name)
         for each in schema
@@ -81,7 +83,7 @@ def aggregate(session: Session, table: EmbeddedTable, query: AggregateQuery) -> 
     query.require(table.schema)
     rows = _rows(session, table, query)
     found = session.table(_by_cell(query, rows), rows.frames)
-    keys = [as_logical(found.column(f"key_{at}"), table.schema.field(name).type) for at, name in enumerate(query.keys)]
+    keys = [as_type(found.column(f"key_{at}"), table.schema.field(name).type) for at, name in enumerate(query.keys)]
     figures = Cells(query, len(found))
     for name in ("contributors", "records"):
         figures.add(name, _ints(found, name))
@@ -119,7 +121,7 @@ def ranked(session: Session, table: EmbeddedTable, query: AggregateQuery, ranks:
         f"WHERE {' OR '.join(map(_wanted, ranks))}",
         rows.frames,
     )
-    made = [as_logical(found.column(f"key_{at}"), table.schema.field(name).type) for at, name in enumerate(query.keys)]
+    made = [as_type(found.column(f"key_{at}"), table.schema.field(name).type) for at, name in enumerate(query.keys)]
     figures = {name: found.column(name) for name in ("value", "number", "before", "present")}
     return pa.table({**dict(zip(named, made, strict=True)), **figures})
 
@@ -184,17 +186,19 @@ def _looks(session: Session, query: AggregateQuery, source: str, frames: Mapping
     return looks
 
 
-def _added(query: AggregateQuery) -> dict[str, str]:
-    """What is known of one contributor in one cell, by name."""
-    figures = {RECORDS: "count(*)" if query.records is None else f"sum({quoted(query.records)})"}
-    for measure in query.measures:
-        for column in measure.columns:
-            name = quoted(column)
-            if measure.once:  # null where records disagree
-                figures[column] = f"CASE WHEN min({name}) = max({name}) THEN min({name}) END"
-            else:  # a waiver holds where all records of the contributor have it
-                figures[column] = f"min({name})" if column == measure.waived else f"sum({name})"
-    return {name: f"({figure})::BIGINT AS {quoted(name)}" for name, figure in figures.items()}
+def _added(query: AggregateQuery) -> list[str]:
+    """What is known of one contributor in one cell."""
+    figures = []
+    for column, how in query.added.items():
+        name = quoted(column)
+        if column == RECORDS:
+            figure = "count(*)" if query.records is None else f"sum({quoted(query.records)})"
+        elif how == "once":  # null where records disagree
+            figure = f"CASE WHEN min({name}) = max({name}) THEN min({name}) END"
+        else:
+            figure = f"{how}({name})"
+        figures.append(f"({figure})::BIGINT AS {name}")
+    return figures
 
 
 def _several(session: Session, kept: Kept, query: AggregateQuery, kind: pa.DataType) -> bool:
@@ -224,7 +228,7 @@ def _by_person(session: Session, table: EmbeddedTable, query: AggregateQuery) ->
     _looks(session, query, table.compact, table.frames)
     person = quoted(str(query.person))
     keys = ", ".join([*map(quoted, query.keys), person])
-    chosen = ", ".join([keys, *_added(query).values()])
+    chosen = ", ".join([keys, *_added(query)])
     kept = session.keep(f"SELECT {chosen} FROM {_plain(table, query)} GROUP BY {keys}", table.frames)
     missing = session.value(f"SELECT sum({RECORDS}) FROM {kept.name} WHERE {person} IS NULL")
     if missing:

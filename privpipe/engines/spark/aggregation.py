@@ -17,6 +17,7 @@ from privpipe.blocks import ID_COLUMNS
 from privpipe.blocks.aggregate_query import (
     CODE_DIGITS,
     MOST_SUM,
+    RECORDS,
     AggregateMeasure,
     AggregateQuery,
     Ranks,
@@ -26,7 +27,7 @@ from privpipe.blocks.aggregate_query import (
     other_weights,
 )
 from privpipe.engines.base.aggregated_cells import Cells
-from privpipe.engines.distributed.columns import as_type
+from privpipe.engines.base.batches import as_type, whole_array
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.spark_table import Layout, SparkTable
 from privpipe.engines.spark.versions import arrow_table, frame_of
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["aggregate", "contributions", "ranked"]
 
-RECORDS, PERSON, RANK, HEAP = "__privpipe_records", "__person", "__rank", "__heap"
+PERSON, RANK, HEAP = "__person", "__rank", "__heap"
 SPARSE = 16
 """Rows for each of the largest contributions from which on it pays to look for the few that can be among them."""
 MOST_SENT = 200_000
@@ -51,7 +52,7 @@ def contributions(table: SparkTable, query: AggregateQuery, kept: Kept) -> tuple
     query.require(table.schema)
     _require(table, query)
     fields = [table.schema.field(name) for name in (*query.keys, str(query.person))]
-    schema = pa.schema([*fields, *((name, pa.int64()) for name in _added(query))])
+    schema = pa.schema([*fields, *((name, pa.int64()) for name in query.added)])
     layout = Layout(schema)
     # By contributor alone: then all that is counted of one later needs no further exchange.
     frame = kept(_by_person(table, query, gather=True).toDF(*layout.names(schema.names)))
@@ -87,7 +88,8 @@ def aggregate(table: SparkTable, query: AggregateQuery) -> pa.Table:
             tops[at] = arrow_table(_top(reaching, keys, at, measure, query))
     made = Cells(query, len(found))
     columns = [
-        as_type(_whole(found, key), table.schema.field(name).type) for key, name in zip(keys, query.keys, strict=True)
+        as_type(whole_array(found.column(key)), table.schema.field(name).type)
+        for key, name in zip(keys, query.keys, strict=True)
     ]
     for name in found.column_names:
         if not name.startswith(("key_", "reach_")):
@@ -96,7 +98,7 @@ def aggregate(table: SparkTable, query: AggregateQuery) -> pa.Table:
         if len(entries):
             place = np.zeros(len(entries), dtype=np.int64)
             if keys:
-                own, other = ([_whole(each, key) for key in keys] for each in (found, entries))
+                own, other = ([whole_array(each.column(key)) for key in keys] for each in (found, entries))
                 place = _places(own, other, len(found))
             products = _words(entries, "p") if "p" in entries.column_names else None
             codes = _words(entries, "h") if "h" in entries.column_names else None
@@ -123,7 +125,8 @@ def ranked(table: SparkTable, query: AggregateQuery, ranks: Sequence[Ranks]) -> 
     with reported("rank values"):
         found = arrow_table(summed.where(chosen).select(*keys, "value", "number", "before", "present"))
     made = [
-        as_type(_whole(found, key), table.schema.field(name).type) for key, name in zip(keys, query.keys, strict=True)
+        as_type(whole_array(found.column(key)), table.schema.field(name).type)
+        for key, name in zip(keys, query.keys, strict=True)
     ]
     figures = {name: found.column(name) for name in ("value", "number", "before", "present")}
     return pa.table({**dict(zip(keys, made, strict=True)), **figures})
@@ -151,7 +154,7 @@ def _contributed(table: SparkTable, query: AggregateQuery) -> tuple[SparkTable, 
     _require(table, query)
     if query.person is not None and not query.unique:
         fields = [table.schema.field(name) for name in (*query.keys, str(query.person))]
-        layout = Layout(pa.schema([*fields, *((name, pa.int64()) for name in _added(query))]))
+        layout = Layout(pa.schema([*fields, *((name, pa.int64()) for name in query.added)]))
         frame = _by_person(table, query, gather=False).toDF(*layout.names(layout.schema.names))
         table, query = SparkTable(frame, layout), replace(query, unique=True, records=RECORDS)
         if any(measure.squares for measure in query.measures):
@@ -183,22 +186,13 @@ def _require(table: SparkTable, query: AggregateQuery) -> None:
             raise beyond_words(name)
 
 
-def _added(query: AggregateQuery) -> dict[str, str]:
-    """What is known of one contributor in one cell, by name, and how it is added."""
-    found = {RECORDS: "sum"}
-    for measure in query.measures:
-        for column in measure.columns:
-            found[column] = "once" if measure.once else ("min" if column == measure.waived else "sum")
-    return found
-
-
 def _by_person(table: SparkTable, query: AggregateQuery, *, gather: bool) -> DataFrame:
     """One row per key and person: keys, person, figures, by position."""
     from pyspark.sql import functions as sf
 
     keys = [table.counted(name).alias(f"key_{at}") for at, name in enumerate(query.keys)]
     figures: list[Column] = []
-    added = _added(query)
+    added = query.added
     for name in added:
         own = sf.lit(1).cast("long") if name == RECORDS and query.records is None else None
         source = query.records if name == RECORDS and query.records is not None else name
@@ -346,11 +340,6 @@ def _places(cells: list[pa.Array], entries: list[pa.Array], number: int) -> NDAr
     cell_of = np.empty(int(word.max()) + 1, dtype=np.int64)
     cell_of[word[:number]] = np.arange(number)
     return np.asarray(cell_of[word[number:]], dtype=np.int64)
-
-
-def _whole(found: pa.Table, name: str) -> pa.Array:
-    column = found.column(name)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _words(found: pa.Table, name: str) -> NDArray[np.int64]:
