@@ -63,7 +63,13 @@ class AggregateMeasure:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns that it reads."""
-        return tuple(name for name in (self.column, self.product, self.waived) if name is not None)
+        return tuple(self.roles.values())
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Those columns by what they are: `value`, `product`, `waived`."""
+        found = {"value": self.column, "product": self.product, "waived": self.waived}
+        return {role: name for role, name in found.items() if name is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

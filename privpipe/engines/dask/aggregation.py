@@ -25,11 +25,12 @@ from privpipe.blocks.aggregate_query import (
     other_weights,
 )
 from privpipe.draws import Seed
-from privpipe.engines.base.aggregated_cells import Cells
+from privpipe.engines.base.aggregated_cells import Cells, ranks_sql
 from privpipe.engines.base.batches import whole_array, whole_batch
 from privpipe.engines.base.histograms import plain_key
 from privpipe.engines.dask.dask_table import DaskTable
 from privpipe.engines.dask.exchange import Pieces, meet
+from privpipe.engines.dask.knowledge import Query
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.distributed.codes import encode, encode_ranks, grouped, tuple_hashes
 from privpipe.kernels.grouping.word_groups import split_order
@@ -98,8 +99,14 @@ def ranked(runtime: Runtime, table: DaskTable, query: AggregateQuery, ranks: Seq
     nodes, query = _nodes(runtime, table, query, places)
     count = runtime.place(_CountValues(query, places, Seed.from_os()))
     sent = [runtime.task("count values", count, part) for part in nodes]
-    met = meet(runtime, "rank values", sent, places, _RankValues(tuple(ranks)))
-    return pa.concat_tables(runtime.compute("rank values", met))
+    keys = [f"key_{at}" for at in range(len(query.keys))]
+    groups = ", ".join([*keys, "value"])
+    counted = f"(SELECT {groups}, CAST(sum(number) AS BIGINT) AS number FROM t0 GROUP BY {groups})"
+    kinds = [table.schema.field(name).type for name in query.keys]
+    figures = [(name, pa.int64()) for name in ("value", "number", "before", "present")]
+    schema = pa.schema([*zip(keys, kinds, strict=True), *figures])
+    met = meet(runtime, "rank values", sent, places, Query(ranks_sql(keys, ranks, counted), (len(sent),), schema))
+    return pa.Table.from_batches(runtime.compute("rank values", met), schema)
 
 
 def _nodes(runtime: Runtime, table: DaskTable, query: AggregateQuery, places: int) -> tuple[list[Any], AggregateQuery]:
@@ -368,56 +375,11 @@ class _CountValues:
         value = batch.column(self.query.measures[0].column)
         one = pa.array(np.ones(batch.num_rows, dtype=np.int64))
         rows = pa.table({**keys, "value": value, "number": one}).filter(value.is_valid())
-        rows = _summed(rows, [*keys, "value"])
+        found = rows.group_by([*keys, "value"], use_threads=False).aggregate([("number", "sum")])
+        rows = found.select([*keys, "value", "number_sum"]).rename_columns([*keys, "value", "number"])
         coded = [encode(whole_array(rows.column(key))) for key in keys]
         order, offsets = split_order(tuple_hashes(coded, self.seed, len(rows))[:, 0], self.places)
         return Pieces(whole_batch(rows.take(pa.array(order))), offsets)
-
-
-def _summed(rows: pa.Table, keys: list[str]) -> pa.Table:
-    found = rows.group_by(keys, use_threads=False).aggregate([("number", "sum")])
-    return pa.table({**{key: found.column(key) for key in keys}, "number": found.column("number_sum")})
-
-
-@dataclass(frozen=True, repr=False)
-class _RankValues:
-    """Of the values of whole cells those with a wanted rank."""
-
-    ranks: tuple[Ranks, ...]
-
-    def __call__(self, pieces: Sequence[pa.RecordBatch]) -> pa.Table:
-        rows = pa.Table.from_batches(list(pieces))
-        keys = [name for name in rows.column_names if name.startswith("key_")]
-        rows = _summed(rows, [*keys, "value"])
-        groups, _firsts = grouped([encode(whole_array(rows.column(key))) for key in keys], len(rows))
-        value, number = (np.asarray(rows.column(name).to_numpy(), dtype=np.int64) for name in ("value", "number"))
-        order = np.lexsort((value, groups))
-        rows, groups, number = rows.take(pa.array(order)), groups[order], number[order]
-        starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])[: len(groups)])
-        lengths = np.diff(np.append(starts, len(groups)))
-        before = np.cumsum(number) - number
-        before -= np.repeat(before[starts], lengths)
-        present = np.repeat(np.add.reduceat(number, starts) if len(starts) else number, lengths)
-        wanted = np.zeros(len(groups), dtype=np.bool_)
-        for each in self.ranks:
-            wanted |= self._wanted(each, groups, number, before, present)
-        found = rows.append_column("before", pa.array(before)).append_column("present", pa.array(present))
-        return found.filter(pa.array(wanted))
-
-    @staticmethod
-    def _wanted(ranks: Ranks, groups: Ints, number: Ints, before: Ints, present: Ints) -> NDArray[np.bool_]:
-        if ranks.kind == "first":
-            return before == 0
-        if ranks.kind == "last":
-            return before + number == present
-        if ranks.kind == "window":
-            start = (ranks.numerator * (present - 1) + ranks.offset) // ranks.denominator
-            return (before + number > start) & (before < start + ranks.width)
-        # Of equals the least comes first: rows are sorted by value.
-        order = np.lexsort((before, -number, groups))
-        found = np.zeros(len(groups), dtype=np.bool_)
-        found[order[np.append(True, groups[order][1:] != groups[order][:-1])[: len(order)]]] = True
-        return found
 
 
 def _top(entries: pa.Table, keys: list[str], most: int) -> pa.Table:

@@ -29,7 +29,7 @@ from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.distributed.codes import encode, tuple_hashes
 from privpipe.kernels.grouping.word_groups import split_order
 
-__all__ = ["derived", "related"]
+__all__ = ["Query", "derived", "related"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +50,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, repr=False)
-class _Query:
+class Query:
     """A SELECT over what came to one place of several tables, which it finds as ``t0`` and on.
 
     Parameters
@@ -101,7 +101,7 @@ class _Meeting:
 
     def query(self, sql: str, sent: Sequence[Sequence[Any]], schema: pa.Schema) -> list[Node]:
         """A SELECT over what meets of several tables."""
-        made = _Query(sql, tuple(map(len, sent)), schema)
+        made = Query(sql, tuple(map(len, sent)), schema)
         return meet(self.runtime, "relate rows", [piece for each in sent for piece in each], self.places, made)
 
 

@@ -25,7 +25,7 @@ from privpipe.blocks.aggregate_query import (
     missing_persons,
     other_weights,
 )
-from privpipe.engines.base.aggregated_cells import Cells
+from privpipe.engines.base.aggregated_cells import Cells, added_sql, figures_sql, ranks_sql
 from privpipe.engines.base.batches import as_type
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, quoted
 from privpipe.engines.embedded.session import Kept, Session
@@ -109,30 +109,14 @@ def ranked(session: Session, table: EmbeddedTable, query: AggregateQuery, ranks:
     keys = [quoted(name) for name in query.keys]
     named = [f"key_{at}" for at in range(len(keys))]
     chosen = ", ".join([*(f"{key} AS {name}" for key, name in zip(keys, named, strict=True)), f"{value} AS value"])
-    cell = f"PARTITION BY {', '.join(named)} " if named else ""
-    common = any(each.kind == "commonest" for each in ranks)
-    place = f", row_number() OVER ({cell}ORDER BY number DESC, value) AS place" if common else ""
-    found = session.table(
-        f"WITH counted AS (SELECT {chosen}, count(*)::BIGINT AS number FROM {rows.source} WHERE {value} IS NOT NULL "
-        f"GROUP BY {', '.join([*keys, value])}), "
-        f"summed AS (SELECT *, (sum(number) OVER ({cell}ORDER BY value))::BIGINT - number AS before, "
-        f"(sum(number) OVER ({cell}))::BIGINT AS present{place} FROM counted) "
-        f"SELECT {', '.join([*named, 'value', 'number', 'before', 'present'])} FROM summed "
-        f"WHERE {' OR '.join(map(_wanted, ranks))}",
-        rows.frames,
+    counted = (
+        f"(SELECT {chosen}, count(*)::BIGINT AS number FROM {rows.source} WHERE {value} IS NOT NULL "
+        f"GROUP BY {', '.join([*keys, value])})"
     )
+    found = session.table(ranks_sql(named, ranks, counted), rows.frames)
     made = [as_type(found.column(f"key_{at}"), table.schema.field(name).type) for at, name in enumerate(query.keys)]
     figures = {name: found.column(name) for name in ("value", "number", "before", "present")}
     return pa.table({**dict(zip(named, made, strict=True)), **figures})
-
-
-def _wanted(ranks: Ranks) -> str:
-    """Whether a value has a wanted rank. Of a window, floors are compared without a division."""
-    if ranks.kind != "window":
-        return {"first": "before = 0", "last": "before + number = present", "commonest": "place = 1"}[ranks.kind]
-    start = f"({ranks.numerator} * (present - 1) + {ranks.offset})"
-    after = f"(before + number) * {ranks.denominator} > {start}"
-    return f"({after} AND (before - {ranks.width - 1}) * {ranks.denominator} <= {start})"
 
 
 def _rows(session: Session, table: EmbeddedTable, query: AggregateQuery) -> Rows:
@@ -193,10 +177,8 @@ def _added(query: AggregateQuery) -> list[str]:
         name = quoted(column)
         if column == RECORDS:
             figure = "count(*)" if query.records is None else f"sum({quoted(query.records)})"
-        elif how == "once":  # null where records disagree
-            figure = f"CASE WHEN min({name}) = max({name}) THEN min({name}) END"
         else:
-            figure = f"{how}({name})"
+            figure = added_sql(how, name)
         figures.append(f"({figure})::BIGINT AS {name}")
     return figures
 
@@ -262,25 +244,13 @@ def _by_cell(query: AggregateQuery, rows: Rows) -> str:
 
 def _figures(at: int, measure: AggregateMeasure, query: AggregateQuery, rows: Rows) -> dict[str, str]:
     look, name = rows.looks[measure.column], quoted(measure.column)
-    asked = {f"total_{at}": f"coalesce(sum({name}), 0)::BIGINT"}
+    columns = {column: quoted(column) for column in measure.columns}
+    asked = figures_sql(at, measure, columns, zeros=look.zeros, negatives=look.negatives)
     if look.nulls:
         asked[f"present_{at}"] = f"count({name})"
         if rows.holder is not None:
             holder = f"max({quoted(rows.holder)}) FILTER ({name} IS NOT NULL)"
             asked[f"single_{at}"] = f"CASE WHEN count({name}) = 1 THEN {holder} END"
-    if look.zeros:
-        asked[f"nonzero_{at}"] = f"coalesce(count_if({name} <> 0), 0)::BIGINT"
-    if look.negatives:
-        asked[f"negative_{at}"] = f"coalesce(count_if({name} < 0), 0)::BIGINT"
-        asked[f"magnitude_{at}"] = f"coalesce(sum(abs({name})), 0)::BIGINT"
-    if measure.squares:
-        asked[f"square_{at}"] = f"coalesce(sum({name}::HUGEINT * {name}), 0)::BIGINT"
-    if measure.product is not None:
-        product = quoted(measure.product)
-        asked[f"product_{at}"] = f"coalesce(sum({product}), 0)::BIGINT"
-        asked[f"size_{at}"] = f"coalesce(sum(abs({product})), 0)::BIGINT"
-    if measure.waived is not None:
-        asked[f"unwaived_{at}"] = f"coalesce(max(abs({name})) FILTER ({quoted(measure.waived)} = 0), -1)"
     if not measure.once and query.largest:
         asked[f"top_{at}"] = _top(measure, query, rows)
     return asked

@@ -26,7 +26,7 @@ from privpipe.blocks.aggregate_query import (
     missing_persons,
     other_weights,
 )
-from privpipe.engines.base.aggregated_cells import Cells
+from privpipe.engines.base.aggregated_cells import Cells, added_sql, figures_sql, ranks_sql
 from privpipe.engines.base.batches import as_type, whole_array
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.spark_table import Layout, SparkTable
@@ -108,44 +108,20 @@ def aggregate(table: SparkTable, query: AggregateQuery) -> pa.Table:
 
 def ranked(table: SparkTable, query: AggregateQuery, ranks: Sequence[Ranks]) -> pa.Table:
     """See `Engine.ranked`."""
-    from pyspark.sql import Window
     from pyspark.sql import functions as sf
 
     table, query = _contributed(table, query)
     keys = [f"key_{at}" for at in range(len(query.keys))]
     rows = _rows(table, query).where(sf.col("value_0").isNotNull())
     counted = rows.groupBy(*keys, sf.col("value_0").alias("value")).agg(sf.count(sf.lit(1)).alias("number"))
-    cell = Window.partitionBy(*keys)
-    upto = sf.sum("number").over(cell.orderBy("value").rowsBetween(Window.unboundedPreceding, Window.currentRow))
-    summed = counted.withColumn("before", upto - sf.col("number"))
-    summed = summed.withColumn("present", sf.sum("number").over(cell))
-    if any(each.kind == "commonest" for each in ranks):
-        summed = summed.withColumn("place", sf.row_number().over(cell.orderBy(sf.desc("number"), "value")))
-    chosen = functools.reduce(operator.or_, map(_wanted, ranks))
     with reported("rank values"):
-        found = arrow_table(summed.where(chosen).select(*keys, "value", "number", "before", "present"))
+        found = arrow_table(rows.sparkSession.sql(ranks_sql(keys, ranks, "{counted}"), counted=counted))
     made = [
         as_type(whole_array(found.column(key)), table.schema.field(name).type)
         for key, name in zip(keys, query.keys, strict=True)
     ]
     figures = {name: found.column(name) for name in ("value", "number", "before", "present")}
     return pa.table({**dict(zip(keys, made, strict=True)), **figures})
-
-
-def _wanted(ranks: Ranks) -> Column:
-    """Whether a value has a wanted rank. Of a window, floors are compared without a division."""
-    from pyspark.sql import functions as sf
-
-    number, before, present = (sf.col(name) for name in ("number", "before", "present"))
-    if ranks.kind == "first":
-        return before == 0
-    if ranks.kind == "last":
-        return before + number == present
-    if ranks.kind == "commonest":
-        return sf.col("place") == 1
-    start = (present - 1) * ranks.numerator + ranks.offset
-    after = (before + number) * ranks.denominator > start
-    return after & ((before - (ranks.width - 1)) * ranks.denominator <= start)
 
 
 def _contributed(table: SparkTable, query: AggregateQuery) -> tuple[SparkTable, AggregateQuery]:
@@ -200,13 +176,7 @@ def _by_person(table: SparkTable, query: AggregateQuery, *, gather: bool) -> Dat
     rows = table.frame.select(*keys, table.column(str(query.person)).alias(PERSON), *figures)
     if gather:
         rows = rows.repartition(PERSON)
-    asked = []
-    for at, how in enumerate(added.values()):
-        column = sf.col(f"f_{at}")
-        if how == "once":  # null where records disagree
-            asked.append(sf.when(sf.min(column) == sf.max(column), sf.min(column)).alias(f"f_{at}"))
-        else:
-            asked.append((sf.min(column) if how == "min" else sf.sum(column)).alias(f"f_{at}"))
+    asked = [sf.expr(added_sql(how, f"f_{at}")).alias(f"f_{at}") for at, how in enumerate(added.values())]
     return rows.groupBy(*(f"key_{at}" for at in range(len(keys))), PERSON).agg(*asked)
 
 
@@ -222,11 +192,7 @@ def _rows(table: SparkTable, query: AggregateQuery) -> DataFrame:
     elif table.has_record_ids:
         chosen.append(sf.col(ID_COLUMNS[0]).alias(PERSON))
     for at, measure in enumerate(query.measures):
-        chosen.append(table.column(measure.column).alias(f"value_{at}"))
-        if measure.product is not None:
-            chosen.append(table.column(measure.product).alias(f"product_{at}"))
-        if measure.waived is not None:
-            chosen.append(table.column(measure.waived).alias(f"waived_{at}"))
+        chosen += [table.column(each).alias(f"{role}_{at}") for role, each in measure.roles.items()]
     return table.frame.select(*chosen)
 
 
@@ -242,25 +208,12 @@ def _figures(table: SparkTable, query: AggregateQuery) -> list[Column]:
         found.append(alone.alias("single"))
     for at, measure in enumerate(query.measures):
         value = sf.col(f"value_{at}")
-        found += [
-            sf.count(value).alias(f"present_{at}"),
-            sf.coalesce(sf.sum(value), nothing).alias(f"total_{at}"),
-            sf.coalesce(sf.sum(sf.abs(value)), nothing).alias(f"magnitude_{at}"),
-            sf.count(sf.when(value != 0, 1)).alias(f"nonzero_{at}"),
-            sf.count(sf.when(value < 0, 1)).alias(f"negative_{at}"),
-        ]
+        named = {each: f"{role}_{at}" for role, each in measure.roles.items()}
+        found.append(sf.count(value).alias(f"present_{at}"))
+        found += [sf.expr(figure).alias(name) for name, figure in figures_sql(at, measure, named).items()]
         if holder is not None:
             own = sf.max(sf.when(value.isNotNull(), holder))
             found.append(sf.when(sf.count(value) == 1, _code(own, query)).otherwise(nothing).alias(f"single_{at}"))
-        if measure.squares:
-            found.append(sf.coalesce(sf.sum(value * value), nothing).alias(f"square_{at}"))
-        if measure.product is not None:
-            product = sf.col(f"product_{at}")
-            found.append(sf.coalesce(sf.sum(product), nothing).alias(f"product_{at}"))
-            found.append(sf.coalesce(sf.sum(sf.abs(product)), nothing).alias(f"size_{at}"))
-        if measure.waived is not None:
-            bound = sf.when(sf.col(f"waived_{at}") == 0, sf.abs(value))
-            found.append(sf.coalesce(sf.max(bound), sf.lit(-1).cast("long")).alias(f"unwaived_{at}"))
     return found
 
 
