@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks.aggregate_query import AggregateMeasure, AggregateQuery, Ranks
+from privpipe.blocks.arrays import Ints
 
 __all__ = ["Cells", "added_sql", "figures_sql", "ranks_sql"]
-
-Ints = NDArray[np.int64]
 
 
 class Cells:

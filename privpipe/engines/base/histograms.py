@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from privpipe.blocks import Histogram
+from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.batches import whole_array
 from privpipe.errors import DataError
 from privpipe.kernels.columns.cell_words import scaled_numbers
@@ -100,7 +100,7 @@ def merged_histogram(parts: Sequence[Histogram], kind: pa.DataType) -> Histogram
     return histogram_of(values, counts)
 
 
-def codes_of(values: pa.Array, dictionary: Histogram, column: str) -> NDArray[np.int64]:
+def codes_of(values: pa.Array, dictionary: Histogram, column: str) -> Ints:
     """Positions of values in a dictionary, int64 of shape (n,).
 
     Raises
@@ -120,7 +120,7 @@ def codes_of(values: pa.Array, dictionary: Histogram, column: str) -> NDArray[np
     return found
 
 
-def find_codes(values: pa.Array, dictionary: Histogram) -> NDArray[np.int64]:
+def find_codes(values: pa.Array, dictionary: Histogram) -> Ints:
     """As `codes_of`, -1 for a value the dictionary lacks."""
     known = group_key(dictionary.values)
     if values.type != known.type:

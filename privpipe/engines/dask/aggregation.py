@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.blocks.aggregate_query import (
@@ -24,6 +23,7 @@ from privpipe.blocks.aggregate_query import (
     missing_persons,
     other_weights,
 )
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.draws import Seed
 from privpipe.engines.base.aggregated_cells import Cells, ranks_sql
 from privpipe.engines.base.batches import whole_array, whole_batch
@@ -37,7 +37,6 @@ from privpipe.kernels.grouping.word_groups import split_order
 
 __all__ = ["aggregate", "contributions", "ranked"]
 
-Ints = NDArray[np.int64]
 SPARSE = 16
 """Rows for each of the largest contributions from which on it pays to look for the few that can be among them."""
 
@@ -233,10 +232,10 @@ class Groups:
         np.add.at(found, self.of, values)
         return found
 
-    def counts(self, some: NDArray[np.bool_]) -> Ints:
+    def counts(self, some: Bools) -> Ints:
         return np.bincount(self.of[some], minlength=self.number).astype(np.int64)
 
-    def firsts_of(self, some: NDArray[np.bool_]) -> pa.Array:
+    def firsts_of(self, some: Bools) -> pa.Array:
         """The first row of each cell among some; null where there is none."""
         rows = np.flatnonzero(some)[::-1]
         found = np.full(self.number, -1, dtype=np.int64)

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Self, TypeVar
 import dask
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, ClassBlock, ClassQuery, Facts, FactsRequest, Reduction, RowBlock
 from privpipe.blocks.aggregate_query import AggregateQuery, Ranks
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.primitives import Known
 from privpipe.blocks.requests import (
     ByKey,
@@ -348,7 +348,7 @@ class DaskEngine(Engine):
     def _map_groups(
         self,
         table: DaskTable,
-        key: Callable[[RowBlock], NDArray[np.int64]],
+        key: Callable[[RowBlock], Ints],
         function: Callable[[RowBlock, int], RowBlock],
         schema: pa.Schema,
     ) -> DaskTable:
@@ -363,7 +363,7 @@ class DaskEngine(Engine):
         table: DaskTable,
         column: str,
         stream: Stream,
-        function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
+        function: Callable[[RowBlock, Ints], RowBlock],
         schema: pa.Schema,
     ) -> DaskTable:
         require_columns(table, [column])

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, Facts, PairBlock, RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.batches import joined
 from privpipe.engines.dask.exchange import Pieces, Sent
 from privpipe.engines.distributed.row_functions import Codebook, fitted
@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 
-Ints = NDArray[np.int64]
 KEY = "__privpipe_key"
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, FactsRequest
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.draws import Seed
 from privpipe.engines.base.batches import as_type, whole_array
 from privpipe.engines.base.class_blocks import COUNT, block_of_cells, grouping_columns
@@ -42,7 +43,6 @@ __all__ = [
 ]
 
 
-Ints = NDArray[np.int64]
 R = TypeVar("R")
 WORDS: Final = ("__privpipe_k0", "__privpipe_k1")
 """Hidden columns with the 128 bits that stand for a class."""
@@ -144,7 +144,7 @@ class _Reader:
 
         return run
 
-    def marks(self, words: Ints) -> NDArray[np.bool_] | None:
+    def marks(self, words: Ints) -> Bools | None:
         """Which class holds nothing but the suppression mark; None where that is not asked for."""
         return None if self.marked is None else np.all(words == np.array(self.marked), axis=1)
 

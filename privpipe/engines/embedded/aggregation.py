@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.blocks.aggregate_query import (
@@ -25,6 +24,7 @@ from privpipe.blocks.aggregate_query import (
     missing_persons,
     other_weights,
 )
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.engines.base.aggregated_cells import Cells, added_sql, figures_sql, ranks_sql
 from privpipe.engines.base.batches import as_type
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, quoted
@@ -280,11 +280,11 @@ def _entry(measure: AggregateMeasure, query: AggregateQuery) -> str:
     return f"struct_pack({', '.join(parts)})"
 
 
-def _ints(found: pa.Table, name: str) -> NDArray[np.int64]:
+def _ints(found: pa.Table, name: str) -> Ints:
     return np.asarray(found.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _single(session: Session, query: AggregateQuery, rows: Rows, found: pa.Table, name: str) -> NDArray[np.int64]:
+def _single(session: Session, query: AggregateQuery, rows: Rows, found: pa.Table, name: str) -> Ints:
     """Codes of contributors that are alone in a cell; 0 where there is none."""
     if rows.holder is None:
         return np.zeros(len(found), dtype=np.int64)
@@ -296,7 +296,7 @@ def _single(session: Session, query: AggregateQuery, rows: Rows, found: pa.Table
     return _codes(session, query, holders)
 
 
-def _codes(session: Session, query: AggregateQuery, holders: pa.Array) -> NDArray[np.int64]:
+def _codes(session: Session, query: AggregateQuery, holders: pa.Array) -> Ints:
     """Keyed codes of contributors; 0 for null."""
     distinct = holders.unique().drop_null()
     if not len(distinct):
@@ -315,13 +315,13 @@ def _codes(session: Session, query: AggregateQuery, holders: pa.Array) -> NDArra
 class Entries:
     """The largest contributions of all cells, one after the other."""
 
-    cells: NDArray[np.int64]
-    ranks: NDArray[np.int64]
-    values: NDArray[np.int64]
-    products: NDArray[np.int64] | None
+    cells: Ints
+    ranks: Ints
+    values: Ints
+    products: Ints | None
     holders: pa.Array | None
 
-    def only(self, chosen: NDArray[np.bool_]) -> Entries:
+    def only(self, chosen: Bools) -> Entries:
         """Some of them."""
         return Entries(
             self.cells[chosen],
@@ -377,5 +377,5 @@ def _listed(lists: pa.Array) -> Entries:
     return Entries(cells, ranks, _words(parts["v"]), products, parts.get("h"))
 
 
-def _words(values: pa.Array) -> NDArray[np.int64]:
+def _words(values: pa.Array) -> Ints:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.int64)

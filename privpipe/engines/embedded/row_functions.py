@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, PairBlock, RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.batches import in_order, joined, whole_array
 from privpipe.engines.base.paired_schemas import beside_schema
 from privpipe.engines.embedded import stored_rows
@@ -92,7 +92,7 @@ def map_rows(
 
 
 def with_column(
-    session: Session, table: EmbeddedTable, name: str, compute: Callable[[RowBlock], NDArray[np.int64]]
+    session: Session, table: EmbeddedTable, name: str, compute: Callable[[RowBlock], Ints]
 ) -> EmbeddedTable:
     """The table with one more hidden integer column."""
     schema = pa.schema([*table.schema, pa.field(name, pa.int64())])
@@ -111,7 +111,7 @@ KEY = "__privpipe_key"
 MOST_BYTES = 1 << 30
 """Of a column that is gathered at once: offsets of texts have 32 bits."""
 
-Keys = NDArray[np.int64]
+Keys = Ints
 
 
 def map_groups(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.blocks.aggregate_query import (
@@ -26,6 +25,7 @@ from privpipe.blocks.aggregate_query import (
     missing_persons,
     other_weights,
 )
+from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.aggregated_cells import Cells, added_sql, figures_sql, ranks_sql
 from privpipe.engines.base.batches import as_type, whole_array
 from privpipe.engines.spark.failures import reported
@@ -283,7 +283,7 @@ def _top(rows: DataFrame, keys: list[str], at: int, measure: AggregateMeasure, q
     return first.select(*keys, RANK, *shown)
 
 
-def _places(cells: list[pa.Array], entries: list[pa.Array], number: int) -> NDArray[np.int64]:
+def _places(cells: list[pa.Array], entries: list[pa.Array], number: int) -> Ints:
     """The cell of each entry, by their keys."""
     word = np.zeros(number + len(entries[0]), dtype=np.int64)
     for own, other in zip(cells, entries, strict=True):
@@ -295,5 +295,5 @@ def _places(cells: list[pa.Array], entries: list[pa.Array], number: int) -> NDAr
     return np.asarray(cell_of[word[number:]], dtype=np.int64)
 
 
-def _words(found: pa.Table, name: str) -> NDArray[np.int64]:
+def _words(found: pa.Table, name: str) -> Ints:
     return np.asarray(pc.fill_null(found.column(name), 0).to_numpy(), dtype=np.int64)

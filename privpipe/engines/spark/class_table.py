@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, Reduction
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.requests import Where
 from privpipe.engines.base.class_blocks import COUNT, KnownSizes, WithSizes, may_be_marked, require_query_columns
 from privpipe.engines.distributed.class_parts import SIZE, WORDS, explained
@@ -151,7 +151,7 @@ def _explained(table: SparkTable, query: ClassQuery) -> AbstractContextManager[N
     return explained(query, lambda request: learn(table, request))
 
 
-Passing = Callable[[ClassBlock], NDArray[np.bool_]]
+Passing = Callable[[ClassBlock], Bools]
 MOST_SENT = 1 << 20
 """Classes of which every executor gets a list; of more, records and classes are brought together."""
 CLASS_BYTES = 32
