@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CODE_DIGITS",
     "MOST_SUM",
+    "RECORDS",
     "AggregateMeasure",
     "AggregateQuery",
     "Ranks",
@@ -28,6 +29,8 @@ __all__ = [
 MOST_SUM = 9.2e18
 """Sums of absolute values of a whole table that leave every sum of a cell within 64 bits."""
 
+RECORDS = "__privpipe_records"
+"""Records of a contributor in a cell, as a column of contributions."""
 CODE_DIGITS = 15
 """Hexadecimal digits of a contributor's code: below 2^60, so that no engine's integers overflow."""
 BLOCK = 64
@@ -60,7 +63,13 @@ class AggregateMeasure:
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns that it reads."""
-        return tuple(name for name in (self.column, self.product, self.waived) if name is not None)
+        return tuple(self.roles.values())
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Those columns by what they are: `value`, `product`, `waived`."""
+        found = {"value": self.column, "product": self.product, "waived": self.waived}
+        return {role: name for role, name in found.items() if name is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +109,18 @@ class AggregateQuery:
         """All columns that it reads, each once."""
         own = [name for name in (self.person, self.records) if name is not None]
         return tuple(dict.fromkeys([*self.keys, *own, *(each for one in self.measures for each in one.columns)]))
+
+    @property
+    def added(self) -> dict[str, str]:
+        """What is known of one contributor in one cell, by name, and how it is added: "once" if all records agree.
+
+        A waiver holds where all records of the contributor have it.
+        """
+        found = {RECORDS: "sum"}
+        for measure in self.measures:
+            for column in measure.columns:
+                found[column] = "once" if measure.once else ("min" if column == measure.waived else "sum")
+        return found
 
     def require(self, schema: pa.Schema) -> None:
         """Refuse columns that a table lacks, and persons that have no text.

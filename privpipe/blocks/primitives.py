@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.blocks.arrays import Floats, Ints
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.class_block import ClassBlock, ClassQuery
 from privpipe.blocks.facts import Facts, FactsRequest, Histogram
 from privpipe.blocks.requests import (
@@ -380,7 +380,7 @@ class Primitives(ABC):
         return self.derive(RanksExchanged(table, column, stream, exchange))
 
     @final
-    def keep_classes(self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]) -> Any:
+    def keep_classes(self, table: Any, query: ClassQuery, passing: Callable[[ClassBlock], Bools]) -> Any:
         """The records whose class passes."""
         return self.derive(ClassFilter(table, query, passing))
 

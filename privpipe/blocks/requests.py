@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.class_block import ClassBlock, ClassQuery
 
 if TYPE_CHECKING:
@@ -100,7 +98,7 @@ Measured = RowsOf | ClassesOf | PairsOf
 class ByKey:
     """Blocks of all records of one key."""
 
-    key: Callable[[Any], NDArray[np.int64]]
+    key: Callable[[Any], Ints]
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,9 +131,9 @@ class RankExchange:
     records: int
     segment: int
     reach: int
-    permutation: Callable[[int, int], NDArray[np.int64]] = field(repr=False)
+    permutation: Callable[[int, int], Ints] = field(repr=False)
 
-    def of_segment(self, number: int) -> NDArray[np.int64]:
+    def of_segment(self, number: int) -> Ints:
         """pi of a segment.
 
         Examples
@@ -206,7 +204,7 @@ class ClassFilter(Request):
 
     table: Any
     query: ClassQuery
-    passing: Callable[[ClassBlock], NDArray[np.bool_]]
+    passing: Callable[[ClassBlock], Bools]
 
 
 @dataclass(frozen=True, repr=False)

@@ -29,7 +29,6 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?", re.AS
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _INFINITE = {"inf": "inf", "+inf": "inf", "infinity": "inf", "+infinity": "inf"}
 _MINUS_INFINITE = {"-inf": "-inf", "-infinity": "-inf"}
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIMESTAMP = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?(?: ?(Z|[+-]\d{2}(?::?\d{2})?))?)?",
     re.ASCII,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Histogram
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.class_block import weights_of
 from privpipe.blocks.row_reductions import bears_nothing
 from privpipe.engines import Engine
@@ -202,7 +203,7 @@ def matching_block(
     distinct_codes, first, owner = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     owner = owner.ravel()
     merged = np.bincount(owner, weights=kept, minlength=len(first)).astype(np.int64)
-    complete: NDArray[np.bool_] = np.asarray((distinct_codes >= 0).all(axis=1))
+    complete: Bools = np.asarray((distinct_codes >= 0).all(axis=1))
     gone = int(counts[marked].sum())
     cells = {
         column: _cells(codes_of(distinct[column].combine_chunks(), histogram, column)[~marked], owner, kept, len(first))
@@ -228,9 +229,7 @@ def matching_block(
     )
 
 
-def _pattern_weights(
-    weights: NDArray[np.float64], owner: NDArray[np.intp], counts: NDArray[np.int64], patterns: int
-) -> NDArray[np.float64]:
+def _pattern_weights(weights: Floats, owner: NDArray[np.intp], counts: Ints, patterns: int) -> Floats:
     """Weight of each pattern, exact and rounded once."""
     from privpipe.kernels.columns.arrays import read_only
     from privpipe.kernels.weight_sums import exact_sum_by_class
@@ -241,7 +240,7 @@ def _pattern_weights(
     return np.asarray(exact_sum_by_class(*cells), dtype=np.float64)
 
 
-def _cells(codes: NDArray[np.int64], owner: NDArray[np.intp], counts: NDArray[np.int64], patterns: int) -> Cells:
+def _cells(codes: Ints, owner: NDArray[np.intp], counts: Ints, patterns: int) -> Cells:
     """Records of each pattern with each code."""
     pairs, place = np.unique(np.column_stack([owner, codes]), axis=0, return_inverse=True)
     offsets = np.searchsorted(pairs[:, 0], np.arange(patterns + 1)).astype(np.int64)
@@ -271,12 +270,12 @@ def _too_many(what: str) -> UnsupportedError:
     )
 
 
-def _codes(column: Any, wildcard: str | None) -> NDArray[np.int64]:
+def _codes(column: Any, wildcard: str | None) -> Ints:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if wildcard is not None and pa.types.is_string(column.type):
         column = pc.if_else(pc.equal(column, wildcard), pa.scalar(None, column.type), column)
     encoded = column.dictionary_encode()
-    codes: NDArray[np.int64] = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    codes: Ints = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, RowBlock
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.row_reductions import bears_nothing
 from privpipe.errors import PrivpipeError
 from privpipe.hierarchies import canonical_text
@@ -39,7 +40,6 @@ __all__ = [
 ]
 
 
-Ints = NDArray[np.int64]
 Loss = tuple[float | None, str]
 """A loss in [0, 1], and what it was measured by."""
 Seen = tuple[list[str | None], list[int]]
@@ -65,7 +65,7 @@ class ColumnValues:
 
     values: pa.Array = field(repr=False)
     counts: Ints = field(repr=False)
-    blank: NDArray[np.bool_] = field(repr=False)
+    blank: Bools = field(repr=False)
 
     @property
     def labels(self) -> int:
@@ -203,16 +203,16 @@ class PairedColumn:
         return (rank_ratio(left) if self.before.ordered else uncertainty(left)), by
 
     @cached_property
-    def _gone(self) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = ~self.before.blank[self.cells.before] & self.after.blank[self.cells.after]
+    def _gone(self) -> Bools:
+        found: Bools = ~self.before.blank[self.cells.before] & self.after.blank[self.cells.after]
         return found
 
     @cached_property
-    def _differ(self) -> NDArray[np.bool_]:
+    def _differ(self) -> Bools:
         """Of each pair of codes."""
         same = self._same_code()[self.cells.after] == self.cells.before
         both = self.before.blank[self.cells.before] & self.after.blank[self.cells.after]
-        found: NDArray[np.bool_] = ~(same | both)
+        found: Bools = ~(same | both)
         return found
 
     def _same_code(self) -> Ints:
@@ -226,7 +226,7 @@ class PairedColumn:
         number = {text: code for code, text in enumerate(self.before.texts) if text is not None}
         return np.array([-1 if text is None else number.get(text, -1) for text in self.after.texts], dtype=np.int64)
 
-    def _share(self, chosen: NDArray[np.bool_]) -> float | None:
+    def _share(self, chosen: Bools) -> float | None:
         records = self.cells.records
         return int(self.cells.counts[chosen].sum()) / records if records else None
 
@@ -249,7 +249,7 @@ class PairedColumn:
         gone = int(self.cells.counts[self._gone].sum())
         return min(1.0, column_loss(self.cells.counts[kept], shares, hierarchy.domain_size, gone))
 
-    def _shares(self, hierarchy: Hierarchy, leaves: Ints, kept: NDArray[np.bool_]) -> NDArray[np.float64] | None:
+    def _shares(self, hierarchy: Hierarchy, leaves: Ints, kept: Bools) -> Floats | None:
         """The share of the domain that each released label covers, by the lowest level that has it."""
         labels = self.after.texts
         own = self.cells.after[kept]
@@ -303,13 +303,13 @@ class PairedSample:
         return self.coded(side, name, mark).alone if known is None else known
 
     @cached_property
-    def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def pairs(self) -> tuple[Ints, Ints]:
         """Positions in both of the records that are in both."""
         from privpipe.kernels.ids.record_ids import partners
 
         return partners(self.original.record_ids, self.released.record_ids)
 
-    def chosen(self, order: Stream, kept: NDArray[np.bool_] | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+    def chosen(self, order: Stream, kept: Bools | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
         """As many of the pairs as are looked at, the first in a keyed order.
 
         Parameters

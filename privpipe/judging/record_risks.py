@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import DistinctBlock, Guarantee
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.row_reductions import weight_faults
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UsageError, did_you_mean
@@ -82,7 +82,7 @@ def _columns(entries: Sequence[Guarantee], roles: Roles, record_id: str) -> tupl
     return tuple(dict.fromkeys([record_id, *own, *roles.quasi_identifiers]))
 
 
-def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:
+def _codes(column: pa.ChunkedArray) -> Ints:
     """A number for each value, -1 where there is none."""
     codes = column.combine_chunks().dictionary_encode().indices.fill_null(-1)
     return np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64)

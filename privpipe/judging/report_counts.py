@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Guarantee, SizeModel, Tally, Verdict
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.size_model import size_histogram
 from privpipe.errors import UnsupportedError
 from privpipe.judging.counted_classes import JudgingContext, count_classes
@@ -397,12 +397,12 @@ def _hidden(lines: list[dict[str, Any]], few: tuple[int, ...], least: int) -> li
     return [*left, _line(OTHERS, "", joined, labels=len(lines) - len(left) + 1)]
 
 
-def _in_bins(values: NDArray[np.float64], counts: NDArray[np.int64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+def _in_bins(values: Floats, counts: Ints, edges: Floats) -> Ints:
     places = np.searchsorted(edges, values, side="right")
     return np.bincount(places, weights=counts, minlength=len(edges) + 1).astype(np.int64)
 
 
-def _numbers(side: ColumnValues) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _numbers(side: ColumnValues) -> tuple[Floats, Ints]:
     """The values that are there, ascending, dates as their years, with their records."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -415,7 +415,7 @@ def _numbers(side: ColumnValues) -> tuple[NDArray[np.float64], NDArray[np.int64]
     return numbers, side.counts[kept]
 
 
-def _edges(values: NDArray[np.float64], counts: NDArray[np.int64], *, whole: bool) -> NDArray[np.float64]:
+def _edges(values: Floats, counts: Ints, *, whole: bool) -> Floats:
     """Round ends of intervals between the tails, so that no end is a person's value; none where all are equal."""
     finite = np.isfinite(values)
     values, counts = values[finite], counts[finite]
@@ -438,7 +438,7 @@ def _round_step(width: float, *, whole: bool) -> float:
     return next(step * power for step in (WHOLE_STEPS if whole else STEPS) if step * power >= width * (1 - 1e-9))
 
 
-def _interval(edges: NDArray[np.float64], bins: tuple[int, ...]) -> str:
+def _interval(edges: Floats, bins: tuple[int, ...]) -> str:
     """The ends as ``20.0:40.0``, for a page to write in its own language; an end that is open is left out."""
     low = None if bins[0] == 0 else float(edges[bins[0] - 1])
     high = None if bins[-1] == len(edges) else float(edges[bins[-1]])

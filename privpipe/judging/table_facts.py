@@ -9,9 +9,9 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, FactsRequest, Guarantee, Histogram, prepared
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.table_name import TableName
 from privpipe.engines import Engine, Source
 from privpipe.engines.databases import Database
@@ -241,7 +241,7 @@ def _value_column(engine: Engine, source: Source, column: str) -> tuple[str, lis
     raise DataError(f"it has neither a column {column!r} nor one named 'value'{did_you_mean(column, found)}")
 
 
-def _whole(weights: list[Any], name: str) -> NDArray[np.int64]:
+def _whole(weights: list[Any], name: str) -> Ints:
     """Counts in proportion to the weights: exact where 62 bits hold them, else to 17 digits."""
     exact = [Decimal(repr(weight)) for weight in weights]
     if any(not each.is_finite() or each < 0 for each in exact):

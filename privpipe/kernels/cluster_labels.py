@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.compiled import njit
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
 ]
 
 
-Ints = NDArray[np.int64]
 UNIT = 1 << 22
 """A loss of 1 as a whole number: no rounding decides."""
 FORBIDDEN = 1 << 30
@@ -143,7 +143,7 @@ def climbed(table, first, width, node, leaf):  # type: ignore[no-untyped-def]
     return node
 
 
-def nearest(labels: Labels, leaves: NDArray[np.int32], pools: NDArray[np.int64], many: int) -> NDArray[np.int32]:
+def nearest(labels: Labels, leaves: NDArray[np.int32], pools: Ints, many: int) -> NDArray[np.int32]:
     """Neighbours of each combination, nearest first, ties by their places; -1 behind the last.
 
     Parameters

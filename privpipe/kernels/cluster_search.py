@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.compiled import njit
 from privpipe.draws.siphash import high_product, word_of_2
 from privpipe.kernels.cluster_labels import Labels, climbed
@@ -35,15 +36,15 @@ class Freed(NamedTuple):
 
     leaves: NDArray[np.int32]
     nodes: NDArray[np.int32]
-    held: NDArray[np.int64]
-    own: NDArray[np.int64]
+    held: Ints
+    own: Ints
 
 
 class Made(NamedTuple):
     """Groups: the nodes that label them; their records, values, cost and size."""
 
     nodes: NDArray[np.int32]
-    held: NDArray[np.int64]
+    held: Ints
 
 
 @njit(nogil=True, cache=True, inline="always")
@@ -215,7 +216,6 @@ def allowed(labels, made, many):  # type: ignore[no-untyped-def]
     return True
 
 
-Ints = NDArray[np.int64]
 FEWEST, MOST = 2, 6
 """Groups that a step frees."""
 MOST_FREED = 64

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Moments, RowBlock
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.compiled import is_small, njit
 from privpipe.draws.siphash import high_product
 from privpipe.errors import DataError
@@ -52,7 +53,7 @@ MISSING, INFINITE = 1, 2
 
 
 @njit(nogil=True, cache=True)
-def carry(limbs: NDArray[np.int64]) -> NDArray[np.int64]:
+def carry(limbs: Ints) -> Ints:
     """Bring every limb into 0 .. 2^32 - 1; what is left over at the top is the sign."""
     tops = np.zeros(len(limbs), np.int64)
     for row in range(len(limbs)):
@@ -67,12 +68,12 @@ def carry(limbs: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @njit(nogil=True, cache=True)
 def split_floats(
-    column: NDArray[np.float64],
-    gaps: NDArray[np.bool_],
-    parts: NDArray[np.int64],
-    places: NDArray[np.int64],
+    column: Floats,
+    gaps: Bools,
+    parts: Ints,
+    places: Ints,
     absent: NDArray[np.uint8],
-    extremes: NDArray[np.float64],
+    extremes: Floats,
 ) -> int:
     """Write each value as part and place, mark records without a finite one, widen the extremes."""
     infinite = 0
@@ -99,12 +100,12 @@ def split_floats(
 
 
 def split_integers(
-    column: NDArray[np.int64],
-    gaps: NDArray[np.bool_],
-    parts: NDArray[np.int64],
-    places: NDArray[np.int64],
+    column: Ints,
+    gaps: Bools,
+    parts: Ints,
+    places: Ints,
     absent: NDArray[np.uint8],
-    extremes: NDArray[np.float64],
+    extremes: Floats,
 ) -> int:
     """As `split_floats`, of integers."""
     parts[: len(column)] = column
@@ -120,7 +121,7 @@ def split_integers(
 
 
 @njit(nogil=True, cache=True)
-def _add(limbs: NDArray[np.int64], high: U, low: U, place: int, sign: int) -> None:
+def _add(limbs: Ints, high: U, low: U, place: int, sign: int) -> None:
     """Add sign x (high 2^64 + low) x 2^place."""
     k, shift = place >> 5, U(place & 31)
     first = low << shift
@@ -141,10 +142,10 @@ def _magnitude(part: int) -> U:
 
 @njit(nogil=True, cache=True)
 def add_up(
-    parts: NDArray[np.int64],
-    places: NDArray[np.int64],
+    parts: Ints,
+    places: Ints,
     absent: NDArray[np.uint8],
-    limbs: NDArray[np.int64],
+    limbs: Ints,
 ) -> None:
     """Add the records present in all columns: a row of limbs for each column, then one for each pair."""
     s = len(parts)
@@ -240,12 +241,12 @@ class ExactSums:
             return math.nan
         return rounded_sqrt(self._spread(i, i), self._divisor(i, i))
 
-    def covariance(self) -> NDArray[np.float64]:
+    def covariance(self) -> Floats:
         """Covariance matrix, shape (s, s)."""
         s = range(len(self.totals))
         return np.array([[self._covariance(min(i, j), max(i, j)) for j in s] for i in s])
 
-    def correlation(self) -> NDArray[np.float64]:
+    def correlation(self) -> Floats:
         """Correlation matrix, shape (s, s); exactly 1 on the diagonal and for columns in exact proportion."""
         s = range(len(self.totals))
         return np.array([[self._correlation(min(i, j), max(i, j)) for j in s] for i in s])
@@ -271,8 +272,8 @@ class ExactSums:
 
 
 def measure_sums(
-    columns: Sequence[NDArray[np.float64] | NDArray[np.int64]],
-    missing: Sequence[NDArray[np.bool_] | None] | None = None,
+    columns: Sequence[Floats | Ints],
+    missing: Sequence[Bools | None] | None = None,
     decimals: Sequence[int] | None = None,
 ) -> ExactSums:
     """Exact sums of one block of records.
@@ -325,7 +326,7 @@ class _PlainSums:
         self.extremes = np.full((s, 2), np.nan)
         self.whole = [0] * (s + s * (s + 1) // 2)
 
-    def add(self, columns: list[NDArray[Any]], masks: list[NDArray[np.bool_]]) -> None:
+    def add(self, columns: list[NDArray[Any]], masks: list[Bools]) -> None:
         """Add some records."""
         absent = np.zeros(len(columns[0]), np.uint8)
         for i, (column, gaps) in enumerate(zip(columns, masks, strict=True)):
@@ -360,7 +361,7 @@ class _LimbSums(_PlainSums):
         self._limbs = np.zeros((len(self.whole), LIMBS), np.int64)
         self._parts, self._places = np.empty((s, CHUNK), np.int64), np.empty((s, CHUNK), np.int64)
 
-    def add(self, columns: list[NDArray[Any]], masks: list[NDArray[np.bool_]]) -> None:
+    def add(self, columns: list[NDArray[Any]], masks: list[Bools]) -> None:
         absent = np.zeros(len(columns[0]), np.uint8)
         for i, (column, gaps) in enumerate(zip(columns, masks, strict=True)):
             split = split_floats if column.dtype.kind == "f" else split_integers
@@ -457,7 +458,7 @@ class ExactMoments:
         """State by state."""
         return tuple(a.merge(b) for a, b in zip(left, right, strict=True))
 
-    def finish(self, sums: tuple[ExactSums, ...] | None) -> tuple[Mapping[str, Moments], NDArray[np.float64] | None]:
+    def finish(self, sums: tuple[ExactSums, ...] | None) -> tuple[Mapping[str, Moments], Floats | None]:
         """Moments by column, and the covariance matrix if it is wanted; `sums` is None for no records.
 
         Raises

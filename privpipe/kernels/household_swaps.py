@@ -12,13 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+
+from privpipe.blocks.arrays import Bools, Floats, Ints
 
 __all__ = ["HouseholdSwaps", "Swapping", "swap_quotas", "swapped_households"]
-
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Swapping:
     areas: Ints
     kinds: Sequence[Ints]
     risk: Floats
-    high: NDArray[np.bool_]
+    high: Bools
     quotas: Ints
     chosen: Floats = field(repr=False)
     offered: Floats = field(repr=False)
@@ -76,7 +73,7 @@ class HouseholdSwaps:
 class _Donors:
     """The households of one kind and level that can still be had, the first draw of each area on top."""
 
-    def __init__(self, kinds: Ints, areas: Ints, clock: Floats, free: NDArray[np.bool_]) -> None:
+    def __init__(self, kinds: Ints, areas: Ints, clock: Floats, free: Bools) -> None:
         able = np.flatnonzero(free & np.isfinite(clock))
         order = able[np.lexsort((clock[able], areas[able], kinds[able]))]
         own, place = kinds[order], areas[order]
@@ -91,7 +88,7 @@ class _Donors:
         self.spans: dict[int, list[int]] = {kind: heads[low:high].tolist() for kind, low, high in spans}
         self.heaps: dict[int, list[tuple[float, int, int]]] = {}
 
-    def take(self, kind: int, area: int, free: NDArray[np.bool_]) -> int:
+    def take(self, kind: int, area: int, free: Bools) -> int:
         """The donor with the first draw among those of a kind in other areas; -1 where there is none."""
         heap = self._heap(kind)
         aside: tuple[float, int, int] | None = None
@@ -123,7 +120,7 @@ class _Donors:
 class _Level:
     """Swaps across the areas of one level."""
 
-    def __init__(self, given: Swapping, level: int, partner: Ints, free: NDArray[np.bool_]) -> None:
+    def __init__(self, given: Swapping, level: int, partner: Ints, free: Bools) -> None:
         risk = given.risk[:, level]
         self.given, self.partner, self.free = given, partner, free
         self.areas = given.areas[:, level]

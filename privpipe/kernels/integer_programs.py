@@ -19,8 +19,8 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats
 from privpipe.errors import EngineError
 
 __all__ = ["NAME", "PACKAGE", "Limits", "Solved", "broken", "minimum", "quiet", "solve"]
@@ -134,7 +134,7 @@ class Solved:
         Whether the clock ended it, so that it cannot be repeated exactly.
     """
 
-    values: NDArray[np.float64] | None
+    values: Floats | None
     proved: bool
     bound: float
     by_clock: bool
@@ -146,11 +146,11 @@ class Solved:
 
 
 def minimum(
-    costs: NDArray[np.float64],
+    costs: Floats,
     rows: Any,
-    between: tuple[NDArray[np.float64] | float, NDArray[np.float64] | float],
-    bounds: tuple[NDArray[np.float64] | float, NDArray[np.float64] | float],
-    integral: NDArray[np.bool_],
+    between: tuple[Floats | float, Floats | float],
+    bounds: tuple[Floats | float, Floats | float],
+    integral: Bools,
     limits: Limits,
 ) -> Solved:
     """The least `costs @ x` such that `rows @ x` and `x` lie within their bounds and `x[integral]` is whole.
@@ -250,7 +250,7 @@ def broken(package: str, error: BaseException) -> EngineError:
     )
 
 
-def _rows(problem: Any, place: dict[str, int]) -> tuple[Any, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def _rows(problem: Any, place: dict[str, int]) -> tuple[Any, tuple[Floats, Floats]]:
     """The constraints as a sparse matrix, and the bounds of its rows."""
     from scipy.sparse import csr_array
 

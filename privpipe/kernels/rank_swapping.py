@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.compiled import njit
 from privpipe.draws import Stream
 from privpipe.draws.elementary import LARGEST_BELOW_ONE, normal_quantile, unit_interval
@@ -58,7 +59,7 @@ def segment_length(n: int, w: int) -> int:
 
 def swap_permutation(
     n: int, w: int, stream: Stream, *, partner: Partner = "unswapped", segment: int | None = None
-) -> NDArray[np.int32] | NDArray[np.int64]:
+) -> NDArray[np.int32] | Ints:
     """The whole permutation of n ranks.
 
     Parameters
@@ -98,7 +99,7 @@ def swap_permutation(
     return pi
 
 
-def swap_segment(start: int, stop: int, w: int, stream: Stream, *, partner: Partner = "unswapped") -> NDArray[np.int64]:
+def swap_segment(start: int, stop: int, w: int, stream: Stream, *, partner: Partner = "unswapped") -> Ints:
     """The permutation of the ranks of one segment, which any worker can compute alone.
 
     Returns
@@ -119,7 +120,7 @@ def swap_segment(start: int, stop: int, w: int, stream: Stream, *, partner: Part
 
 
 @njit(nogil=True, cache=True)
-def _free_between(first: int, stop: int, swapped: NDArray[np.bool_], free: NDArray[np.int32]) -> int:
+def _free_between(first: int, stop: int, swapped: Bools, free: NDArray[np.int32]) -> int:
     """Ranks not yet swapped in first .. stop - 1: whole blocks by their counts, the ends one by one."""
     total = 0
     at = first
@@ -135,7 +136,7 @@ def _free_between(first: int, stop: int, swapped: NDArray[np.bool_], free: NDArr
 
 
 @njit(nogil=True, cache=True)
-def _nth_free(first: int, n: int, swapped: NDArray[np.bool_], free: NDArray[np.int32]) -> int:
+def _nth_free(first: int, n: int, swapped: Bools, free: NDArray[np.int32]) -> int:
     """The place of free rank number n (from 0) at or above `first`."""
     at = first
     while True:
@@ -151,7 +152,7 @@ def _nth_free(first: int, n: int, swapped: NDArray[np.bool_], free: NDArray[np.i
 
 
 @njit(nogil=True, cache=True)
-def _swap(k0: U, k1: U, start: int, length: int, w: int, kind: int) -> NDArray[np.int64]:
+def _swap(k0: U, k1: U, start: int, length: int, w: int, kind: int) -> Ints:
     pi = np.arange(start, start + length)
     swapped = np.zeros(length, np.bool_)
     free = np.full(length // BLOCK + 1, BLOCK, np.int32)  # of each block; the last one is never asked as a whole
@@ -180,7 +181,6 @@ def _swap(k0: U, k1: U, start: int, length: int, w: int, kind: int) -> NDArray[n
     return pi
 
 
-Ints = NDArray[np.int64]
 FAR = 64  # buckets beyond the first open one, whose chance is below 2^-64
 
 

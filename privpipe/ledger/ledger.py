@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.release_history import ReleaseHistory, ReleaseRows
 from privpipe.border import bordered
 from privpipe.draws import Seed
@@ -71,20 +71,20 @@ def known_share(current: ReleaseRows, earlier: Sequence[ReleaseRows]) -> tuple[i
     return int(known.sum()), len(persons)
 
 
-def _repeated(words: NDArray[np.int64]) -> NDArray[np.int64]:
+def _repeated(words: Ints) -> Ints:
     distinct, counts = np.unique(words, axis=0, return_counts=True)
-    found: NDArray[np.int64] = distinct[counts > 1]
+    found: Ints = distinct[counts > 1]
     return found
 
 
-def _renamed(rows: ReleaseRows, known: NDArray[np.int64]) -> ReleaseRows:
+def _renamed(rows: ReleaseRows, known: Ints) -> ReleaseRows:
     noise = rows.noise
     if noise is not None:
         noise = replace(noise, units=_names(noise.units, known))
     return replace(rows, units=_names(rows.units, known), noise=noise)
 
 
-def _names(units: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.int64]:
+def _names(units: Ints, known: Ints) -> Ints:
     places = places_of(known[:, :2], units)
     return np.where((places >= 0)[:, None], known[np.maximum(places, 0), 2:] if len(known) else units, units)
 

@@ -77,22 +77,22 @@ def require_ours(path: Path, kind: type[EngineError] = SinkError) -> None:
         )
 
 
-def private_folder(path: Path, kind: type[EngineError] = SinkError) -> Path:
+def private_folder(path: Path) -> Path:
     """The folder, made if it is not there, ours and of mode 0700.
 
     Raises
     ------
-    SinkError (or `kind`)
+    SinkError
         See `require_ours`; or it cannot be made.
     """
-    require_ours(path, kind)
+    require_ours(path)
     try:
         path.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        require_ours(path, kind)  # another process may have made it in between
+        require_ours(path)  # another process may have made it in between
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
             path.chmod(PRIVATE_FOLDER)
     except OSError as error:
-        raise kind(f"the private folder {str(path)!r} cannot be made: {error.strerror}") from None
+        raise SinkError(f"the private folder {str(path)!r} cannot be made: {error.strerror}") from None
     return path
 
 

@@ -10,7 +10,8 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from privpipe.blocks.arrays import Bools
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -369,7 +370,7 @@ def _texts(values: pa.Array) -> pa.Array | None:
     return None
 
 
-def _matches(named: set[str], texts: pa.Array | None, *, unique: bool) -> Iterator[tuple[Pattern, NDArray[np.bool_]]]:
+def _matches(named: set[str], texts: pa.Array | None, *, unique: bool) -> Iterator[tuple[Pattern, Bools]]:
     """Which values look like each pattern that applies."""
     import pyarrow.compute as pc
 
@@ -385,7 +386,7 @@ def _matches(named: set[str], texts: pa.Array | None, *, unique: bool) -> Iterat
         yield pattern, matched
 
 
-def _over_89(values: pa.Array) -> NDArray[np.bool_]:
+def _over_89(values: pa.Array) -> Bools:
     import pyarrow as pa
     import pyarrow.compute as pc
 

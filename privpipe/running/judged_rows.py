@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.file_pair import RowPositions
 from privpipe.blocks.release_history import HistoryMeasure
 from privpipe.draws import RunKey, Seed, Stream
@@ -148,7 +148,6 @@ def recoveries_beside_original(
     return recoveries(engine, released, first, roles, rules, RunKey.of(seed, "", "").attacks())
 
 
-Ints = NDArray[np.int64]
 NO_MATCH = "the records of the release were not all found in the original's order."
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.row_reductions import NothingLeft, without_suppressed
 from privpipe.engines import open_engine
 from privpipe.errors import SinkError, UsageError
@@ -295,7 +295,7 @@ class _Group:
 
     groups: int
 
-    def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
+    def __call__(self, rows: RowBlock) -> Ints:
         return rows.record_ids[:, 1] & (self.groups - 1)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, RowBlock, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.release_history import ReleaseRows, TableRows
 from privpipe.engines import Engine
 from privpipe.errors import DataError, UnsupportedError
@@ -22,7 +22,6 @@ from privpipe.tables.unit_rows import in_units
 
 __all__ = ["table_memory"]
 
-Ints = NDArray[np.int64]
 MADE_UP = (
     "{number:,} records of the tables are none of the source, and belong to no person that the ledger could follow; "
     "leave out the stage that makes records, or the ledger"

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.verdict import Verdict
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.judging import Assessment
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FinishedTables", "finished_tables", "validate_tables"]
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 PLAIN = ("published", "zero", "")
 ROUNDED = "rounded"
 SMALL = "small_counts"

@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from privpipe.engines import Source
 from privpipe.errors import SinkError
 from privpipe.private_files import flush_new, make_public, public_modes, sync_folder
 from privpipe.sinks.delta_log import (
@@ -36,12 +35,18 @@ from privpipe.sinks.delta_log import (
     sum_up,
     write_aside,
 )
-from privpipe.sinks.delta_releases import DeltaReleases, Evolution, Mode, require_takes_releases, staged_files
+from privpipe.sinks.delta_releases import (
+    DeltaReleases,
+    DeltaTable,
+    Evolution,
+    Mode,
+    require_takes_releases,
+    staged_files,
+)
 from privpipe.sinks.local import METADATA, LocalTarget, flush_below, public_properties, sink_faults
-from privpipe.sinks.target import Rows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 __all__ = ["DeltaTarget", "local_target"]
 
@@ -54,7 +59,7 @@ def local_target(path: Path) -> LocalTarget:
     return DeltaTarget(path) if (path / LOG).is_dir() else LocalTarget(path)
 
 
-class DeltaTarget(LocalTarget):
+class DeltaTarget(DeltaTable, LocalTarget):
     """A Delta table on a local (or mounted) file system.
 
     Parameters
@@ -100,31 +105,6 @@ class DeltaTarget(LocalTarget):
         finally:
             super().__exit__(kind, error, trace)
 
-    def fits(self, schema: pa.Schema) -> None:
-        """See `DeltaReleases.fits`."""
-        self.changes.fits(schema)
-
-    def kept(self, rows: Rows) -> Source | None:
-        """See `DeltaReleases.kept`."""
-        return self.changes.kept(rows)
-
-    def whole(self, run_id: str) -> Source | None:
-        """The table at the version of this run."""
-        return self.changes.whole()
-
-    def notes(self) -> Sequence[str]:
-        """That earlier rows stay readable, and that another writer changed the table."""
-        return self.changes.notes()
-
-    @property
-    def publishes_files(self) -> bool:
-        """A table holds them."""
-        return False
-
-    def described(self, run_id: str) -> Mapping[str, Any]:
-        """The folder in the table, and how the release relates to earlier ones."""
-        return {"folder": run_id, "mode": self.changes.mode}
-
     def publish(self, run_id: str) -> str:
         """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
         staged, home = self.rows(run_id), self.path / run_id
@@ -152,10 +132,6 @@ class DeltaTarget(LocalTarget):
             )
         self._done, self._version = run_id, commit.version
         return str(self.path)
-
-    def published(self, run_id: str) -> Rows:
-        """See `DeltaReleases.published`."""
-        return self.changes.published(run_id)
 
     def withdraw(self, run_id: str) -> None:
         """Bring back the version before in a separate commit, or drop a table that holds nothing else."""

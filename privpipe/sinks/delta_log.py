@@ -147,7 +147,7 @@ def require_deltalake() -> None:
         raise UsageError("a sink of `format: delta` needs deltalake: pip install 'privpipe[delta]'")
 
 
-def snapshot(path: Path | str, version: int | None = None) -> Snapshot:
+def snapshot(path: Path | str) -> Snapshot:
     """A table by its log.
 
     Raises
@@ -158,7 +158,7 @@ def snapshot(path: Path | str, version: int | None = None) -> Snapshot:
         The log cannot be read.
     """
     with _read(path) as deltalake:
-        table = deltalake.DeltaTable(str(path), version=version)
+        table = deltalake.DeltaTable(str(path))
         metadata, protocol = table.metadata(), table.protocol()
         files = pa.table(table.get_add_actions(flatten=True))
         records = files["num_records"] if "num_records" in files.column_names else pa.nulls(files.num_rows)

@@ -17,7 +17,7 @@ from privpipe.sinks.target import OTHER_PARTITIONS, Rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DeltaReleases", "Evolution", "Mode", "require_takes_releases", "staged_files"]
+__all__ = ["DeltaReleases", "DeltaTable", "Evolution", "Mode", "require_takes_releases", "staged_files"]
 
 Mode = Literal["replace", "append", "replace_partition"]
 Evolution = Literal["same", "evolve"]
@@ -205,6 +205,41 @@ class DeltaReleases:
             if commit.get("privpipe.run_id") == run_id:
                 return True
         return False
+
+
+class DeltaTable:
+    """What a target that publishes into a Delta table answers from the changes of its run."""
+
+    changes: DeltaReleases
+
+    @property
+    def publishes_files(self) -> bool:
+        """A table holds them."""
+        return False
+
+    def fits(self, schema: pa.Schema) -> None:
+        """See `DeltaReleases.fits`."""
+        self.changes.fits(schema)
+
+    def kept(self, rows: Rows) -> Source | None:
+        """See `DeltaReleases.kept`."""
+        return self.changes.kept(rows)
+
+    def whole(self, run_id: str) -> Source | None:
+        """The table at the version of this run."""
+        return self.changes.whole()
+
+    def notes(self) -> Sequence[str]:
+        """That earlier rows stay readable, and that another writer changed the table."""
+        return self.changes.notes()
+
+    def described(self, run_id: str) -> Mapping[str, Any]:
+        """The folder in the table, and how the release relates to earlier ones."""
+        return {"folder": run_id, "mode": self.changes.mode}
+
+    def published(self, run_id: str) -> Rows:
+        """See `DeltaReleases.published`."""
+        return self.changes.published(run_id)
 
 
 def require_takes_releases(name: str, table: Snapshot | None) -> None:

@@ -21,7 +21,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from privpipe.engines import Source
 from privpipe.engines.stores import OpenedStore, whole_copy
 from privpipe.errors import SinkError, UnsupportedError
 from privpipe.sinks.conditional_objects import Conditional, Conflict
@@ -35,13 +34,19 @@ from privpipe.sinks.delta_log import (
     require_deltalake,
     snapshot,
 )
-from privpipe.sinks.delta_releases import DeltaReleases, Evolution, Mode, require_takes_releases, staged_files
+from privpipe.sinks.delta_releases import (
+    DeltaReleases,
+    DeltaTable,
+    Evolution,
+    Mode,
+    require_takes_releases,
+    staged_files,
+)
 from privpipe.sinks.local import METADATA, public_properties
 from privpipe.sinks.remote import RemoteTarget
-from privpipe.sinks.target import Rows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 __all__ = ["RemoteDeltaTarget", "remote_target"]
 
@@ -59,7 +64,7 @@ def remote_target(url: str) -> RemoteTarget:
     return RemoteTarget(url)
 
 
-class RemoteDeltaTarget(RemoteTarget):
+class RemoteDeltaTarget(DeltaTable, RemoteTarget):
     """A Delta table on S3, Google Cloud Storage or Azure.
 
     Parameters
@@ -110,31 +115,9 @@ class RemoteDeltaTarget(RemoteTarget):
         with self._told("what it publishes is not known"):
             return bool(self._versions())
 
-    @property
-    def publishes_files(self) -> bool:
-        """A table holds them."""
-        return False
-
-    def fits(self, schema: pa.Schema) -> None:
-        """See `DeltaReleases.fits`."""
-        self.changes.fits(schema)
-
-    def kept(self, rows: Rows) -> Source | None:
-        """See `DeltaReleases.kept`."""
-        return self.changes.kept(rows)
-
-    def whole(self, run_id: str) -> Source | None:
-        """The table at the version of this run."""
-        return self.changes.whole()
-
     def notes(self) -> Sequence[str]:
-        """That earlier rows stay readable, and that another writer changed the table."""
         with self._told():
-            return self.changes.notes()
-
-    def described(self, run_id: str) -> Mapping[str, Any]:
-        """The folder in the table, and how the release relates to earlier ones."""
-        return {"folder": run_id, "mode": self.changes.mode}
+            return super().notes()
 
     def publish(self, run_id: str) -> str:
         """See `Target.publish`; when it raises, `withdraw` sees to what had been done."""
@@ -158,10 +141,6 @@ class RemoteDeltaTarget(RemoteTarget):
             )
         self._run_id, self._done = run_id, True
         return self.url
-
-    def published(self, run_id: str) -> Rows:
-        """See `DeltaReleases.published`."""
-        return self.changes.published(run_id)
 
     def fetched_of(self, run_id: str) -> tuple[Path, Path]:
         """Copies of the part files and of the public documents of a run, in the private folder of this machine."""

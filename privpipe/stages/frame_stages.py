@@ -56,7 +56,8 @@ from privpipe.transforms.face import StageOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from numpy.typing import NDArray
+
+    from privpipe.blocks.arrays import Ints
 
 __all__ = ["Asked", "Held", "StageOver", "laid_back"]
 
@@ -211,7 +212,7 @@ class Held:
         """Whether it is a frame that is lazy, and is where a cluster put it."""
         return self.like is not None and not is_local_frame(self.like)
 
-    def ids(self, column: str | None, seed: Seed) -> NDArray[np.int64]:
+    def ids(self, column: str | None, seed: Seed) -> Ints:
         """The ids that an engine gives these rows, in their own order.
 
         Among equal rows which is which does not matter.

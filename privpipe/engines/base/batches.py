@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from privpipe.blocks import Facts, Reduction
 
-__all__ = ["in_order", "joined", "reduce_blocks"]
+__all__ = ["as_type", "in_order", "joined", "reduce_blocks", "whole_array", "whole_batch"]
 
 
 def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -28,6 +28,35 @@ def joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         return batches[0]
     columns = [pa.concat_arrays([batch.column(at) for batch in batches]) for at in range(batches[0].num_columns)]
     return pa.record_batch(columns, schema=batches[0].schema)
+
+
+def whole_array(column: Any) -> pa.Array:
+    """A column as one array, from its chunks if it has any.
+
+    Examples
+    --------
+    >>> whole_array(pa.chunked_array([[1], [2, 3]])).to_pylist(), len(whole_array(pa.chunked_array([], pa.int64())))
+    ([1, 2, 3], 0)
+    """
+    if isinstance(column, pa.Array):
+        return column
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def whole_batch(table: pa.Table) -> pa.RecordBatch:
+    """A table as one batch.
+
+    Examples
+    --------
+    >>> whole_batch(pa.table({"a": [1, 2]})).num_rows, whole_batch(pa.table({"a": []})).num_rows
+    (2, 0)
+    """
+    return pa.record_batch([whole_array(column) for column in table.columns], schema=table.schema)
+
+
+def as_type(array: Any, kind: pa.DataType) -> Any:
+    """A column as a logical type: Spark names the session's zone in timestamps and may send large texts."""
+    return array if array.type == kind else array.cast(kind)
 
 
 A = TypeVar("A")

@@ -12,15 +12,18 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from privpipe.blocks import Cells, ClassBlock, ClassQuery
+from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, Reduction
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.class_block import HeldValues
 from privpipe.blocks.row_reductions import bears_nothing
+from privpipe.engines.base.batches import whole_array
 from privpipe.engines.base.histograms import codes_of, group_key
 from privpipe.errors import DataError
 
 __all__ = [
     "COUNT",
     "KnownSizes",
+    "WithSizes",
     "block_of_cells",
     "combined_ids",
     "grouping_columns",
@@ -68,7 +71,7 @@ def may_be_marked(query: ClassQuery) -> bool:
     return query.mark is not None and bool(query.keys)
 
 
-def block_of_cells(cells: pa.Table, query: ClassQuery, ids: NDArray[np.int64] | None = None) -> ClassBlock:
+def block_of_cells(cells: pa.Table, query: ClassQuery, ids: Ints | None = None) -> ClassBlock:
     """The class block of joint cells.
 
     Parameters
@@ -97,12 +100,12 @@ def block_of_cells(cells: pa.Table, query: ClassQuery, ids: NDArray[np.int64] | 
     >>> block.sizes.tolist(), block.cells["ill"].counts.tolist()
     ([5, 1], [3, 2, 1])
     """
-    keys = [_column(cells, name) for name in query.keys]
+    keys = [whole_array(cells.column(name)) for name in query.keys]
     ids = combined_ids(keys, len(cells)) if ids is None else ids
     order = np.argsort(ids, kind="stable")
     sorted_ids = ids[order]
     offsets = _boundaries(sorted_ids)
-    counts = np.asarray(_column(cells, COUNT).cast(pa.int64()).to_numpy(zero_copy_only=False))[order]
+    counts = np.asarray(whole_array(cells.column(COUNT)).cast(pa.int64()).to_numpy(zero_copy_only=False))[order]
     if query.person is not None:
         return _in_persons(cells, query, order, offsets, _marks(keys, query, order[offsets[:-1]]))
     return ClassBlock(
@@ -115,7 +118,7 @@ def block_of_cells(cells: pa.Table, query: ClassQuery, ids: NDArray[np.int64] | 
     )
 
 
-def combined_ids(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
+def combined_ids(columns: Sequence[pa.Array], length: int) -> Ints:
     """One integer per row, equal exactly where all columns are (null equals null, NaN is null, -0.0 is 0.0).
 
     Parameters
@@ -148,14 +151,7 @@ def combined_ids(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
     return ids
 
 
-def _column(cells: pa.Table, name: str) -> pa.Array:
-    array = cells.column(name)
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    return array
-
-
-def _boundaries(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+def _boundaries(ids: Ints) -> Ints:
     from privpipe.kernels.classes.cells import boundaries
 
     changes = np.ones(len(ids), np.bool_)
@@ -163,28 +159,28 @@ def _boundaries(ids: NDArray[np.int64]) -> NDArray[np.int64]:
     return boundaries(changes)
 
 
-def _sums(offsets: NDArray[np.int64], counts: NDArray[Any]) -> NDArray[Any]:
+def _sums(offsets: Ints, counts: NDArray[Any]) -> NDArray[Any]:
     from privpipe.kernels.classes.cells import sum_by_class
     from privpipe.kernels.columns.arrays import read_only
 
     return np.asarray(sum_by_class(read_only(offsets, np.int64), read_only(counts, counts.dtype)))
 
 
-def _marginal(offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64]) -> Cells:
+def _marginal(offsets: Ints, codes: Ints, counts: Ints) -> Cells:
     from privpipe.kernels.classes.cells import marginal_cells
     from privpipe.kernels.columns.arrays import read_only
 
     return Cells(*marginal_cells(*(read_only(part, np.int64) for part in (offsets, codes, counts))))
 
 
-def _codes(cells: pa.Table, name: str, query: ClassQuery) -> NDArray[np.int64]:
-    values = _column(cells, name)
+def _codes(cells: pa.Table, name: str, query: ClassQuery) -> Ints:
+    values = whole_array(cells.column(name))
     if name in query.dictionaries:
         return codes_of(values, query.dictionaries[name], name)
     return combined_ids([values], len(values))
 
 
-def _marks(keys: Sequence[pa.Array], query: ClassQuery, first: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+def _marks(keys: Sequence[pa.Array], query: ClassQuery, first: Ints) -> Bools | None:
     if query.mark is None or not may_be_marked(query):
         return None
     marked = np.ones(len(first), np.bool_)
@@ -196,14 +192,14 @@ def _marks(keys: Sequence[pa.Array], query: ClassQuery, first: NDArray[np.int64]
 def _weights(
     cells: pa.Table,
     query: ClassQuery,
-    order: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    counts: NDArray[np.int64],
-) -> NDArray[np.float64] | None:
+    order: Ints,
+    offsets: Ints,
+    counts: Ints,
+) -> Floats | None:
     """Weight of each class, exact and rounded once, so that every engine gives the same double."""
     if query.weight is None:
         return None
-    values = group_key(_column(cells, query.weight).cast(pa.float64()))
+    values = group_key(whole_array(cells.column(query.weight)).cast(pa.float64()))
     if values.null_count:
         missing = int(counts[np.asarray(pc.is_null(values).to_numpy(zero_copy_only=False))[order]].sum())
         raise DataError(f"weight column {query.weight!r} has {missing:,} missing values; a record needs a weight")
@@ -218,12 +214,12 @@ def _weights(
 def _in_persons(
     cells: pa.Table,
     query: ClassQuery,
-    order: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    marked: NDArray[np.bool_] | None,
+    order: Ints,
+    offsets: Ints,
+    marked: Bools | None,
 ) -> ClassBlock:
     """Sizes and counts in distinct persons: the person's code is the value counted, then each value's persons."""
-    persons = group_key(_column(cells, str(query.person)))
+    persons = group_key(whole_array(cells.column(str(query.person))))
     if persons.null_count:
         raise DataError(f"person column {query.person!r} has missing values; a record needs a person to be counted by")
     who = combined_ids([persons], len(persons))[order]
@@ -307,10 +303,24 @@ class KnownSizes:
             yield ClassBlock(np.repeat(sizes[here], own), marked=flags)
 
 
-def _numbers(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _numbers(sizes: Ints) -> tuple[Ints, Ints]:
     """Each size, ascending, and how often it occurs."""
     if len(sizes) and int(sizes.max()) <= len(sizes):
         counts = np.bincount(sizes)
         found = np.flatnonzero(counts)
         return found, counts[found]
     return np.unique(sizes, return_counts=True)
+
+
+@dataclass(frozen=True)
+class WithSizes:
+    """A reduction that also notes the sizes of the classes that it sees."""
+
+    inner: Reduction[ClassBlock, Any]
+    mark: str | None
+
+    def measure(self, block: ClassBlock, facts: Facts) -> tuple[Any, KnownSizes]:
+        return self.inner.measure(block, facts), KnownSizes.of(block, self.mark)
+
+    def merge(self, left: tuple[Any, KnownSizes], right: tuple[Any, KnownSizes]) -> tuple[Any, KnownSizes]:
+        return self.inner.merge(left[0], right[0]), left[1].merged(right[1])

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from privpipe.engines.base.batches import whole_array
 from privpipe.engines.base.logical_types import (
     CARRIED,
     DECIMAL_DIGITS,
@@ -188,9 +189,7 @@ def normalised(array: pa.Array | pa.ChunkedArray, column: str, *, carried: bool 
     [1.5, None]
     """
     target = logical_type(array.type, column, carried=carried)
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-        array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
+    array = whole_array(array)
     if pt.is_run_end_encoded(array.type):
         array = pc.run_end_decode(array)
     if is_carried(array.type):
@@ -434,8 +433,7 @@ def widened(array: pa.Array | pa.ChunkedArray, wanted: pa.DataType, column: str,
     >>> widened(pa.array([0.1], pa.float32()), pa.float64(), "pay", "a.parquet").to_pylist()
     [0.10000000149011612]
     """
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    array = whole_array(array)
     if array.type == wanted:
         return array
     if not holds_values(array):

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Primitives, RankExchange, RowBlock, unsigned_zeros
+from privpipe.blocks.arrays import Ints
 
 if TYPE_CHECKING:
     from privpipe.draws import Stream
@@ -28,7 +28,7 @@ def exchange_in_segments(engine: Primitives, table: Any, column: str, stream: St
     return engine.map_groups(ranked, _SegmentKey(exchange.segment), _Segment(column, exchange), schema)
 
 
-def _with_rank(rows: RowBlock, ranks: NDArray[np.int64]) -> RowBlock:
+def _with_rank(rows: RowBlock, ranks: Ints) -> RowBlock:
     import pyarrow as pa
 
     return RowBlock(rows.batch.append_column(RANK, pa.array(ranks, pa.int64())), rows.record_ids)
@@ -40,7 +40,7 @@ class _SegmentKey:
 
     length: int
 
-    def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
+    def __call__(self, rows: RowBlock) -> Ints:
         ranks = rows.column(RANK).to_numpy(zero_copy_only=False)
         return np.where(ranks < 0, -1 - rows.record_ids[:, 1] % 64, ranks // self.length)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from privpipe.blocks import Histogram
+from privpipe.blocks.arrays import Ints
+from privpipe.engines.base.batches import whole_array
 from privpipe.errors import DataError
 from privpipe.kernels.columns.cell_words import scaled_numbers
 from privpipe.kernels.exact_sums import ExactMoments
@@ -25,6 +25,7 @@ __all__ = [
     "histogram_of",
     "merged_histogram",
     "not_covered",
+    "plain_key",
     "scaled_numbers",
     "value_order",
 ]
@@ -43,6 +44,11 @@ def group_key(array: pa.Array) -> pa.Array:
     none = pa.scalar(None, array.type)
     array = pc.if_else(pc.fill_null(pc.is_nan(array), True), none, array)
     return pc.add(array, pa.scalar(0.0, array.type))  # IEEE 754: -0.0 + 0.0 is 0.0
+
+
+def plain_key(column: pa.Array) -> pa.Array:
+    """As `group_key`; a dictionary is its values."""
+    return group_key(column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column)
 
 
 def value_order(values: pa.Array) -> pa.Array:
@@ -74,8 +80,8 @@ def histogram_of(values: pa.Array | pa.ChunkedArray, counts: pa.Array | pa.Chunk
     >>> found.values.to_pylist(), found.counts.tolist()
     (['a', 'b', None], [3, 5, 2])
     """
-    values = group_key(_whole(values))
-    weights = np.ones(len(values), np.int64) if counts is None else _whole(counts).cast(pa.int64()).to_numpy()
+    values = group_key(whole_array(values))
+    weights = np.ones(len(values), np.int64) if counts is None else whole_array(counts).cast(pa.int64()).to_numpy()
     encoded = values.dictionary_encode(null_encoding="encode")
     indices = encoded.indices.to_numpy(zero_copy_only=False)
     sums = np.zeros(len(encoded.dictionary), np.int64)
@@ -94,7 +100,7 @@ def merged_histogram(parts: Sequence[Histogram], kind: pa.DataType) -> Histogram
     return histogram_of(values, counts)
 
 
-def codes_of(values: pa.Array, dictionary: Histogram, column: str) -> NDArray[np.int64]:
+def codes_of(values: pa.Array, dictionary: Histogram, column: str) -> Ints:
     """Positions of values in a dictionary, int64 of shape (n,).
 
     Raises
@@ -114,7 +120,7 @@ def codes_of(values: pa.Array, dictionary: Histogram, column: str) -> NDArray[np
     return found
 
 
-def find_codes(values: pa.Array, dictionary: Histogram) -> NDArray[np.int64]:
+def find_codes(values: pa.Array, dictionary: Histogram) -> Ints:
     """As `codes_of`, -1 for a value the dictionary lacks."""
     known = group_key(dictionary.values)
     if values.type != known.type:
@@ -152,9 +158,3 @@ def not_covered(column: str, values: int) -> DataError:
         f"base does not cover the released values: column {column!r} holds {values:,} distinct "
         f"value{'s' if values != 1 else ''} that the base distribution lacks"
     )
-
-
-def _whole(array: Any) -> pa.Array:
-    if isinstance(array, pa.ChunkedArray):
-        return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    return array

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.blocks.aggregate_query import (
     MOST_SUM,
+    RECORDS,
     AggregateMeasure,
     AggregateQuery,
     Ranks,
@@ -23,19 +23,20 @@ from privpipe.blocks.aggregate_query import (
     missing_persons,
     other_weights,
 )
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.draws import Seed
-from privpipe.engines.base.aggregated_cells import Cells
-from privpipe.engines.base.histograms import group_key
+from privpipe.engines.base.aggregated_cells import Cells, ranks_sql
+from privpipe.engines.base.batches import whole_array, whole_batch
+from privpipe.engines.base.histograms import plain_key
 from privpipe.engines.dask.dask_table import DaskTable
 from privpipe.engines.dask.exchange import Pieces, meet
+from privpipe.engines.dask.knowledge import Query
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.distributed.codes import encode, encode_ranks, grouped, tuple_hashes
 from privpipe.kernels.grouping.word_groups import split_order
 
 __all__ = ["aggregate", "contributions", "ranked"]
 
-Ints = NDArray[np.int64]
-RECORDS = "__privpipe_records"
 SPARSE = 16
 """Rows for each of the largest contributions from which on it pays to look for the few that can be among them."""
 
@@ -75,7 +76,7 @@ def contributions(runtime: Runtime, table: DaskTable, query: AggregateQuery, pla
             if number:
                 raise other_weights(measure.column, number)
     fields = [table.schema.field(name) for name in (*query.keys, str(query.person))]
-    schema = pa.schema([*fields, *((name, pa.int64()) for name in _added(query))])
+    schema = pa.schema([*fields, *((name, pa.int64()) for name in query.added)])
     return DaskTable(schema, tuple(parts)), all(rows == persons for rows, persons in counted)
 
 
@@ -97,8 +98,14 @@ def ranked(runtime: Runtime, table: DaskTable, query: AggregateQuery, ranks: Seq
     nodes, query = _nodes(runtime, table, query, places)
     count = runtime.place(_CountValues(query, places, Seed.from_os()))
     sent = [runtime.task("count values", count, part) for part in nodes]
-    met = meet(runtime, "rank values", sent, places, _RankValues(tuple(ranks)))
-    return pa.concat_tables(runtime.compute("rank values", met))
+    keys = [f"key_{at}" for at in range(len(query.keys))]
+    groups = ", ".join([*keys, "value"])
+    counted = f"(SELECT {groups}, CAST(sum(number) AS BIGINT) AS number FROM t0 GROUP BY {groups})"
+    kinds = [table.schema.field(name).type for name in query.keys]
+    figures = [(name, pa.int64()) for name in ("value", "number", "before", "present")]
+    schema = pa.schema([*zip(keys, kinds, strict=True), *figures])
+    met = meet(runtime, "rank values", sent, places, Query(ranks_sql(keys, ranks, counted), (len(sent),), schema))
+    return pa.Table.from_batches(runtime.compute("rank values", met), schema)
 
 
 def _nodes(runtime: Runtime, table: DaskTable, query: AggregateQuery, places: int) -> tuple[list[Any], AggregateQuery]:
@@ -157,31 +164,15 @@ def _rows_and_persons(batch: pa.RecordBatch, person: str) -> tuple[int, int]:
     return batch.num_rows, len(batch.column(person).unique())
 
 
-def _added(query: AggregateQuery) -> dict[str, str]:
-    """What is known of one contributor in one cell, by name, and how it is added."""
-    found = {RECORDS: "sum"}
-    for measure in query.measures:
-        for column in measure.columns:
-            found[column] = "once" if measure.once else ("min" if column == measure.waived else "sum")
-    return found
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    """A column as it is grouped: NaN is null, -0.0 is 0.0, a dictionary is its values."""
-    if isinstance(column, pa.DictionaryArray):
-        column = column.dictionary_decode()
-    return group_key(column)
-
-
 def _by_contributor(rows: pa.Table, query: AggregateQuery) -> pa.Table:
-    """One row per key and person, of rows that have all figures of `_added`."""
+    """One row per key and person, of rows that have all figures of `AggregateQuery.added`."""
     groups = [*query.keys, str(query.person)]
     asked: list[tuple[str, str]] = []
-    for name, how in _added(query).items():
+    for name, how in query.added.items():
         asked += [(name, "min"), (name, "max")] if how == "once" else [(name, how)]
     found = rows.group_by(groups, use_threads=False).aggregate(asked)
     columns = {name: found.column(name) for name in groups}
-    for name, how in _added(query).items():
+    for name, how in query.added.items():
         if how == "once":  # null where records disagree
             least, most = found.column(f"{name}_min"), found.column(f"{name}_max")
             columns[name] = pc.if_else(pc.equal(least, most), least, pa.scalar(None, pa.int64()))
@@ -191,7 +182,7 @@ def _by_contributor(rows: pa.Table, query: AggregateQuery) -> pa.Table:
 
 
 def _with_records(batch: pa.RecordBatch, query: AggregateQuery) -> pa.Table:
-    columns = {name: _plain(batch.column(name)) for name in query.columns if name != query.records}
+    columns = {name: plain_key(batch.column(name)) for name in query.columns if name != query.records}
     records = pa.array(np.ones(batch.num_rows, dtype=np.int64)) if query.records is None else None
     columns[RECORDS] = batch.column(query.records) if records is None else records
     return pa.table(columns)
@@ -209,7 +200,7 @@ class _Gather:
         rows = _by_contributor(_with_records(batch, self.query), self.query).combine_chunks()
         person = rows.column(str(self.query.person)).combine_chunks()
         order, offsets = split_order(tuple_hashes([encode(person)], self.seed, len(rows))[:, 0], self.places)
-        return Pieces(_batch(rows.take(pa.array(order))), offsets)
+        return Pieces(whole_batch(rows.take(pa.array(order))), offsets)
 
 
 @dataclass(frozen=True, repr=False)
@@ -220,17 +211,8 @@ class _Met:
 
     def __call__(self, pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         rows = pa.Table.from_batches(list(pieces))
-        rows = rows.select([*self.query.keys, str(self.query.person), *_added(self.query)])
-        return _batch(_by_contributor(rows, self.query))
-
-
-def _batch(rows: pa.Table) -> pa.RecordBatch:
-    columns = [_whole(column) for column in rows.columns]
-    return pa.record_batch(columns, schema=rows.schema)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        rows = rows.select([*self.query.keys, str(self.query.person), *self.query.added])
+        return whole_batch(_by_contributor(rows, self.query))
 
 
 @dataclass(frozen=True)
@@ -250,10 +232,10 @@ class Groups:
         np.add.at(found, self.of, values)
         return found
 
-    def counts(self, some: NDArray[np.bool_]) -> Ints:
+    def counts(self, some: Bools) -> Ints:
         return np.bincount(self.of[some], minlength=self.number).astype(np.int64)
 
-    def firsts_of(self, some: NDArray[np.bool_]) -> pa.Array:
+    def firsts_of(self, some: Bools) -> pa.Array:
         """The first row of each cell among some; null where there is none."""
         rows = np.flatnonzero(some)[::-1]
         found = np.full(self.number, -1, dtype=np.int64)
@@ -332,10 +314,10 @@ class _CellsOf:
 
     def __call__(self, batch: pa.RecordBatch) -> Part:
         query = self.query
-        keys = {f"key_{at}": _plain(batch.column(name)) for at, name in enumerate(query.keys)}
+        keys = {f"key_{at}": plain_key(batch.column(name)) for at, name in enumerate(query.keys)}
         holder = None
         if query.person is not None:
-            holder = _plain(batch.column(query.person))
+            holder = plain_key(batch.column(query.person))
         elif ID_COLUMNS[0] in batch.schema.names:
             holder = batch.column(ID_COLUMNS[0])
         groups = Groups(*grouped([encode(key) for key in keys.values()], batch.num_rows))
@@ -388,70 +370,25 @@ class _CountValues:
     seed: Seed
 
     def __call__(self, batch: pa.RecordBatch) -> Pieces:
-        keys = {f"key_{at}": _plain(batch.column(name)) for at, name in enumerate(self.query.keys)}
+        keys = {f"key_{at}": plain_key(batch.column(name)) for at, name in enumerate(self.query.keys)}
         value = batch.column(self.query.measures[0].column)
         one = pa.array(np.ones(batch.num_rows, dtype=np.int64))
         rows = pa.table({**keys, "value": value, "number": one}).filter(value.is_valid())
-        rows = _summed(rows, [*keys, "value"])
-        coded = [encode(_whole(rows.column(key))) for key in keys]
+        found = rows.group_by([*keys, "value"], use_threads=False).aggregate([("number", "sum")])
+        rows = found.select([*keys, "value", "number_sum"]).rename_columns([*keys, "value", "number"])
+        coded = [encode(whole_array(rows.column(key))) for key in keys]
         order, offsets = split_order(tuple_hashes(coded, self.seed, len(rows))[:, 0], self.places)
-        return Pieces(_batch(rows.take(pa.array(order))), offsets)
-
-
-def _summed(rows: pa.Table, keys: list[str]) -> pa.Table:
-    found = rows.group_by(keys, use_threads=False).aggregate([("number", "sum")])
-    return pa.table({**{key: found.column(key) for key in keys}, "number": found.column("number_sum")})
-
-
-@dataclass(frozen=True, repr=False)
-class _RankValues:
-    """Of the values of whole cells those with a wanted rank."""
-
-    ranks: tuple[Ranks, ...]
-
-    def __call__(self, pieces: Sequence[pa.RecordBatch]) -> pa.Table:
-        rows = pa.Table.from_batches(list(pieces))
-        keys = [name for name in rows.column_names if name.startswith("key_")]
-        rows = _summed(rows, [*keys, "value"])
-        groups, _firsts = grouped([encode(_whole(rows.column(key))) for key in keys], len(rows))
-        value, number = (np.asarray(rows.column(name).to_numpy(), dtype=np.int64) for name in ("value", "number"))
-        order = np.lexsort((value, groups))
-        rows, groups, number = rows.take(pa.array(order)), groups[order], number[order]
-        starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])[: len(groups)])
-        lengths = np.diff(np.append(starts, len(groups)))
-        before = np.cumsum(number) - number
-        before -= np.repeat(before[starts], lengths)
-        present = np.repeat(np.add.reduceat(number, starts) if len(starts) else number, lengths)
-        wanted = np.zeros(len(groups), dtype=np.bool_)
-        for each in self.ranks:
-            wanted |= self._wanted(each, groups, number, before, present)
-        found = rows.append_column("before", pa.array(before)).append_column("present", pa.array(present))
-        return found.filter(pa.array(wanted))
-
-    @staticmethod
-    def _wanted(ranks: Ranks, groups: Ints, number: Ints, before: Ints, present: Ints) -> NDArray[np.bool_]:
-        if ranks.kind == "first":
-            return before == 0
-        if ranks.kind == "last":
-            return before + number == present
-        if ranks.kind == "window":
-            start = (ranks.numerator * (present - 1) + ranks.offset) // ranks.denominator
-            return (before + number > start) & (before < start + ranks.width)
-        # Of equals the least comes first: rows are sorted by value.
-        order = np.lexsort((before, -number, groups))
-        found = np.zeros(len(groups), dtype=np.bool_)
-        found[order[np.append(True, groups[order][1:] != groups[order][:-1])[: len(order)]]] = True
-        return found
+        return Pieces(whole_batch(rows.take(pa.array(order))), offsets)
 
 
 def _top(entries: pa.Table, keys: list[str], most: int) -> pa.Table:
     """The largest entries of each cell, by value, weighted value and contributor, falling; sorted by cell."""
     if not len(entries) or not most:
         return entries.slice(0, 0)
-    groups, _firsts = grouped([encode(_whole(entries.column(key))) for key in keys], len(entries))
-    ranks = [-_whole(entries.column(name)).to_numpy() for name in ("v", "p") if name in entries.column_names]
+    groups, _firsts = grouped([encode(whole_array(entries.column(key))) for key in keys], len(entries))
+    ranks = [-whole_array(entries.column(name)).to_numpy() for name in ("v", "p") if name in entries.column_names]
     if "h" in entries.column_names:
-        ranks.append(-encode_ranks(_whole(entries.column("h"))).codes)
+        ranks.append(-encode_ranks(whole_array(entries.column("h"))).codes)
     order = np.lexsort((*reversed(ranks), groups))
     starts = np.flatnonzero(np.append(True, groups[order][1:] != groups[order][:-1]))
     places = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
@@ -502,7 +439,9 @@ class _Finish:
 
     def _single(self, cells: pa.Table, holder: str, number: str) -> Ints:
         alone = pa.array(_words(cells.column(number)) == 1)
-        return self._codes(pc.if_else(alone, _whole(cells.column(holder)), pa.scalar(None, cells.column(holder).type)))
+        return self._codes(
+            pc.if_else(alone, whole_array(cells.column(holder)), pa.scalar(None, cells.column(holder).type))
+        )
 
     def _codes(self, holders: pa.Array) -> Ints:
         if self.query.person is None:  # an id is keyed already
@@ -517,7 +456,7 @@ class _Finish:
         number = len(keys[0]) if keys else 1
         if keys:
             both = [
-                encode(pa.concat_arrays([_whole(key), _whole(entries.column(f"key_{place}"))]))
+                encode(pa.concat_arrays([whole_array(key), whole_array(entries.column(f"key_{place}"))]))
                 for place, key in enumerate(keys)
             ]
             groups, _firsts = grouped(both, number + len(entries))
@@ -530,7 +469,7 @@ class _Finish:
         ranks = np.arange(len(cells)) - np.repeat(starts, np.diff(np.append(starts, len(cells))))
         names = entries.column_names
         products = _words(entries.column("p")) if "p" in names else None
-        codes = self._codes(_whole(entries.column("h"))) if "h" in names else None
+        codes = self._codes(whole_array(entries.column("h"))) if "h" in names else None
         found.add_largest(at, cells, ranks, _words(entries.column("v")), products, codes)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.draws import Seed
 from privpipe.engines.base.class_blocks import grouping_columns, may_be_marked, require_query_columns
 from privpipe.engines.dask.dask_table import DaskTable
@@ -29,9 +29,6 @@ from privpipe.engines.distributed.codes import Encoded, encode, grouped, tuple_h
 from privpipe.kernels.grouping.word_groups import ordered_by_group, split_order
 
 __all__ = ["collected_blocks", "kept_parts", "measured_classes"]
-
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,7 +134,7 @@ def kept_parts(
     runtime: Runtime,
     table: DaskTable,
     query: ClassQuery,
-    passing: Callable[[ClassBlock], NDArray[np.bool_]],
+    passing: Callable[[ClassBlock], Bools],
     places: int,
 ) -> list[Node]:
     """Partitions with the records of passing classes; only answers travel back, no keys are joined."""
@@ -149,7 +146,7 @@ def kept_parts(
     return meet(runtime, "keep records", replies, len(sent), kept_rows, each=each)
 
 
-def kept_rows(replies: Sequence[NDArray[np.bool_]], batch: pa.RecordBatch, located: Located) -> pa.RecordBatch:
+def kept_rows(replies: Sequence[Bools], batch: pa.RecordBatch, located: Located) -> pa.RecordBatch:
     """The records whose class was answered with a yes."""
     return batch.filter(pa.array(np.concatenate(replies)[located.positions]))
 
@@ -165,7 +162,7 @@ class _Measure:
 
 @dataclass(frozen=True, repr=False)
 class _Judge:
-    passing: Callable[[ClassBlock], NDArray[np.bool_]]
+    passing: Callable[[ClassBlock], Bools]
 
     def __call__(self, pieces: Sequence[pa.RecordBatch], plan: ClassPlan) -> Pieces:
         block, classes = _read(pieces, plan)

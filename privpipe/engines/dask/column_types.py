@@ -17,7 +17,7 @@ from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.distributed.sources import larger_scales, scales_in, text_decimals, text_schema
 from privpipe.engines.readers.text_records import ragged_error
 
-__all__ = ["may_fail", "narrowed", "scales_of", "summed", "text_table", "typed_table", "whole_batch"]
+__all__ = ["may_fail", "narrowed", "scales_of", "summed", "text_table", "typed_table"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,20 +131,6 @@ def summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
 def narrowed(typing: Typing, columns: Sequence[str]) -> Typing:
     """The typing of some of the columns."""
     return Typing(pa.schema([typing.schema.field(name) for name in columns]), typing.kinds)
-
-
-def whole_batch(table: pa.Table) -> pa.RecordBatch:
-    """A table as one batch.
-
-    Examples
-    --------
-    >>> whole_batch(pa.table({"a": [1, 2]})).num_rows, whole_batch(pa.table({"a": []})).num_rows
-    (2, 0)
-    """
-    columns = [
-        pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type) for column in table.columns
-    ]
-    return pa.record_batch(columns, schema=table.schema)
 
 
 def may_fail(found: pa.DataType, logical: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ from privpipe.engines.base.paired_schemas import require_same, stacked_schema
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 
-__all__ = ["DaskTable", "append", "stack"]
+__all__ = ["DaskTable", "append", "stack", "taken"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,13 +72,13 @@ def append(runtime: Runtime, table: DaskTable, other: DaskTable) -> DaskTable:
     """See `Engine.append`."""
     require_same(table, other)
     names = [*table.schema.names, *(ID_COLUMNS if table.has_record_ids else ())]
-    theirs = [runtime.task("append records", in_order, part, names=names) for part in other.parts]
+    theirs = [runtime.task("append records", taken, part, columns=names) for part in other.parts]
     return DaskTable(table.schema, (*table.parts, *theirs), table.has_record_ids, None)
 
 
-def in_order(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """One partition with its columns in the order of another table."""
-    return batch.select(list(names))
+def taken(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Some columns of one partition, in this order."""
+    return batch.select(list(columns))
 
 
 def tagged(batch: pa.RecordBatch, schema: pa.Schema, side: int) -> pa.RecordBatch:

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Self, TypeVar
 import dask
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, ClassBlock, ClassQuery, Facts, FactsRequest, Reduction, RowBlock
 from privpipe.blocks.aggregate_query import AggregateQuery, Ranks
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.primitives import Known
 from privpipe.blocks.requests import (
     ByKey,
@@ -47,7 +47,7 @@ from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.dask import aggregation, knowledge
 from privpipe.engines.dask.class_table import collected_blocks, kept_parts, measured_classes
 from privpipe.engines.dask.column_types import summed
-from privpipe.engines.dask.dask_table import DaskTable, append, stack
+from privpipe.engines.dask.dask_table import DaskTable, append, stack, taken
 from privpipe.engines.dask.exchange import meet, ranked
 from privpipe.engines.dask.facts import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
 from privpipe.engines.dask.output import collected, held_frame, lying, written
@@ -62,7 +62,6 @@ from privpipe.engines.dask.row_functions import (
     MeasurePairs,
     MeasureRows,
     Recode,
-    taken,
 )
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.session import Options, Session
@@ -349,7 +348,7 @@ class DaskEngine(Engine):
     def _map_groups(
         self,
         table: DaskTable,
-        key: Callable[[RowBlock], NDArray[np.int64]],
+        key: Callable[[RowBlock], Ints],
         function: Callable[[RowBlock, int], RowBlock],
         schema: pa.Schema,
     ) -> DaskTable:
@@ -364,7 +363,7 @@ class DaskEngine(Engine):
         table: DaskTable,
         column: str,
         stream: Stream,
-        function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
+        function: Callable[[RowBlock, Ints], RowBlock],
         schema: pa.Schema,
     ) -> DaskTable:
         require_columns(table, [column])

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.draws import Stream
 from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import group_key
@@ -36,7 +36,7 @@ class Pieces:
     """
 
     rows: Any
-    offsets: NDArray[np.int64]
+    offsets: Ints
 
     def __repr__(self) -> str:
         return f"Pieces({self.offsets[-1]} rows for {len(self.offsets) - 1} places)"
@@ -56,7 +56,7 @@ class Sent:
     """What a partition sent, and the row of the partition that each sent entry came from."""
 
     pieces: Pieces
-    rows: NDArray[np.int64]
+    rows: Ints
 
     def __repr__(self) -> str:
         return f"Sent({self.pieces!r})"
@@ -66,7 +66,7 @@ class Sent:
         return self.pieces.piece(place)
 
 
-def cut_by(rows: Any, targets: NDArray[np.int64], places: int) -> Sent:
+def cut_by(rows: Any, targets: Ints, places: int) -> Sent:
     """Rows (an array or a record batch) sorted by the place each goes to.
 
     Examples
@@ -126,7 +126,6 @@ def _meet_here(function: Callable[..., Any], pieces: list[Pieces | Sent], *share
     return function([source.piece(place) for source in pieces], *shared)
 
 
-Ints = NDArray[np.int64]
 SAMPLES_A_PLACE = 64
 
 

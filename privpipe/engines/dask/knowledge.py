@@ -12,8 +12,8 @@ import pyarrow as pa
 from privpipe.blocks import ID_COLUMNS
 from privpipe.blocks.requests import PERSON, Knowledge, PersonCounts, PersonRows, Related
 from privpipe.draws import Seed
-from privpipe.engines.base.batches import joined
-from privpipe.engines.base.histograms import group_key
+from privpipe.engines.base.batches import joined, whole_array
+from privpipe.engines.base.histograms import plain_key
 from privpipe.engines.base.knowledge_query import (
     DUCKDB,
     counts_schema,
@@ -29,7 +29,7 @@ from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.distributed.codes import encode, tuple_hashes
 from privpipe.kernels.grouping.word_groups import split_order
 
-__all__ = ["derived", "related"]
+__all__ = ["Query", "derived", "related"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,20 +43,14 @@ class _Rows:
     seed: Seed
 
     def __call__(self, batch: pa.RecordBatch) -> Pieces:
-        rows = pa.record_batch([_plain(batch.column(name)) for name in self.columns], names=list(self.names))
+        rows = pa.record_batch([plain_key(batch.column(name)) for name in self.columns], names=list(self.names))
         words = tuple_hashes([encode(rows.column(name)) for name in self.key], self.seed, len(rows))[:, 0]
         order, offsets = split_order(words, self.places)
         return Pieces(rows.take(pa.array(order)), offsets)
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    if isinstance(column, pa.DictionaryArray):
-        column = column.dictionary_decode()
-    return group_key(column)
-
-
 @dataclass(frozen=True, repr=False)
-class _Query:
+class Query:
     """A SELECT over what came to one place of several tables, which it finds as ``t0`` and on.
 
     Parameters
@@ -78,12 +72,8 @@ class _Query:
                 database.register(f"t{at}", pa.Table.from_batches([joined(pieces[first : first + many])]))
                 first += many
             found = database.sql(self.sql).to_arrow_table()
-        columns = [_whole(column).cast(kind.type) for column, kind in zip(found.columns, self.schema, strict=True)]
+        columns = [whole_array(column).cast(kind.type) for column, kind in zip(found.columns, self.schema, strict=True)]
         return pa.record_batch(columns, schema=self.schema)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 @dataclass(frozen=True)
@@ -111,7 +101,7 @@ class _Meeting:
 
     def query(self, sql: str, sent: Sequence[Sequence[Any]], schema: pa.Schema) -> list[Node]:
         """A SELECT over what meets of several tables."""
-        made = _Query(sql, tuple(map(len, sent)), schema)
+        made = Query(sql, tuple(map(len, sent)), schema)
         return meet(self.runtime, "relate rows", [piece for each in sent for piece in each], self.places, made)
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.draws import Stream
 from privpipe.engines.base.batches import joined
 from privpipe.engines.base.contract import NO_TYPES, Written
@@ -32,9 +31,6 @@ from privpipe.kernels.grouping.word_groups import split_order
 from privpipe.kernels.ids.record_ids import partners
 
 __all__ = ["ToPandas", "collected", "frame_of_nodes", "held_frame", "lying", "written"]
-
-
-Ints = NDArray[np.int64]
 
 
 def written(

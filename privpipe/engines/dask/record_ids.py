@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
+from privpipe.blocks.arrays import Ints
 from privpipe.draws import Seed
 from privpipe.engines.dask.exchange import Pieces, answers, meet
 from privpipe.engines.dask.graph import Node
@@ -18,9 +18,6 @@ from privpipe.kernels.grouping.word_groups import group_rows, ordered_by_group, 
 from privpipe.kernels.ids.record_ids import content_hash, declared_id, record_id
 
 __all__ = ["declared_ids", "numbered_ids"]
-
-
-Ints = NDArray[np.int64]
 
 
 def numbered_ids(runtime: Runtime, parts: Sequence[Node], places: int, seed: Seed) -> list[Node]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, Facts, PairBlock, RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.batches import joined
 from privpipe.engines.dask.exchange import Pieces, Sent
 from privpipe.engines.distributed.row_functions import Codebook, fitted
@@ -27,11 +27,9 @@ __all__ = [
     "MeasurePairs",
     "MeasureRows",
     "Recode",
-    "taken",
 ]
 
 
-Ints = NDArray[np.int64]
 KEY = "__privpipe_key"
 
 
@@ -174,8 +172,3 @@ class Recode:
     def unknown(self, batch: pa.RecordBatch) -> dict[str, int]:
         """Records of each column whose value the codebook lacks."""
         return {name: book.positions(batch.column(name)).null_count for name, book in self.books.items()}
-
-
-def taken(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Some columns, in this order."""
-    return batch.select(list(columns))

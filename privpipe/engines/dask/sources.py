@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from privpipe.engines.base.batches import whole_batch
 from privpipe.engines.base.conversion import Typing, typing_of, widened, widest_type
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.logical_types import check_names, is_carried, logical_type
@@ -21,7 +22,6 @@ from privpipe.engines.dask.column_types import (
     summed,
     text_table,
     typed_table,
-    whole_batch,
 )
 from privpipe.engines.dask.dask_table import DaskTable
 from privpipe.engines.dask.graph import Node, foreign_nodes

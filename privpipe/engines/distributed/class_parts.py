@@ -16,11 +16,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Facts, FactsRequest
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.draws import Seed
+from privpipe.engines.base.batches import as_type, whole_array
 from privpipe.engines.base.class_blocks import COUNT, block_of_cells, grouping_columns
 from privpipe.engines.base.histograms import find_codes, not_covered
 from privpipe.engines.distributed.codes import Encoded, encode, value_hashes
-from privpipe.engines.distributed.columns import as_type, column_name
+from privpipe.engines.distributed.columns import column_name
 from privpipe.errors import DataError
 from privpipe.kernels.classes.cells import boundaries, merged_cells, row_cells, sum_by_class
 from privpipe.kernels.columns.arrays import read_only
@@ -41,7 +43,6 @@ __all__ = [
 ]
 
 
-Ints = NDArray[np.int64]
 R = TypeVar("R")
 WORDS: Final = ("__privpipe_k0", "__privpipe_k1")
 """Hidden columns with the 128 bits that stand for a class."""
@@ -143,7 +144,7 @@ class _Reader:
 
         return run
 
-    def marks(self, words: Ints) -> NDArray[np.bool_] | None:
+    def marks(self, words: Ints) -> Bools | None:
         """Which class holds nothing but the suppression mark; None where that is not asked for."""
         return None if self.marked is None else np.all(words == np.array(self.marked), axis=1)
 
@@ -206,7 +207,7 @@ class PartReader(_Reader):
     def _parts_of(self, rows: pa.Table) -> pa.RecordBatch:
         found = met(rows)
         columns = [as_type(rows.column(column_name(at)), kind) for at, kind in enumerate(self.types)]
-        return self.counted(found, [encode(_whole(column)) for column in columns])
+        return self.counted(found, [encode(whole_array(column)) for column in columns])
 
     def counted(self, found: Met, columns: Sequence[Encoded]) -> pa.RecordBatch:
         """The parts of classes whose records have these values in `value_columns(query)`."""
@@ -349,10 +350,6 @@ def _last_border(words: Ints) -> int:
 
 def _columns(words: Ints) -> list[pa.Array]:
     return [pa.array(np.ascontiguousarray(words[:, at])) for at in range(2)]
-
-
-def _whole(values: Any) -> pa.Array:
-    return pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
 
 
 def _unpacked(values: pa.ChunkedArray, kind: np.dtype[Any], columns: int) -> tuple[Ints, NDArray[Any]]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.draws import Seed
 from privpipe.engines.base.histograms import group_key, value_order
 from privpipe.kernels.grouping.word_groups import add_hashes, group_rows, number_words
@@ -17,7 +17,6 @@ from privpipe.kernels.grouping.word_groups import add_hashes, group_rows, number
 __all__ = ["MOST_WORDS", "Encoded", "encode", "encode_ranks", "grouped", "packed", "tuple_hashes", "value_hashes"]
 
 
-Ints = NDArray[np.int64]
 MOST_WORDS = 2**62
 TABLE_PLACES = 4  # a row: beyond, a table of all words is larger than the processor's cache and slower than hashing
 

@@ -1,12 +1,8 @@
-"""Columns as they travel between processes: named by their position, and in the types of a library."""
+"""Columns as they travel between processes: named by their position."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import pyarrow as pa
-
-__all__ = ["as_type", "column_name"]
+__all__ = ["column_name"]
 
 
 def column_name(position: int) -> str:
@@ -18,8 +14,3 @@ def column_name(position: int) -> str:
     'c3'
     """
     return f"c{position}"
-
-
-def as_type(array: Any, kind: pa.DataType) -> Any:
-    """A column as a logical type: Spark names the session's zone in timestamps and may send large texts."""
-    return array if array.type == kind else array.cast(kind)

@@ -8,17 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import group_key
 from privpipe.engines.distributed.codes import MOST_WORDS, encode_ranks, packed
 from privpipe.kernels.grouping.word_groups import ranges_of
 
 __all__ = ["keyed_order", "order_words", "range_targets", "sorted_by", "value_order_of"]
-
-
-Ints = NDArray[np.int64]
 
 
 def order_words(columns: Sequence[pa.Array]) -> Ints:

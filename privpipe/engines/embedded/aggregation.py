@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.blocks.aggregate_query import (
     CODE_DIGITS,
     MOST_SUM,
+    RECORDS,
     AggregateMeasure,
     AggregateQuery,
     Ranks,
@@ -24,13 +24,15 @@ from privpipe.blocks.aggregate_query import (
     missing_persons,
     other_weights,
 )
-from privpipe.engines.base.aggregated_cells import Cells, as_logical
+from privpipe.blocks.arrays import Bools, Ints
+from privpipe.engines.base.aggregated_cells import Cells, added_sql, figures_sql, ranks_sql
+from privpipe.engines.base.batches import as_type
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, quoted
 from privpipe.engines.embedded.session import Kept, Session
 
 __all__ = ["aggregate", "contributions", "ranked"]
 
-RECORDS, ROW, TOP = "__privpipe_records", "__privpipe_row", "__privpipe_top"
+ROW, TOP = "__privpipe_row", "__privpipe_top"
 FIGURES = ("total", "present", "nonzero", "negative", "magnitude", "product", "size", "unwaived", "square")
 ONE_IN = 256
 """Contributors of whom one is looked at to see whether they are in several cells."""
@@ -68,7 +70,7 @@ def contributions(session: Session, table: EmbeddedTable, query: AggregateQuery)
     kept = _by_person(session, table, query)
     one = not _several(session, kept, query, table.schema.field(str(query.person)).type)
     fields = [table.schema.field(name) for name in (*query.keys, str(query.person))]
-    schema = pa.schema([*fields, *((name, pa.int64()) for name in _added(query))])
+    schema = pa.schema([*fields, *((name, pa.int64()) for name in query.added)])
     chosen = ", ".join(
         f"{quoted(each.name)}::VARCHAR AS {quoted(each.name)}" if pt.is_string(each.type) else quoted(each.name)
         for each in schema
@@ -81,7 +83,7 @@ def aggregate(session: Session, table: EmbeddedTable, query: AggregateQuery) -> 
     query.require(table.schema)
     rows = _rows(session, table, query)
     found = session.table(_by_cell(query, rows), rows.frames)
-    keys = [as_logical(found.column(f"key_{at}"), table.schema.field(name).type) for at, name in enumerate(query.keys)]
+    keys = [as_type(found.column(f"key_{at}"), table.schema.field(name).type) for at, name in enumerate(query.keys)]
     figures = Cells(query, len(found))
     for name in ("contributors", "records"):
         figures.add(name, _ints(found, name))
@@ -107,30 +109,14 @@ def ranked(session: Session, table: EmbeddedTable, query: AggregateQuery, ranks:
     keys = [quoted(name) for name in query.keys]
     named = [f"key_{at}" for at in range(len(keys))]
     chosen = ", ".join([*(f"{key} AS {name}" for key, name in zip(keys, named, strict=True)), f"{value} AS value"])
-    cell = f"PARTITION BY {', '.join(named)} " if named else ""
-    common = any(each.kind == "commonest" for each in ranks)
-    place = f", row_number() OVER ({cell}ORDER BY number DESC, value) AS place" if common else ""
-    found = session.table(
-        f"WITH counted AS (SELECT {chosen}, count(*)::BIGINT AS number FROM {rows.source} WHERE {value} IS NOT NULL "
-        f"GROUP BY {', '.join([*keys, value])}), "
-        f"summed AS (SELECT *, (sum(number) OVER ({cell}ORDER BY value))::BIGINT - number AS before, "
-        f"(sum(number) OVER ({cell}))::BIGINT AS present{place} FROM counted) "
-        f"SELECT {', '.join([*named, 'value', 'number', 'before', 'present'])} FROM summed "
-        f"WHERE {' OR '.join(map(_wanted, ranks))}",
-        rows.frames,
+    counted = (
+        f"(SELECT {chosen}, count(*)::BIGINT AS number FROM {rows.source} WHERE {value} IS NOT NULL "
+        f"GROUP BY {', '.join([*keys, value])})"
     )
-    made = [as_logical(found.column(f"key_{at}"), table.schema.field(name).type) for at, name in enumerate(query.keys)]
+    found = session.table(ranks_sql(named, ranks, counted), rows.frames)
+    made = [as_type(found.column(f"key_{at}"), table.schema.field(name).type) for at, name in enumerate(query.keys)]
     figures = {name: found.column(name) for name in ("value", "number", "before", "present")}
     return pa.table({**dict(zip(named, made, strict=True)), **figures})
-
-
-def _wanted(ranks: Ranks) -> str:
-    """Whether a value has a wanted rank. Of a window, floors are compared without a division."""
-    if ranks.kind != "window":
-        return {"first": "before = 0", "last": "before + number = present", "commonest": "place = 1"}[ranks.kind]
-    start = f"({ranks.numerator} * (present - 1) + {ranks.offset})"
-    after = f"(before + number) * {ranks.denominator} > {start}"
-    return f"({after} AND (before - {ranks.width - 1}) * {ranks.denominator} <= {start})"
 
 
 def _rows(session: Session, table: EmbeddedTable, query: AggregateQuery) -> Rows:
@@ -184,17 +170,17 @@ def _looks(session: Session, query: AggregateQuery, source: str, frames: Mapping
     return looks
 
 
-def _added(query: AggregateQuery) -> dict[str, str]:
-    """What is known of one contributor in one cell, by name."""
-    figures = {RECORDS: "count(*)" if query.records is None else f"sum({quoted(query.records)})"}
-    for measure in query.measures:
-        for column in measure.columns:
-            name = quoted(column)
-            if measure.once:  # null where records disagree
-                figures[column] = f"CASE WHEN min({name}) = max({name}) THEN min({name}) END"
-            else:  # a waiver holds where all records of the contributor have it
-                figures[column] = f"min({name})" if column == measure.waived else f"sum({name})"
-    return {name: f"({figure})::BIGINT AS {quoted(name)}" for name, figure in figures.items()}
+def _added(query: AggregateQuery) -> list[str]:
+    """What is known of one contributor in one cell."""
+    figures = []
+    for column, how in query.added.items():
+        name = quoted(column)
+        if column == RECORDS:
+            figure = "count(*)" if query.records is None else f"sum({quoted(query.records)})"
+        else:
+            figure = added_sql(how, name)
+        figures.append(f"({figure})::BIGINT AS {name}")
+    return figures
 
 
 def _several(session: Session, kept: Kept, query: AggregateQuery, kind: pa.DataType) -> bool:
@@ -224,7 +210,7 @@ def _by_person(session: Session, table: EmbeddedTable, query: AggregateQuery) ->
     _looks(session, query, table.compact, table.frames)
     person = quoted(str(query.person))
     keys = ", ".join([*map(quoted, query.keys), person])
-    chosen = ", ".join([keys, *_added(query).values()])
+    chosen = ", ".join([keys, *_added(query)])
     kept = session.keep(f"SELECT {chosen} FROM {_plain(table, query)} GROUP BY {keys}", table.frames)
     missing = session.value(f"SELECT sum({RECORDS}) FROM {kept.name} WHERE {person} IS NULL")
     if missing:
@@ -258,25 +244,13 @@ def _by_cell(query: AggregateQuery, rows: Rows) -> str:
 
 def _figures(at: int, measure: AggregateMeasure, query: AggregateQuery, rows: Rows) -> dict[str, str]:
     look, name = rows.looks[measure.column], quoted(measure.column)
-    asked = {f"total_{at}": f"coalesce(sum({name}), 0)::BIGINT"}
+    columns = {column: quoted(column) for column in measure.columns}
+    asked = figures_sql(at, measure, columns, zeros=look.zeros, negatives=look.negatives)
     if look.nulls:
         asked[f"present_{at}"] = f"count({name})"
         if rows.holder is not None:
             holder = f"max({quoted(rows.holder)}) FILTER ({name} IS NOT NULL)"
             asked[f"single_{at}"] = f"CASE WHEN count({name}) = 1 THEN {holder} END"
-    if look.zeros:
-        asked[f"nonzero_{at}"] = f"coalesce(count_if({name} <> 0), 0)::BIGINT"
-    if look.negatives:
-        asked[f"negative_{at}"] = f"coalesce(count_if({name} < 0), 0)::BIGINT"
-        asked[f"magnitude_{at}"] = f"coalesce(sum(abs({name})), 0)::BIGINT"
-    if measure.squares:
-        asked[f"square_{at}"] = f"coalesce(sum({name}::HUGEINT * {name}), 0)::BIGINT"
-    if measure.product is not None:
-        product = quoted(measure.product)
-        asked[f"product_{at}"] = f"coalesce(sum({product}), 0)::BIGINT"
-        asked[f"size_{at}"] = f"coalesce(sum(abs({product})), 0)::BIGINT"
-    if measure.waived is not None:
-        asked[f"unwaived_{at}"] = f"coalesce(max(abs({name})) FILTER ({quoted(measure.waived)} = 0), -1)"
     if not measure.once and query.largest:
         asked[f"top_{at}"] = _top(measure, query, rows)
     return asked
@@ -306,11 +280,11 @@ def _entry(measure: AggregateMeasure, query: AggregateQuery) -> str:
     return f"struct_pack({', '.join(parts)})"
 
 
-def _ints(found: pa.Table, name: str) -> NDArray[np.int64]:
+def _ints(found: pa.Table, name: str) -> Ints:
     return np.asarray(found.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def _single(session: Session, query: AggregateQuery, rows: Rows, found: pa.Table, name: str) -> NDArray[np.int64]:
+def _single(session: Session, query: AggregateQuery, rows: Rows, found: pa.Table, name: str) -> Ints:
     """Codes of contributors that are alone in a cell; 0 where there is none."""
     if rows.holder is None:
         return np.zeros(len(found), dtype=np.int64)
@@ -322,7 +296,7 @@ def _single(session: Session, query: AggregateQuery, rows: Rows, found: pa.Table
     return _codes(session, query, holders)
 
 
-def _codes(session: Session, query: AggregateQuery, holders: pa.Array) -> NDArray[np.int64]:
+def _codes(session: Session, query: AggregateQuery, holders: pa.Array) -> Ints:
     """Keyed codes of contributors; 0 for null."""
     distinct = holders.unique().drop_null()
     if not len(distinct):
@@ -341,13 +315,13 @@ def _codes(session: Session, query: AggregateQuery, holders: pa.Array) -> NDArra
 class Entries:
     """The largest contributions of all cells, one after the other."""
 
-    cells: NDArray[np.int64]
-    ranks: NDArray[np.int64]
-    values: NDArray[np.int64]
-    products: NDArray[np.int64] | None
+    cells: Ints
+    ranks: Ints
+    values: Ints
+    products: Ints | None
     holders: pa.Array | None
 
-    def only(self, chosen: NDArray[np.bool_]) -> Entries:
+    def only(self, chosen: Bools) -> Entries:
         """Some of them."""
         return Entries(
             self.cells[chosen],
@@ -403,5 +377,5 @@ def _listed(lists: pa.Array) -> Entries:
     return Entries(cells, ranks, _words(parts["v"]), products, parts.get("h"))
 
 
-def _words(values: pa.Array) -> NDArray[np.int64]:
+def _words(values: pa.Array) -> Ints:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, Reduction
 from privpipe.engines.base.batches import in_order, reduce_blocks
-from privpipe.engines.base.class_blocks import KnownSizes, may_be_marked, require_query_columns
+from privpipe.engines.base.class_blocks import KnownSizes, WithSizes, may_be_marked, require_query_columns
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.embedded.joint_cells import JointCells
 from privpipe.engines.embedded.packed_keys import PackedClasses
@@ -62,25 +62,11 @@ def known_sizes(table: EmbeddedTable, query: ClassQuery) -> KnownSizes | None:
     return found if found is not None and found.answers(query) else None
 
 
-@dataclass(frozen=True)
-class _WithSizes:
-    """A reduction that notes the sizes of the classes on the way."""
-
-    inner: Reduction[ClassBlock, Any]
-    mark: str | None
-
-    def measure(self, block: ClassBlock, facts: Facts) -> tuple[Any, KnownSizes]:
-        return self.inner.measure(block, facts), KnownSizes.of(block, self.mark)
-
-    def merge(self, left: tuple[Any, KnownSizes], right: tuple[Any, KnownSizes]) -> tuple[Any, KnownSizes]:
-        return self.inner.merge(left[0], right[0]), left[1].merged(right[1])
-
-
 def _noted(
     session: Session, table: EmbeddedTable, query: ClassQuery, reduction: Reduction[ClassBlock, R], facts: Facts
 ) -> R | None:
     """The outcome of a reduction; the sizes of the classes are known of the table from now on."""
-    noting = _WithSizes(reduction, query.mark if may_be_marked(query) else None)
+    noting = WithSizes(reduction, query.mark if may_be_marked(query) else None)
     outcome, sizes = _counted(session, table, query, noting, facts) or (None, None)
     if sizes is not None:
         table.sizes[frozenset(query.keys)] = sizes

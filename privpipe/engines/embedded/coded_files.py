@@ -15,6 +15,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
+from privpipe.blocks.arrays import Ints
 from privpipe.draws import Seed
 from privpipe.engines.base.batches import in_order
 from privpipe.engines.base.conversion import normalised
@@ -94,7 +95,7 @@ class RowHashing:
         """Of the hash of content."""
         return self.seed.key("record")
 
-    def of_stored(self, session: Session, name: str, records: int, *, counting: bool) -> NDArray[np.int64]:
+    def of_stored(self, session: Session, name: str, records: int, *, counting: bool) -> Ints:
         """The ids of a table of the database, in the order in which it stores its rows.
 
         Returns
@@ -104,7 +105,7 @@ class RowHashing:
         out = np.empty((2, records), np.int64)
         sql = f"SELECT rowid, {', '.join(self._parts())} FROM {name}"
 
-        def hashed(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        def hashed(batch: pa.RecordBatch) -> tuple[Ints, Ints]:
             places, *columns = batch.columns
             return places.to_numpy(), self.ids(columns, None, counting)
 
@@ -150,7 +151,7 @@ class RowHashing:
             for name in self.names
         ]
 
-    def ids(self, columns: Sequence[pa.Array], ordinals: NDArray[np.int64] | None, counting: bool) -> NDArray[np.int64]:
+    def ids(self, columns: Sequence[pa.Array], ordinals: Ints | None, counting: bool) -> Ints:
         """Of some rows, by their columns of `names`; those of dictionaries may come as the numbers of their values.
 
         Parameters
@@ -217,11 +218,11 @@ class FileRows:
     hashing: RowHashing
     histograms: Mapping[str, Histogram]
 
-    def room_for_words(self, session: Session) -> NDArray[np.int64] | None:
+    def room_for_words(self, session: Session) -> Ints | None:
         """One word per row, where there is room for them: a table that was stored is slow to read again."""
         return np.empty(self.records, np.int64) if WORD_BYTES * self.records <= session.room() else None
 
-    def store(self, session: Session, types: Mapping[str, str], words: NDArray[np.int64] | None = None) -> Kept:
+    def store(self, session: Session, types: Mapping[str, str], words: Ints | None = None) -> Kept:
         """Store them.
 
         Parameters
@@ -289,17 +290,13 @@ class FileRows:
         none = pa.schema([*self.files.schema, *ids]).empty_table()
         return session.keep(f"SELECT {', '.join([*columns, *ID_COLUMNS])} FROM {view}", {view: none})
 
-    def _rows(
-        self, pieces: Sequence[Piece], words: NDArray[np.int64] | None
-    ) -> tuple[dict[str, NDArray[np.int32]], pa.Table]:
+    def _rows(self, pieces: Sequence[Piece], words: Ints | None) -> tuple[dict[str, NDArray[np.int32]], pa.Table]:
         """The digits of texts, and the other columns with ids."""
         read = [self._of_piece(piece, words) for piece in pieces]
         digits = {name: np.concatenate([digits[name] for digits, _ in read]) for name in self.columns}
         return digits, pa.Table.from_batches([others for _, others in read]).combine_chunks()
 
-    def _of_piece(
-        self, piece: Piece, words: NDArray[np.int64] | None
-    ) -> tuple[dict[str, NDArray[np.int32]], pa.RecordBatch]:
+    def _of_piece(self, piece: Piece, words: Ints | None) -> tuple[dict[str, NDArray[np.int32]], pa.RecordBatch]:
         unread = [name for name, column in self.columns.items() if column.codes is None]
         others = [name for name in self.files.schema.names if name not in self.columns]
         read = piece.read_again([*others, *unread], unread)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+
+from privpipe.blocks.arrays import Ints
 
 __all__ = ["Digits", "column_list", "quoted"]
 
@@ -61,7 +61,7 @@ class Digits:
         value = f"({quoted(name)} - {self.least})" if self.texts is None else f"enum_code({quoted(name)})"
         return f"coalesce({value}::{kind}, {self.size - 1})" if self.missing else f"{value}::{kind}"
 
-    def values_of(self, digits: NDArray[np.int64]) -> pa.Array:
+    def values_of(self, digits: Ints) -> pa.Array:
         """The values of some digits."""
         missing = digits == self.size - 1
         if self.texts is None:

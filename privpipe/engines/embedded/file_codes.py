@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.batches import in_order
 from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.embedded.digits import Digits
@@ -114,7 +115,7 @@ class CodedColumn:
             raise _changed()
         return digits
 
-    def append_to(self, words: NDArray[np.int64], piece: Piece, cells: pa.ChunkedArray | None) -> None:
+    def append_to(self, words: Ints, piece: Piece, cells: pa.ChunkedArray | None) -> None:
         """Put the digits of a piece behind its words; `cells` and errors as in `digits_of`."""
         codes = self._codes(piece, cells)
         if codes is None or not append_digits(words, self.digits.size, self.places, codes):

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Histogram
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.engines.base.batches import in_order
 from privpipe.engines.base.class_blocks import require_query_columns
 from privpipe.engines.base.histograms import group_key, histogram_of, value_order
@@ -37,7 +37,7 @@ def keep_classes(
     session: Session,
     table: EmbeddedTable,
     query: ClassQuery,
-    passing: Callable[[ClassBlock], NDArray[np.bool_]],
+    passing: Callable[[ClassBlock], Bools],
 ) -> EmbeddedTable:
     """See `Engine.keep_classes`."""
     require_query_columns(table.schema, query)
@@ -57,7 +57,7 @@ def _keep_joint(
     session: Session,
     table: EmbeddedTable,
     query: ClassQuery,
-    passing: Callable[[ClassBlock], NDArray[np.bool_]],
+    passing: Callable[[ClassBlock], Bools],
 ) -> EmbeddedTable:
     joint, names = JointCells(session, table, query, keyed=True), column_list(query.keys)
 
@@ -82,12 +82,10 @@ def _keep_joint(
     return left
 
 
-def _keep_packed(
-    session: Session, packed: PackedClasses, passing: Callable[[ClassBlock], NDArray[np.bool_]]
-) -> EmbeddedTable:
+def _keep_packed(session: Session, packed: PackedClasses, passing: Callable[[ClassBlock], Bools]) -> EmbeddedTable:
     table, histograms = packed.table, dict[str, Histogram]()
 
-    def failing(item: tuple[ClassBlock, NDArray[np.int64]]) -> pa.RecordBatch:
+    def failing(item: tuple[ClassBlock, Ints]) -> pa.RecordBatch:
         block, own = item
         here = ~passing(block)
         return pa.record_batch([own[here], block.sizes[here]], names=[CLASS, SIZE])

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery
+from privpipe.blocks.arrays import Bools
 from privpipe.engines.base.class_blocks import (
     COUNT,
     block_of_cells,
@@ -116,7 +116,7 @@ class JointCells:
 
     def block(self, batch: pa.RecordBatch) -> ClassBlock:
         """The classes of a batch."""
-        marked: NDArray[np.bool_] | None = None
+        marked: Bools | None = None
         if self.marks:
             marked = np.asarray(batch.column(MARKED).to_numpy(zero_copy_only=False), dtype=np.bool_)
         if not self.counted:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from privpipe.blocks import Cells, ClassBlock, ClassQuery, Histogram
+from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.batches import in_order
 from privpipe.engines.base.class_blocks import may_be_marked, require_query_columns
 from privpipe.engines.base.histograms import dictionary_values, histogram_of, not_covered
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PackedClasses", "PackedKeys"]
 
-Ints = NDArray[np.int64]
 SPACE = 1 << 62
 """Packed keys lie below: no sum of digits leaves the integers of 64 bits."""
 EXACT = 1 << 53

@@ -14,6 +14,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RankExchange, RowBlock, unsigned_zeros
+from privpipe.blocks.arrays import Ints, Words
 from privpipe.draws import Stream
 from privpipe.engines.base.batches import joined
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, column_list, quoted
@@ -35,7 +36,7 @@ def map_ranked(
     table: EmbeddedTable,
     column: str,
     stream: Stream,
-    function: Callable[[RowBlock, NDArray[np.int64]], RowBlock],
+    function: Callable[[RowBlock, Ints], RowBlock],
     schema: pa.Schema,
 ) -> EmbeddedTable:
     """See `Engine.map_ranked`: sorted by value and keyed order, a record's place is its rank."""
@@ -154,26 +155,26 @@ class _Column:
         self.records = sum(batch.num_rows for batch in batches)
         self.complete = not any(batch.column(column).null_count for batch in batches)
 
-    def known(self) -> NDArray[np.int64]:
+    def known(self) -> Ints:
         """Places of the records with a value."""
         valid = [batch.column(self._column).is_valid().to_numpy(zero_copy_only=False) for batch in self._batches]
         return np.flatnonzero(np.concatenate([np.zeros(0, np.bool_), *valid]))
 
-    def words(self, pool: Executor) -> NDArray[np.uint64]:
+    def words(self, pool: Executor) -> Words:
         """The values as words in the order of the values, without nulls."""
         return self._of_each(lambda batch: sortable_words(_numbers(batch.column(self._column))), pool)
 
-    def tie_words(self, pool: Executor) -> NDArray[np.uint64]:
+    def tie_words(self, pool: Executor) -> Words:
         """The keyed order of the records with a value, to be compared without sign."""
 
-        def of(batch: pa.RecordBatch) -> NDArray[np.uint64]:
+        def of(batch: pa.RecordBatch) -> Words:
             orders = self._stream.order(RowBlock(batch.select(ID_COLUMNS)).record_ids).view(np.uint64) ^ SIGN
             cells = batch.column(self._column)
             return orders[cells.is_valid().to_numpy(zero_copy_only=False)] if cells.null_count else orders
 
         return self._of_each(of, pool)
 
-    def _of_each(self, of: Callable[[pa.RecordBatch], NDArray[np.uint64]], pool: Executor) -> NDArray[np.uint64]:
+    def _of_each(self, of: Callable[[pa.RecordBatch], Words], pool: Executor) -> Words:
         """What `of` makes of each batch, one after the other: one word per value."""
         counts = [batch.num_rows - batch.column(self._column).null_count for batch in self._batches]
         ends = np.cumsum([0, *counts]).tolist()
@@ -192,7 +193,7 @@ class _Column:
         return np.lexsort((low, high))
 
 
-def _exchanged(column: _Column, exchange: RankExchange, pool: Executor) -> NDArray[np.uint64]:
+def _exchanged(column: _Column, exchange: RankExchange, pool: Executor) -> Words:
     """The word that each record receives; of those without a value, any."""
     # The permutations depend on no data, so they are computed while the values are sorted.
     segments = [pool.submit(exchange.of_segment, at) for at in range(-(-exchange.records // exchange.segment))]
@@ -206,7 +207,7 @@ def _exchanged(column: _Column, exchange: RankExchange, pool: Executor) -> NDArr
         positions = known.astype(positions.dtype)[positions]
     received = np.zeros(column.records, np.uint64)
 
-    def give(stretch: tuple[int, NDArray[np.int64]]) -> None:
+    def give(stretch: tuple[int, Ints]) -> None:
         start, pi = stretch
         give_by_rank(positions, words, pi, start, received)
 
@@ -226,7 +227,7 @@ def _numbers(cells: pa.Array) -> NDArray[Any]:
     return np.asarray(cells.cast(wanted).to_numpy(zero_copy_only=False))
 
 
-def _values(words: NDArray[np.uint64], cells: pa.Array) -> pa.Array:
+def _values(words: Words, cells: pa.Array) -> pa.Array:
     """What the records of `cells` receive, in their type; null stays null."""
     kind: Any = np.float64 if pt.is_floating(cells.type) else np.int64
     values = sorted_values(words, kind)
@@ -238,7 +239,7 @@ def _values(words: NDArray[np.uint64], cells: pa.Array) -> pa.Array:
     return pa.array(values, mask=mask).cast(cells.type)
 
 
-Given = tuple[pa.RecordBatch, list[pa.Array], NDArray[np.int64]]
+Given = tuple[pa.RecordBatch, list[pa.Array], Ints]
 """Rows, consecutive values of the sorted column, and the place among them of what each row receives."""
 
 
@@ -280,7 +281,7 @@ class _Permutations:
         self.exchange = exchange
         self._pool = pool
         self._numbers = iter(range(-(-exchange.records // exchange.segment)))
-        self._segments: deque[Future[NDArray[np.int64]]] = deque()
+        self._segments: deque[Future[Ints]] = deque()
         self._first = 0  # rank that the first of the segments begins at
         self._compute(2)
 
@@ -288,7 +289,7 @@ class _Permutations:
         for number in itertools.islice(self._numbers, count):
             self._segments.append(self._pool.submit(self.exchange.of_segment, number))
 
-    def of(self, start: int, stop: int) -> NDArray[np.int64]:
+    def of(self, start: int, stop: int) -> Ints:
         """pi of the ranks start .. stop - 1."""
         parts = []
         while start < stop:
@@ -306,7 +307,7 @@ class _Permutations:
 def _given(rows: Iterator[pa.RecordBatch], column: str, at: int, permutations: _Permutations) -> Iterator[Given]:
     """Rows with the values that they receive, once all of these are read; the ones without a value as they are."""
     records, reach = permutations.exchange.records, permutations.exchange.reach
-    waiting: deque[tuple[pa.RecordBatch, int, NDArray[np.int64]]] = deque()
+    waiting: deque[tuple[pa.RecordBatch, int, Ints]] = deque()
     values: deque[pa.Array] = deque()
     first = read = 0  # ranks of the values held
     for batch in rows:

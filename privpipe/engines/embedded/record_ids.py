@@ -8,9 +8,9 @@ from contextlib import ExitStack
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.draws import Seed
 from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.base.logical_types import check_record_ids
@@ -178,9 +178,7 @@ def _coded_with_ids(names: list[str], made: str, source: str, ordinal: str) -> s
     return f"SELECT {columns}, {MADE}.hi AS {HIGH}, {MADE}.lo AS {LOW} FROM ({called})"
 
 
-def _number_equal(
-    session: Session, kept: Kept, schema: pa.Schema, hashing: RowHashing, words: NDArray[np.int64] | None
-) -> None:
+def _number_equal(session: Session, kept: Kept, schema: pa.Schema, hashing: RowHashing, words: Ints | None) -> None:
     """Give equal records the ids of their ordinals; which of them is which does not matter, they are equal.
 
     Parameters

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, PairBlock, RowBlock
-from privpipe.engines.base.batches import in_order, joined
+from privpipe.blocks.arrays import Ints
+from privpipe.engines.base.batches import in_order, joined, whole_array
 from privpipe.engines.base.paired_schemas import beside_schema
 from privpipe.engines.embedded import stored_rows
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, column_list, quoted
@@ -92,7 +92,7 @@ def map_rows(
 
 
 def with_column(
-    session: Session, table: EmbeddedTable, name: str, compute: Callable[[RowBlock], NDArray[np.int64]]
+    session: Session, table: EmbeddedTable, name: str, compute: Callable[[RowBlock], Ints]
 ) -> EmbeddedTable:
     """The table with one more hidden integer column."""
     schema = pa.schema([*table.schema, pa.field(name, pa.int64())])
@@ -111,7 +111,7 @@ KEY = "__privpipe_key"
 MOST_BYTES = 1 << 30
 """Of a column that is gathered at once: offsets of texts have 32 bits."""
 
-Keys = NDArray[np.int64]
+Keys = Ints
 
 
 def map_groups(
@@ -154,18 +154,13 @@ def _gathered(
     codes = np.concatenate([np.searchsorted(keys, known).astype(np.int32)[inside] for known, inside in parts])
     with guarded("gathering of rows"):
         order = pa.array(positions_by_code(codes, len(keys)))
-        columns = list(in_order(lambda column: _whole(column).take(order), rows.columns, session.threads))
+        columns = list(in_order(lambda column: whole_array(column).take(order), rows.columns, session.threads))
     ends = np.cumsum(np.bincount(codes)).tolist()
     whole = pa.record_batch(columns, schema=rows.schema)
     return (
         (number, whole.slice(start, end - start))
         for number, start, end in zip(keys.tolist(), [0, *ends], ends, strict=False)
     )
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
 
 
 def _sorted(

@@ -14,6 +14,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
+from privpipe.blocks.arrays import Ints
 from privpipe.draws import Stream
 from privpipe.engines.base import part_files
 from privpipe.engines.base.batches import in_order
@@ -56,8 +57,8 @@ class OrderedRows:
     names: list[str]
     columns: list[pa.Array] = field(repr=False)
     dictionaries: list[pa.Array | None] = field(repr=False)
-    places: NDArray[np.int64] = field(repr=False)
-    sizes: NDArray[np.int64] = field(repr=False)
+    places: Ints = field(repr=False)
+    sizes: Ints = field(repr=False)
     held: object = field(repr=False)
 
     def __len__(self) -> int:
@@ -95,7 +96,7 @@ def rows_in_memory(session: Session, table: EmbeddedTable, stream: Stream) -> Or
     rows, sizes = _Rows(session.room()), np.zeros(files, np.int64)
     batches = session.stream(f"SELECT {column_list(table.all_columns)} FROM {table.compact}", table.frames)
 
-    def laid(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64], list[pa.Array]]:
+    def laid(batch: pa.RecordBatch) -> tuple[Ints, Ints, list[pa.Array]]:
         high, low = (batch.column(name).to_numpy() for name in ID_COLUMNS)
         words = stream.order(np.column_stack([high, low]))
         return words, sizes_of_files(words, files), [batch.column(name) for name in table.schema.names]
@@ -111,7 +112,7 @@ def rows_in_memory(session: Session, table: EmbeddedTable, stream: Stream) -> Or
     return OrderedRows(table.schema.names, rows.whole(session.threads), rows.dictionaries, places, sizes, held)
 
 
-def sizes_of_files(words: NDArray[np.int64], files: int) -> NDArray[np.int64]:
+def sizes_of_files(words: Ints, files: int) -> Ints:
     """How many of some rows lie in each part file, by their order words.
 
     Examples
@@ -126,7 +127,7 @@ def sizes_of_files(words: NDArray[np.int64], files: int) -> NDArray[np.int64]:
     return np.bincount(shares_of(words, files), minlength=files)
 
 
-def places_in_order(words: Sequence[NDArray[np.int64]], threads: int = 1) -> NDArray[np.int64] | None:
+def places_in_order(words: Sequence[Ints], threads: int = 1) -> Ints | None:
     """The places of some words, given in parts, in their order; None where two are equal.
 
     The high bits of a word and its place are one integer, which sorts five times as fast as places sort by words.
@@ -166,19 +167,17 @@ def places_in_order(words: Sequence[NDArray[np.int64]], threads: int = 1) -> NDA
     return places
 
 
-def _unsigned(words: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _unsigned(words: Ints) -> NDArray[np.uint64]:
     """Words as integers of the same order."""
     return words.view(np.uint64) ^ np.uint64(1 << 63)
 
 
-def _equal_neighbours(keys: NDArray[np.uint64], bits: np.uint64) -> NDArray[np.int64]:
+def _equal_neighbours(keys: NDArray[np.uint64], bits: np.uint64) -> Ints:
     high = keys >> bits
     return np.flatnonzero(high[1:] == high[:-1])
 
 
-def _taken(
-    words: Sequence[NDArray[np.int64]], begins: NDArray[np.int64], places: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _taken(words: Sequence[Ints], begins: Ints, places: Ints) -> Ints:
     """Some of the words of all parts."""
     parts = np.searchsorted(begins, places, side="right") - 1
     return np.array([words[part][place - begins[part]] for part, place in zip(parts, places, strict=True)], np.int64)
@@ -189,12 +188,12 @@ class _Rows:
     """Rows as they came: order words, and the arrays of each column; of dictionaries the indices."""
 
     room: int
-    words: list[NDArray[np.int64]] = field(default_factory=list)
+    words: list[Ints] = field(default_factory=list)
     columns: list[list[pa.Array]] = field(default_factory=list)
     dictionaries: list[pa.Array | None] = field(default_factory=list)
     texts: int = 0
 
-    def add(self, words: NDArray[np.int64], columns: list[pa.Array]) -> bool:
+    def add(self, words: Ints, columns: list[pa.Array]) -> bool:
         """False where texts turn out larger than there is room for."""
         if not self.words:
             self.columns = [[] for _ in columns]
@@ -224,7 +223,7 @@ def _width(table: EmbeddedTable, column: pa.Field) -> int:
     return TEXT_BYTES if pt.is_string(column.type) or pt.is_binary(column.type) else max(1, column.type.bit_width // 8)
 
 
-Words = NDArray[np.int64]
+Words = Ints
 WORD = "__privpipe_word"
 BUCKET_ROWS = 1 << 18
 """Rows of a bucket that are aimed at: while being sorted they are in the cache, except for their cells."""
@@ -340,7 +339,7 @@ class DealtRows:
 
     layout: _Layout
     items: DealtItems = field(repr=False)
-    sizes: NDArray[np.int64] = field(repr=False)
+    sizes: Ints = field(repr=False)
     tied: Callable[[Words], list[pa.RecordBatch]] = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -432,7 +431,7 @@ def rows_on_disk(session: Session, table: EmbeddedTable, stream: Stream) -> Iter
         found: Words = stream.order(np.column_stack([high, low]))
         return found
 
-    def dealt(batches: list[pa.RecordBatch]) -> tuple[NDArray[np.int64], NDArray[np.void], NDArray[np.int64]]:
+    def dealt(batches: list[pa.RecordBatch]) -> tuple[Ints, NDArray[np.void], Ints]:
         words = [order(batch) for batch in batches]
         files = np.sum([sizes_of_files(each, len(sizes)) for each in words], axis=0)
         rows = np.concatenate([layout.packed(*each) for each in zip(batches, words, strict=True)])

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.batches import in_order
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable
 from privpipe.engines.embedded.file_codes import CodedColumn, Piece
@@ -21,9 +22,6 @@ from privpipe.engines.embedded.session import LEAST_ROOM, Session
 from privpipe.errors import EngineError
 
 __all__ = ["DealtItems", "by_bucket", "parts_of", "sorted_codes", "sorted_slices", "sorted_words"]
-
-
-Ints = NDArray[np.int64]
 
 
 def by_bucket(items: NDArray[Any], buckets: NDArray[np.uint16], number: int) -> tuple[NDArray[Any], Ints]:
@@ -236,7 +234,7 @@ def _dealt(
 ) -> Iterator[NDArray[Any]]:
     """Words by their part, through a file: to scan the rows again for each part costs more than to write words down."""
 
-    def dealt(words: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def dealt(words: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
         return by_bucket(words, _part(words, radix, parts), parts)
 
     with DealtItems.below(session.folder, room.dtype, parts) as items:

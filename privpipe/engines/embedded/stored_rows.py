@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, ClassBlock, ClassQuery
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.engines.base.batches import in_order
 from privpipe.engines.base.class_blocks import COUNT, block_of_cells, grouping_columns, require_query_columns
 from privpipe.engines.base.conversion import normalised
@@ -216,7 +216,7 @@ class SmallRows:
         block = self.block(query)
         return iter(()) if block is None else iter((block,))
 
-    def keep_classes(self, query: ClassQuery, passing: Callable[[ClassBlock], NDArray[np.bool_]]) -> EmbeddedTable:
+    def keep_classes(self, query: ClassQuery, passing: Callable[[ClassBlock], Bools]) -> EmbeddedTable:
         """See `Engine.keep_classes`."""
         require_query_columns(self.table.schema, query)
         if not self.rows.num_rows:
@@ -249,7 +249,7 @@ class SmallRows:
     def _made(self, rows: pa.Table, schema: pa.Schema) -> EmbeddedTable:
         return in_memory(self.session, rows, schema, self.table.has_record_ids, rows.nbytes)
 
-    def _classes(self, query: ClassQuery) -> tuple[ClassBlock, NDArray[np.int64]]:
+    def _classes(self, query: ClassQuery) -> tuple[ClassBlock, Ints]:
         """The classes, and the class of each record."""
         classes, columns = self._numbers(query.keys), grouping_columns(query)
         _, numbers = np.unique(classes, return_inverse=True)
@@ -257,7 +257,7 @@ class SmallRows:
         _, first = np.unique(self._numbers(columns), return_index=True)
         return block_of_cells(self.distinct(columns, COUNT), query, numbers[first]), numbers
 
-    def _numbers(self, columns: Sequence[str]) -> NDArray[np.int64]:
+    def _numbers(self, columns: Sequence[str]) -> Ints:
         """A number for each record's combination, in order of the columns, nulls last."""
         numbers, space = np.zeros(self.rows.num_rows, dtype=np.int64), 1
         for name in columns:

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as fs
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.engines.lakes.lake_table import LakeTable
 from privpipe.engines.readers.unpacking import reading
 from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError
@@ -64,7 +64,7 @@ class DeltaPiece:
     schema: pa.Schema
     physical: tuple[str, ...]
     constants: Mapping[str, Any] = field(default_factory=dict)
-    deleted: NDArray[np.int64] | None = None
+    deleted: Ints | None = None
     records: int | None = None
 
     def is_whole(self) -> bool:
@@ -327,13 +327,13 @@ def _key(root: str | None, name: str) -> str:
     return os.path.realpath(_place(root, name))
 
 
-def _deleted(table: Any) -> dict[str, NDArray[np.int64]]:
+def _deleted(table: Any) -> dict[str, Ints]:
     """Numbers of deleted rows by file."""
     if not hasattr(table, "deletion_vectors"):
         if "deletionVectors" not in (table.protocol().reader_features or ()):
             return {}
         raise UnsupportedError("this deltalake does not report deletion vectors; install a newer one, of 1.5 or later")
-    found: dict[str, NDArray[np.int64]] = {}
+    found: dict[str, Ints] = {}
     for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
         for file, kept in zip(batch.column("filepath"), batch.column("selection_vector"), strict=True):
             uri = urlparse(file.as_py())

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
+from privpipe.engines.base.batches import whole_array
 from privpipe.engines.base.logical_types import check_names
 from privpipe.engines.readers.csv_text import not_of_encoding, plain_text, start_of_rows, text_of
 from privpipe.engines.readers.files import Stamp, csv_columns, list_files, open_text, require_stamp, stamp_of
@@ -203,7 +204,7 @@ def csv_rows(data: bytes, dialect: CsvDialect, place: str) -> tuple[pa.RecordBat
         )
     except pa.ArrowInvalid:
         raise DataError(f"{place}: not readable as CSV") from None
-    cells = [_whole(column) for column in table.columns]
+    cells = [whole_array(column) for column in table.columns]
     if dialect.form.trim:
         cells = [trimmed_cells(column, dialect.null_values) for column in cells]
     if not dialect.form.is_plain:
@@ -271,10 +272,6 @@ class _Ragged:
     def __call__(self, row: object) -> str:
         self.lines += 1
         return "skip"
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 BATCH = 65536

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.blocks.aggregate_query import (
     CODE_DIGITS,
     MOST_SUM,
+    RECORDS,
     AggregateMeasure,
     AggregateQuery,
     Ranks,
@@ -25,8 +25,9 @@ from privpipe.blocks.aggregate_query import (
     missing_persons,
     other_weights,
 )
-from privpipe.engines.base.aggregated_cells import Cells
-from privpipe.engines.distributed.columns import as_type
+from privpipe.blocks.arrays import Ints
+from privpipe.engines.base.aggregated_cells import Cells, added_sql, figures_sql, ranks_sql
+from privpipe.engines.base.batches import as_type, whole_array
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.spark_table import Layout, SparkTable
 from privpipe.engines.spark.versions import arrow_table, frame_of
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["aggregate", "contributions", "ranked"]
 
-RECORDS, PERSON, RANK, HEAP = "__privpipe_records", "__person", "__rank", "__heap"
+PERSON, RANK, HEAP = "__person", "__rank", "__heap"
 SPARSE = 16
 """Rows for each of the largest contributions from which on it pays to look for the few that can be among them."""
 MOST_SENT = 200_000
@@ -51,7 +52,7 @@ def contributions(table: SparkTable, query: AggregateQuery, kept: Kept) -> tuple
     query.require(table.schema)
     _require(table, query)
     fields = [table.schema.field(name) for name in (*query.keys, str(query.person))]
-    schema = pa.schema([*fields, *((name, pa.int64()) for name in _added(query))])
+    schema = pa.schema([*fields, *((name, pa.int64()) for name in query.added)])
     layout = Layout(schema)
     # By contributor alone: then all that is counted of one later needs no further exchange.
     frame = kept(_by_person(table, query, gather=True).toDF(*layout.names(schema.names)))
@@ -87,7 +88,8 @@ def aggregate(table: SparkTable, query: AggregateQuery) -> pa.Table:
             tops[at] = arrow_table(_top(reaching, keys, at, measure, query))
     made = Cells(query, len(found))
     columns = [
-        as_type(_whole(found, key), table.schema.field(name).type) for key, name in zip(keys, query.keys, strict=True)
+        as_type(whole_array(found.column(key)), table.schema.field(name).type)
+        for key, name in zip(keys, query.keys, strict=True)
     ]
     for name in found.column_names:
         if not name.startswith(("key_", "reach_")):
@@ -96,7 +98,7 @@ def aggregate(table: SparkTable, query: AggregateQuery) -> pa.Table:
         if len(entries):
             place = np.zeros(len(entries), dtype=np.int64)
             if keys:
-                own, other = ([_whole(each, key) for key in keys] for each in (found, entries))
+                own, other = ([whole_array(each.column(key)) for key in keys] for each in (found, entries))
                 place = _places(own, other, len(found))
             products = _words(entries, "p") if "p" in entries.column_names else None
             codes = _words(entries, "h") if "h" in entries.column_names else None
@@ -106,43 +108,20 @@ def aggregate(table: SparkTable, query: AggregateQuery) -> pa.Table:
 
 def ranked(table: SparkTable, query: AggregateQuery, ranks: Sequence[Ranks]) -> pa.Table:
     """See `Engine.ranked`."""
-    from pyspark.sql import Window
     from pyspark.sql import functions as sf
 
     table, query = _contributed(table, query)
     keys = [f"key_{at}" for at in range(len(query.keys))]
     rows = _rows(table, query).where(sf.col("value_0").isNotNull())
     counted = rows.groupBy(*keys, sf.col("value_0").alias("value")).agg(sf.count(sf.lit(1)).alias("number"))
-    cell = Window.partitionBy(*keys)
-    upto = sf.sum("number").over(cell.orderBy("value").rowsBetween(Window.unboundedPreceding, Window.currentRow))
-    summed = counted.withColumn("before", upto - sf.col("number"))
-    summed = summed.withColumn("present", sf.sum("number").over(cell))
-    if any(each.kind == "commonest" for each in ranks):
-        summed = summed.withColumn("place", sf.row_number().over(cell.orderBy(sf.desc("number"), "value")))
-    chosen = functools.reduce(operator.or_, map(_wanted, ranks))
     with reported("rank values"):
-        found = arrow_table(summed.where(chosen).select(*keys, "value", "number", "before", "present"))
+        found = arrow_table(rows.sparkSession.sql(ranks_sql(keys, ranks, "{counted}"), counted=counted))
     made = [
-        as_type(_whole(found, key), table.schema.field(name).type) for key, name in zip(keys, query.keys, strict=True)
+        as_type(whole_array(found.column(key)), table.schema.field(name).type)
+        for key, name in zip(keys, query.keys, strict=True)
     ]
     figures = {name: found.column(name) for name in ("value", "number", "before", "present")}
     return pa.table({**dict(zip(keys, made, strict=True)), **figures})
-
-
-def _wanted(ranks: Ranks) -> Column:
-    """Whether a value has a wanted rank. Of a window, floors are compared without a division."""
-    from pyspark.sql import functions as sf
-
-    number, before, present = (sf.col(name) for name in ("number", "before", "present"))
-    if ranks.kind == "first":
-        return before == 0
-    if ranks.kind == "last":
-        return before + number == present
-    if ranks.kind == "commonest":
-        return sf.col("place") == 1
-    start = (present - 1) * ranks.numerator + ranks.offset
-    after = (before + number) * ranks.denominator > start
-    return after & ((before - (ranks.width - 1)) * ranks.denominator <= start)
 
 
 def _contributed(table: SparkTable, query: AggregateQuery) -> tuple[SparkTable, AggregateQuery]:
@@ -151,7 +130,7 @@ def _contributed(table: SparkTable, query: AggregateQuery) -> tuple[SparkTable, 
     _require(table, query)
     if query.person is not None and not query.unique:
         fields = [table.schema.field(name) for name in (*query.keys, str(query.person))]
-        layout = Layout(pa.schema([*fields, *((name, pa.int64()) for name in _added(query))]))
+        layout = Layout(pa.schema([*fields, *((name, pa.int64()) for name in query.added)]))
         frame = _by_person(table, query, gather=False).toDF(*layout.names(layout.schema.names))
         table, query = SparkTable(frame, layout), replace(query, unique=True, records=RECORDS)
         if any(measure.squares for measure in query.measures):
@@ -183,22 +162,13 @@ def _require(table: SparkTable, query: AggregateQuery) -> None:
             raise beyond_words(name)
 
 
-def _added(query: AggregateQuery) -> dict[str, str]:
-    """What is known of one contributor in one cell, by name, and how it is added."""
-    found = {RECORDS: "sum"}
-    for measure in query.measures:
-        for column in measure.columns:
-            found[column] = "once" if measure.once else ("min" if column == measure.waived else "sum")
-    return found
-
-
 def _by_person(table: SparkTable, query: AggregateQuery, *, gather: bool) -> DataFrame:
     """One row per key and person: keys, person, figures, by position."""
     from pyspark.sql import functions as sf
 
     keys = [table.counted(name).alias(f"key_{at}") for at, name in enumerate(query.keys)]
     figures: list[Column] = []
-    added = _added(query)
+    added = query.added
     for name in added:
         own = sf.lit(1).cast("long") if name == RECORDS and query.records is None else None
         source = query.records if name == RECORDS and query.records is not None else name
@@ -206,13 +176,7 @@ def _by_person(table: SparkTable, query: AggregateQuery, *, gather: bool) -> Dat
     rows = table.frame.select(*keys, table.column(str(query.person)).alias(PERSON), *figures)
     if gather:
         rows = rows.repartition(PERSON)
-    asked = []
-    for at, how in enumerate(added.values()):
-        column = sf.col(f"f_{at}")
-        if how == "once":  # null where records disagree
-            asked.append(sf.when(sf.min(column) == sf.max(column), sf.min(column)).alias(f"f_{at}"))
-        else:
-            asked.append((sf.min(column) if how == "min" else sf.sum(column)).alias(f"f_{at}"))
+    asked = [sf.expr(added_sql(how, f"f_{at}")).alias(f"f_{at}") for at, how in enumerate(added.values())]
     return rows.groupBy(*(f"key_{at}" for at in range(len(keys))), PERSON).agg(*asked)
 
 
@@ -228,11 +192,7 @@ def _rows(table: SparkTable, query: AggregateQuery) -> DataFrame:
     elif table.has_record_ids:
         chosen.append(sf.col(ID_COLUMNS[0]).alias(PERSON))
     for at, measure in enumerate(query.measures):
-        chosen.append(table.column(measure.column).alias(f"value_{at}"))
-        if measure.product is not None:
-            chosen.append(table.column(measure.product).alias(f"product_{at}"))
-        if measure.waived is not None:
-            chosen.append(table.column(measure.waived).alias(f"waived_{at}"))
+        chosen += [table.column(each).alias(f"{role}_{at}") for role, each in measure.roles.items()]
     return table.frame.select(*chosen)
 
 
@@ -248,25 +208,12 @@ def _figures(table: SparkTable, query: AggregateQuery) -> list[Column]:
         found.append(alone.alias("single"))
     for at, measure in enumerate(query.measures):
         value = sf.col(f"value_{at}")
-        found += [
-            sf.count(value).alias(f"present_{at}"),
-            sf.coalesce(sf.sum(value), nothing).alias(f"total_{at}"),
-            sf.coalesce(sf.sum(sf.abs(value)), nothing).alias(f"magnitude_{at}"),
-            sf.count(sf.when(value != 0, 1)).alias(f"nonzero_{at}"),
-            sf.count(sf.when(value < 0, 1)).alias(f"negative_{at}"),
-        ]
+        named = {each: f"{role}_{at}" for role, each in measure.roles.items()}
+        found.append(sf.count(value).alias(f"present_{at}"))
+        found += [sf.expr(figure).alias(name) for name, figure in figures_sql(at, measure, named).items()]
         if holder is not None:
             own = sf.max(sf.when(value.isNotNull(), holder))
             found.append(sf.when(sf.count(value) == 1, _code(own, query)).otherwise(nothing).alias(f"single_{at}"))
-        if measure.squares:
-            found.append(sf.coalesce(sf.sum(value * value), nothing).alias(f"square_{at}"))
-        if measure.product is not None:
-            product = sf.col(f"product_{at}")
-            found.append(sf.coalesce(sf.sum(product), nothing).alias(f"product_{at}"))
-            found.append(sf.coalesce(sf.sum(sf.abs(product)), nothing).alias(f"size_{at}"))
-        if measure.waived is not None:
-            bound = sf.when(sf.col(f"waived_{at}") == 0, sf.abs(value))
-            found.append(sf.coalesce(sf.max(bound), sf.lit(-1).cast("long")).alias(f"unwaived_{at}"))
     return found
 
 
@@ -336,7 +283,7 @@ def _top(rows: DataFrame, keys: list[str], at: int, measure: AggregateMeasure, q
     return first.select(*keys, RANK, *shown)
 
 
-def _places(cells: list[pa.Array], entries: list[pa.Array], number: int) -> NDArray[np.int64]:
+def _places(cells: list[pa.Array], entries: list[pa.Array], number: int) -> Ints:
     """The cell of each entry, by their keys."""
     word = np.zeros(number + len(entries[0]), dtype=np.int64)
     for own, other in zip(cells, entries, strict=True):
@@ -348,10 +295,5 @@ def _places(cells: list[pa.Array], entries: list[pa.Array], number: int) -> NDAr
     return np.asarray(cell_of[word[number:]], dtype=np.int64)
 
 
-def _whole(found: pa.Table, name: str) -> pa.Array:
-    column = found.column(name)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def _words(found: pa.Table, name: str) -> NDArray[np.int64]:
+def _words(found: pa.Table, name: str) -> Ints:
     return np.asarray(pc.fill_null(found.column(name), 0).to_numpy(), dtype=np.int64)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
-
-import pyarrow as pa
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.blocks.table_name import OWN_CATALOGUE, TableName, backquoted
@@ -18,11 +16,10 @@ from privpipe.engines.base.catalogue import Catalogue, Listed
 from privpipe.engines.base.part_files import files_of
 from privpipe.engines.spark.facts import count_records
 from privpipe.engines.spark.failures import reported
-from privpipe.engines.spark.output import ORDER, PART
+from privpipe.engines.spark.output import ORDER, PART, in_parts
 from privpipe.engines.spark.session import is_connect
 from privpipe.engines.spark.sources import table_names
 from privpipe.engines.spark.spark_table import SparkTable, spark_type
-from privpipe.engines.spark.workers import map_batches
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.private_files import make_public, public_modes
 
@@ -173,17 +170,8 @@ def _ordered(table: SparkTable, stream: Stream, parts: int) -> DataFrame:
     if not table.has_record_ids:
         ordered = table.frame.select(*visible).repartition(1).sortWithinPartitions(*visible)
     else:
-        from privpipe.kernels.grouping.word_groups import shares_of
-
         placed = source.with_extra(PART, ORDER)
-
-        def add_part(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                rows = source.block(batch)
-                order = stream.order(rows.record_ids)
-                yield placed.batch(rows, **{PART: shares_of(order, parts), ORDER: order})
-
-        gathered = map_batches(table.frame, add_part, placed).repartition(parts, PART)
+        gathered = in_parts(table, placed, stream, parts).repartition(parts, PART)
         ordered = gathered.sortWithinPartitions(PART, ORDER, *ID_COLUMNS)
     return ordered.select(
         *(sf.col(held).alias(name, metadata={}) for held, name in zip(visible, table.schema.names, strict=True))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, Reduction
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.requests import Where
-from privpipe.engines.base.class_blocks import COUNT, KnownSizes, may_be_marked, require_query_columns
+from privpipe.engines.base.class_blocks import COUNT, KnownSizes, WithSizes, may_be_marked, require_query_columns
 from privpipe.engines.distributed.class_parts import SIZE, WORDS, explained
 from privpipe.engines.spark.class_cells import (
     MARKED,
@@ -34,7 +34,7 @@ from privpipe.engines.spark.workers import fold, map_raw
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Sized", "collected_blocks", "counts_records", "keep_classes", "reduced", "sized_blocks"]
+__all__ = ["collected_blocks", "counts_records", "keep_classes", "reduced", "sized_blocks"]
 
 
 CLASSES_HERE = 1 << 26
@@ -91,20 +91,6 @@ def _counted_by_spark(table: SparkTable, query: ClassQuery) -> KnownSizes:
     return KnownSizes(query.mark if marks else None, dict(zip(zip(flags, numbers, strict=True), classes, strict=True)))
 
 
-@dataclass(frozen=True)
-class Sized:
-    """A reduction in addition to the sizes of the classes that it sees."""
-
-    inner: Reduction[ClassBlock, Any]
-    mark: str | None
-
-    def measure(self, block: ClassBlock, facts: Facts) -> tuple[Any, KnownSizes]:
-        return self.inner.measure(block, facts), KnownSizes.of(block, self.mark)
-
-    def merge(self, left: tuple[Any, KnownSizes], right: tuple[Any, KnownSizes]) -> tuple[Any, KnownSizes]:
-        return self.inner.merge(left[0], right[0]), left[1].merged(right[1])
-
-
 R = TypeVar("R")
 
 
@@ -128,7 +114,7 @@ def reduced(
     reduce = reduced_here if here else reduced_in_place
     if not counts_records(query):
         return reduce(table, query, reduction, facts)
-    found = reduce(table, query, Sized(reduction, query.mark if may_be_marked(query) else None), facts)
+    found = reduce(table, query, WithSizes(reduction, query.mark if may_be_marked(query) else None), facts)
     if found is None:
         return None
     table.counts.sizes[frozenset(query.keys)] = found[1]
@@ -165,7 +151,7 @@ def _explained(table: SparkTable, query: ClassQuery) -> AbstractContextManager[N
     return explained(query, lambda request: learn(table, request))
 
 
-Passing = Callable[[ClassBlock], NDArray[np.bool_]]
+Passing = Callable[[ClassBlock], Bools]
 MOST_SENT = 1 << 20
 """Classes of which every executor gets a list; of more, records and classes are brought together."""
 CLASS_BYTES = 32

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from privpipe.blocks import Facts, FactsRequest, Histogram
 from privpipe.draws import Seed
+from privpipe.engines.base.batches import as_type, whole_array
 from privpipe.engines.base.histograms import ExactMoments, histogram_of
-from privpipe.engines.distributed.columns import as_type, column_name
+from privpipe.engines.distributed.columns import column_name
 from privpipe.engines.distributed.orders import value_order_of
 from privpipe.engines.spark.column_values import ColumnLook, Looker, Looks
 from privpipe.engines.spark.driver_memory import require_room
@@ -163,7 +164,7 @@ def distinct(table: SparkTable, columns: Sequence[str]) -> pa.Table:
     with reported("count distinct combinations"):
         found = arrow_table(table.frame.select(*keys).groupBy(*(column_name(at) for at in range(len(keys)))).count())
     fields = [table.schema.field(name) for name in names]
-    rows = [_whole(found.column(at), field.type) for at, field in enumerate(fields)]
+    rows = [as_type(whole_array(found.column(at)), field.type) for at, field in enumerate(fields)]
     result = pa.table([*rows, found.column("count")], names=[*names, "__count"])
     return result.take(value_order_of(rows))
 
@@ -227,7 +228,7 @@ def _counted_now(
         missing |= {name: pc.sum(whole.column(f"n{at}")).as_py() or 0 for at, name in enumerate(rest)}
         for at, name in enumerate(part):
             rows = answer.filter(pc.equal(answer.column(SET), _mask(at, len(part))))
-            values = _whole(rows.column(column_name(at)), table.schema.field(name).type)
+            values = as_type(whole_array(rows.column(column_name(at))), table.schema.field(name).type)
             found[name] = histogram_of(values, rows.column(RECORDS))
     return records, found, missing
 
@@ -235,10 +236,6 @@ def _counted_now(
 def _mask(at: int, sets: int) -> int:
     """Spark's number of the grouping set of one column: a bit for each column that is not in it."""
     return 2**sets - 1 - 2 ** (sets - 1 - at) if sets else 0
-
-
-def _whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    return as_type(pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type), kind)
 
 
 def _moments(table: SparkTable, request: FactsRequest) -> Any:

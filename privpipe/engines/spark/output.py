@@ -8,18 +8,18 @@ import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from privpipe.blocks import ID_COLUMNS
 from privpipe.draws import Stream
+from privpipe.engines.base.batches import as_type, whole_array
 from privpipe.engines.base.contract import NO_TYPES, Written
 from privpipe.engines.base.frames import frame_like
 from privpipe.engines.base.part_files import files_of, part_name, write_part
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
-from privpipe.engines.distributed.columns import as_type
 from privpipe.engines.distributed.orders import keyed_order, value_order_of
 from privpipe.engines.readers.source import Format
 from privpipe.engines.spark.column_types import as_it_came
@@ -28,12 +28,15 @@ from privpipe.engines.spark.facts import count_records
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.row_functions import whole_runs
 from privpipe.engines.spark.sources import is_spark_frame
-from privpipe.engines.spark.spark_table import SparkTable
+from privpipe.engines.spark.spark_table import Layout, SparkTable
 from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import boxed, map_batches, results_of
 from privpipe.errors import SinkError
 
-__all__ = ["ORDER", "PART", "collect", "lying", "sorted_rows", "write"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["ORDER", "PART", "collect", "in_parts", "lying", "sorted_rows", "write"]
 
 
 log = logging.getLogger("privpipe.engines.spark")
@@ -87,7 +90,7 @@ def sorted_rows(table: SparkTable, stream: Stream | None) -> pa.Table:
     with reported("collect the records"):
         found = arrow_table(table.frame)
     layout = table.layout
-    columns = [as_type(_whole(found.column(at)), field.type) for at, field in enumerate(layout.schema)]
+    columns = [as_type(whole_array(found.column(at)), field.type) for at, field in enumerate(layout.schema)]
     rows = pa.Table.from_arrays(columns, schema=layout.schema)
     if layout.has_ids:
         ids = np.column_stack([found.column(name).to_numpy() for name in ID_COLUMNS])
@@ -96,8 +99,19 @@ def sorted_rows(table: SparkTable, stream: Stream | None) -> pa.Table:
     return rows.take(value_order_of(columns))
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+def in_parts(table: SparkTable, placed: Layout, stream: Stream, parts: int) -> DataFrame:
+    """The rows with the number of their part file and their order word."""
+    from privpipe.kernels.grouping.word_groups import shares_of
+
+    source = table.layout
+
+    def add_part(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = source.block(batch)
+            order = stream.order(rows.record_ids)
+            yield placed.batch(rows, **{PART: shares_of(order, parts), ORDER: order})
+
+    return map_batches(table.frame, add_part, placed)
 
 
 def _written_by_workers(
@@ -107,16 +121,8 @@ def _written_by_workers(
 
     An attempt that is given up leaves its folder behind, never half a part file.
     """
-    from privpipe.kernels.grouping.word_groups import shares_of
-
-    source, schema = table.layout, table.schema
-    placed = source.with_extra(PART, ORDER)
-
-    def add_part(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows = source.block(batch)
-            order = stream.order(rows.record_ids)
-            yield placed.batch(rows, **{PART: shares_of(order, parts), ORDER: order})
+    schema = table.schema
+    placed = table.layout.with_extra(PART, ORDER)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for part, rows in whole_runs(batches, PART):
@@ -126,7 +132,7 @@ def _written_by_workers(
             done = write_part([batch], schema, str(place), format, **options)
             yield boxed((part, place.name, done))
 
-    gathered = map_batches(table.frame, add_part, placed).repartition(PART)
+    gathered = in_parts(table, placed, stream, parts).repartition(PART)
     ordered = gathered.sortWithinPartitions(PART)
     try:
         found = sorted(results_of(ordered, run, "write the part files"), key=lambda result: int(result[0]))

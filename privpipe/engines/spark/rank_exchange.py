@@ -16,6 +16,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RankExchange, unsigned_zeros
+from privpipe.blocks.arrays import Ints
 from privpipe.draws import Stream
 from privpipe.engines.spark.ranks import (
     KeyBins,
@@ -57,7 +58,6 @@ __all__ = [
 
 
 Batches = Iterator[pa.RecordBatch]
-Ints = NDArray[np.int64]
 ROWS_PER_RANGE = 500_000
 LEAST_ROWS, FEW_RANGES = 125_000, 8
 """Small tables go to so many ranges, to keep several cores busy, while each is worth a task."""

@@ -14,6 +14,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, RowBlock
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.draws import Stream
 from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import group_key
@@ -67,7 +68,7 @@ def spread_keys(partitions: int) -> tuple[int, ...]:
     return tuple(found.tolist())
 
 
-def _hashed(keys: NDArray[np.int64]) -> NDArray[np.int32]:
+def _hashed(keys: Ints) -> NDArray[np.int32]:
     """Murmur3 of 64-bit integers in 0 .. 2^32 - 1 with the seed of Spark's hash partitioning."""
     with np.errstate(over="ignore"):
         hashed = _mixed(np.full(len(keys), 42, U), _scrambled(keys.astype(U)))
@@ -88,7 +89,6 @@ def _mixed(hashed: NDArray[np.uint32], words: NDArray[np.uint32]) -> NDArray[np.
 
 
 Batches = Iterator[pa.RecordBatch]
-Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 SAMPLED = 1 << 16
 MOST_BINS = 1 << 14
@@ -106,7 +106,7 @@ def is_countable(kind: pa.DataType) -> bool:
     )
 
 
-def value_words(cells: pa.Array) -> tuple[Words, NDArray[np.bool_]]:
+def value_words(cells: pa.Array) -> tuple[Words, Bools]:
     """Words that are ordered like the values, and where there is a value (NaN is none).
 
     Examples
@@ -246,7 +246,7 @@ def bin_counts(table: SparkTable, column: str, stream: Stream, bins: KeyBins) ->
     return np.zeros(len(bins), np.int64) if counted is None else counted
 
 
-def placed(rows: RowBlock, words: Words, known: NDArray[np.bool_], bins: KeyBins, stream: Stream) -> Any:
+def placed(rows: RowBlock, words: Words, known: Bools, bins: KeyBins, stream: Stream) -> Any:
     """The bin of each record; of those without a value, any."""
     return bins.of(words, lambda at: tie_words(stream, rows.record_ids[at]))
 
@@ -318,7 +318,7 @@ class Ranges:
         return found
 
 
-def _keys(values: pa.Array, order: Ints) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
+def _keys(values: pa.Array, order: Ints) -> tuple[pa.RecordBatch, Bools]:
     """The keys of records that have a value, and which these are."""
     values = group_key(values)
     known = values.is_valid().to_numpy(zero_copy_only=False)

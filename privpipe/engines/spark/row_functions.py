@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from numpy.typing import NDArray
 
 from privpipe.blocks import ID_COLUMNS, Facts, Histogram, PairBlock, Reduction, RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.base.paired_schemas import beside_schema
@@ -54,10 +54,10 @@ class RunNumbers:
     """
 
     def __init__(self) -> None:
-        self._last: NDArray[np.int64] | None = None
+        self._last: Ints | None = None
         self._seen = 0
 
-    def number(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    def number(self, keys: Ints) -> Ints:
         """0, 1, ... within each run of equal rows of `keys`, shape (n, w)."""
         if not len(keys):
             return np.zeros(0, np.int64)
@@ -84,7 +84,7 @@ class RunOrdinals:
         self._last: int | None = None
         self._seen: dict[tuple[int, int], int] = {}
 
-    def of(self, keys: NDArray[np.int64], words: NDArray[np.int64]) -> NDArray[np.int64]:
+    def of(self, keys: Ints, words: Ints) -> Ints:
         """0, 1, ... among the equal rows of `words`, shape (n, 2); `keys`, shape (n,), are equal along a run."""
         from privpipe.kernels.ids.record_ids import ordinals
 
@@ -108,7 +108,7 @@ class RunOrdinals:
         return numbers
 
 
-def run_starts(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+def run_starts(keys: Ints) -> Ints:
     """Where each run of equal rows starts, the first at 0."""
     fresh = np.ones(len(keys), np.bool_)
     fresh[1:] = (keys[1:] != keys[:-1]).any(axis=1)
@@ -180,7 +180,7 @@ def map_rows(table: SparkTable, function: Callable[[RowBlock], RowBlock], schema
 
 def map_groups(
     table: SparkTable,
-    key: Callable[[RowBlock], NDArray[np.int64]],
+    key: Callable[[RowBlock], Ints],
     function: Callable[[RowBlock, int], RowBlock],
     schema: pa.Schema,
 ) -> SparkTable:

@@ -14,6 +14,7 @@ import pyarrow.dataset
 import pyarrow.types as pt
 
 from privpipe.blocks.table_name import TableName
+from privpipe.engines.base.batches import whole_array
 from privpipe.engines.base.conversion import decimal_scale, typing_of
 from privpipe.engines.base.frames import arrow_of
 from privpipe.engines.base.logical_types import check_names, is_carried, is_text_list, logical_schema
@@ -286,7 +287,7 @@ def _local(session: SparkSession, source: Source) -> SparkTable:
         rows = rows.to_table()
     check_names(rows.schema.names)
     scales = {
-        name: decimal_scale(_whole(rows.column(name)).cast(pa.string()))
+        name: decimal_scale(whole_array(rows.column(name)).cast(pa.string()))
         for name, kind in source.types.items()
         if kind == "decimal" and name in rows.schema.names and _is_text(rows.schema.field(name).type)
     }
@@ -302,10 +303,6 @@ def _is_text(kind: pa.DataType) -> bool:
     while pt.is_dictionary(kind):
         kind = kind.value_type
     return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _is_native(kind: pa.DataType) -> bool:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Guarantee, RowBlock, Tally, Verdict
+from privpipe.blocks.arrays import Ints
 from privpipe.blocks.way import ITEMS
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.judging.assessment import all_suppressed
@@ -112,7 +112,7 @@ class _CountedItems:
     def __init__(self, judged_table: JudgedTable) -> None:
         self._judged_table, self.table = judged_table, judged_table.table
         self._lengths: dict[_Column, Counter[int]] = {}
-        self._counts: dict[_Supports, NDArray[np.int64]] = {}
+        self._counts: dict[_Supports, Ints] = {}
 
     def lengths(self, column: _Column) -> Counter[int]:
         """How many records have how many items, suppressed ones left out.
@@ -131,7 +131,7 @@ class _CountedItems:
             self._lengths[column] = found or Counter()
         return self._lengths[column]
 
-    def supports(self, counting: _Supports) -> NDArray[np.int64]:
+    def supports(self, counting: _Supports) -> Ints:
         """Records that hold each combination which is asked for."""
         if counting not in self._counts:
             found = self._judged_table.engine.reduce_rows(

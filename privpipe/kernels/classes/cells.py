@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.compiled import SMALL, njit
 
 __all__ = [
@@ -233,7 +233,7 @@ def _emit_sorted(seen: Any, found: Any, sums: Any, first: int, filled: int) -> N
         seen[found[i]] = 0
 
 
-def boundaries(changes: NDArray[np.bool_]) -> NDArray[np.int64]:
+def boundaries(changes: Bools) -> Ints:
     """Class offsets of rows sorted by key, from whether each row's key differs from the row before.
 
     Parameters

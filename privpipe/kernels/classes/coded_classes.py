@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+
+from privpipe.blocks.arrays import Ints
 
 __all__ = ["Coded", "CodedCells", "cells_of", "coded_cells", "joined", "projected_counts", "projected_sizes"]
 
 
-Ints = NDArray[np.int64]
 ROOM = 1 << 21
 """Counters up to this many are counted into directly, which needs no sort."""
 RECORDS_A_COUNTER = 16
@@ -91,7 +91,7 @@ def cells_of(joint: Coded, values: int) -> CodedCells:
     )
 
 
-def projected_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def projected_sizes(codes: Ints, counts: Ints) -> Ints:
     """Sizes of the classes that some columns form.
 
     Parameters
@@ -115,9 +115,7 @@ def projected_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDAr
     return sizes[sizes > 0]
 
 
-def projected_counts(
-    codes: NDArray[np.int64], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def projected_counts(codes: Ints, counts: Ints) -> tuple[Ints, Ints]:
     """The class of each combination over some columns, and the records of each class (some may have none).
 
     Parameters
@@ -153,6 +151,6 @@ def projected_counts(
     return key, sizes
 
 
-def _numbered(key: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+def _numbered(key: Ints) -> tuple[Ints, int]:
     distinct, numbers = np.unique(key, return_inverse=True)
     return numbers.astype(np.int64), len(distinct)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-def distinct_by_class(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def distinct_by_class(offsets: Ints) -> Ints:
     """Number of distinct values of each class: of its cells, for each holds one value.
 
     Source: Machanavajjhala et al., l-Diversity, ACM TKDD 1(1), 2007.
@@ -30,11 +30,11 @@ def distinct_by_class(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     >>> distinct_by_class(np.array([0, 2, 3])).tolist()
     [2, 1]
     """
-    ends: NDArray[np.int64] = np.asarray(offsets, dtype=np.int64)
+    ends: Ints = np.asarray(offsets, dtype=np.int64)
     return ends[1:] - ends[:-1]
 
 
-def largest_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def largest_by_class(offsets: Ints, counts: Ints) -> Ints:
     """r_1, the count of the most frequent value of each class.
 
     Parameters
@@ -52,9 +52,7 @@ def largest_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> N
     return np.asarray(_largest(read_only(offsets, np.int64), read_only(counts, np.int64)))
 
 
-def top_share_by_class(
-    offsets: NDArray[np.int64], counts: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def top_share_by_class(offsets: Ints, counts: Ints, sizes: Ints) -> Floats:
     """max_s q_cs, the share of the most frequent value of each class (arrays as in `largest_by_class`).
 
     Source: Wong, Li, Fu, Wang, (alpha, k)-anonymity, KDD 2006.
@@ -78,7 +76,7 @@ def top_share_by_class(
 
 
 @njit(nogil=True, cache=True)
-def _largest(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _largest(offsets: Ints, counts: Ints) -> Ints:
     out = np.empty(len(offsets) - 1, np.int64)
     for c in range(len(out)):
         largest = 0
@@ -86,9 +84,6 @@ def _largest(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[n
             largest = max(largest, counts[i])
         out[c] = largest
     return out
-
-
-Ints = NDArray[np.int64]
 
 
 def counted_once(numbers: Ints, classes: int, order: Ints, who: Ints, persons: Ints, left: Ints) -> Ints:
@@ -137,7 +132,7 @@ def _once(numbers: Ints, classes: int, order: Ints, who: Ints, persons: Ints, le
     return adds
 
 
-def recursive_ratio_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64], l: int) -> NDArray[np.float64]:
+def recursive_ratio_by_class(offsets: Ints, counts: Ints, l: int) -> Floats:
     """c* = r_1 / (r_l + ... + r_m) of each class, its counts r in descending order.
 
     A class is recursively (c, l)-diverse when c* is strictly below c.
@@ -165,7 +160,7 @@ def recursive_ratio_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int6
     return ratio_of_tails(*recursive_tail_by_class(offsets, counts, l))
 
 
-def ratio_of_tails(largest: NDArray[np.int64], tail: NDArray[np.int64]) -> NDArray[np.float64]:
+def ratio_of_tails(largest: Ints, tail: Ints) -> Floats:
     """c* of each class from what `recursive_tail_by_class` gives.
 
     Examples
@@ -176,9 +171,7 @@ def ratio_of_tails(largest: NDArray[np.int64], tail: NDArray[np.int64]) -> NDArr
     return np.asarray(_ratios(read_only(largest, np.int64), read_only(tail, np.int64)))
 
 
-def recursive_tail_by_class(
-    offsets: NDArray[np.int64], counts: NDArray[np.int64], l: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def recursive_tail_by_class(offsets: Ints, counts: Ints, l: int) -> tuple[Ints, Ints]:
     """r_1 and r_l + ... + r_m of each class as integers; a tail of 0: fewer than l values.
 
     Examples
@@ -192,9 +185,7 @@ def recursive_tail_by_class(
 
 
 @njit(nogil=True, cache=True)
-def _tails(
-    offsets: NDArray[np.int64], counts: NDArray[np.int64], l: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _tails(offsets: Ints, counts: Ints, l: int) -> tuple[Ints, Ints]:
     largest = np.zeros(len(offsets) - 1, np.int64)
     tail = np.zeros(len(offsets) - 1, np.int64)
     top = np.empty(max(l - 1, 1), np.int64)  # the l - 1 largest counts so far, descending
@@ -228,7 +219,7 @@ def _tails(
 
 
 @njit(nogil=True, cache=True)
-def _ratios(largest: NDArray[np.int64], tail: NDArray[np.int64]) -> NDArray[np.float64]:
+def _ratios(largest: Ints, tail: Ints) -> Floats:
     out = np.empty(len(tail), np.float64)
     for c in range(len(tail)):
         out[c] = largest[c] / tail[c] if tail[c] > 0 else np.inf

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only, require_codes
 
 __all__ = ["cells_by_rank", "emd_equal_by_class", "emd_hierarchical_by_class", "emd_ordered_by_class"]
 
 
-Longs = NDArray[np.int64]
+Longs = Ints
 FEW = 32
 """Cells of a class that are sorted by insertion."""
 
@@ -61,9 +62,7 @@ def _by_rank(offsets: Longs, codes: Longs, counts: Longs, rank: Longs) -> tuple[
     return ranked, held
 
 
-def emd_equal_by_class(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: ArrayLike
-) -> NDArray[np.float64]:
+def emd_equal_by_class(offsets: Ints, codes: Ints, counts: Ints, p: ArrayLike) -> Floats:
     """Distance 1/2 sum_s |q_s - p_s| of each class, all values equally far apart.
 
     Computed as the sum of q_s - p_s over the values with q_s > p_s, which is the same, costs one step per cell, and
@@ -98,9 +97,7 @@ def emd_equal_by_class(
     return np.asarray(_emd_equal(*_cells(offsets, codes, counts), read_only(p, np.float64)))
 
 
-def emd_ordered_by_class(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: ArrayLike
-) -> NDArray[np.float64]:
+def emd_ordered_by_class(offsets: Ints, codes: Ints, counts: Ints, p: ArrayLike) -> Floats:
     """Distance of each class where values lie on a line, one step apart, m - 1 steps counting as 1.
 
     EMD = 1/(m - 1) sum_{i < m} |sum_{j <= i} (q_j - p_j)|. Between two cells of a class its cumulative share stands
@@ -132,16 +129,12 @@ def emd_ordered_by_class(
     return np.asarray(_emd_ordered(*_cells(offsets, codes, counts), rise, area))
 
 
-def _cells(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _cells(offsets: Ints, codes: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
     return read_only(offsets, np.int64), read_only(codes, np.int64), read_only(counts, np.int64)
 
 
 @njit(small=SMALL, nogil=True, cache=True)
-def _size_of_class(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], c: int, m: int
-) -> int:
+def _size_of_class(offsets: Ints, codes: Ints, counts: Ints, c: int, m: int) -> int:
     """Records of class c, its codes checked on the way."""
     size = 0
     last = -1
@@ -154,9 +147,7 @@ def _size_of_class(
 
 
 @njit(small=SMALL, nogil=True, cache=True)
-def _emd_equal(
-    offsets: NDArray[np.int64], codes: NDArray[np.int64], counts: NDArray[np.int64], p: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _emd_equal(offsets: Ints, codes: Ints, counts: Ints, p: Floats) -> Floats:
     out = np.zeros(len(offsets) - 1, np.float64)
     for c in range(len(out)):
         size = np.float64(_size_of_class(offsets, codes, counts, c, len(p)))
@@ -168,7 +159,7 @@ def _emd_equal(
 
 
 @njit(nogil=True, cache=True)
-def _prefix_sums(p: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _prefix_sums(p: Floats) -> tuple[Floats, Floats]:
     """Cumulative p and its own prefix sums (entry i: the sum over the first i), with compensated additions."""
     rise = np.empty(len(p), np.float64)
     area = np.empty(len(p) + 1, np.float64)
@@ -192,7 +183,7 @@ def _prefix_sums(p: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
 
 
 @njit(nogil=True, cache=True)
-def _between(level: float, first: int, stop: int, rise: NDArray[np.float64], area: NDArray[np.float64]) -> float:
+def _between(level: float, first: int, stop: int, rise: Floats, area: Floats) -> float:
     """Sum of |level - rise[i]| over first <= i < stop; `rise` ascends."""
     low, high = first, stop
     while low < high:
@@ -209,12 +200,12 @@ def _between(level: float, first: int, stop: int, rise: NDArray[np.float64], are
 
 @njit(nogil=True, cache=True)
 def _emd_ordered(
-    offsets: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    rise: NDArray[np.float64],
-    area: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    offsets: Ints,
+    codes: Ints,
+    counts: Ints,
+    rise: Floats,
+    area: Floats,
+) -> Floats:
     out = np.zeros(len(offsets) - 1, np.float64)
     last = len(rise) - 1  # the last cumulative shares are both 1
     for c in range(len(out)):
@@ -233,12 +224,12 @@ def _emd_ordered(
 
 
 def emd_hierarchical_by_class(
-    offsets: NDArray[np.int64],
-    leaves: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    base: NDArray[np.int64],
-    nodes: NDArray[np.int64],
-) -> NDArray[np.float64]:
+    offsets: Ints,
+    leaves: Ints,
+    counts: Ints,
+    base: Ints,
+    nodes: Ints,
+) -> Floats:
     """Distance of each class where moving a record to a value under a node of level v costs v/h.
 
     Each inner node of level v moves the lesser of what its children have too much and too little. Below a node that
@@ -282,12 +273,12 @@ def emd_hierarchical_by_class(
 
 @njit(nogil=True, cache=True)
 def _emd(
-    offsets: NDArray[np.int64],
-    leaves: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    base: NDArray[np.int64],
-    nodes: NDArray[np.int64],
-) -> NDArray[np.float64]:
+    offsets: Ints,
+    leaves: Ints,
+    counts: Ints,
+    base: Ints,
+    nodes: Ints,
+) -> Floats:
     whole = np.zeros(nodes.shape, np.int64)  # records of the base under each node, in the place of the node's number
     for level in range(len(nodes)):
         for leaf in range(len(base)):

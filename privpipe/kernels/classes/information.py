@@ -10,8 +10,9 @@ import functools
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.draws.elementary import natural_log
 from privpipe.kernels.columns.arrays import read_only, require_codes
@@ -34,7 +35,7 @@ TABLED_HALVES = 128
 TABLED_SIZES = 64
 
 
-def entropy_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def entropy_by_class(offsets: Ints, counts: Ints) -> Floats:
     """Shannon entropy of each class, in nats: -sum q ln q.
 
     Source: Machanavajjhala et al., l-Diversity, ACM TKDD 1(1), 2007.
@@ -59,7 +60,7 @@ def entropy_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> N
     return np.asarray(_shannon(read_only(offsets, np.int64), read_only(counts, np.int64), _terms()))
 
 
-def grassberger_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def grassberger_by_class(offsets: Ints, counts: Ints) -> Floats:
     """Entropy of each class in nats, corrected for the downward bias of small classes.
 
     H = G(n) - (1/n) sum n_s G(n_s), with G(1) = -gamma - ln 2 and
@@ -85,16 +86,14 @@ def grassberger_by_class(offsets: NDArray[np.int64], counts: NDArray[np.int64]) 
     return np.asarray(_grassberger(read_only(offsets, np.int64), read_only(counts, np.int64), table))
 
 
-def _grassberger_table(halves: int) -> NDArray[np.float64]:
+def _grassberger_table(halves: int) -> Floats:
     """G(2j) for j = 0 .. halves."""
     steps = 2.0 / (2.0 * np.arange(1, halves + 1) - 1.0)
     return -EULER_GAMMA - LN_2 + np.concatenate([[0.0], np.cumsum(steps)])
 
 
 @njit(nogil=True, cache=True)
-def _ascending(
-    offsets: NDArray[np.int64], counts: NDArray[np.int64], c: int, room: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _ascending(offsets: Ints, counts: Ints, c: int, room: Ints) -> Ints:
     """The counts of class c in ascending order, in `room`, which grows when it must."""
     size = offsets[c + 1] - offsets[c]
     if size > len(room):
@@ -106,7 +105,7 @@ def _ascending(
 
 
 @functools.cache
-def _terms() -> NDArray[np.float64]:
+def _terms() -> Floats:
     return read_only(_tabled_terms(), np.float64)
 
 
@@ -118,7 +117,7 @@ def _term(count: int, size: float) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _tabled_terms() -> NDArray[np.float64]:
+def _tabled_terms() -> Floats:
     """q ln q of every count of a small class, by the class's size."""
     out = np.zeros((TABLED_SIZES + 1, TABLED_SIZES + 1), np.float64)
     for size in range(1, TABLED_SIZES + 1):
@@ -128,7 +127,7 @@ def _tabled_terms() -> NDArray[np.float64]:
 
 
 @njit(nogil=True, cache=True)
-def _shannon(offsets: NDArray[np.int64], counts: NDArray[np.int64], terms: NDArray[np.float64]) -> NDArray[np.float64]:
+def _shannon(offsets: Ints, counts: Ints, terms: Floats) -> Floats:
     out = np.zeros(len(offsets) - 1, np.float64)
     room = np.empty(64, np.int64)
     for c in range(len(out)):
@@ -154,7 +153,7 @@ def _shannon(offsets: NDArray[np.int64], counts: NDArray[np.int64], terms: NDArr
 
 
 @njit(nogil=True, cache=True)
-def _g(n: int, table: NDArray[np.float64]) -> float:
+def _g(n: int, table: Floats) -> float:
     half = n // 2
     if half < len(table):
         value: float = table[half]
@@ -167,9 +166,7 @@ def _g(n: int, table: NDArray[np.float64]) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _grassberger(
-    offsets: NDArray[np.int64], counts: NDArray[np.int64], table: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _grassberger(offsets: Ints, counts: Ints, table: Floats) -> Floats:
     out = np.zeros(len(offsets) - 1, np.float64)
     room = np.empty(64, np.int64)
     for c in range(len(out)):
@@ -185,10 +182,7 @@ def _grassberger(
     return out
 
 
-Ints = NDArray[np.int64]
-
-
-def gain_by_class(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike) -> NDArray[np.float64]:
+def gain_by_class(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike) -> Floats:
     """max(0, max_s (q_s - p_s)/p_s) of each class.
 
     Source: Cao and Karras, Publishing microdata with a robust privacy guarantee, PVLDB 5(11), 2012.
@@ -222,7 +216,7 @@ def gain_by_class(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: Arra
 
 def capped_gain_by_class(
     offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike, most: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """`gain_by_class`, and the same with an infinite gain where a value of the class gains more than its `most`.
 
     Parameters
@@ -244,7 +238,7 @@ def capped_gain_by_class(
     return np.asarray(largest), np.asarray(capped)
 
 
-def gains(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike) -> NDArray[np.float64]:
+def gains(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike) -> Floats:
     """(q_s - p_s)/p_s of each cell, shape (n_cells,), arrays as in `gain_by_class`; at least -1.
 
     Examples
@@ -255,7 +249,7 @@ def gains(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike) -
     return np.asarray(_gains(*_arrays(offsets, codes, counts, sizes, p)))
 
 
-def log2_ratio_by_class(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike) -> NDArray[np.float64]:
+def log2_ratio_by_class(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike) -> Floats:
     """max_s |log2(q_s/p_s)| of each class, over the values it has; arrays as in `gain_by_class`.
 
     The logarithm rises with the ratio, so only the largest and the smallest ratio of a class are taken to it.
@@ -275,7 +269,7 @@ def log2_ratio_by_class(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p
     return np.asarray(_log2_ratio(*_arrays(offsets, codes, counts, sizes, p)))
 
 
-def nats(p: ArrayLike) -> NDArray[np.float64]:
+def nats(p: ArrayLike) -> Floats:
     """-ln p elementwise, with the same bits on every machine.
 
     Examples
@@ -288,7 +282,7 @@ def nats(p: ArrayLike) -> NDArray[np.float64]:
 
 def _arrays(
     offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: ArrayLike
-) -> tuple[Ints, Ints, Ints, Ints, NDArray[np.float64]]:
+) -> tuple[Ints, Ints, Ints, Ints, Floats]:
     base = read_only(p, np.float64)
     require_codes(codes, len(base), "the base distribution")
     ints = (read_only(part, np.int64) for part in (offsets, codes, counts, sizes))
@@ -296,7 +290,7 @@ def _arrays(
 
 
 @njit(nogil=True, cache=True)
-def _gains(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: NDArray[np.float64]) -> NDArray[np.float64]:
+def _gains(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: Floats) -> Floats:
     out = np.empty(len(counts), np.float64)
     for c in range(len(offsets) - 1):
         size = np.float64(sizes[c])
@@ -312,9 +306,9 @@ def _capped_gains(
     codes: Ints,
     counts: Ints,
     sizes: Ints,
-    p: NDArray[np.float64],
-    most: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    p: Floats,
+    most: Floats,
+) -> tuple[Floats, Floats]:
     """The largest gain of each class; the same, infinite where a value gains more than its most."""
     largest = np.empty(len(offsets) - 1, np.float64)
     capped = np.empty(len(offsets) - 1, np.float64)
@@ -333,7 +327,7 @@ def _capped_gains(
 
 
 @njit(nogil=True, cache=True)
-def _largest_gain(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: NDArray[np.float64]) -> NDArray[np.float64]:
+def _largest_gain(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: Floats) -> Floats:
     out = np.empty(len(offsets) - 1, np.float64)
     for c in range(len(out)):
         size = np.float64(sizes[c])
@@ -346,7 +340,7 @@ def _largest_gain(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: NDAr
 
 
 @njit(nogil=True, cache=True)
-def _log2_ratio(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log2_ratio(offsets: Ints, codes: Ints, counts: Ints, sizes: Ints, p: Floats) -> Floats:
     out = np.empty(len(offsets) - 1, np.float64)
     # Most classes of a fine table hold one value, whose logarithm is taken once where there are more classes.
     alone = np.empty(len(p) if len(p) <= len(out) else 0, np.float64)
@@ -389,7 +383,7 @@ def _log2(ratio: float) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _nats(p: NDArray[np.float64]) -> NDArray[np.float64]:
+def _nats(p: Floats) -> Floats:
     out = np.empty(len(p), np.float64)
     for s in range(len(p)):
         out[s] = -natural_log(p[s]) if p[s] < 1.0 else 0.0

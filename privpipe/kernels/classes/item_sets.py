@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.compiled import njit
 from privpipe.draws import Seed
 from privpipe.draws.siphash import absorb, close_128, key_words, start_128
@@ -36,11 +36,11 @@ class Baskets:
         Hash of each item.
     """
 
-    offsets: NDArray[np.int64]
-    words: NDArray[np.int64]
+    offsets: Ints
+    words: Ints
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         """Items of each record, shape (n,)."""
         return np.diff(self.offsets)
 
@@ -59,9 +59,9 @@ class Supports:
         them.
     """
 
-    words: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    asked: NDArray[np.bool_]
+    words: Ints
+    counts: Ints
+    asked: Bools
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -149,7 +149,7 @@ def merged_supports(left: Supports, right: Supports) -> Supports:
     )
 
 
-def _compact(words: NDArray[np.int64], counts: NDArray[np.int64], asked: NDArray[np.bool_]) -> Supports:
+def _compact(words: Ints, counts: Ints, asked: Bools) -> Supports:
     if not len(counts):
         return Supports(words, counts, asked)
     order = np.lexsort((words[:, 1], words[:, 0]))
@@ -172,7 +172,7 @@ def _choices(items: int, size: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _count(offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> int:
+def _count(offsets: Ints, sizes: Ints) -> int:
     total = 0
     for record in range(len(offsets) - 1):
         for size in sizes:
@@ -182,14 +182,14 @@ def _count(offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> int:
 
 @njit(cache=True, nogil=True)
 def _combine(
-    offsets: NDArray[np.int64],
-    items: NDArray[np.int64],
-    sizes: NDArray[np.int64],
+    offsets: Ints,
+    items: Ints,
+    sizes: Ints,
     most: int,
     k0: np.uint64,
     k1: np.uint64,
-    words: NDArray[np.int64],
-    asked: NDArray[np.bool_],
+    words: Ints,
+    asked: Bools,
 ) -> None:
     """Hash every combination of these sizes of every record."""
     at = 0

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints, Words
 from privpipe.blocks.class_block import HeldValues
 from privpipe.kernels.grouping.word_groups import group_rows
 
@@ -25,7 +25,6 @@ __all__ = [
 ]
 
 
-Ints = NDArray[np.int64]
 Fractions = Mapping[int, int]
 """A sum of fractions: of each denominator the sum of its numerators."""
 
@@ -408,7 +407,7 @@ def _compatible_sums(distinct: Ints, sums: Ints) -> Ints:
     return total
 
 
-def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mixed(words: Words) -> Words:
     """Words spread over 64 bits (the finaliser of SplitMix64)."""
     mixed = words + np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

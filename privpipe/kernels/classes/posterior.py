@@ -7,18 +7,15 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["Table", "class_tables", "drawn_tables", "insider_posterior", "ruled_out_posterior", "ways"]
 
 
-Ints = NDArray[np.int64]
-
-
-def insider_posterior(offsets: Ints, counts: Ints, sizes: Ints, insiders: int) -> NDArray[np.float64]:
+def insider_posterior(offsets: Ints, counts: Ints, sizes: Ints, insiders: int) -> Floats:
     """max_v c_v / (f - min(r, f - c_v)) of each class: r of its f members know themselves and each other.
 
     Source: Martin, Kifer, Machanavajjhala, Gehrke, Halpern, ICDE 2007.
@@ -47,7 +44,7 @@ def insider_posterior(offsets: Ints, counts: Ints, sizes: Ints, insiders: int) -
     return np.asarray(_insiders(*_arrays(offsets, counts, sizes), insiders))
 
 
-def ruled_out_posterior(offsets: Ints, counts: Ints, sizes: Ints, values: int) -> NDArray[np.float64]:
+def ruled_out_posterior(offsets: Ints, counts: Ints, sizes: Ints, values: int) -> Floats:
     """max_v c_v / (f - E) of each class, E the b largest counts among other values: the intruder rules b out.
 
     E is at most f - c_v. Over persons, who may have several values, that is the worst that the counts allow.
@@ -74,7 +71,7 @@ def _arrays(*arrays: Ints) -> tuple[Ints, ...]:
 
 
 @njit(nogil=True, cache=True)
-def _insiders(offsets: Ints, counts: Ints, sizes: Ints, insiders: int) -> NDArray[np.float64]:
+def _insiders(offsets: Ints, counts: Ints, sizes: Ints, insiders: int) -> Floats:
     out = np.zeros(len(offsets) - 1, np.float64)
     for c in range(len(out)):
         size = sizes[c]
@@ -84,7 +81,7 @@ def _insiders(offsets: Ints, counts: Ints, sizes: Ints, insiders: int) -> NDArra
 
 
 @njit(nogil=True, cache=True)
-def _ruled_out(offsets: Ints, counts: Ints, sizes: Ints, values: int) -> NDArray[np.float64]:
+def _ruled_out(offsets: Ints, counts: Ints, sizes: Ints, values: int) -> Floats:
     out = np.zeros(len(offsets) - 1, np.float64)
     for c in range(len(out)):
         descending = np.sort(counts[offsets[c] : offsets[c + 1]])[::-1]

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints, Words
 from privpipe.errors import DataError
 from privpipe.kernels.columns.arrays import read_only
 
@@ -39,8 +40,8 @@ class FixedCells:
     """
 
     header: U
-    payload: tuple[NDArray[np.uint64], ...]
-    present: NDArray[np.bool_]
+    payload: tuple[Words, ...]
+    present: Bools
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,9 +57,9 @@ class TextCells:
     """
 
     tag: U
-    offsets: NDArray[np.int32] | NDArray[np.int64]
+    offsets: NDArray[np.int32] | Ints
     data: NDArray[np.uint8]
-    present: NDArray[np.bool_]
+    present: Bools
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,11 +77,11 @@ class CodedCells:
     """
 
     codes: NDArray[np.int32]
-    starts: NDArray[np.int64]
-    words: NDArray[np.uint64]
+    starts: Ints
+    words: Words
 
 
-def coded_words(values: pa.Array, name: str) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+def coded_words(values: pa.Array, name: str) -> tuple[Ints, Words]:
     """`starts` and `words` of `CodedCells` for a dictionary of texts without null.
 
     Examples
@@ -134,12 +135,12 @@ def encode_column(column: pa.Array, name: str) -> FixedCells | TextCells:
     return _texts(column, name)
 
 
-def integer_cells(values: NDArray[np.int64]) -> FixedCells:
+def integer_cells(values: Ints) -> FixedCells:
     """The words of integers of which none is missing."""
     return FixedCells(U(INTEGER | 8 << 8), (read_only(values.view(U), U),), read_only(np.zeros(0, np.bool_), np.bool_))
 
 
-def _fixed(tag: int, words: NDArray[np.uint64], column: pa.Array) -> FixedCells:
+def _fixed(tag: int, words: Words, column: pa.Array) -> FixedCells:
     return FixedCells(U(tag | 8 << 8), (read_only(words, U),), _present(column))
 
 
@@ -203,7 +204,7 @@ def _whole(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     )
 
 
-def _buffer(column: pa.Array, dtype: np.typing.DTypeLike) -> NDArray[np.uint64]:
+def _buffer(column: pa.Array, dtype: np.typing.DTypeLike) -> Words:
     """The values' buffer of a column of fixed width; cells without a value hold anything."""
     data = column.buffers()[1]
     if data is None or not data.size:
@@ -211,14 +212,14 @@ def _buffer(column: pa.Array, dtype: np.typing.DTypeLike) -> NDArray[np.uint64]:
     return np.frombuffer(data, dtype)[column.offset : column.offset + len(column)]
 
 
-def _present(column: pa.Array) -> NDArray[np.bool_]:
+def _present(column: pa.Array) -> Bools:
     bitmap = column.buffers()[0]
     if bitmap is None or column.null_count == 0:
         return read_only(np.zeros(0, np.bool_), np.bool_)
     return read_only(_bits(bitmap, column), np.bool_)
 
 
-def _bits(bitmap: pa.Buffer, column: pa.Array) -> NDArray[np.bool_]:
+def _bits(bitmap: pa.Buffer, column: pa.Array) -> Bools:
     first, stop = column.offset, column.offset + len(column)
     if not len(column):
         return np.zeros(0, np.bool_)
@@ -226,7 +227,7 @@ def _bits(bitmap: pa.Buffer, column: pa.Array) -> NDArray[np.bool_]:
     return np.unpackbits(packed, bitorder="little")[first % 8 : first % 8 + len(column)].view(np.bool_)
 
 
-def scaled_numbers(array: pa.Array, column: str) -> tuple[NDArray[Any], NDArray[np.bool_] | None, int]:
+def scaled_numbers(array: pa.Array, column: str) -> tuple[NDArray[Any], Bools | None, int]:
     """A column as float64 or int64 with its gaps and its scale: the value is the integer over 10^scale.
 
     Raises
@@ -256,7 +257,7 @@ def scaled_numbers(array: pa.Array, column: str) -> tuple[NDArray[Any], NDArray[
     return np.asarray(integers.fill_null(0).to_numpy(zero_copy_only=False)), gaps, 0
 
 
-def _decimal_words(array: pa.Array, column: str) -> NDArray[np.int64]:
+def _decimal_words(array: pa.Array, column: str) -> Ints:
     filled = array.cast(pa.decimal128(38, array.type.scale)).fill_null(0)
     words = np.frombuffer(filled.buffers()[1], dtype="<i8").reshape(-1, 2)
     words = words[filled.offset : filled.offset + len(filled)]

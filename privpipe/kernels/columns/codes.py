@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools
 from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 
@@ -60,7 +61,7 @@ class PackedColumns:
         self._starts = [starts[list(members)] for members in self.members]
         self._values = int(ends[-1]) if len(ends) else 0
 
-    def totals(self, counts: Longs, chosen: NDArray[np.bool_] | None = None) -> Longs:
+    def totals(self, counts: Longs, chosen: Bools | None = None) -> Longs:
         """Records of each value among the chosen rows, the values of all columns after one another.
 
         Examples
@@ -136,7 +137,7 @@ def _packed(codes: Ints, members: Longs, radices: Longs, space: int) -> tuple[In
 
 @njit(small=SMALL, nogil=True, cache=True)
 def _group_totals(
-    c0: Codes, c1: Codes, c2: Codes, chosen: NDArray[np.bool_], counts: Longs, n0: int, n1: int, n2: int
+    c0: Codes, c1: Codes, c2: Codes, chosen: Bools, counts: Longs, n0: int, n1: int, n2: int
 ) -> tuple[Longs, Longs, Longs]:
     one, two, three = np.zeros(n0, np.int64), np.zeros(n1, np.int64), np.zeros(n2, np.int64)
     for i in range(len(counts)):

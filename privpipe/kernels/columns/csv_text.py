@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
@@ -205,9 +206,9 @@ def csv_structure(
 def _scan(
     text: NDArray[np.uint8],
     table: NDArray[np.uint8],
-    wanted: NDArray[np.int64],
-    cuts: NDArray[np.int64],
-    last: NDArray[np.int64],
+    wanted: Ints,
+    cuts: Ints,
+    last: Ints,
 ) -> tuple[int, int, int, int, bool]:
     """`last` becomes the ring of where the last records begin."""
     state: Any = np.uint64(RECORD_START)  # without a sign, an index needs no check for negative ones

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints, Words
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["give_by_rank", "positions_by_code", "positions_by_value", "sortable_words", "sorted_values"]
 
 U = np.uint64
-Words = NDArray[np.uint64]
 SIGN = U(1 << 63)
 BUCKETS = 256
 SAMPLED = 1 << 15
@@ -27,7 +27,7 @@ STRETCH = 1 << 18
 """Records that one task deals out at a time."""
 
 
-def positions_by_code(codes: NDArray[np.int32], count: int) -> NDArray[np.int64]:
+def positions_by_code(codes: NDArray[np.int32], count: int) -> Ints:
     """Positions of the records of code 0, of code 1, and so on, each in their order.
 
     Parameters
@@ -116,7 +116,7 @@ def positions_by_value(
     return positions, dealt
 
 
-def _dealt(words: Words, pool: Executor) -> tuple[NDArray[Any], Words, NDArray[np.int64]]:
+def _dealt(words: Words, pool: Executor) -> tuple[NDArray[Any], Words, Ints]:
     """Positions and words by bucket, and where each bucket begins; a bucket holds what lies between two splitters."""
     n = len(words)
     sample = np.sort(words[:: max(n // SAMPLED, 1)])
@@ -179,7 +179,7 @@ def _equal_stretches(keys: Words) -> Sequence[tuple[int, int]]:
 
 
 @njit(nogil=True, cache=True)
-def _by_code(codes: NDArray[np.int32], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _by_code(codes: NDArray[np.int32], starts: Ints) -> Ints:
     for code in codes:
         starts[code + 1] += 1
     for code in range(len(starts) - 1):
@@ -201,7 +201,7 @@ def _float_words(words: Words) -> Words:
 
 
 @njit(nogil=True, cache=True)
-def _buckets_of(words: Words, splitters: Words) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _buckets_of(words: Words, splitters: Words) -> tuple[NDArray[np.uint8], Ints]:
     """Bucket of each word, the number of splitters up to it, by halving; and how many words each bucket has."""
     out, counts = np.empty(len(words), np.uint8), np.zeros(len(splitters) + 1, np.int64)
     half = (len(splitters) + 1) // 2
@@ -220,7 +220,7 @@ def _scatter(
     words: Words,
     first: int,
     buckets: NDArray[np.uint8],
-    places: NDArray[np.int64],
+    places: Ints,
     positions: NDArray[np.int32],
     dealt: Words,
 ) -> None:
@@ -233,9 +233,7 @@ def _scatter(
 
 
 @njit(nogil=True, cache=True)
-def give_by_rank(
-    positions: NDArray[np.int32], words: Words, pi: NDArray[np.int64], start: int, out: NDArray[np.uint64]
-) -> None:
+def give_by_rank(positions: NDArray[np.int32], words: Words, pi: Ints, start: int, out: Words) -> None:
     """The record at rank start + r receives the word of rank pi[r].
 
     Parameters

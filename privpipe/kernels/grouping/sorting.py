@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 
 __all__ = ["FEW", "sort_integers", "sort_numbers", "sort_places"]
@@ -31,7 +32,7 @@ def _first_gap(count: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def sort_integers(values: NDArray[np.int64], count: int) -> None:
+def sort_integers(values: Ints, count: int) -> None:
     """Sort the first `count` values in place, ascending."""
     gap = _first_gap(count)
     while gap > 0:
@@ -46,7 +47,7 @@ def sort_integers(values: NDArray[np.int64], count: int) -> None:
 
 
 @njit(nogil=True, cache=True)
-def sort_places(places: NDArray[np.int64], keys: NDArray[np.float64]) -> None:
+def sort_places(places: Ints, keys: Floats) -> None:
     """Sort places in place by their key, ties by place."""
     gap = _first_gap(len(places))
     while gap > 0:
@@ -65,7 +66,7 @@ def sort_places(places: NDArray[np.int64], keys: NDArray[np.float64]) -> None:
 
 
 U = np.uint64
-Words = NDArray[np.int64]
+Words = Ints
 FEW = 1 << 17
 """Numbers that the library's sort is as good for."""
 CACHED, AIMED = 1 << 16, 1 << 14
@@ -180,7 +181,7 @@ def _range(words: Words) -> tuple[np.int64, int]:
 
 
 @njit(nogil=True, cache=True)
-def _dealt(words: Words) -> NDArray[np.int64]:
+def _dealt(words: Words) -> Ints:
     """Move words to buckets of ascending words, within the array; where each bucket begins, and the end."""
     low, bits = _range(words)
     wanted = 1
@@ -210,7 +211,7 @@ def _dealt(words: Words) -> NDArray[np.int64]:
 
 
 @njit(nogil=True, cache=True)
-def _sort_cached(words: Words, spare: Words, counts: NDArray[np.int64]) -> None:
+def _sort_cached(words: Words, spare: Words, counts: Ints) -> None:
     """Sort few words by digits from the lowest, to and fro between two arrays."""
     if len(words) < LEAST_DEALT:
         sort_integers(words, len(words))

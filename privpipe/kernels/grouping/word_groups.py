@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints, Words
 from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 
@@ -24,7 +25,6 @@ __all__ = [
 ]
 
 
-Ints = NDArray[np.int64]
 U = np.uint64
 ONE = np.uint64(1)
 BUCKET_ROWS = 2048
@@ -130,7 +130,7 @@ def ranges_of(rows: Ints, cuts: Ints) -> Ints:
     return np.asarray(_ranges(read_only(rows, np.int64), read_only(cuts, np.int64)))
 
 
-def add_hashes(total: NDArray[np.uint64], table: Ints, codes: Ints) -> None:
+def add_hashes(total: Words, table: Ints, codes: Ints) -> None:
     """Add to each row's 128-bit number the table's entry for its code, modulo 2^128, in place.
 
     Parameters
@@ -175,7 +175,7 @@ def _ranges(rows: Ints, cuts: Ints) -> Ints:
 
 
 @njit(nogil=True, cache=True)
-def _add_hashes(total: NDArray[np.uint64], table: Ints, codes: Ints) -> None:
+def _add_hashes(total: Words, table: Ints, codes: Ints) -> None:
     for i in range(len(codes)):
         low = U(table[codes[i], 1])
         total[i, 1] += low
@@ -276,9 +276,7 @@ def _group(words: Ints) -> tuple[Ints, Ints]:
 
 
 @njit(nogil=True, cache=True)
-def _group_bucket(
-    words: Ints, hashes: NDArray[np.uint64], rows: Ints, slots: Ints, groups: Ints, firsts: Ints, found: int
-) -> int:
+def _group_bucket(words: Ints, hashes: Words, rows: Ints, slots: Ints, groups: Ints, firsts: Ints, found: int) -> int:
     mask = U(len(slots) - 1)
     for i in rows:
         at = hashes[i] & mask

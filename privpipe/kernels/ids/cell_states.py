@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints, Words
 from privpipe.compiled import SMALL, njit
 from privpipe.draws.siphash import absorb, absorb_each
 from privpipe.kernels.columns.cell_words import CodedCells, FixedCells, TextCells
@@ -23,8 +24,8 @@ def absorb_column(
     cells: FixedCells | TextCells | CodedCells,
     start: int,
     rows: int,
-    state: NDArray[np.uint64],
-    words: NDArray[np.uint64],
+    state: Words,
+    words: Words,
 ) -> None:
     """Move on the states of some rows by one column's cells.
 
@@ -50,25 +51,25 @@ def absorb_column(
         _absorb_more(payload, cells.present, start, rows, state, words)
 
 
-def _moved(state: NDArray[np.uint64], words: NDArray[np.uint64], here: NDArray[np.intp], word: Any) -> None:
+def _moved(state: Words, words: Words, here: NDArray[np.intp], word: Any) -> None:
     """Some rows' states after one more word each."""
     for at, moved in enumerate(absorb(*state[:, here], np.broadcast_to(word, here.shape))):
         state[at, here] = moved
     words[here] += U(1)
 
 
-def _absorb_nulls_plain(rows: int, state: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
+def _absorb_nulls_plain(rows: int, state: Words, words: Words) -> None:
     _moved(state, words, np.arange(rows), U(0))
 
 
 def _absorb_cells_plain(
     header: U,
-    payload: NDArray[np.uint64],
-    present: NDArray[np.bool_],
+    payload: Words,
+    present: Bools,
     start: int,
     rows: int,
-    state: NDArray[np.uint64],
-    words: NDArray[np.uint64],
+    state: Words,
+    words: Words,
 ) -> None:
     known = present[start : start + rows] if len(present) else np.ones(rows, np.bool_)
     _moved(state, words, np.arange(rows), np.where(known, header, U(0)))
@@ -76,12 +77,12 @@ def _absorb_cells_plain(
 
 
 def _absorb_more_plain(
-    payload: NDArray[np.uint64],
-    present: NDArray[np.bool_],
+    payload: Words,
+    present: Bools,
     start: int,
     rows: int,
-    state: NDArray[np.uint64],
-    words: NDArray[np.uint64],
+    state: Words,
+    words: Words,
 ) -> None:
     here = np.flatnonzero(present[start : start + rows]) if len(present) else np.arange(rows)
     _moved(state, words, here, payload[start + here])
@@ -89,13 +90,13 @@ def _absorb_more_plain(
 
 def _absorb_text_plain(
     tag: U,
-    offsets: NDArray[np.int64],
+    offsets: Ints,
     data: NDArray[np.uint8],
-    present: NDArray[np.bool_],
+    present: Bools,
     start: int,
     rows: int,
-    state: NDArray[np.uint64],
-    words: NDArray[np.uint64],
+    state: Words,
+    words: Words,
 ) -> None:
     known = present[start : start + rows] if len(present) else np.ones(rows, np.bool_)
     places = offsets[start : start + rows].astype(np.int64)
@@ -111,12 +112,12 @@ def _absorb_text_plain(
 
 def _absorb_coded_plain(
     codes: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    of_values: NDArray[np.uint64],
+    starts: Ints,
+    of_values: Words,
     start: int,
     rows: int,
-    state: NDArray[np.uint64],
-    words: NDArray[np.uint64],
+    state: Words,
+    words: Words,
 ) -> None:
     places = starts[codes[start : start + rows]]
     sizes = starts[codes[start : start + rows] + 1] - places
@@ -126,7 +127,7 @@ def _absorb_coded_plain(
 
 
 @njit(small=8 * SMALL, plain=_absorb_nulls_plain, nogil=True, cache=True)
-def _absorb_nulls(rows: int, state: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
+def _absorb_nulls(rows: int, state: Words, words: Words) -> None:
     v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
     for i in range(rows):
         v0[i], v1[i], v2[i], v3[i] = absorb(v0[i], v1[i], v2[i], v3[i], U(0))
@@ -136,12 +137,12 @@ def _absorb_nulls(rows: int, state: NDArray[np.uint64], words: NDArray[np.uint64
 @njit(small=8 * SMALL, plain=_absorb_cells_plain, nogil=True, cache=True)
 def _absorb_cells(
     header: U,
-    payload: NDArray[np.uint64],
-    present: NDArray[np.bool_],
+    payload: Words,
+    present: Bools,
     start: int,
     rows: int,
-    state: NDArray[np.uint64],
-    words: NDArray[np.uint64],
+    state: Words,
+    words: Words,
 ) -> None:
     """A header and a word of payload a row; where nothing is present, the word 0."""
     v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
@@ -162,12 +163,12 @@ def _absorb_cells(
 
 @njit(small=8 * SMALL, plain=_absorb_more_plain, nogil=True, cache=True)
 def _absorb_more(
-    payload: NDArray[np.uint64],
-    present: NDArray[np.bool_],
+    payload: Words,
+    present: Bools,
     start: int,
     rows: int,
-    state: NDArray[np.uint64],
-    words: NDArray[np.uint64],
+    state: Words,
+    words: Words,
 ) -> None:
     """One more word of payload where the cell is present."""
     v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
@@ -206,9 +207,7 @@ def _some_word(data: NDArray[np.uint8], at: U, left: U) -> U:
 
 
 @njit(nogil=True, cache=True)
-def _absorb_some(
-    state: NDArray[np.uint64], of_rows: NDArray[np.uint64], left: NDArray[np.uint64], done: np.uint64
-) -> None:
+def _absorb_some(state: Words, of_rows: Words, left: Words, done: np.uint64) -> None:
     """One more word for the rows that have more left than is done."""
     v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
     for i in range(len(of_rows)):
@@ -221,13 +220,13 @@ def _absorb_some(
 @njit(small=8 * SMALL, plain=_absorb_text_plain, nogil=True, cache=True)
 def _absorb_text(
     tag: U,
-    offsets: NDArray[np.int64],
+    offsets: Ints,
     data: NDArray[np.uint8],
-    present: NDArray[np.bool_],
+    present: Bools,
     start: int,
     rows: int,
-    state: NDArray[np.uint64],
-    words: NDArray[np.uint64],
+    state: Words,
+    words: Words,
 ) -> None:
     """Word by word of all rows; the few texts that are longer than the others, one after the other."""
     of_rows, at, left = np.empty(rows, U), np.empty(rows, U), np.empty(rows, U)
@@ -259,12 +258,12 @@ def _absorb_text(
 @njit(small=8 * SMALL, plain=_absorb_coded_plain, nogil=True, cache=True)
 def _absorb_coded(
     codes: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    of_values: NDArray[np.uint64],
+    starts: Ints,
+    of_values: Words,
     start: int,
     rows: int,
-    state: NDArray[np.uint64],
-    words: NDArray[np.uint64],
+    state: Words,
+    words: Words,
 ) -> None:
     """As `_absorb_text`."""
     of_rows, at, left = np.empty(rows, U), np.empty(rows, U), np.empty(rows, U)

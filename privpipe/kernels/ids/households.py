@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.blocks.arrays import Ints
 from privpipe.draws import Seed
 from privpipe.kernels.ids.record_ids import content_hash
 
@@ -55,7 +56,7 @@ class Bucketed:
 
     household: str
 
-    def __call__(self, rows: RowBlock) -> NDArray[np.int64]:
+    def __call__(self, rows: RowBlock) -> Ints:
         return _words(rows, (self.household,), "household")[:, 0].astype(np.int64) % BUCKETS
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints, Words
 from privpipe.compiled import SMALL, njit
 from privpipe.draws import Seed
 from privpipe.draws.siphash import absorb, close_128, close_each, hash_pairs, key_words, start_128
@@ -40,7 +40,7 @@ __all__ = [
 U = np.uint64
 
 
-def content_hash(table: pa.Table | pa.RecordBatch, seed: Seed) -> NDArray[np.int64]:
+def content_hash(table: pa.Table | pa.RecordBatch, seed: Seed) -> Ints:
     """SipHash-2-4-128 of each row over all its columns, keyed by the seed.
 
     Depends on column names only through their order, and on values as their types say: int8 5 equals int64 5,
@@ -81,9 +81,7 @@ def content_hash(table: pa.Table | pa.RecordBatch, seed: Seed) -> NDArray[np.int
     return parts[1] if len(parts) == 2 else np.concatenate(parts)
 
 
-def hash_cells(
-    columns: Sequence[FixedCells | TextCells | CodedCells], rows: int, seed: Seed, first: int = 0
-) -> NDArray[np.int64]:
+def hash_cells(columns: Sequence[FixedCells | TextCells | CodedCells], rows: int, seed: Seed, first: int = 0) -> Ints:
     """As `content_hash`, of so many rows from `first` on of columns that are encoded, in order of their names.
 
     Returns
@@ -95,7 +93,7 @@ def hash_cells(
     return out
 
 
-def record_id(hash_words: NDArray[np.int64], ordinal: NDArray[np.int64], seed: Seed) -> NDArray[np.int64]:
+def record_id(hash_words: Ints, ordinal: Ints, seed: Seed) -> Ints:
     """Ids of records from the hash of their content and their number among identical ones.
 
     Parameters
@@ -122,7 +120,7 @@ def record_id(hash_words: NDArray[np.int64], ordinal: NDArray[np.int64], seed: S
     )
 
 
-def sum_of_hashes(hashes: NDArray[np.int64]) -> int:
+def sum_of_hashes(hashes: Ints) -> int:
     """The sum of hashes of two words each, high words first, modulo 2^128.
 
     Parameters
@@ -138,7 +136,7 @@ def sum_of_hashes(hashes: NDArray[np.int64]) -> int:
     return sum(half << shift for half, shift in zip(halves, (64, 96, 0, 32), strict=True)) % (1 << 128)
 
 
-def declared_id(column: pa.Array | pa.ChunkedArray, seed: Seed) -> NDArray[np.int64]:
+def declared_id(column: pa.Array | pa.ChunkedArray, seed: Seed) -> Ints:
     """Ids of records from the column declared as `record_id`: the hash of its one cell, without an ordinal.
 
     Parameters
@@ -159,7 +157,7 @@ def declared_id(column: pa.Array | pa.ChunkedArray, seed: Seed) -> NDArray[np.in
     return content_hash(pa.table({"record_id": column}), seed)
 
 
-def ordinals(hash_words: NDArray[np.int64]) -> NDArray[np.int64]:
+def ordinals(hash_words: Ints) -> Ints:
     """Number of each row among those with the same hash, in the order they come.
 
     For rows that are all in one place; a distributed engine numbers within each hash after a shuffle by it.
@@ -182,7 +180,7 @@ def ordinals(hash_words: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _hash_rows(
-    columns: Sequence[FixedCells | TextCells | CodedCells], keys: tuple[U, U], out: NDArray[np.int64], first: int
+    columns: Sequence[FixedCells | TextCells | CodedCells], keys: tuple[U, U], out: Ints, first: int
 ) -> None:
     state = np.empty((4, ROWS_AT_A_TIME), np.uint64)
     words = np.empty(ROWS_AT_A_TIME, np.uint64)
@@ -194,29 +192,29 @@ def _hash_rows(
         _close(state, words, out[start : start + rows])
 
 
-def _open_plain(k0: U, k1: U, state: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
+def _open_plain(k0: U, k1: U, state: Words, words: Words) -> None:
     for at, word in enumerate(start_128(k0, k1)):
         state[at] = word
     words[:] = 0
 
 
 @njit(small=4 * SMALL, plain=_open_plain, nogil=True, cache=True)
-def _open(k0: U, k1: U, state: NDArray[np.uint64], words: NDArray[np.uint64]) -> None:
+def _open(k0: U, k1: U, state: Words, words: Words) -> None:
     state[0], state[1], state[2], state[3] = start_128(k0, k1)
     words[:] = 0
 
 
-def _close_plain(state: NDArray[np.uint64], words: NDArray[np.uint64], out: NDArray[np.int64]) -> None:
+def _close_plain(state: Words, words: Words, out: Ints) -> None:
     first, second = close_128(*state[:, : len(out)], words[: len(out)])
     out[:, 0], out[:, 1] = first.astype(np.int64), second.astype(np.int64)
 
 
 @njit(small=4 * SMALL, plain=_close_plain, nogil=True, cache=True)
-def _close(state: NDArray[np.uint64], words: NDArray[np.uint64], out: NDArray[np.int64]) -> None:
+def _close(state: Words, words: Words, out: Ints) -> None:
     close_each(state, words[: len(out)], True, out.view(U))
 
 
-def _hash_of_three_plain(k0: U, k1: U, hashes: NDArray[np.int64], ordinal: NDArray[np.int64]) -> NDArray[np.int64]:
+def _hash_of_three_plain(k0: U, k1: U, hashes: Ints, ordinal: Ints) -> Ints:
     v0, v1, v2, v3 = (np.full(len(hashes), word) for word in start_128(k0, k1))
     for words in (hashes[:, 0], hashes[:, 1], ordinal):
         v0, v1, v2, v3 = absorb(v0, v1, v2, v3, words.astype(U))
@@ -225,20 +223,20 @@ def _hash_of_three_plain(k0: U, k1: U, hashes: NDArray[np.int64], ordinal: NDArr
 
 
 @njit(small=SMALL, plain=_hash_of_three_plain, nogil=True, cache=True)
-def _hash_of_three(k0: U, k1: U, hashes: NDArray[np.int64], ordinal: NDArray[np.int64]) -> NDArray[np.int64]:
+def _hash_of_three(k0: U, k1: U, hashes: Ints, ordinal: Ints) -> Ints:
     out = np.empty((len(hashes), 2), np.int64)
     hash_pairs(start_128(k0, k1), hashes, ordinal.view(U), True, out.view(U))
     return out
 
 
-def _halves_summed_plain(hashes: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _halves_summed_plain(hashes: Ints) -> Words:
     unsigned = hashes.view(U)
     low, high = (unsigned & U(0xFFFFFFFF)).sum(axis=0), (unsigned >> U(32)).sum(axis=0)
     return np.array([low[0], high[0], low[1], high[1]], U)
 
 
 @njit(small=SMALL, plain=_halves_summed_plain, nogil=True, cache=True)
-def _halves_summed(hashes: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _halves_summed(hashes: Ints) -> Words:
     """Low and high halves of each word, summed: 2^32 of them add up without overflow."""
     out = np.zeros(4, np.uint64)
     for i in range(len(hashes)):
@@ -287,9 +285,6 @@ def _one(text: str, steps: Sequence[str]) -> str:
     if "casefold" in steps:
         text = text.casefold()
     return unicodedata.normalize("NFC", text) if "nfc" in steps else text
-
-
-Ints = NDArray[np.int64]
 
 
 def partners(first: Ints, second: Ints) -> tuple[Ints, Ints]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privpipe.blocks import RowBlock
+from privpipe.blocks.arrays import Floats, Ints, Words
 from privpipe.compiled import SMALL, njit
 from privpipe.draws import Stream
 from privpipe.draws.elementary import normal_quantile, plain_normals, plain_uniforms, unit_interval
@@ -26,7 +26,7 @@ __all__ = ["value_normals", "value_uniforms", "value_words"]
 U = np.uint64
 
 
-def value_words(stream: Stream, rows: RowBlock, columns: Sequence[str], word: int = 0) -> NDArray[np.uint64]:
+def value_words(stream: Stream, rows: RowBlock, columns: Sequence[str], word: int = 0) -> Words:
     """Word number `word` of each record for the values it has in these columns.
 
     Parameters
@@ -64,12 +64,12 @@ def value_words(stream: Stream, rows: RowBlock, columns: Sequence[str], word: in
     return out
 
 
-def value_uniforms(stream: Stream, rows: RowBlock, columns: Sequence[str], word: int = 0) -> NDArray[np.float64]:
+def value_uniforms(stream: Stream, rows: RowBlock, columns: Sequence[str], word: int = 0) -> Floats:
     """Uniform in (0, 1) for each record and its values; see `value_words`."""
     return np.asarray(_uniforms(value_words(stream, rows, columns, word)))
 
 
-def value_normals(stream: Stream, rows: RowBlock, columns: Sequence[str], word: int = 0) -> NDArray[np.float64]:
+def value_normals(stream: Stream, rows: RowBlock, columns: Sequence[str], word: int = 0) -> Floats:
     """Standard normal for each record and its values; see `value_words`."""
     return np.asarray(_normals(value_words(stream, rows, columns, word)))
 
@@ -82,7 +82,7 @@ def _of_record(k0: U, k1: U, first: np.int64, second: np.int64) -> tuple[U, U, U
     return found
 
 
-def _open_plain(k0: U, k1: U, ids: NDArray[np.int64], state: NDArray[np.uint64], lengths: NDArray[np.uint64]) -> None:
+def _open_plain(k0: U, k1: U, ids: Ints, state: Words, lengths: Words) -> None:
     v0, v1, v2, v3 = (np.full(len(ids), word) for word in start(k0, k1))
     for words in ids.T:
         v0, v1, v2, v3 = absorb(v0, v1, v2, v3, words.astype(U))
@@ -92,20 +92,20 @@ def _open_plain(k0: U, k1: U, ids: NDArray[np.int64], state: NDArray[np.uint64],
 
 
 @njit(small=4 * SMALL, plain=_open_plain, nogil=True, cache=True)
-def _open(k0: U, k1: U, ids: NDArray[np.int64], state: NDArray[np.uint64], lengths: NDArray[np.uint64]) -> None:
+def _open(k0: U, k1: U, ids: Ints, state: Words, lengths: Words) -> None:
     v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
     for i in range(len(ids)):
         v0[i], v1[i], v2[i], v3[i] = _of_record(k0, k1, ids[i, 0], ids[i, 1])
         lengths[i] = U(2)
 
 
-def _close_plain(state: NDArray[np.uint64], lengths: NDArray[np.uint64], word: U, out: NDArray[np.uint64]) -> None:
+def _close_plain(state: Words, lengths: Words, word: U, out: Words) -> None:
     moved = absorb(*state[:, : len(out)], np.full(len(out), word))
     out[:] = close_64(*moved, lengths[: len(out)] + U(1))
 
 
 @njit(small=4 * SMALL, plain=_close_plain, nogil=True, cache=True)
-def _close(state: NDArray[np.uint64], lengths: NDArray[np.uint64], word: U, out: NDArray[np.uint64]) -> None:
+def _close(state: Words, lengths: Words, word: U, out: Words) -> None:
     v0, v1, v2, v3 = state[0], state[1], state[2], state[3]
     for i in range(len(out)):
         a, b, c, d = absorb(v0[i], v1[i], v2[i], v3[i], word)
@@ -113,7 +113,7 @@ def _close(state: NDArray[np.uint64], lengths: NDArray[np.uint64], word: U, out:
 
 
 @njit(small=SMALL, plain=plain_uniforms, nogil=True, cache=True)
-def _uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+def _uniforms(words: Words) -> Floats:
     out = np.empty(len(words), np.float64)
     for i in range(len(words)):
         out[i] = unit_interval(words[i])
@@ -121,7 +121,7 @@ def _uniforms(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 @njit(small=SMALL, plain=plain_normals, nogil=True, cache=True)
-def _normals(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+def _normals(words: Words) -> Floats:
     out = np.empty(len(words), np.float64)
     for i in range(len(words)):
         out[i] = normal_quantile(unit_interval(words[i]))

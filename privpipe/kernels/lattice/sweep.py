@@ -8,11 +8,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.compiled import njit
 
 __all__ = ["LARGEST_MASK", "CodedTuples", "next_vector", "swept"]
 
-Ints = NDArray[np.int64]
 NONE = -1
 LARGEST_MASK = 64
 """Sensitive values that a word distinguishes; classes with more of them are judged elsewhere."""
@@ -158,7 +158,7 @@ def next_vector(
     *,
     first: int = 0,
     whole: bool = False,
-) -> tuple[int, NDArray[np.bool_]]:
+) -> tuple[int, Bools]:
     """The first vector from `first` on at which a class may pass, and which of `rest` are in such classes.
 
     Parameters

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats
 from privpipe.compiled import SMALL, njit
 from privpipe.kernels.columns.arrays import read_only
 
@@ -23,7 +24,6 @@ __all__ = [
 ]
 
 
-Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 FUSED = 3
 NEVER = -(1 << 40)
@@ -62,7 +62,7 @@ def still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner:
     return found
 
 
-def below(nodes: NDArray[np.int16], chosen: Longs, top: NDArray[np.int16]) -> NDArray[np.bool_]:
+def below(nodes: NDArray[np.int16], chosen: Longs, top: NDArray[np.int16]) -> Bools:
     """Which of the chosen vectors are at most `top` in every column.
 
     Parameters
@@ -184,7 +184,7 @@ def _still_alive(bounds: Floats, alive: Longs, most: float, least: float, winner
 
 
 @njit(small=SMALL, nogil=True, cache=True)
-def _below(nodes: NDArray[np.int16], chosen: Longs, top: NDArray[np.int16]) -> NDArray[np.bool_]:
+def _below(nodes: NDArray[np.int16], chosen: Longs, top: NDArray[np.int16]) -> Bools:
     out = np.ones(len(chosen), np.bool_)
     for i in range(len(chosen)):
         for j in range(len(top)):
@@ -257,9 +257,7 @@ def _summed(out: Longs, shape: Longs, width: int) -> None:
 Ints = NDArray[np.int32]
 
 
-def chosen_witnesses(
-    asked: NDArray[np.bool_], numbers: Ints, sizes: Longs, rarity: Floats, codes: Ints, most: int
-) -> Longs:
+def chosen_witnesses(asked: Bools, numbers: Ints, sizes: Longs, rarity: Floats, codes: Ints, most: int) -> Longs:
     """Up to `most` of some rows: the first by size, rarity and place, then those that differ most from all before.
 
     Parameters
@@ -315,9 +313,7 @@ def added_up(codes: Ints, figures: Floats, starts: Longs) -> Floats:
 
 
 @njit(small=SMALL, nogil=True, cache=True)
-def _chosen_witnesses(
-    asked: NDArray[np.bool_], numbers: Ints, sizes: Longs, rarity: Floats, codes: Ints, most: int
-) -> Longs:
+def _chosen_witnesses(asked: Bools, numbers: Ints, sizes: Longs, rarity: Floats, codes: Ints, most: int) -> Longs:
     count = 0
     for i in range(len(asked)):
         count += asked[i]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats
 from privpipe.errors import UsageError
 
 __all__ = [
@@ -227,7 +227,7 @@ def excess_limit(success: float, upper: float, control: float, lower: float) -> 
     return min(1.0, max(0.0, 1.0 - p / q * math.exp(-apart)))
 
 
-Numbers = NDArray[np.float64]
+Numbers = Floats
 
 
 def member_figures(members: Numbers, others: Numbers, false_positive_rate: float = 0.01) -> dict[str, float]:

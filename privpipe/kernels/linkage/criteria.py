@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.linkage.nearest_rows import NearRows, SearchedRows
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 
-Places = NDArray[np.int64]
+Places = Ints
 
 
 def linked_by_chance(rows: int, k: int) -> float:
@@ -43,9 +44,7 @@ def linked_by_chance(rows: int, k: int) -> float:
     return 1.0 / rows if k == 1 else 1.0 - apart
 
 
-def linked_shares(
-    sides: tuple[SearchedRows, SearchedRows], near: tuple[NearRows, NearRows], k: int
-) -> NDArray[np.float64]:
+def linked_shares(sides: tuple[SearchedRows, SearchedRows], near: tuple[NearRows, NearRows], k: int) -> Floats:
     """For each record the chance that its k nearest rows on either side share one.
 
     Source: Giomi, Boenisch, Wehmeyer, Tasnadi, PoPETs 2023(2), with ties in closed form.
@@ -116,10 +115,10 @@ def _apart(k: tuple[int, int], tied: tuple[int, int], shared: tuple[int, int, in
 def _linked(
     way_a: tuple[Places, Places, Places, Places],
     way_b: tuple[Places, Places, Places, Places],
-    near_a: tuple[Places, Places, NDArray[np.bool_]],
-    near_b: tuple[Places, Places, NDArray[np.bool_]],
+    near_a: tuple[Places, Places, Bools],
+    near_b: tuple[Places, Places, Bools],
     k: int,
-) -> NDArray[np.float64]:
+) -> Floats:
     m = len(near_a[0]) - 1
     out = np.empty(m)
     marks_a, marks_b = np.zeros(len(way_a[3]), np.int64), np.zeros(len(way_b[3]), np.int64)
@@ -147,9 +146,9 @@ def _linked(
 @njit(nogil=True, cache=True)
 def _marked(
     way: tuple[Places, Places, Places, Places],
-    near: tuple[Places, Places, NDArray[np.bool_]],
+    near: tuple[Places, Places, Bools],
     r: int,
-    marks: NDArray[np.int64],
+    marks: Ints,
 ) -> tuple[int, int, int]:
     """Rows strictly nearer, rows that tie, and cells to look at; marks the distinct rows as nearer (1) or tied (2)."""
     nearer, tied, cells = 0, 0, 0
@@ -167,9 +166,9 @@ def _marked(
 @njit(nogil=True, cache=True)
 def _met(
     way: tuple[Places, Places, Places, Places],
-    near: tuple[Places, Places, NDArray[np.bool_]],
+    near: tuple[Places, Places, Bools],
     r: int,
-    marks: NDArray[np.int64],
+    marks: Ints,
 ) -> tuple[int, int, int, int]:
     """Rows that are nearer on both sides, tied here and nearer there, the reverse, and tied on both."""
     both, tied_here, tied_there, tied = 0, 0, 0, 0
@@ -190,7 +189,7 @@ def _met(
     return both, tied_here, tied_there, tied
 
 
-Numbers = NDArray[np.float64]
+Numbers = Floats
 
 
 @dataclass(frozen=True)
@@ -216,9 +215,9 @@ class Secrets:
     values: int
     low: Places = field(repr=False)
     high: Places = field(repr=False)
-    covers: NDArray[np.bool_] | None = field(default=None, repr=False)
+    covers: Bools | None = field(default=None, repr=False)
 
-    def right(self, own: Places, guesses: Places) -> NDArray[np.bool_]:
+    def right(self, own: Places, guesses: Places) -> Bools:
         """Whether guesses of released values are right for secrets, pair by pair."""
         if self.covers is not None:
             return np.asarray(self.covers[own, guesses])
@@ -313,7 +312,7 @@ def _right_shares(
     cells: tuple[Places, Places, Places],
     ends: tuple[Places, Places],
     own: Places,
-    table: NDArray[np.bool_],
+    table: Bools,
     covers: bool,
 ) -> Numbers:
     starts, values, before = cells
@@ -354,7 +353,7 @@ class CodedColumn:
     """
 
     codes: Places = field(repr=False)
-    covered: NDArray[np.bool_] | None = field(default=None, repr=False)
+    covered: Bools | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -367,9 +366,9 @@ class Parts:
     column: Places = field(repr=False)
     low: Places = field(repr=False)
     high: Places = field(repr=False)
-    negated: NDArray[np.bool_] | None = field(default=None, repr=False)
+    negated: Bools | None = field(default=None, repr=False)
 
-    def met(self, at: int, columns: list[CodedColumn], rows: slice) -> NDArray[np.bool_]:
+    def met(self, at: int, columns: list[CodedColumn], rows: slice) -> Bools:
         """Which rows meet a part."""
         column = columns[int(self.column[at])]
         codes = column.codes[rows]
@@ -423,7 +422,7 @@ def matches(predicates: Places, parts: Parts, columns: list[CodedColumn]) -> tup
     return counts, last
 
 
-def isolated_once_of(counts: Places, total: int, drawn: int) -> NDArray[np.float64]:
+def isolated_once_of(counts: Places, total: int, drawn: int) -> Floats:
     """The chance that exactly one of some matching rows is among `drawn` of `total` rows drawn at random.
 
     Parameters
@@ -460,11 +459,11 @@ def _ones(word: np.uint64) -> int:
 
 @njit(nogil=True, cache=True)
 def _count(
-    predicates: NDArray[np.int64],
+    predicates: Ints,
     bitmaps: NDArray[np.uint64],
     start: int,
-    counts: NDArray[np.int64],
-    last: NDArray[np.int64],
+    counts: Ints,
+    last: Ints,
 ) -> None:
     size = predicates.shape[1]
     for r in range(len(predicates)):

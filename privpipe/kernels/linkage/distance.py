@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
@@ -30,19 +30,17 @@ __all__ = [
 class Mismatches(NamedTuple):
     """The tables of mismatches end to end, where each begins (-1: codes mismatch where they differ), and its width."""
 
-    table: NDArray[np.bool_]
-    offsets: NDArray[np.int64]
-    widths: NDArray[np.int64]
+    table: Bools
+    offsets: Ints
+    widths: Ints
 
 
-def largest_codes(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+def largest_codes(codes: Ints) -> Ints:
     """The largest code of each column, -1 where there are no rows; shape (q,) of (n, q)."""
     return np.asarray(codes.max(axis=0, initial=-1), dtype=np.int64)
 
 
-def mismatches(
-    tables: Sequence[NDArray[np.bool_] | None], largest: tuple[NDArray[np.int64], NDArray[np.int64]]
-) -> Mismatches:
+def mismatches(tables: Sequence[Bools | None], largest: tuple[Ints, Ints]) -> Mismatches:
     """The tables of the columns end to end.
 
     Parameters
@@ -106,14 +104,14 @@ class LinkedFile:
         Where a value of this file and one of the other are at distance 1; None: where the codes differ.
     """
 
-    numbers: NDArray[np.float64] = field(repr=False)
-    codes: NDArray[np.int64] = field(repr=False)
-    mismatch: tuple[NDArray[np.bool_] | None, ...] = field(default=(), repr=False)
+    numbers: Floats = field(repr=False)
+    codes: Ints = field(repr=False)
+    mismatch: tuple[Bools | None, ...] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def take(self, rows: NDArray[np.int64]) -> LinkedFile:
+    def take(self, rows: Ints) -> LinkedFile:
         """Some of the records."""
         return LinkedFile(self.numbers[rows], self.codes[rows], self.mismatch)
 
@@ -121,11 +119,11 @@ class LinkedFile:
 def linkage_scores(
     attacked: LinkedFile,
     candidates: LinkedFile,
-    partner: NDArray[np.int64],
+    partner: Ints,
     *,
     squared: bool,
     ties: Ties = "fractional",
-) -> NDArray[np.float64]:
+) -> Floats:
     """What each attacked record adds to the correct links: 1 / t if its partner is among t equally near candidates.
 
     Two distances are equal when they differ by at most 1e-12 (1 + the larger).
@@ -173,9 +171,7 @@ def _workers() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _by_tree(
-    attacked: NDArray[np.float64], candidates: NDArray[np.float64], partner: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _by_tree(attacked: Floats, candidates: Floats, partner: Ints) -> Ints:
     """Candidates as near as the partner, 0 where another is nearer."""
     from scipy.spatial import cKDTree
 
@@ -190,12 +186,10 @@ def _by_tree(
     return np.asarray(np.maximum(found, hit.astype(np.int64)))
 
 
-def _by_tiles(
-    attacked: LinkedFile, candidates: LinkedFile, partner: NDArray[np.int64], squared: bool
-) -> NDArray[np.int64]:
+def _by_tiles(attacked: LinkedFile, candidates: LinkedFile, partner: Ints, squared: bool) -> Ints:
     apart, far = _between(attacked, candidates), _by_column(candidates)
 
-    def part(start: int) -> NDArray[np.int64]:
+    def part(start: int) -> Ints:
         rows = slice(start, start + CHUNK)
         near = _Side(read_only(attacked.numbers[rows], np.float64), read_only(attacked.codes[rows], np.int64))
         return np.asarray(_tied_with_partner(near, far, apart, read_only(partner[rows], np.int64), squared))
@@ -207,8 +201,8 @@ def _by_tiles(
 class _Side(NamedTuple):
     """Numbers and codes of the records of one file."""
 
-    numbers: NDArray[np.float64]
-    codes: NDArray[np.int64]
+    numbers: Floats
+    codes: Ints
 
 
 def _by_column(file: LinkedFile) -> _Side:
@@ -219,7 +213,7 @@ def _between(one: LinkedFile, other: LinkedFile) -> Mismatches:
     return mismatches(one.mismatch, (largest_codes(one.codes), largest_codes(other.codes)))
 
 
-def pair_distances(one: LinkedFile, other: LinkedFile, *, squared: bool) -> NDArray[np.float64]:
+def pair_distances(one: LinkedFile, other: LinkedFile, *, squared: bool) -> Floats:
     """All distances, shape (n, n'): for a few thousand records.
 
     Examples
@@ -232,7 +226,7 @@ def pair_distances(one: LinkedFile, other: LinkedFile, *, squared: bool) -> NDAr
     return np.asarray(_distances(near, _by_column(other), _between(one, other), squared))
 
 
-def one_to_one(distances: NDArray[np.float64], ties: Ties = "fractional") -> tuple[float, float]:
+def one_to_one(distances: Floats, ties: Ties = "fractional") -> tuple[float, float]:
     """Pairs (i, i) in the assignment of least total distance, and that total.
 
     The count is not unique where several assignments have the least total, so both ends of it are looked for: `any`
@@ -259,7 +253,7 @@ def one_to_one(distances: NDArray[np.float64], ties: Ties = "fractional") -> tup
     return sum(right for right, _ in found) / len(found), min(total for _, total in found)
 
 
-def _assigned(distances: NDArray[np.float64], sign: float) -> tuple[int, float]:
+def _assigned(distances: Floats, sign: float) -> tuple[int, float]:
     from scipy.optimize import linear_sum_assignment
 
     nudged = distances.copy()
@@ -270,9 +264,7 @@ def _assigned(distances: NDArray[np.float64], sign: float) -> tuple[int, float]:
 
 
 @njit(nogil=True, cache=True)
-def _add_numbers(
-    numbers: NDArray[np.float64], far: NDArray[np.float64], squared: bool, out: NDArray[np.float64]
-) -> None:
+def _add_numbers(numbers: Floats, far: Floats, squared: bool, out: Floats) -> None:
     for j in range(len(far)):
         column, at = far[j], numbers[j]
         if squared:
@@ -289,7 +281,7 @@ def _add_numbers(
 
 
 @njit(nogil=True, cache=True)
-def _add_codes(codes: NDArray[np.int64], far: NDArray[np.int64], apart: Mismatches, out: NDArray[np.float64]) -> None:
+def _add_codes(codes: Ints, far: Ints, apart: Mismatches, out: Floats) -> None:
     table, offsets, widths = apart
     for j in range(len(far)):
         others, code = far[j], codes[j]
@@ -301,7 +293,7 @@ def _add_codes(codes: NDArray[np.int64], far: NDArray[np.int64], apart: Mismatch
 
 
 @njit(nogil=True, cache=True)
-def _row(near: _Side, r: int, far: _Side, apart: Mismatches, squared: bool, out: NDArray[np.float64]) -> None:
+def _row(near: _Side, r: int, far: _Side, apart: Mismatches, squared: bool, out: Floats) -> None:
     """Distances of one record to all candidates."""
     out[:] = 0.0
     _add_numbers(near.numbers[r], far.numbers, squared, out)
@@ -315,9 +307,7 @@ def _row(near: _Side, r: int, far: _Side, apart: Mismatches, squared: bool, out:
 
 
 @njit(nogil=True, cache=True)
-def _tied_with_partner(
-    near: _Side, far: _Side, apart: Mismatches, partner: NDArray[np.int64], squared: bool
-) -> NDArray[np.int64]:
+def _tied_with_partner(near: _Side, far: _Side, apart: Mismatches, partner: Ints, squared: bool) -> Ints:
     """Candidates as near as the partner, 0 where another is nearer."""
     n = far.numbers.shape[1] if len(far.numbers) else far.codes.shape[1]
     out = np.empty(n)
@@ -334,7 +324,7 @@ def _tied_with_partner(
 
 
 @njit(nogil=True, cache=True)
-def _distances(near: _Side, far: _Side, apart: Mismatches, squared: bool) -> NDArray[np.float64]:
+def _distances(near: _Side, far: _Side, apart: Mismatches, squared: bool) -> Floats:
     n = far.numbers.shape[1] if len(far.numbers) else far.codes.shape[1]
     out = np.empty((len(near.numbers), n))
     for r in range(len(near.numbers)):

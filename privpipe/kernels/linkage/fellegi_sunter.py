@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only, require_codes
@@ -30,7 +31,7 @@ __all__ = [
 MOST_PATTERNS = 1 << 20
 TILE = 4096
 CHUNK = 128
-Integers = NDArray[np.int64]
+Integers = Ints
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class NumberColumn:
         Whether they are shares of the original value's size.
     """
 
-    original: NDArray[np.float64] = field(repr=False)
-    released: NDArray[np.float64] = field(repr=False)
+    original: Floats = field(repr=False)
+    released: Floats = field(repr=False)
     within: tuple[float, ...]
     relative: bool = False
 
@@ -71,23 +72,23 @@ class CodeColumn:
 
     original: Integers = field(repr=False)
     released: Integers = field(repr=False)
-    mismatch: NDArray[np.bool_] | None = field(default=None, repr=False)
+    mismatch: Bools | None = field(default=None, repr=False)
     levels: int = 1
 
 
 class _Side(NamedTuple):
     """Numbers and codes of one side, one row per column."""
 
-    numbers: NDArray[np.float64]
+    numbers: Floats
     codes: Integers
 
 
 class _Rules(NamedTuple):
     """Of each tolerance its number column, radix, slope and base; of each code column radix and table."""
 
-    tolerances: NDArray[np.float64]
+    tolerances: Floats
     coded: Integers
-    table: NDArray[np.bool_]
+    table: Bools
 
 
 class Agreement:
@@ -225,9 +226,9 @@ def _bounds(column: NumberColumn) -> list[tuple[float, float]]:
 
 @njit(nogil=True, cache=True)
 def _add_numbers(
-    numbers: NDArray[np.float64],
-    far: NDArray[np.float64],
-    tolerances: NDArray[np.float64],
+    numbers: Floats,
+    far: Floats,
+    tolerances: Floats,
     start: int,
     out: NDArray[np.int32],
 ) -> None:
@@ -250,7 +251,7 @@ def _add_numbers(
 
 @njit(nogil=True, cache=True)
 def _add_codes(
-    codes: Integers, far: Integers, coded: Integers, table: NDArray[np.bool_], start: int, out: NDArray[np.int32]
+    codes: Integers, far: Integers, coded: Integers, table: Bools, start: int, out: NDArray[np.int32]
 ) -> None:
     for k in range(len(coded)):
         radix = np.int32(coded[k, 0])
@@ -306,7 +307,6 @@ def _heaviest(near: _Side, far: _Side, rules: _Rules, ranks: Integers) -> tuple[
 
 SMALLEST = 1e-6
 STEPS = 1000
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

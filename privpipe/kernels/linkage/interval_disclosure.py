@@ -7,17 +7,15 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats
 from privpipe.errors import UnsupportedError
 from privpipe.tolerance import at_most, floor_share
 
 __all__ = ["Estimator", "centre_distances", "rank_disclosed", "sd_disclosed"]
 
 
-def rank_disclosed(
-    original: NDArray[np.float64], released: NDArray[np.float64], percent: float
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def rank_disclosed(original: Floats, released: Floats, percent: float) -> tuple[Bools, Bools]:
     """Records whose original value lies between the masked values w ranks below and above their own.
 
     R are the masked values in ascending order, w = floor(percent n / 200); the interval of a masked value is
@@ -56,9 +54,7 @@ def rank_disclosed(
     return inside, known
 
 
-def sd_disclosed(
-    original: NDArray[np.float64], released: NDArray[np.float64], percent: float, sd: float
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def sd_disclosed(original: Floats, released: Floats, percent: float, sd: float) -> tuple[Bools, Bools]:
     """Records whose original value lies within `percent` per cent of a standard deviation of their masked one.
 
     Source: Hundepool et al., Statistical Disclosure Control, Wiley, 2012.
@@ -86,7 +82,7 @@ def sd_disclosed(
     return inside, known
 
 
-Numbers = NDArray[np.float64]
+Numbers = Floats
 Estimator = Literal["mcd", "classical"]
 CUT = 1e-10
 

@@ -8,8 +8,8 @@ from math import comb
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.draws import Stream
 from privpipe.kernels.columns.arrays import read_only
@@ -18,8 +18,7 @@ __all__ = ["EPSILON", "LearnedDistance", "Rivals", "heuristic_hits", "subset_sum
 
 
 EPSILON = 1e-6
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+Integers = Ints
 Name = Literal["weighted_mean", "owa", "bilinear", "choquet"]
 
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.linkage.distance import LinkedFile, Mismatches, largest_codes, mismatches
 
 __all__ = ["NearRows", "SearchedRows", "distinct_rows"]
 
-Places = NDArray[np.int64]
+Places = Ints
 LEAF = 256
 CHUNK = 256
 
@@ -37,10 +37,10 @@ class NearRows:
         Which of them are strictly nearer.
     """
 
-    distance: NDArray[np.float64] = field(repr=False)
+    distance: Floats = field(repr=False)
     offsets: Places = field(repr=False)
     members: Places = field(repr=False)
-    nearer: NDArray[np.bool_] = field(repr=False)
+    nearer: Bools = field(repr=False)
 
 
 def distinct_rows(file: LinkedFile) -> tuple[Places, Places, Places]:
@@ -94,7 +94,7 @@ class SearchedRows:
         some = asked.take(first)
         tables = mismatches(asked.mismatch, (largest_codes(asked.codes), self._largest))
 
-        def part(start: int) -> tuple[NDArray[np.float64], Places, Places, NDArray[np.bool_]]:
+        def part(start: int) -> tuple[Floats, Places, Places, Bools]:
             rows = slice(start, start + CHUNK)
             asking = _Rows(read_only(some.numbers[rows], np.float64), read_only(some.codes[rows], np.int64))
             return _search(asking, self._rows, self._counts, self._boxes, tables, k)  # type: ignore[no-any-return]
@@ -109,9 +109,7 @@ class SearchedRows:
         return _spread(distance, sizes, self._order[members], nearer, place)
 
 
-def _spread(
-    distance: NDArray[np.float64], sizes: Places, members: Places, nearer: NDArray[np.bool_], place: Places
-) -> NearRows:
+def _spread(distance: Floats, sizes: Places, members: Places, nearer: Bools, place: Places) -> NearRows:
     """What was found for distinct records, for each of the records themselves."""
     starts = np.concatenate([[0], np.cumsum(sizes)])[:-1]
     lengths = sizes[place]
@@ -122,17 +120,17 @@ def _spread(
 
 
 class _Rows(NamedTuple):
-    numbers: NDArray[np.float64]
-    codes: NDArray[np.int64]
+    numbers: Floats
+    codes: Ints
 
 
 class _Boxes(NamedTuple):
     """Leaves of rows: where each begins, and what its columns hold."""
 
     starts: Places
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    missing: NDArray[np.int64]
+    low: Floats
+    high: Floats
+    missing: Ints
     first: Places
     last: Places
 
@@ -157,7 +155,7 @@ def _leaves(rows: LinkedFile) -> tuple[Places, Places]:
     return np.concatenate(leaves), starts
 
 
-def _boxes(numbers: NDArray[np.float64], codes: Places, starts: Places) -> _Boxes:
+def _boxes(numbers: Floats, codes: Places, starts: Places) -> _Boxes:
     begin, empty = starts[:-1], np.isnan(numbers)
     low = np.minimum.reduceat(np.where(empty, np.inf, numbers), begin, axis=0)
     high = np.maximum.reduceat(np.where(empty, -np.inf, numbers), begin, axis=0)
@@ -174,9 +172,7 @@ def _boxes(numbers: NDArray[np.float64], codes: Places, starts: Places) -> _Boxe
 
 
 @njit(nogil=True, cache=True)
-def _bound(
-    numbers: NDArray[np.float64], codes: NDArray[np.int64], boxes: _Boxes, leaf: int, tables: Mismatches
-) -> float:
+def _bound(numbers: Floats, codes: Ints, boxes: _Boxes, leaf: int, tables: Mismatches) -> float:
     """What no row of the leaf is nearer than."""
     bound = 0.0
     for j in range(len(numbers)):
@@ -199,12 +195,12 @@ def _bound(
 
 @njit(nogil=True, cache=True)
 def _leaf_distances(
-    numbers: NDArray[np.float64],
-    codes: NDArray[np.int64],
+    numbers: Floats,
+    codes: Ints,
     rows: _Rows,
     span: tuple[int, int],
     tables: Mismatches,
-    out: NDArray[np.float64],
+    out: Floats,
 ) -> None:
     start, end = span
     for i in range(end - start):
@@ -228,7 +224,7 @@ def _leaf_distances(
 
 
 @njit(nogil=True, cache=True)
-def _kth(best: NDArray[np.float64], held: NDArray[np.int64], k: int) -> float:
+def _kth(best: Floats, held: Ints, k: int) -> float:
     """Distance of the k-th nearest row among the nearest distinct ones, infinite while fewer rows are known."""
     seen = 0
     for i in range(len(best)):
@@ -240,8 +236,8 @@ def _kth(best: NDArray[np.float64], held: NDArray[np.int64], k: int) -> float:
 
 @njit(nogil=True, cache=True)
 def _search(
-    asking: _Rows, rows: _Rows, counts: NDArray[np.int64], boxes: _Boxes, tables: Mismatches, k: int
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    asking: _Rows, rows: _Rows, counts: Ints, boxes: _Boxes, tables: Mismatches, k: int
+) -> tuple[Floats, Ints, Ints, Bools]:
     m, leaves = len(asking.numbers), len(boxes.starts) - 1
     largest = 0
     for leaf in range(leaves):

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
 __all__ = ["Constraint", "Left", "candidates_left", "centroid_constraint", "nearest_constraint", "window_constraint"]
 
 CHUNK = 512
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+Integers = Ints
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Left:
     """
 
     counts: Integers
-    inside: NDArray[np.bool_]
+    inside: Bools
     scores: Floats
 
 
@@ -182,9 +182,9 @@ def candidates_left(constraints: Sequence[Constraint], targets: Floats, released
     # Targets that look at the same places follow one another, so that these are at hand.
     turns = _in_order(low[:, 0, 0] // step + 1, second.low[:, 0])
 
-    def part(start: int) -> tuple[Integers, NDArray[np.bool_], Floats]:
+    def part(start: int) -> tuple[Integers, Bools, Floats]:
         rows = turns[start : start + CHUNK]
-        found: tuple[Integers, NDArray[np.bool_], Floats] = _left(
+        found: tuple[Integers, Bools, Floats] = _left(
             *arrays,
             step,
             read_only(low[rows], np.int64),
@@ -254,11 +254,11 @@ def _left(
     starts: Integers,
     released: Floats,
     step: int,
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
+    low: Ints,
+    high: Ints,
     targets: Floats,
     partner: Integers,
-) -> tuple[Integers, NDArray[np.bool_], Floats]:
+) -> tuple[Integers, Bools, Floats]:
     """Released records are in order of (block of the first constraint, place in the second)."""
     m, constraints, intervals = low.shape
     second = places[1 if constraints > 1 else 0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints, Words
 from privpipe.compiled import njit
 from privpipe.kernels.local_suppression.covers import alike, differing_columns, hidden_words, is_empty, matches
 
@@ -37,13 +37,13 @@ class BlankingTable(NamedTuple):
         Cost of each set of columns.
     """
 
-    words: NDArray[np.uint64]
-    missing: NDArray[np.uint64]
-    judged: NDArray[np.uint64]
-    fields: NDArray[np.uint64]
-    counts: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    cost: NDArray[np.float64]
+    words: Words
+    missing: Words
+    judged: Words
+    fields: Words
+    counts: Ints
+    weights: Floats
+    cost: Floats
 
 
 class _State(NamedTuple):
@@ -54,9 +54,7 @@ class _State(NamedTuple):
     sizes: Any
 
 
-def drop_blanks(
-    table: BlankingTable, blanks: NDArray[np.int64], k: int, *, passes: int = 0, most: NDArray[np.float64] | None = None
-) -> NDArray[np.int64]:
+def drop_blanks(table: BlankingTable, blanks: Ints, k: int, *, passes: int = 0, most: Floats | None = None) -> Ints:
     """Unblank what every record can spare, then exchange: one more cell blanked, so that several come back.
 
     Combinations go by descending count, then by place; of each the whole set of blanks is tried, then column after
@@ -229,13 +227,13 @@ FAR = 1 << 62
 
 @njit(cache=True, nogil=True)
 def columns_to_meet(
-    words: NDArray[np.uint64],
-    hidden: NDArray[np.uint64],
-    fields: NDArray[np.uint64],
-    blanks: NDArray[np.int64],
-    sizes: NDArray[np.int64],
+    words: Words,
+    hidden: Words,
+    fields: Words,
+    blanks: Ints,
+    sizes: Ints,
     one: int,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Columns that a class must have blank, at least, to fall together with another class, as bits.
 
     Parameters
@@ -265,11 +263,11 @@ def columns_to_meet(
 
 @njit(cache=True, nogil=True)
 def cheapest_rescue(
-    needs: NDArray[np.int64],
-    blanks: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    order: NDArray[np.int64],
-    cost: NDArray[np.float64],
+    needs: Ints,
+    blanks: Ints,
+    sizes: Ints,
+    order: Ints,
+    cost: Floats,
     own: int,
     k: int,
 ) -> int:

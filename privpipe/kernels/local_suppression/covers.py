@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints, Words
 from privpipe.compiled import njit
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
     "cheapest_first",
     "differing_columns",
     "hidden_words",
-    "in_small_classes",
     "is_empty",
     "matches",
     "packed",
@@ -36,7 +36,7 @@ MOST_COLUMNS = 20
 """Columns that may be blanked: every set of them is looked at."""
 
 
-def cheapest_first(weights: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def cheapest_first(weights: Floats) -> tuple[Ints, Floats]:
     """Every set of columns as bits, by weight, then fewest columns, then column order; and the weight of each set.
 
     Parameters
@@ -66,7 +66,7 @@ def cheapest_first(weights: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDA
     return np.lexsort((-mirrored, taken, cost)).astype(np.int64), cost
 
 
-def packed(codes: NDArray[np.int64], columns: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def packed(codes: Ints, columns: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Combinations as words, the bits that are missing in them, and the fields of the first columns.
 
     Parameters
@@ -103,7 +103,7 @@ def packed(codes: NDArray[np.int64], columns: int) -> tuple[NDArray[Any], NDArra
     return words, missing, fields
 
 
-def hidden_words(blanks: NDArray[np.int64], fields: NDArray[np.uint64], start: NDArray[np.uint64]) -> NDArray[Any]:
+def hidden_words(blanks: Ints, fields: Words, start: Words) -> NDArray[Any]:
     """Bits that are hidden in each combination: those missing from the start, and the blanked columns' fields."""
     hidden = start.copy()
     for column in range(len(fields)):
@@ -111,15 +111,13 @@ def hidden_words(blanks: NDArray[np.int64], fields: NDArray[np.uint64], start: N
     return hidden
 
 
-def blank_costs(blanks: NDArray[np.int64], counts: NDArray[np.int64], cost: NDArray[np.float64]) -> float:
+def blank_costs(blanks: Ints, counts: Ints, cost: Floats) -> float:
     """Sum of the weights of all blanked cells, combination by combination."""
     return float(np.cumsum(counts * cost[blanks])[-1]) if len(blanks) else 0.0
 
 
 @njit(cache=True, nogil=True)
-def matches(
-    words: NDArray[np.uint64], hidden: NDArray[np.uint64], judged: NDArray[np.uint64], counts: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def matches(words: Words, hidden: Words, judged: Words, counts: Ints) -> Ints:
     """Records that match each combination, its own included, shape (t,)."""
     sizes = counts.copy()
     empty = np.empty(len(words), np.bool_)
@@ -132,30 +130,16 @@ def matches(
     return sizes
 
 
-@njit(cache=True, nogil=True)
-def in_small_classes(words: NDArray[np.uint64], hidden: NDArray[np.uint64], counts: NDArray[np.int64], k: int) -> int:
-    """Records in classes of fewer than k, where a blank is a value that equals blanks alone."""
-    found = 0
-    for one in range(len(words)):
-        size = 0
-        for other in range(len(words)):
-            if _same_class(words, hidden, one, other):
-                size += counts[other]
-        if size < k:
-            found += counts[one]
-    return found
-
-
 def cheapest_covers(
-    words: NDArray[np.uint64],
-    hidden: NDArray[np.uint64],
-    judged: NDArray[np.uint64],
-    fields: NDArray[np.uint64],
-    counts: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    order: NDArray[np.int64],
+    words: Words,
+    hidden: Words,
+    judged: Words,
+    fields: Words,
+    counts: Ints,
+    sizes: Ints,
+    order: Ints,
     k: int,
-) -> NDArray[np.int64]:
+) -> Ints:
     """The cheapest blanks under which a combination matches k records of the table as it is, each by itself.
 
     What comes out is feasible as a whole: the blanks of others only add matches, since none becomes blank in every
@@ -188,7 +172,7 @@ def cheapest_covers(
 
 def _covers_by_groups(
     words: Any, hidden: Any, judged: Any, fields: Any, counts: Any, sizes: Any, order: Any, k: int
-) -> NDArray[np.int64]:
+) -> Ints:
     found = np.where(sizes >= k, 0, -1).astype(np.int64)
     left = np.flatnonzero(sizes < k)
     for blanks in order:
@@ -209,7 +193,7 @@ def _covers_by_groups(
 @njit(cache=True, nogil=True)
 def _covers_by_pairs(
     words: Any, hidden: Any, judged: Any, fields: Any, counts: Any, sizes: Any, order: Any, k: int
-) -> NDArray[np.int64]:
+) -> Ints:
     found = np.zeros(len(words), np.int64)
     alike = np.empty(len(order), np.int64)
     for one in range(len(words)):

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
+
 __all__ = [
     "SampleFrequencies",
     "empty_patterns",
@@ -23,7 +25,7 @@ __all__ = [
 LARGEST_WORD = 2**62
 
 
-def mask_count(codes: NDArray[np.int64]) -> int:
+def mask_count(codes: Ints) -> int:
     """How many different sets of wildcard columns the patterns have.
 
     Examples
@@ -34,7 +36,7 @@ def mask_count(codes: NDArray[np.int64]) -> int:
     return len(np.unique(codes < 0, axis=0)) if len(codes) else 0
 
 
-def matching_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def matching_sizes(codes: Ints, counts: Ints) -> Ints:
     """Records that match each pattern: in every column the two cells are equal, or at least one is the wildcard.
 
     Parameters
@@ -76,7 +78,7 @@ def matching_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArr
     return sizes
 
 
-def empty_patterns(codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+def empty_patterns(codes: Ints) -> Bools:
     """Patterns that are blank in every column, of which there is at least one: they add to no other class.
 
     Examples
@@ -87,7 +89,7 @@ def empty_patterns(codes: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.asarray((codes < 0).all(axis=1) & bool(codes.shape[1]), dtype=np.bool_)
 
 
-def informative_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def informative_sizes(codes: Ints, counts: Ints) -> Ints:
     """As `matching_sizes`, but a pattern that is blank in every column matches records like it and no others.
 
     Else k - 1 records of nothing but blanks, which represent no one, would hide all others.
@@ -104,9 +106,9 @@ def informative_sizes(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> ND
 
 
 def _add_matches(
-    sizes: NDArray[np.int64],
-    codes: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    sizes: Ints,
+    codes: Ints,
+    counts: Ints,
     one: NDArray[np.intp],
     other: NDArray[np.intp],
     shared: NDArray[np.intp],
@@ -121,7 +123,7 @@ def _add_matches(
     sizes[other] += found[theirs].astype(np.int64)
 
 
-def row_words(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+def row_words(codes: Ints) -> tuple[Ints, int]:
     """One integer per row, equal exactly where the rows are and below a bound in the order of the rows' number."""
     word, bound = np.zeros(len(codes), dtype=np.int64), 1
     for column in codes.T:
@@ -133,7 +135,7 @@ def row_words(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     return (word, bound) if bound <= 4 * len(codes) + 1024 else _dense(word)
 
 
-def _dense(word: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+def _dense(word: Ints) -> tuple[Ints, int]:
     distinct, places = np.unique(word, return_inverse=True)
     return places.astype(np.int64, copy=False), len(distinct)
 
@@ -153,23 +155,21 @@ class SampleFrequencies:
         The same in sums of sampling weights.
     """
 
-    matching: NDArray[np.int64]
-    partial: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    partial_weights: NDArray[np.float64]
+    matching: Ints
+    partial: Ints
+    weights: Floats
+    partial_weights: Floats
 
-    def counts(self, alpha: float) -> NDArray[np.float64]:
+    def counts(self, alpha: float) -> Floats:
         """f of each pattern."""
         return self.matching - (1.0 - alpha) * self.partial
 
-    def weighted(self, alpha: float) -> NDArray[np.float64]:
+    def weighted(self, alpha: float) -> Floats:
         """F of each pattern."""
         return self.weights - (1.0 - alpha) * self.partial_weights
 
 
-def sample_frequencies(
-    codes: NDArray[np.int64], counts: NDArray[np.int64], weights: NDArray[np.float64]
-) -> SampleFrequencies:
+def sample_frequencies(codes: Ints, counts: Ints, weights: Floats) -> SampleFrequencies:
     """Count the records, and add up the weights, that match each distinct pattern.
 
     Parameters
@@ -215,9 +215,7 @@ def sample_frequencies(
     return found
 
 
-def informative_frequencies(
-    codes: NDArray[np.int64], counts: NDArray[np.int64], weights: NDArray[np.float64]
-) -> SampleFrequencies:
+def informative_frequencies(codes: Ints, counts: Ints, weights: Floats) -> SampleFrequencies:
     """As `sample_frequencies`, but a pattern that is blank in every column matches records like it and no others.
 
     Examples
@@ -239,15 +237,15 @@ class _Side(NamedTuple):
     """The patterns of one mask, and their words over the columns blank in neither of two."""
 
     rows: NDArray[np.intp]
-    words: NDArray[np.int64]
-    mask: NDArray[np.bool_]
+    words: Ints
+    mask: Bools
 
 
 def _add(
     found: SampleFrequencies,
     mine: _Side,
     theirs: _Side,
-    records_and_weights: tuple[NDArray[np.int64], NDArray[np.float64]],
+    records_and_weights: tuple[Ints, Floats],
     bound: int,
 ) -> None:
     """Give the patterns of one mask what matches them in another."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from privpipe.blocks.arrays import Bools, Ints
 
 __all__ = ["CountedPairs", "counted_pairs", "rank_correlation", "rank_ratio", "uncertainty"]
-
-Ints = NDArray[np.int64]
 
 
 class CountedPairs:
@@ -37,7 +36,7 @@ class CountedPairs:
         """Records in all pairs."""
         return int(self.counts.sum())
 
-    def where(self, kept: NDArray[np.bool_]) -> CountedPairs:
+    def where(self, kept: Bools) -> CountedPairs:
         """Some of the pairs."""
         return CountedPairs(self.before[kept], self.after[kept], self.counts[kept])
 

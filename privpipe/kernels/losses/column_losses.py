@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.kernels.exact_sums import measure_sums
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-Numbers = NDArray[np.float64]
+Numbers = Floats
 Figures = dict[str, float]
 
 
@@ -201,10 +201,10 @@ class LabelledColumn:
         Values of the domain under each label, at least 1.
     """
 
-    values: NDArray[np.int64] = field(repr=False)
-    labels: NDArray[np.int64] = field(repr=False)
-    covers: NDArray[np.bool_] = field(repr=False)
-    leaves: NDArray[np.float64] = field(repr=False)
+    values: Ints = field(repr=False)
+    labels: Ints = field(repr=False)
+    covers: Bools = field(repr=False)
+    leaves: Floats = field(repr=False)
 
 
 def entropy_loss(column: LabelledColumn) -> float:

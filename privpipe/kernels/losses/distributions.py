@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+
+from privpipe.blocks.arrays import Floats, Ints
 
 __all__ = [
     "IntervalOverlap",
@@ -25,8 +26,8 @@ __all__ = [
 ]
 
 
-Numbers = NDArray[np.float64]
-Codes = NDArray[np.int64]
+Numbers = Floats
+Codes = Ints
 
 
 def quantile_bins(known: Numbers, values: Numbers, bins: int) -> Codes:
@@ -242,7 +243,7 @@ def _solved(curve: Numbers, slope: Numbers) -> Numbers:
         return np.asarray(np.linalg.lstsq(curve, slope, rcond=None)[0])
 
 
-def independent_columns(design: Numbers) -> NDArray[np.int64]:
+def independent_columns(design: Numbers) -> Ints:
     """Places of columns that no others before them explain, ascending: first come, first kept.
 
     Examples
@@ -279,7 +280,7 @@ class IntervalOverlap:
     """
 
     overlaps: Numbers = field(repr=False)
-    kept: NDArray[np.int64] = field(repr=False)
+    kept: Ints = field(repr=False)
 
 
 def interval_overlap(
@@ -341,6 +342,6 @@ def _intervals(design: Numbers, response: Numbers, confidence: float) -> tuple[N
     return (fitted - spread) / scale, (fitted + spread) / scale
 
 
-def canonical_order(rows: Numbers) -> NDArray[np.int64]:
+def canonical_order(rows: Numbers) -> Ints:
     """An order of rows that their values alone decide, so that no fit depends on that of the files; shape (n,)."""
     return np.lexsort(rows.T[::-1])

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.draws import Stream
 from privpipe.errors import NoSolutionError, UsageError
 from privpipe.kernels.microaggregation.groups import ANYTHING, GroupCondition, by_first_member, merged_groups, restored
@@ -76,15 +76,15 @@ class Refinement(NamedTuple):
 
 
 def block_groups(
-    points: NDArray[np.float64],
-    order: NDArray[np.int64],
+    points: Floats,
+    order: Ints,
     k: int,
     *,
     refinement: Refinement | None = Refinement(),  # noqa: B008 - a tuple
     largest: int | None = None,
     gamma: float | None = None,
     condition: GroupCondition = ANYTHING,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Groups of the records of one block: MDAV, then, if asked, the path step, descent and search.
 
     Parameters
@@ -141,7 +141,7 @@ def block_groups(
 
 
 def block_proof(
-    points: NDArray[np.float64], order: NDArray[np.int64], k: int, refinement: Refinement, gamma: float | None = None
+    points: Floats, order: Ints, k: int, refinement: Refinement, gamma: float | None = None
 ) -> tuple[float, float] | None:
     """SSE of the groups that `block_groups` makes of a block under a proving refinement, and a bound of the least.
 
@@ -173,26 +173,24 @@ def block_proof(
     return lost, min(lost, proof.bound)
 
 
-def _grown(points: NDArray[np.float64], k: int, gamma: float | None) -> NDArray[np.int64]:
+def _grown(points: Floats, k: int, gamma: float | None) -> Ints:
     return mdav_groups(points, k) if gamma is None else v_mdav_groups(points, k, gamma)
 
 
 def _descended(
-    points: NDArray[np.float64],
-    labels: NDArray[np.int64],
+    points: Floats,
+    labels: Ints,
     k: int,
     refinement: Refinement,
     condition: GroupCondition = ANYTHING,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Groups after the path step, which no condition may hold, and the descent."""
     start = labels if len(condition.codes) else path_step(points, labels, k)
     near, cells = refinement.neighbours, refinement.cells
     return descend(points, start, k, neighbours=near, cells=cells, condition=condition)
 
 
-def _conditioned(
-    points: NDArray[np.float64], labels: NDArray[np.int64], condition: GroupCondition
-) -> NDArray[np.int64]:
+def _conditioned(points: Floats, labels: Ints, condition: GroupCondition) -> Ints:
     merged = merged_groups(points, by_first_member(labels), condition)
     if merged is None:
         raise NoSolutionError(
@@ -203,15 +201,15 @@ def _conditioned(
 
 
 def regroup(
-    points: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    order: NDArray[np.int64],
+    points: Floats,
+    labels: Ints,
+    order: Ints,
     k: int,
     *,
     neighbours: int | None = None,
     cells: int | None = None,
     condition: GroupCondition = ANYTHING,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Descent over whole groups that a border pass brought together.
 
     Parameters
@@ -258,9 +256,7 @@ def border_passes(k: int) -> int:
     return 1 if k <= 5 else 0
 
 
-def group_means(
-    values: NDArray[np.float64], labels: NDArray[np.int64], order: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def group_means(values: Floats, labels: Ints, order: Ints) -> Floats:
     """Mean of each group and column, its sums run in keyed order.
 
     Parameters
@@ -286,15 +282,15 @@ def group_means(
 
 
 def microaggregate(
-    points: NDArray[np.float64],
-    order: NDArray[np.int64],
+    points: Floats,
+    order: Ints,
     k: int,
     *,
     block: int | None = None,
     refine: bool = True,
     passes: int | None = None,
     workers: int = 1,
-) -> NDArray[np.int64]:
+) -> Ints:
     """The whole algorithm on records that are all in one place.
 
     Parameters
@@ -330,7 +326,7 @@ def microaggregate(
     neighbours, cells = (NEAR, None) if few else (NEAR_IN_LARGE, CELLS_IN_LARGE)
     refinement = Refinement(neighbours, cells) if refine else None
 
-    def fresh(members: NDArray[np.int64]) -> NDArray[np.int64]:
+    def fresh(members: Ints) -> Ints:
         kept = np.arange(len(members))
         return block_groups(array[members], kept, k, refinement=refinement, largest=size)
 
@@ -342,7 +338,7 @@ def microaggregate(
     for shift in BORDER_SHIFTS[: passes if refine and tree.blocks > 1 else 0]:
         before = labels
 
-        def again(members: NDArray[np.int64], before: NDArray[np.int64] = before) -> NDArray[np.int64]:
+        def again(members: Ints, before: Ints = before) -> Ints:
             kept = np.arange(len(members))
             return regroup(array[members], before[members], kept, k, neighbours=neighbours, cells=cells)
 
@@ -353,11 +349,11 @@ def microaggregate(
 
 
 def _each_block(
-    blocks: NDArray[np.int64],
-    order: NDArray[np.int64],
-    groups_of: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+    blocks: Ints,
+    order: Ints,
+    groups_of: Callable[[Ints], Ints],
     workers: int,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Group the records of each block by themselves, on threads: the kernels leave the interpreter's lock."""
     members = _members(blocks, order)
     labels, groups = np.empty(len(order), np.int64), 0
@@ -368,13 +364,13 @@ def _each_block(
     return restored(by_first_member(labels[order]), order)
 
 
-def _members(blocks: NDArray[np.int64], order: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _members(blocks: Ints, order: Ints) -> list[Ints]:
     """Positions of the records of each block, in keyed order."""
     by_block = order[np.argsort(blocks[order], kind="stable")]
     return np.split(by_block, np.cumsum(np.bincount(blocks))[:-1])
 
 
-def _chunks(arranged: NDArray[np.float64], k: int, largest: int | None) -> list[NDArray[np.int64]]:
+def _chunks(arranged: Floats, k: int, largest: int | None) -> list[Ints]:
     n = len(arranged)
     if largest is None or n < 2 * max(largest, k):
         return [np.arange(n)]

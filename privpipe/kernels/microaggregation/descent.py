@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.kernels.microaggregation.groups import GroupCondition, meets, value_counts
 from privpipe.kernels.microaggregation.nearest import farthest, nearest
@@ -21,7 +22,7 @@ PASSES = 100
 
 
 @njit(nogil=True, cache=True)
-def _link(i: int, g: int, heads: NDArray[np.int64], links: NDArray[np.int64]) -> None:
+def _link(i: int, g: int, heads: Ints, links: Ints) -> None:
     """Put record i in front of the list of group g; links hold the next (0) and the previous (1) member."""
     links[i, 0] = heads[g]
     links[i, 1] = -1
@@ -31,7 +32,7 @@ def _link(i: int, g: int, heads: NDArray[np.int64], links: NDArray[np.int64]) ->
 
 
 @njit(nogil=True, cache=True)
-def _unlink(i: int, g: int, heads: NDArray[np.int64], links: NDArray[np.int64]) -> None:
+def _unlink(i: int, g: int, heads: Ints, links: Ints) -> None:
     after, before = links[i, 0], links[i, 1]
     if before >= 0:
         links[before, 0] = after
@@ -44,10 +45,10 @@ def _unlink(i: int, g: int, heads: NDArray[np.int64], links: NDArray[np.int64]) 
 @njit(nogil=True, cache=True)
 def _add_members(
     g: int,
-    points: NDArray[np.float64],
-    heads: NDArray[np.int64],
-    links: NDArray[np.int64],
-    sums: NDArray[np.float64],
+    points: Floats,
+    heads: Ints,
+    links: Ints,
+    sums: Floats,
 ) -> None:
     """The sums of a group, from its members: running sums would drift."""
     sums[g] = 0.0
@@ -59,9 +60,7 @@ def _add_members(
 
 
 @njit(nogil=True, cache=True)
-def _move_gain(
-    i: int, a: int, b: int, points: NDArray[np.float64], sums: NDArray[np.float64], sizes: NDArray[np.int64]
-) -> float:
+def _move_gain(i: int, a: int, b: int, points: Floats, sums: Floats, sizes: Ints) -> float:
     """Change of the SSE when record i goes from group a to b."""
     to_a, to_b = 0.0, 0.0
     for j in range(sums.shape[1]):
@@ -78,9 +77,9 @@ def _swap_gain(
     u: int,
     a: int,
     b: int,
-    points: NDArray[np.float64],
-    sums: NDArray[np.float64],
-    sizes: NDArray[np.int64],
+    points: Floats,
+    sums: Floats,
+    sizes: Ints,
 ) -> float:
     """Change of the SSE when record i of group a and record u of group b change places."""
     in_a, in_b = 0.0, 0.0
@@ -93,7 +92,7 @@ def _swap_gain(
 
 
 @njit(nogil=True, cache=True)
-def _exchange(i: int, u: int, a: int, b: int, counts: NDArray[np.int64], codes: NDArray[np.int64]) -> None:
+def _exchange(i: int, u: int, a: int, b: int, counts: Ints, codes: Ints) -> None:
     """Count record i in group b instead of a and, unless it is -1, record u in a instead of b."""
     counts[a, codes[i]] -= 1
     counts[b, codes[i]] += 1
@@ -108,8 +107,8 @@ def _allowed(
     u: int,
     a: int,
     b: int,
-    counts: NDArray[np.int64],
-    sizes: NDArray[np.int64],
+    counts: Ints,
+    sizes: Ints,
     condition: GroupCondition,
 ) -> bool:
     """Whether both groups still meet the condition after a step."""
@@ -124,7 +123,7 @@ def _allowed(
 
 
 @njit(nogil=True, cache=True)
-def _packed(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def _packed(points: Floats) -> Floats:
     """The points, each with its square and room for its product with the sum of its group: what a step reads, in one
     line of memory.
     """
@@ -141,10 +140,10 @@ def _packed(points: NDArray[np.float64]) -> NDArray[np.float64]:
 @njit(nogil=True, cache=True)
 def _own_products(
     g: int,
-    rows: NDArray[np.float64],
-    heads: NDArray[np.int64],
-    links: NDArray[np.int64],
-    sums: NDArray[np.float64],
+    rows: Floats,
+    heads: Ints,
+    links: Ints,
+    sums: Floats,
 ) -> None:
     """Product of each member and the sum of its group, which is part of the gain of every swap with it."""
     i, s = heads[g], sums.shape[1]
@@ -159,22 +158,22 @@ def _own_products(
 class _Groups(NamedTuple):
     """The groups as they are: members as linked lists, sums, sizes, and records of each value of a condition."""
 
-    labels: NDArray[np.int64]
-    heads: NDArray[np.int64]
-    links: NDArray[np.int64]
-    sums: NDArray[np.float64]
-    sizes: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    labels: Ints
+    heads: Ints
+    links: Ints
+    sums: Floats
+    sizes: Ints
+    counts: Ints
 
 
 @njit(nogil=True, cache=True)
 def _best_step(
     i: int,
     k: int,
-    candidates: NDArray[np.int64],
-    rows: NDArray[np.float64],
+    candidates: Ints,
+    rows: Floats,
     groups: _Groups,
-    weights: NDArray[np.float64],
+    weights: Floats,
     condition: GroupCondition,
 ) -> tuple[int, int]:
     """Group that record i should go to (-1: none) and the record that should come back (-1: none).
@@ -217,11 +216,11 @@ def _candidates(
     i: int,
     visit: int,
     around: NDArray[np.int32],
-    labels: NDArray[np.int64],
-    changed: NDArray[np.int64],
-    looked: NDArray[np.int64],
-    seen: NDArray[np.int64],
-    room: NDArray[np.int64],
+    labels: Ints,
+    changed: Ints,
+    looked: Ints,
+    seen: Ints,
+    room: Ints,
 ) -> int:
     """Write the groups around record i into `room`, without those looked at since they last changed; how many."""
     count = 0
@@ -237,13 +236,13 @@ def _candidates(
 
 @njit(nogil=True, cache=True)
 def descend_groups(
-    points: NDArray[np.float64],
-    start: NDArray[np.int64],
+    points: Floats,
+    start: Ints,
     k: int,
     around: NDArray[np.int32],
-    visits: NDArray[np.int64],
+    visits: Ints,
     condition: GroupCondition,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Take the best move or swap of each record in turn until a pass over all changes nothing.
 
     Parameters
@@ -308,11 +307,11 @@ def descend_groups(
 
 @njit(nogil=True, cache=True)
 def _distances(
-    members: NDArray[np.int64],
+    members: Ints,
     count: int,
-    points: NDArray[np.float64],
-    point: NDArray[np.float64],
-    out: NDArray[np.float64],
+    points: Floats,
+    point: Floats,
+    out: Floats,
 ) -> None:
     for m in range(count):
         out[m] = 0.0
@@ -321,7 +320,7 @@ def _distances(
 
 
 @njit(nogil=True, cache=True)
-def _halves_meet(heap: NDArray[np.int64], members: NDArray[np.int64], count: int, condition: GroupCondition) -> bool:
+def _halves_meet(heap: Ints, members: Ints, count: int, condition: GroupCondition) -> bool:
     """Whether the members at these places, and those at the others, each meet the condition."""
     codes, shares = condition.codes, condition.shares
     if len(codes) == 0:
@@ -339,9 +338,7 @@ def _halves_meet(heap: NDArray[np.int64], members: NDArray[np.int64], count: int
 
 
 @njit(nogil=True, cache=True)
-def split_large(
-    points: NDArray[np.float64], start: NDArray[np.int64], k: int, condition: GroupCondition
-) -> NDArray[np.int64]:
+def split_large(points: Floats, start: Ints, k: int, condition: GroupCondition) -> Ints:
     """Split groups of 2k or more: the member farthest from the mean and its k - 1 nearest leave, again and again.
 
     Under a condition a group stays whole unless both parts meet it.

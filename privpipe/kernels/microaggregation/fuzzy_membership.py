@@ -7,8 +7,8 @@ overlapping groups; memberships as in fuzzy c-means. The recipe is ours.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.microaggregation.blocks import group_means
@@ -18,15 +18,15 @@ __all__ = ["drawn_groups", "held_by_k"]
 
 
 def drawn_groups(
-    points: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    order: NDArray[np.int64],
-    uniforms: NDArray[np.float64],
+    points: Floats,
+    labels: Ints,
+    order: Ints,
+    uniforms: Floats,
     k: int,
     *,
     neighbours: int,
     fuzziness: float,
-) -> NDArray[np.int64]:
+) -> Ints:
     """The group whose values each record publishes; each published one has at least k holders.
 
     Membership of a record in each of its nearest groups is d^(-2 / (fuzziness - 1)), scaled to sum 1; groups at
@@ -63,7 +63,7 @@ def drawn_groups(
     return held_by_k(np.asarray(drawn), centroids, k)
 
 
-def held_by_k(drawn: NDArray[np.int64], centroids: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+def held_by_k(drawn: Ints, centroids: Floats, k: int) -> Ints:
     """Hand the holders of each group that has fewer than k to the nearest one with holders, the fewest first.
 
     Parameters
@@ -83,12 +83,12 @@ def held_by_k(drawn: NDArray[np.int64], centroids: NDArray[np.float64], k: int) 
 
 @njit(nogil=True, cache=True)
 def _draw(
-    points: NDArray[np.float64],
-    columns: NDArray[np.float64],
-    uniforms: NDArray[np.float64],
+    points: Floats,
+    columns: Floats,
+    uniforms: Floats,
     wanted: int,
     exponent: float,
-) -> NDArray[np.int64]:
+) -> Ints:
     groups = columns.shape[1]
     names, distances = np.arange(groups), np.empty(groups, np.float64)
     heap, shares = np.empty(wanted, np.int64), np.empty(wanted, np.float64)
@@ -117,7 +117,7 @@ def _draw(
 
 
 @njit(nogil=True, cache=True)
-def _smallest_below(holders: NDArray[np.int64], k: int) -> int:
+def _smallest_below(holders: Ints, k: int) -> int:
     """The group with the fewest holders, of those with some and fewer than k; -1: there is none."""
     small = -1
     for g in range(len(holders)):
@@ -127,7 +127,7 @@ def _smallest_below(holders: NDArray[np.int64], k: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _merge(drawn: NDArray[np.int64], columns: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+def _merge(drawn: Ints, columns: Floats, k: int) -> Ints:
     groups = columns.shape[1]
     holders, into = np.zeros(groups, np.int64), np.arange(groups)
     for g in drawn:

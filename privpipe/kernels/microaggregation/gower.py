@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.microaggregation.nearest import farthest, nearest
@@ -41,16 +41,16 @@ class MixedRecords(NamedTuple):
     code_weights : ndarray of float64, shape (q,)
     """
 
-    scales: NDArray[np.float64]
-    ranked: NDArray[np.bool_]
-    scale_weights: NDArray[np.float64]
-    codes: NDArray[np.int64]
-    paths: NDArray[np.int64]
-    heights: NDArray[np.int64]
-    code_weights: NDArray[np.float64]
+    scales: Floats
+    ranked: Bools
+    scale_weights: Floats
+    codes: Ints
+    paths: Ints
+    heights: Ints
+    code_weights: Floats
 
 
-def gower_groups(records: MixedRecords, k: int) -> NDArray[np.int64]:
+def gower_groups(records: MixedRecords, k: int) -> Ints:
     """Partition records into groups of k, the last of k to 2k - 1, as MDAV does.
 
     The distance of two records is the weighted mean over columns of |a - b| for scales, and for nominal values of the
@@ -83,9 +83,7 @@ def gower_groups(records: MixedRecords, k: int) -> NDArray[np.int64]:
 
 
 @njit(nogil=True, cache=True)
-def distances_to(
-    records: MixedRecords, scales: NDArray[np.float64], codes: NDArray[np.int64], out: NDArray[np.float64]
-) -> None:
+def distances_to(records: MixedRecords, scales: Floats, codes: Ints, out: Floats) -> None:
     """Sum of weighted distances of each record to a point, in the order of the columns."""
     out[:] = 0.0
     for j in range(len(records.scales)):
@@ -110,7 +108,7 @@ def distances_to(
 
 
 @njit(nogil=True, cache=True)
-def _mode(values: NDArray[np.float64]) -> float:
+def _mode(values: Floats) -> float:
     """The most frequent number, the smallest of equally frequent ones; NaN without any."""
     ordered = np.sort(values)
     best, most, start = np.nan, 0, 0
@@ -125,9 +123,7 @@ def _mode(values: NDArray[np.float64]) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _centre(
-    records: MixedRecords, live: NDArray[np.int64], scales: NDArray[np.float64], codes: NDArray[np.int64]
-) -> None:
+def _centre(records: MixedRecords, live: Ints, scales: Floats, codes: Ints) -> None:
     room = np.empty(len(live), np.float64)
     for j in range(len(records.scales)):
         total, known = 0.0, 0
@@ -145,14 +141,12 @@ def _centre(
 
 
 @njit(nogil=True, cache=True)
-def _without(live: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def _without(live: Ints, labels: Ints) -> Ints:
     return live[labels[live] < 0]
 
 
 @njit(nogil=True, cache=True)
-def _around(
-    records: MixedRecords, start: int, live: NDArray[np.int64], k: int, distances: NDArray[np.float64]
-) -> NDArray[np.int64]:
+def _around(records: MixedRecords, start: int, live: Ints, k: int, distances: Floats) -> Ints:
     """The record and its k - 1 nearest of those that live."""
     distances_to(records, records.scales[:, start].copy(), records.codes[:, start].copy(), distances)
     heap = np.empty(k, np.int64)
@@ -164,7 +158,7 @@ def _around(
 
 
 @njit(nogil=True, cache=True)
-def _groups(records: MixedRecords, k: int) -> NDArray[np.int64]:
+def _groups(records: MixedRecords, k: int) -> Ints:
     n = records.scales.shape[1]
     labels, live = np.full(n, -1, np.int64), np.arange(n)
     distances = np.empty(n, np.float64)
@@ -194,7 +188,7 @@ CANDIDATES = 10
 """Groups that a record may go to: those of the nearest medoids."""
 
 
-def gower_loss(records: MixedRecords, labels: NDArray[np.int64]) -> float:
+def gower_loss(records: MixedRecords, labels: Ints) -> float:
     """Sum over groups of the distances of their pairs, each as in `gower_groups`, over the size of the group.
 
     Parameters
@@ -219,7 +213,7 @@ def gower_loss(records: MixedRecords, labels: NDArray[np.int64]) -> float:
     )
 
 
-def descend_by_gower(records: MixedRecords, labels: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+def descend_by_gower(records: MixedRecords, labels: Ints, k: int) -> Ints:
     """Move records to near groups and swap them with members of these while `gower_loss` falls.
 
     Parameters
@@ -261,7 +255,7 @@ def _weight(records: MixedRecords) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _members(labels: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _members(labels: Ints, most: int) -> tuple[Ints, Ints]:
     """Members of each group, in order, and how many they are."""
     groups = labels.max() + 1
     members, sizes = np.full((groups, most), -1, np.int64), np.zeros(groups, np.int64)
@@ -296,7 +290,7 @@ def _apart(records: MixedRecords, a: int, b: int) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _to_group(records: MixedRecords, i: int, group: NDArray[np.int64]) -> float:
+def _to_group(records: MixedRecords, i: int, group: Ints) -> float:
     """Sum of the distances of a record to some others."""
     total = 0.0
     for u in group:
@@ -305,7 +299,7 @@ def _to_group(records: MixedRecords, i: int, group: NDArray[np.int64]) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _within(records: MixedRecords, group: NDArray[np.int64], own: NDArray[np.float64]) -> float:
+def _within(records: MixedRecords, group: Ints, own: Floats) -> float:
     """Sum of the distances of the pairs of a group; fills in the sum of each member."""
     total = 0.0
     for i in group:
@@ -315,9 +309,7 @@ def _within(records: MixedRecords, group: NDArray[np.int64], own: NDArray[np.flo
 
 
 @njit(nogil=True, cache=True)
-def _nearest_groups(
-    records: MixedRecords, members: NDArray[np.int64], sizes: NDArray[np.int64], many: int
-) -> NDArray[np.int64]:
+def _nearest_groups(records: MixedRecords, members: Ints, sizes: Ints, many: int) -> Ints:
     """The groups whose medoids are nearest to each record; ties by number."""
     n = records.scales.shape[1]
     near, apart = np.full((n, many), -1, np.int64), np.full((n, many), np.inf)
@@ -342,11 +334,11 @@ def _nearest_groups(
 def _best_step(
     records: MixedRecords,
     i: int,
-    here: NDArray[np.int64],
-    there: NDArray[np.int64],
+    here: Ints,
+    there: Ints,
     k: int,
     within: tuple[float, float],
-    own: NDArray[np.float64],
+    own: Floats,
     gain: float,
 ) -> tuple[float, int]:
     """Change of the loss when a record goes to another group, and the place of the record that comes back; -1: none.
@@ -374,12 +366,12 @@ def _best_step(
 @njit(nogil=True, cache=True)
 def _descended(
     records: MixedRecords,
-    start: NDArray[np.int64],
-    members: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    near: NDArray[np.int64],
+    start: Ints,
+    members: Ints,
+    sizes: Ints,
+    near: Ints,
     limits: tuple[int, float],
-) -> NDArray[np.int64]:
+) -> Ints:
     (k, least), labels = limits, start.copy()
     own, within = np.zeros(len(labels), np.float64), np.zeros(len(sizes), np.float64)
     for g in range(len(sizes)):
@@ -413,9 +405,9 @@ def _exchange(
     a: int,
     b: int,
     partner: int,
-    labels: NDArray[np.int64],
-    members: NDArray[np.int64],
-    sizes: NDArray[np.int64],
+    labels: Ints,
+    members: Ints,
+    sizes: Ints,
 ) -> None:
     """Record i goes from a to b; the partner, if any, comes back."""
     place = 0

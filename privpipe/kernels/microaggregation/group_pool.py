@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csc_matrix, vstack
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.kernels.integer_programs import Limits, minimum
 from privpipe.kernels.microaggregation.group_pricing import Cuts
 from privpipe.kernels.microaggregation.groups import by_first_member
@@ -23,7 +24,7 @@ CUTS_A_ROUND, CUTS_OF_A_RECORD, LEAST_VIOLATION = 300, 4, 0.02
 SMALLEST_SHARE = 1e-6
 
 
-def squared_distances(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def squared_distances(points: Floats) -> Floats:
     """Squared distances between all records, by differences, which lose no digits.
 
     Examples
@@ -41,8 +42,8 @@ def squared_distances(points: NDArray[np.float64]) -> NDArray[np.float64]:
 class Prices(NamedTuple):
     """What records are worth, what triples cost extra, and what the relaxation costs at them."""
 
-    records: NDArray[np.float64]
-    extra: NDArray[np.float64]
+    records: Floats
+    extra: Floats
     total: float
 
 
@@ -67,7 +68,7 @@ class Pool:
     ([0, 0, 1, 1], 1.0)
     """
 
-    def __init__(self, apart: NDArray[np.float64], k: int) -> None:
+    def __init__(self, apart: Floats, k: int) -> None:
         self.apart, self.k = apart, k
         self.width = 2 * k - 1
         self._seen: dict[bytes, int] = {}
@@ -76,7 +77,7 @@ class Pool:
         self._triples = np.empty((0, 3), np.int64)
         self._shares = np.empty(0)
         self._best: list[int] = []
-        self._given: NDArray[np.int64] | None = None
+        self._given: Ints | None = None
         self.best_cost = np.inf
 
     def __len__(self) -> int:
@@ -98,7 +99,7 @@ class Pool:
         self._costs = np.concatenate([self._costs, self._costs_of(new)])
         return len(fresh)
 
-    def add_partition(self, labels: NDArray[np.int64]) -> None:
+    def add_partition(self, labels: Ints) -> None:
         """Add groups that hold each record once; the best such are kept."""
         sizes = np.bincount(labels)
         order = np.argsort(labels, kind="stable")
@@ -141,7 +142,7 @@ class Pool:
         extra = -np.asarray(found.ineqlin.marginals) if cut else np.empty(0)
         return Prices(np.asarray(found.eqlin.marginals), np.maximum(extra, 0.0), float(found.fun or 0.0))
 
-    def rounded(self) -> NDArray[np.int64] | None:
+    def rounded(self) -> Ints | None:
         """The last relaxation made whole: groups by their share, and each record left over to the nearest of them.
 
         Groups may be larger than 2k - 1. None: there was no relaxation.
@@ -164,7 +165,7 @@ class Pool:
         labels[rest] = np.argmin(to_means, axis=1)
         return labels
 
-    def _reduced_at(self, prices: Prices) -> NDArray[np.float64]:
+    def _reduced_at(self, prices: Prices) -> Floats:
         """What each group costs above the prices of its members."""
         every = np.arange(len(self))
         reduced = self._costs - self._holding(every).T @ prices.records
@@ -236,7 +237,7 @@ class Pool:
             if self._chosen_from(np.sort(order[: max(int(share * len(self.apart)), len(self._best), FEWEST)])):
                 return
 
-    def _chosen_from(self, some: NDArray[np.int64]) -> bool:
+    def _chosen_from(self, some: Ints) -> bool:
         """Whether a partition of some of the groups is better than the best so far; then it is kept."""
         n = len(self.apart)
         rows, low = self._holding(some), np.ones(n)
@@ -257,7 +258,7 @@ class Pool:
         self.best_cost, self._best, self._given = cost, chosen.tolist(), None
         return True
 
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> Ints:
         """The best partition so far, numbered by first member."""
         if self._given is not None:
             return by_first_member(self._given)
@@ -267,7 +268,7 @@ class Pool:
             labels[members[members >= 0]] = group
         return by_first_member(labels)
 
-    def _costs_of(self, rows: NDArray[np.int32]) -> NDArray[np.float64]:
+    def _costs_of(self, rows: NDArray[np.int32]) -> Floats:
         """SSE of each group: the squared distances of its pairs by its size."""
         total, held = np.zeros(len(rows)), rows >= 0
         for a, b in combinations(range(rows.shape[1]), 2):
@@ -275,14 +276,14 @@ class Pool:
             total[both] += self.apart[rows[both, a], rows[both, b]]
         return np.asarray(total / np.maximum(held.sum(axis=1), 1))
 
-    def _holding(self, some: NDArray[np.int64]) -> csc_matrix:
+    def _holding(self, some: Ints) -> csc_matrix:
         """Which records each group holds, shape (n, groups)."""
         rows = self._members[some]
         held = rows >= 0
         starts = np.concatenate([[0], np.cumsum(held.sum(axis=1))])
         return csc_matrix((np.ones(int(starts[-1])), rows[held], starts), shape=(len(self.apart), len(some)))
 
-    def _cutting(self, some: NDArray[np.int64]) -> csc_matrix:
+    def _cutting(self, some: Ints) -> csc_matrix:
         """Which triples each group holds two or three of, shape (triples, groups)."""
         n, many = len(self.apart), len(self._triples)
         marks = csc_matrix((np.ones(3 * many), (np.repeat(np.arange(many), 3), self._triples.ravel())), shape=(many, n))

@@ -9,14 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 
 __all__ = ["Cuts", "PricedGroups", "price_groups"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class Cuts(NamedTuple):

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-def by_first_member(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def by_first_member(labels: Ints) -> Ints:
     """The same groups, numbered in the order in which they first occur.
 
     Examples
@@ -49,7 +49,7 @@ def by_first_member(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 @njit(nogil=True, cache=True)
-def _numbered(labels: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
+def _numbered(labels: Ints, groups: int) -> Ints:
     numbers, out, count = np.full(groups, -1, np.int64), np.empty(len(labels), np.int64), 0
     for i in range(len(labels)):
         if numbers[labels[i]] < 0:
@@ -59,7 +59,7 @@ def _numbered(labels: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
     return out
 
 
-def restored(labels: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+def restored(labels: Ints, order: Ints) -> Ints:
     """Labels of arranged records at the places that the records came from.
 
     Examples
@@ -91,12 +91,12 @@ class GroupCondition(NamedTuple):
         Largest distance of a group's shares to the whole table's, half the sum of differences; infinite: none.
     """
 
-    codes: NDArray[np.int64]
-    shares: NDArray[np.float64]
+    codes: Ints
+    shares: Floats
     l: int
     t: float
 
-    def of(self, members: NDArray[np.int64]) -> GroupCondition:
+    def of(self, members: Ints) -> GroupCondition:
         """The same condition on some of the records."""
         return self if not len(self.codes) else self._replace(codes=self.codes[members])
 
@@ -110,7 +110,7 @@ ANYTHING = no_condition()
 
 
 @njit(nogil=True, cache=True)
-def meets(counts: NDArray[np.int64], size: int, shares: NDArray[np.float64], l: int, t: float) -> bool:
+def meets(counts: Ints, size: int, shares: Floats, l: int, t: float) -> bool:
     """Whether a group with these counts of values meets the condition.
 
     Examples
@@ -128,7 +128,7 @@ def meets(counts: NDArray[np.int64], size: int, shares: NDArray[np.float64], l: 
 
 
 @njit(nogil=True, cache=True)
-def value_counts(labels: NDArray[np.int64], groups: int, codes: NDArray[np.int64], values: int) -> NDArray[np.int64]:
+def value_counts(labels: Ints, groups: int, codes: Ints, values: int) -> Ints:
     """Records of each group with each value, shape (groups, values); without codes, no column."""
     counts = np.zeros((groups, values if len(codes) > 0 else 0), np.int64)
     for i in range(len(codes)):
@@ -136,9 +136,7 @@ def value_counts(labels: NDArray[np.int64], groups: int, codes: NDArray[np.int64
     return counts
 
 
-def merged_groups(
-    points: NDArray[np.float64], labels: NDArray[np.int64], condition: GroupCondition
-) -> NDArray[np.int64] | None:
+def merged_groups(points: Floats, labels: Ints, condition: GroupCondition) -> Ints | None:
     """Merge the group that misses the condition most with the group of nearest centroid, until none misses it.
 
     Parameters
@@ -167,7 +165,7 @@ def merged_groups(
 
 
 @njit(nogil=True, cache=True)
-def _shortfall(counts: NDArray[np.int64], size: int, shares: NDArray[np.float64], l: int, t: float) -> float:
+def _shortfall(counts: Ints, size: int, shares: Floats, l: int, t: float) -> float:
     """How far a group is from the condition; -1 where it meets it."""
     if meets(counts, size, shares, l, t):
         return -1.0
@@ -179,9 +177,7 @@ def _shortfall(counts: NDArray[np.int64], size: int, shares: NDArray[np.float64]
 
 
 @njit(nogil=True, cache=True)
-def _merge(
-    points: NDArray[np.float64], labels: NDArray[np.int64], condition: GroupCondition
-) -> tuple[NDArray[np.int64], bool]:
+def _merge(points: Floats, labels: Ints, condition: GroupCondition) -> tuple[Ints, bool]:
     n, s = points.shape
     shares, l, t = condition.shares, condition.l, condition.t
     groups = labels.max() + 1
@@ -224,10 +220,6 @@ def _merge(
             g = into[g]
         labels[i] = g
     return labels, True
-
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def groups_of_persons(points: Floats, labels: Ints, persons: Ints, k: int) -> Ints | None:

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only, require_codes
@@ -49,7 +49,7 @@ class BlockTree:
         """Number of blocks: one more than cuts."""
         return len(self.columns) + 1
 
-    def path(self, points: NDArray[np.float64]) -> NDArray[np.int64]:
+    def path(self, points: Floats) -> Ints:
         """Block of each record, shape (n,), from points of shape (n, s) on the scale the tree was learnt on."""
         children = np.array([self.left, self.right], dtype=np.int64).reshape(2, len(self.columns))
         if max(self.columns, default=-1) == points.shape[1]:
@@ -116,11 +116,11 @@ class BlockTree:
 
 
 def learn_tree(
-    points: NDArray[np.float64],
+    points: Floats,
     k: int,
     block: int,
     *,
-    weights: NDArray[np.int64] | None = None,
+    weights: Ints | None = None,
     shift: int = 0,
     shell: bool = False,
 ) -> BlockTree:
@@ -164,7 +164,7 @@ def learn_tree(
     columns = np.array(array.T, order="C")
     outer = _outer(with_distance(array).T[-1], counts, k, block) if shell and counts.sum() > block else None
     # An entry: the columns and weights of a node's points, its level, and where its parent refers to it.
-    below: list[tuple[NDArray[np.float64], NDArray[np.int64], int, tuple[int, int] | None]]
+    below: list[tuple[Floats, Ints, int, tuple[int, int] | None]]
     below = [(columns, counts, 0, None)]
     if outer is not None:
         ranged = np.concatenate([columns, with_distance(array).T[-1:]])
@@ -187,7 +187,7 @@ def learn_tree(
     return BlockTree(*zip(*nodes, strict=True)) if nodes else BlockTree()
 
 
-def _cut(columns: NDArray[np.float64], counts: NDArray[np.int64], k: int, quarters: int) -> tuple[int, float] | None:
+def _cut(columns: Floats, counts: Ints, k: int, quarters: int) -> tuple[int, float] | None:
     """Column and threshold of a node's cut, or None where no column can be cut."""
     total = int(counts.sum())
     spreads = _variances(columns, counts, total)
@@ -205,7 +205,7 @@ def _cut(columns: NDArray[np.float64], counts: NDArray[np.int64], k: int, quarte
     return None
 
 
-def with_distance(points: NDArray[np.float64]) -> NDArray[np.float64]:
+def with_distance(points: Floats) -> Floats:
     """The points with their squared distance to the origin as one more column.
 
     Examples
@@ -219,7 +219,7 @@ def with_distance(points: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.column_stack([points, total])
 
 
-def _outer(apart: NDArray[np.float64], counts: NDArray[np.int64], k: int, block: int) -> float | None:
+def _outer(apart: Floats, counts: Ints, k: int, block: int) -> float | None:
     """The distance beyond which lie about `block` records, k or more on either side; None where there is none."""
     order = np.argsort(apart)
     values, below = apart[order], np.cumsum(counts[order])
@@ -231,7 +231,7 @@ def _outer(apart: NDArray[np.float64], counts: NDArray[np.int64], k: int, block:
     return float(values[ends[np.argmin(np.abs(total - block - below[ends]))]])
 
 
-def _variances(columns: NDArray[np.float64], counts: NDArray[np.int64], total: int) -> list[Fraction]:
+def _variances(columns: Floats, counts: Ints, total: int) -> list[Fraction]:
     """A multiple of the variance of each column, exact for values on a grid of 2^bits steps over their range."""
     bits = (62 - total.bit_length()) // 2  # the sum of squares stays below 2^62
     widths, sums = _grid_sums(columns, counts, 2.0**bits)
@@ -242,9 +242,7 @@ def _variances(columns: NDArray[np.float64], counts: NDArray[np.int64], total: i
 
 
 @njit(nogil=True, cache=True)
-def _grid_sums(
-    columns: NDArray[np.float64], counts: NDArray[np.int64], steps: float
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _grid_sums(columns: Floats, counts: Ints, steps: float) -> tuple[Floats, Ints]:
     """Range of each column, and weighted sum and sum of squares of its grid places: integers, so in any order."""
     widths, sums = np.zeros(len(columns), np.float64), np.zeros((len(columns), 2), np.int64)
     for j in range(len(columns)):
@@ -263,9 +261,7 @@ def _grid_sums(
 
 
 @njit(nogil=True, cache=True)
-def _divide(
-    columns: NDArray[np.float64], counts: NDArray[np.int64], column: int, threshold: float
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+def _divide(columns: Floats, counts: Ints, column: int, threshold: float) -> tuple[Floats, Ints, Floats, Ints]:
     """Points and weights on the left of a cut, and on its right."""
     s, n = columns.shape
     below = 0
@@ -293,11 +289,11 @@ def _divide(
 
 @njit(nogil=True, cache=True)
 def _descend(
-    points: NDArray[np.float64],
-    columns: NDArray[np.int64],
-    thresholds: NDArray[np.float64],
-    children: NDArray[np.int64],
-) -> NDArray[np.int64]:
+    points: Floats,
+    columns: Ints,
+    thresholds: Floats,
+    children: Ints,
+) -> Ints:
     out = np.zeros(len(points), np.int64)
     for i in range(len(points)):
         node = 0 if len(columns) > 0 else -1

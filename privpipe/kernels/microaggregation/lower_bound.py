@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.draws import Stream
 from privpipe.kernels.microaggregation.group_pool import GAP, Pool, Prices, squared_distances
 from privpipe.kernels.microaggregation.group_pricing import PricedGroups, price_groups
@@ -52,7 +53,7 @@ FEW_RUNS_K, RUNS = 5, (2, 4)
 """k up to which two runs of the search agree well enough by default; runs up to there, and above."""
 
 
-def rounded_search(pool: Pool, points: NDArray[np.float64], stream: Stream | None) -> None:
+def rounded_search(pool: Pool, points: Floats, stream: Stream | None) -> None:
     """Round the last relaxation of a pool, descend and search on from there; the pool keeps what comes out.
 
     Parameters
@@ -84,14 +85,14 @@ def rounded_search(pool: Pool, points: NDArray[np.float64], stream: Stream | Non
 
 
 def recombined_search(
-    points: NDArray[np.float64],
-    labels: NDArray[np.int64],
+    points: Floats,
+    labels: Ints,
     k: int,
     stream: Stream,
     *,
     iterations: int | None = None,
     condition: GroupCondition = ANYTHING,
-) -> NDArray[np.int64]:
+) -> Ints:
     """As `search`; a warm one over up to 2,000 records goes on from what its runs came across, put together.
 
     Two runs; four with k above 5 and the default number of steps, where the better of two still depends on the seed.
@@ -159,7 +160,7 @@ class Proof(NamedTuple):
         Of the SSE, at least 0.
     """
 
-    labels: NDArray[np.int64]
+    labels: Ints
     bound: float
 
 
@@ -179,8 +180,8 @@ _lock = threading.Lock()
 
 
 def proved_search(
-    points: NDArray[np.float64],
-    labels: NDArray[np.int64],
+    points: Floats,
+    labels: Ints,
     k: int,
     stream: Stream,
     *,
@@ -211,8 +212,8 @@ def proved_search(
 
 
 def proved_groups(
-    points: NDArray[np.float64],
-    labels: NDArray[np.int64],
+    points: Floats,
+    labels: Ints,
     k: int,
     *,
     known: Sequence[NDArray[np.int32]] = (),

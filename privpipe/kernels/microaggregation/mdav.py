@@ -11,8 +11,8 @@ with variable group size, COMPSTAT 2006.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
@@ -31,14 +31,12 @@ __all__ = ["distinct_points", "mdav_groups", "mdav_of_ties", "v_mdav_groups"]
 
 
 U = np.uint64
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 RECOMPUTED_EVERY = 1000
 TIED = 2
 """Records a point, on average, from which distances to the distinct points cost less."""
 
 
-def mdav_groups(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+def mdav_groups(points: Floats, k: int) -> Ints:
     """Partition records into groups of k, the last of k to 2k - 1.
 
     Parameters
@@ -69,7 +67,7 @@ def mdav_groups(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:
 
 
 @njit(nogil=True, cache=True)
-def _centre(columns: NDArray[np.float64], count: int, sums: NDArray[np.float64]) -> None:
+def _centre(columns: Floats, count: int, sums: Floats) -> None:
     for j in range(len(columns)):
         sums[j] = 0.0
         for i in range(count):
@@ -78,13 +76,13 @@ def _centre(columns: NDArray[np.float64], count: int, sums: NDArray[np.float64])
 
 @njit(nogil=True, cache=True)
 def _remove(
-    columns: NDArray[np.float64],
-    names: NDArray[np.int64],
-    places: NDArray[np.int64],
+    columns: Floats,
+    names: Ints,
+    places: Ints,
     count: int,
-    gone: NDArray[np.int64],
-    sums: NDArray[np.float64],
-    labels: NDArray[np.int64],
+    gone: Ints,
+    sums: Floats,
+    labels: Ints,
     label: int,
 ) -> int:
     """Label the rows at these places and swap them behind the live ones; returns how many live on."""
@@ -103,7 +101,7 @@ def _remove(
 
 
 @njit(nogil=True, cache=True)
-def _mdav(columns: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+def _mdav(columns: Floats, k: int) -> Ints:
     s, n = columns.shape
     labels = np.zeros(n, np.int64)
     names = np.arange(n)  # the record at each place
@@ -320,7 +318,7 @@ def mdav_of_ties(points: Floats, codes: Ints, firsts: Ints, k: int, recomputed_e
     return labels
 
 
-def v_mdav_groups(points: NDArray[np.float64], k: int, gamma: float = 0.2) -> NDArray[np.int64]:
+def v_mdav_groups(points: Floats, k: int, gamma: float = 0.2) -> Ints:
     """Partition records into groups of k .. 2k - 1, but for the last few, who join the nearest group.
 
     Parameters
@@ -355,11 +353,11 @@ def _take(
     place: int,
     label: int,
     count: int,
-    columns: NDArray[np.float64],
-    names: NDArray[np.int64],
-    far: NDArray[np.float64],
-    inside: NDArray[np.float64],
-    labels: NDArray[np.int64],
+    columns: Floats,
+    names: Ints,
+    far: Floats,
+    inside: Floats,
+    labels: Ints,
 ) -> int:
     """Label the record at a place and put the last live one there; returns how many live on."""
     labels[names[place]] = label
@@ -373,7 +371,7 @@ def _take(
 
 
 @njit(nogil=True, cache=True)
-def _closest(distances: NDArray[np.float64], names: NDArray[np.int64], count: int, left_out: int) -> int:
+def _closest(distances: Floats, names: Ints, count: int, left_out: int) -> int:
     best = -1
     for i in range(count):
         if i != left_out and (
@@ -384,13 +382,13 @@ def _closest(distances: NDArray[np.float64], names: NDArray[np.int64], count: in
 
 
 @njit(nogil=True, cache=True)
-def _nearer(distances: NDArray[np.float64], inside: NDArray[np.float64], count: int) -> None:
+def _nearer(distances: Floats, inside: Floats, count: int) -> None:
     for i in range(count):
         inside[i] = min(inside[i], distances[i])
 
 
 @njit(nogil=True, cache=True)
-def _v_mdav(columns: NDArray[np.float64], k: int, gamma: float) -> NDArray[np.int64]:
+def _v_mdav(columns: Floats, k: int, gamma: float) -> Ints:
     s, n = columns.shape
     labels, names = np.zeros(n, np.int64), np.arange(n)
     whole, middle = columns.copy(), np.empty(s, np.float64)
@@ -437,9 +435,7 @@ def _v_mdav(columns: NDArray[np.float64], k: int, gamma: float) -> NDArray[np.in
 
 
 @njit(nogil=True, cache=True)
-def _join_nearest(
-    columns: NDArray[np.float64], left: NDArray[np.int64], groups: int, labels: NDArray[np.int64]
-) -> None:
+def _join_nearest(columns: Floats, left: Ints, groups: int, labels: Ints) -> None:
     """The last records, fewer than k, go to the group of nearest centroid, as the centroids stand before them."""
     s, n = columns.shape
     sums, sizes = np.zeros((s, groups), np.float64), np.zeros(groups, np.int64)

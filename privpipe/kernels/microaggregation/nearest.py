@@ -6,8 +6,8 @@ Points are stored by column, so that distances to one point are computed in vect
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 
 __all__ = [
@@ -27,9 +27,7 @@ PART = 128
 
 
 @njit(nogil=True, cache=True)
-def squared_distances(
-    columns: NDArray[np.float64], count: int, point: NDArray[np.float64], out: NDArray[np.float64]
-) -> None:
+def squared_distances(columns: Floats, count: int, point: Floats, out: Floats) -> None:
     """Squared distance of each of the first `count` points to `point`.
 
     Parameters
@@ -46,7 +44,7 @@ def squared_distances(
 
 
 @njit(nogil=True, cache=True)
-def farthest(distances: NDArray[np.float64], names: NDArray[np.int64], count: int) -> int:
+def farthest(distances: Floats, names: Ints, count: int) -> int:
     """Place of the largest distance; among equals, of the smallest name."""
     best = 0
     for i in range(1, count):
@@ -61,9 +59,7 @@ def _before(distance: float, name: int, other_distance: float, other_name: int) 
 
 
 @njit(nogil=True, cache=True)
-def _sink(
-    heap: NDArray[np.int64], size: int, top: int, distances: NDArray[np.float64], names: NDArray[np.int64]
-) -> None:
+def _sink(heap: Ints, size: int, top: int, distances: Floats, names: Ints) -> None:
     """Restore the heap (the farthest on top) below one entry."""
     while True:
         child = 2 * top + 1
@@ -82,13 +78,13 @@ def _sink(
 
 @njit(nogil=True, cache=True)
 def offer(
-    distances: NDArray[np.float64],
-    names: NDArray[np.int64],
+    distances: Floats,
+    names: Ints,
     first: int,
     stop: int,
     wanted: int,
     left_out: int,
-    heap: NDArray[np.int64],
+    heap: Ints,
     found: int,
 ) -> int:
     """Let the places first .. stop - 1 compete for the `wanted` smallest distances, ties by name.
@@ -118,12 +114,12 @@ def offer(
 
 @njit(nogil=True, cache=True)
 def nearest(
-    distances: NDArray[np.float64],
-    names: NDArray[np.int64],
+    distances: Floats,
+    names: Ints,
     count: int,
     wanted: int,
     left_out: int,
-    heap: NDArray[np.int64],
+    heap: Ints,
 ) -> int:
     """Write the places of the `wanted` smallest of `count` distances into `heap`, in no order; how many there are."""
     zero = np.int64(0)  # a literal would be another type and be compiled once more
@@ -133,11 +129,11 @@ def nearest(
 
 @njit(nogil=True, cache=True)
 def parts_of(
-    columns: NDArray[np.float64],
+    columns: Floats,
     count: int,
-    point: NDArray[np.float64],
-    out: NDArray[np.float64],
-    ends: NDArray[np.float64],
+    point: Floats,
+    out: Floats,
+    ends: Floats,
 ) -> None:
     """As `squared_distances`; also the least and the greatest distance of each `PART`.
 
@@ -174,11 +170,11 @@ def parts_of(
 @njit(nogil=True, cache=True)
 def _first_named(
     wanted: float,
-    distances: NDArray[np.float64],
-    names: NDArray[np.int64],
-    places: NDArray[np.int64],
+    distances: Floats,
+    names: Ints,
+    places: Ints,
     count: int,
-    ends: NDArray[np.float64],
+    ends: Floats,
 ) -> int:
     """Place of the smallest name at this distance, which ends a part."""
     best = np.int64(len(places))
@@ -194,11 +190,11 @@ def _first_named(
 
 @njit(nogil=True, cache=True)
 def farthest_part(
-    distances: NDArray[np.float64],
-    names: NDArray[np.int64],
-    places: NDArray[np.int64],
+    distances: Floats,
+    names: Ints,
+    places: Ints,
     count: int,
-    ends: NDArray[np.float64],
+    ends: Floats,
 ) -> int:
     """As `farthest`, from what `parts_of` found; count >= 1, and `places` are those of the names."""
     most = ends[1, 0]
@@ -209,11 +205,11 @@ def farthest_part(
 
 @njit(nogil=True, cache=True)
 def nearest_part(
-    distances: NDArray[np.float64],
-    names: NDArray[np.int64],
-    places: NDArray[np.int64],
+    distances: Floats,
+    names: Ints,
+    places: Ints,
     count: int,
-    ends: NDArray[np.float64],
+    ends: Floats,
 ) -> int:
     """Place of the least distance, among equals of the smallest name; see `farthest_part`."""
     least = ends[0, 0]
@@ -224,13 +220,13 @@ def nearest_part(
 
 @njit(nogil=True, cache=True)
 def nearest_parts(
-    distances: NDArray[np.float64],
-    names: NDArray[np.int64],
+    distances: Floats,
+    names: Ints,
     count: int,
     wanted: int,
     left_out: int,
-    heap: NDArray[np.int64],
-    ends: NDArray[np.float64],
+    heap: Ints,
+    ends: Floats,
 ) -> int:
     """As `nearest`, from what `parts_of` found."""
     found = 0

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.compiled import njit
 from privpipe.draws.siphash import high_product, word_of_2
 
@@ -35,11 +35,11 @@ def padded(m: int) -> int:
 
 @njit(nogil=True, cache=True)
 def inner_products(
-    points: NDArray[np.float64],
-    members: NDArray[np.int64],
+    points: Floats,
+    members: Ints,
     m: int,
-    local: NDArray[np.float64],
-    gram: NDArray[np.float64],
+    local: Floats,
+    gram: Floats,
 ) -> None:
     """Inner products of the freed records relative to their mean, into gram[:m, :m]; `local` is room by column."""
     s, stop = points.shape[1], padded(m)
@@ -73,10 +73,10 @@ def grow(
     step: int,
     t: int,
     k: int,
-    gram: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    dots: NDArray[np.float64],
+    gram: Floats,
+    labels: Ints,
+    sizes: Ints,
+    dots: Floats,
 ) -> None:
     """New groups of the freed records: labels, sizes, and dots[g, i], the product of a group's sum and a record."""
     m = len(labels)
@@ -122,7 +122,7 @@ def grow(
 
 
 @njit(nogil=True, cache=True)
-def _own_square(g: int, m: int, labels: NDArray[np.int64], dots: NDArray[np.float64]) -> float:
+def _own_square(g: int, m: int, labels: Ints, dots: Floats) -> float:
     total = 0.0
     for i in range(m):
         if labels[i] == g:
@@ -132,14 +132,14 @@ def _own_square(g: int, m: int, labels: NDArray[np.int64], dots: NDArray[np.floa
 
 @njit(nogil=True, cache=True)
 def _give_out(
-    left: NDArray[np.int64],
+    left: Ints,
     t: int,
     k: int,
-    gram: NDArray[np.float64],
+    gram: Floats,
     m: int,
-    labels: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    dots: NDArray[np.float64],
+    labels: Ints,
+    sizes: Ints,
+    dots: Floats,
 ) -> None:
     """Each record left goes to the group whose SSE grows least, of those that stay below 2k."""
     squares = np.empty(t, np.float64)
@@ -172,20 +172,20 @@ class Inside(NamedTuple):
     those it may swap with, their products with the sum of a group, and what the swap adds to the SSE.
     """
 
-    diagonal: NDArray[np.float64]
-    own: NDArray[np.float64]
-    size_of: NDArray[np.float64]
-    across: NDArray[np.float64]
-    rise: NDArray[np.float64]
+    diagonal: Floats
+    own: Floats
+    size_of: Floats
+    across: Floats
+    rise: Floats
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _best_swap(
     i: int,
     m: int,
-    gram: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    dots: NDArray[np.float64],
+    gram: Floats,
+    labels: Ints,
+    dots: Floats,
     room: Inside,
     gain: float,
 ) -> tuple[float, int]:
@@ -210,11 +210,11 @@ def _best_swap(
 def _best_move(
     i: int,
     k: int,
-    gram: NDArray[np.float64],
-    squares: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    dots: NDArray[np.float64],
+    gram: Floats,
+    squares: Floats,
+    labels: Ints,
+    sizes: Ints,
+    dots: Floats,
     gain: float,
 ) -> tuple[float, int]:
     a = labels[i]
@@ -233,10 +233,10 @@ def _best_move(
 @njit(nogil=True, cache=True)
 def _exchange(
     m: int,
-    gone: NDArray[np.float64],
-    back: NDArray[np.float64],
-    of_a: NDArray[np.float64],
-    of_b: NDArray[np.float64],
+    gone: Floats,
+    back: Floats,
+    of_a: Floats,
+    of_b: Floats,
     both: bool,
 ) -> None:
     """Products with the sums of two groups after a record went from a to b and, if `both`, another came back."""
@@ -256,9 +256,9 @@ def _renew(
     m: int,
     a: int,
     b: int,
-    labels: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    dots: NDArray[np.float64],
+    labels: Ints,
+    sizes: Ints,
+    dots: Floats,
     room: Inside,
 ) -> None:
     """What members of two groups have changed in: the product with the sum of their group, and its size."""
@@ -270,9 +270,7 @@ def _renew(
 
 
 @njit(nogil=True, cache=True)
-def _add_squares(
-    m: int, labels: NDArray[np.int64], own: NDArray[np.float64], squares: NDArray[np.float64], stale: NDArray[np.bool_]
-) -> None:
+def _add_squares(m: int, labels: Ints, own: Floats, squares: Floats, stale: Bools) -> None:
     """The squares of the sums of those groups that changed."""
     for g in range(len(squares)):
         if stale[g]:
@@ -288,10 +286,10 @@ def descend_inside(
     m: int,
     t: int,
     k: int,
-    gram: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    dots: NDArray[np.float64],
+    gram: Floats,
+    labels: Ints,
+    sizes: Ints,
+    dots: Floats,
     room: Inside,
 ) -> float:
     """Moves and swaps until none helps; returns the spread between the groups."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.draws.siphash import high_product, word_of_2
 from privpipe.kernels.microaggregation.groups import GroupCondition, meets
@@ -106,7 +107,7 @@ FEWEST, MOST = 2, 6
 
 
 @njit(nogil=True, cache=True)
-def nearest_first(points: NDArray[np.float64], around: NDArray[np.int32]) -> NDArray[np.int32]:
+def nearest_first(points: Floats, around: NDArray[np.int32]) -> NDArray[np.int32]:
     """The neighbours of each record, nearest first; ties by row, in which they come."""
     out = np.empty_like(around)
     apart = np.empty(around.shape[1], np.float64)
@@ -137,9 +138,9 @@ def _neighbourhood(
     k0: U,
     k1: U,
     step: int,
-    labels: NDArray[np.int64],
+    labels: Ints,
     around: NDArray[np.int32],
-    chosen: NDArray[np.int64],
+    chosen: Ints,
 ) -> int:
     """Write a few groups that lie together into `chosen`; how many. Each neighbour is skipped with odds 1 to 3."""
     first = _bounded(k0, k1, step, 0, len(labels))
@@ -167,7 +168,7 @@ def _neighbourhood(
 
 
 @njit(nogil=True, cache=True)
-def _spread_between(labels: NDArray[np.int64], m: int, gram: NDArray[np.float64]) -> float:
+def _spread_between(labels: Ints, m: int, gram: Floats) -> float:
     """Sum over groups of |sum of members|^2 / size: what the SSE is short of the sum of squares.
 
     The members of a group stand side by side.
@@ -187,7 +188,7 @@ def _spread_between(labels: NDArray[np.int64], m: int, gram: NDArray[np.float64]
 
 
 @njit(nogil=True, cache=True)
-def _all_meet(members: NDArray[np.int64], m: int, labels: NDArray[np.int64], t: int, condition: GroupCondition) -> bool:
+def _all_meet(members: Ints, m: int, labels: Ints, t: int, condition: GroupCondition) -> bool:
     counts = np.empty(len(condition.shares), np.int64)
     for g in range(t):
         counts[:] = 0
@@ -202,7 +203,7 @@ def _all_meet(members: NDArray[np.int64], m: int, labels: NDArray[np.int64], t: 
 
 
 @njit(nogil=True, cache=True)
-def _link(i: int, g: int, heads: NDArray[np.int64], links: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
+def _link(i: int, g: int, heads: Ints, links: Ints, sizes: Ints) -> None:
     links[i] = heads[g]
     heads[g] = i
     sizes[g] += 1
@@ -210,11 +211,11 @@ def _link(i: int, g: int, heads: NDArray[np.int64], links: NDArray[np.int64], si
 
 @njit(nogil=True, cache=True)
 def _list_members(
-    chosen: NDArray[np.int64],
-    heads: NDArray[np.int64],
-    links: NDArray[np.int64],
-    members: NDArray[np.int64],
-    labels: NDArray[np.int64],
+    chosen: Ints,
+    heads: Ints,
+    links: Ints,
+    members: Ints,
+    labels: Ints,
 ) -> None:
     """Write the members of some groups, and the place of each one's group among them."""
     at = 0
@@ -239,7 +240,7 @@ def _how_many(k0: U, k1: U, step: int, m: int, k: int, before: int) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _keep(members: NDArray[np.int64], labels: NDArray[np.int64], t: int, written: int, pool: NDArray[np.int32]) -> None:
+def _keep(members: Ints, labels: Ints, t: int, written: int, pool: NDArray[np.int32]) -> None:
     """Write the members of each new group to the pool."""
     for g in range(t):
         row, size = pool[(written + g) % len(pool)], 0
@@ -252,15 +253,15 @@ def _keep(members: NDArray[np.int64], labels: NDArray[np.int64], t: int, written
 
 @njit(nogil=True, cache=True)
 def search_groups(
-    points: NDArray[np.float64],
-    start: NDArray[np.int64],
+    points: Floats,
+    start: Ints,
     k: int,
     around: NDArray[np.int32],
     cooling: Cooling,
     words: tuple[U, U],
     condition: GroupCondition,
     pool: NDArray[np.int32],
-) -> tuple[NDArray[np.int64], int]:
+) -> tuple[Ints, int]:
     """The groups after so many steps; their SSE may be higher than that of the given ones where the search is warm.
 
     Parameters

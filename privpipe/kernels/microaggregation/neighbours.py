@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.grouping.sorting import sort_integers, sort_places
@@ -26,7 +27,7 @@ CELL, LANES = 64, 8
 
 
 @njit(nogil=True, cache=True)
-def _part(order: NDArray[np.int64], first: int, stop: int, middle: int, keys: NDArray[np.float64]) -> None:
+def _part(order: Ints, first: int, stop: int, middle: int, keys: Floats) -> None:
     """Rearrange order[first:stop] so that no key before `middle` exceeds one from it on (Hoare's selection)."""
     low, high = first, stop - 1
     while low < high:
@@ -50,7 +51,7 @@ def _part(order: NDArray[np.int64], first: int, stop: int, middle: int, keys: ND
 
 
 @njit(nogil=True, cache=True)
-def lay_out(points: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def lay_out(points: Floats) -> tuple[Ints, Ints]:
     """Records in an order that puts near ones together, and where each cell of at most CELL of them begins."""
     n, s = points.shape
     order = np.arange(n)
@@ -83,7 +84,7 @@ def lay_out(points: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 @njit(nogil=True, cache=True)
-def tiles_of(points: NDArray[np.float64], order: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+def tiles_of(points: Floats, order: Ints, starts: Ints) -> Floats:
     """The points of each cell by column, side by side, with room up to a multiple of `LANES`."""
     width = 0
     for c in range(len(starts) - 1):
@@ -97,7 +98,7 @@ def tiles_of(points: NDArray[np.float64], order: NDArray[np.int64], starts: NDAr
 
 
 @njit(nogil=True, cache=True)
-def look_into(tiles: NDArray[np.float64], cell: int, point: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+def look_into(tiles: Floats, cell: int, point: Floats, out: Floats) -> None:
     """Squared distances to the points of a cell, summed column by column; two columns at a time spare memory."""
     s = tiles.shape[1]
     column, x = tiles[cell, 0], point[0]
@@ -119,25 +120,25 @@ def look_into(tiles: NDArray[np.float64], cell: int, point: NDArray[np.float64],
 class _Cells(NamedTuple):
     """Records in an order that puts near ones together, by cell: points, ends of the box, names, where each begins."""
 
-    tiles: NDArray[np.float64]
-    corners: NDArray[np.float64]
-    order: NDArray[np.int64]
-    starts: NDArray[np.int64]
+    tiles: Floats
+    corners: Floats
+    order: Ints
+    starts: Ints
 
 
 class _Room(NamedTuple):
     """What is written again for each record: its point, distances of a cell, the least ones, and the candidates."""
 
-    point: NDArray[np.float64]
-    distances: NDArray[np.float64]
-    inside: NDArray[np.int64]
-    least: NDArray[np.float64]
-    far: NDArray[np.float64]
-    names: NDArray[np.int64]
+    point: Floats
+    distances: Floats
+    inside: Ints
+    least: Floats
+    far: Floats
+    names: Ints
 
 
 @njit(nogil=True, cache=True)
-def _corners(tiles: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+def _corners(tiles: Floats, starts: Ints) -> Floats:
     """Least and largest value of each column in each cell, shape (2, cells, s)."""
     cells, s = tiles.shape[0], tiles.shape[1]
     out = np.empty((2, cells, s), np.float64)
@@ -151,7 +152,7 @@ def _corners(tiles: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[n
 
 
 @njit(nogil=True, cache=True)
-def _fill_box_distances(corners: NDArray[np.float64], own: int, out: NDArray[np.float64]) -> None:
+def _fill_box_distances(corners: Floats, own: int, out: Floats) -> None:
     """Squared distance of each box to one of them, never above that between two of their points."""
     for c in range(corners.shape[1]):
         out[c] = 0.0
@@ -161,7 +162,7 @@ def _fill_box_distances(corners: NDArray[np.float64], own: int, out: NDArray[np.
 
 
 @njit(nogil=True, cache=True)
-def _box_beyond(corners: NDArray[np.float64], cell: int, point: NDArray[np.float64], reach: float) -> bool:
+def _box_beyond(corners: Floats, cell: int, point: Floats, reach: float) -> bool:
     """Whether a box lies farther from a point than `reach`, squared."""
     total = 0.0
     for j in range(len(point)):
@@ -171,16 +172,14 @@ def _box_beyond(corners: NDArray[np.float64], cell: int, point: NDArray[np.float
 
 
 @njit(nogil=True, cache=True)
-def _keep(least: NDArray[np.float64], distance: float) -> None:
+def _keep(least: Floats, distance: float) -> None:
     """Take a distance into the ascending list of the least ones, whose first entry lies below all."""
     for p in range(len(least) - 1, 0, -1):
         least[p] = min(least[p], max(least[p - 1], distance))
 
 
 @njit(nogil=True, cache=True)
-def _chosen(
-    distances: NDArray[np.float64], names: NDArray[np.int64], count: int, worst: float, out: NDArray[np.int64]
-) -> None:
+def _chosen(distances: Floats, names: Ints, count: int, worst: float, out: Ints) -> None:
     """Write the names of all candidates nearer than `worst`, then the smallest names of those as far."""
     wanted, nearer = len(out), 0
     for at in range(count):
@@ -202,8 +201,8 @@ def _chosen(
 def _candidates(
     place: int,
     own: int,
-    nearby: NDArray[np.int64],
-    apart: NDArray[np.float64],
+    nearby: Ints,
+    apart: Floats,
     all_cells: _Cells,
     cells: int,
     wanted: int,
@@ -242,7 +241,7 @@ def _candidates(
 
 
 @njit(nogil=True, cache=True)
-def _write(chosen: NDArray[np.int64], row: NDArray[np.int32]) -> None:
+def _write(chosen: Ints, row: NDArray[np.int32]) -> None:
     """The chosen names in ascending order: each goes to the place that its rank is."""
     for a in range(len(chosen)):
         rank = 0
@@ -252,9 +251,7 @@ def _write(chosen: NDArray[np.int64], row: NDArray[np.int32]) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _equals(
-    tiles: NDArray[np.float64], cell: int, at: int, point: NDArray[np.float64], first: int, out: NDArray[np.int64]
-) -> int:
+def _equals(tiles: Floats, cell: int, at: int, point: Floats, first: int, out: Ints) -> int:
     """Write the places in a cell, from `first` on, of records at this point; how many there are."""
     count = 0
     for place in range(first, at):
@@ -267,9 +264,7 @@ def _equals(
 
 
 @njit(nogil=True, cache=True)
-def few_neighbours(
-    points: NDArray[np.float64], order: NDArray[np.int64], starts: NDArray[np.int64], wanted: int, cells: int
-) -> NDArray[np.int32]:
+def few_neighbours(points: Floats, order: Ints, starts: Ints, wanted: int, cells: int) -> NDArray[np.int32]:
     """The nearest other records of each record, ascending by row; ties go to the earlier row.
 
     Parameters
@@ -329,7 +324,7 @@ def few_neighbours(
 FEW = 64
 
 
-def nearest_neighbours(points: NDArray[np.float64], wanted: int, *, cells: int | None = None) -> NDArray[np.int32]:
+def nearest_neighbours(points: Floats, wanted: int, *, cells: int | None = None) -> NDArray[np.int32]:
     """The nearest other records of each record by Euclidean distance; ties go to the earlier row.
 
     Parameters
@@ -363,7 +358,7 @@ def nearest_neighbours(points: NDArray[np.float64], wanted: int, *, cells: int |
 
 
 @njit(nogil=True, cache=True)
-def _in_order(points: NDArray[np.float64], order: NDArray[np.int64]) -> NDArray[np.float64]:
+def _in_order(points: Floats, order: Ints) -> Floats:
     """The points by column, in the order of the layout."""
     columns = np.empty((points.shape[1], len(points)), np.float64)
     for j in range(len(columns)):
@@ -373,7 +368,7 @@ def _in_order(points: NDArray[np.float64], order: NDArray[np.int64]) -> NDArray[
 
 
 @njit(nogil=True, cache=True)
-def _boxes(columns: NDArray[np.float64], starts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _boxes(columns: Floats, starts: Ints) -> tuple[Floats, Floats]:
     low = np.empty((len(columns), len(starts) - 1), np.float64)
     high = np.empty((len(columns), len(starts) - 1), np.float64)
     for j in range(len(columns)):
@@ -386,7 +381,7 @@ def _boxes(columns: NDArray[np.float64], starts: NDArray[np.int64]) -> tuple[NDA
 
 
 @njit(nogil=True, cache=True)
-def _between_boxes(low: NDArray[np.float64], high: NDArray[np.float64], own: int) -> NDArray[np.float64]:
+def _between_boxes(low: Floats, high: Floats, own: int) -> Floats:
     """Squared distance of each box to one of them, never above that between two of their points."""
     out = np.zeros(low.shape[1], np.float64)
     for j in range(len(low)):
@@ -397,7 +392,7 @@ def _between_boxes(low: NDArray[np.float64], high: NDArray[np.float64], own: int
 
 
 @njit(nogil=True, cache=True)
-def _beyond(low: NDArray[np.float64], high: NDArray[np.float64], point: NDArray[np.float64], reach: float) -> bool:
+def _beyond(low: Floats, high: Floats, point: Floats, reach: float) -> bool:
     """Whether a box lies farther from a point than `reach`, squared."""
     total = 0.0
     for j in range(len(point)):
@@ -411,9 +406,9 @@ def _beyond(low: NDArray[np.float64], high: NDArray[np.float64], point: NDArray[
 def _look(
     first: int,
     stop: int,
-    columns: NDArray[np.float64],
-    point: NDArray[np.float64],
-    distances: NDArray[np.float64],
+    columns: Floats,
+    point: Floats,
+    distances: Floats,
 ) -> float:
     """Squared distances to the points at first .. stop - 1; returns the least."""
     out = distances[first:stop]
@@ -434,7 +429,7 @@ def _look(
 
 
 @njit(nogil=True, cache=True)
-def _neighbours(points: NDArray[np.float64], wanted: int, cells: int) -> NDArray[np.int32]:
+def _neighbours(points: Floats, wanted: int, cells: int) -> NDArray[np.int32]:
     n = len(points)
     order, starts = lay_out(points)
     columns = _in_order(points, order)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.draws import Stream
 from privpipe.errors import UsageError
@@ -33,7 +34,7 @@ POOLED = 4
 """Groups a record that a run of the search remembers, at most."""
 
 
-def group_sse(points: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+def group_sse(points: Floats, labels: Ints) -> float:
     """Sum of squared distances of each record to the mean of its group.
 
     Parameters
@@ -51,7 +52,7 @@ def group_sse(points: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
     return float(_sse(array, groups, _centroids(array, groups)))
 
 
-def path_step(points: NDArray[np.float64], labels: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+def path_step(points: Floats, labels: Ints, k: int) -> Ints:
     """The best groups along a tour of the given ones, if they have a smaller SSE; else the given ones.
 
     The tour goes from the group farthest from the mean always to the nearest group left; inside a group, members
@@ -87,14 +88,14 @@ def path_step(points: NDArray[np.float64], labels: NDArray[np.int64], k: int) ->
 
 
 def descend(
-    points: NDArray[np.float64],
-    labels: NDArray[np.int64],
+    points: Floats,
+    labels: Ints,
     k: int,
     *,
     neighbours: int | None = None,
     cells: int | None = None,
     condition: GroupCondition = ANYTHING,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Move records to neighbouring groups and swap them with members of these while the SSE falls.
 
     Every step keeps all sizes at k or more; groups of 2k or more are split in two at the end.
@@ -140,7 +141,7 @@ def descend(
 
 
 @njit(nogil=True, cache=True)
-def _together(labels: NDArray[np.int64], groups: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _together(labels: Ints, groups: int) -> tuple[Ints, Ints]:
     """Records by group, each group's in their order, and the place of each record there."""
     starts = np.zeros(groups + 1, np.int64)
     for label in labels:
@@ -156,7 +157,7 @@ def _together(labels: NDArray[np.int64], groups: int) -> tuple[NDArray[np.int64]
 
 
 @njit(nogil=True, cache=True)
-def _renamed(around: NDArray[np.int32], together: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int32]:
+def _renamed(around: NDArray[np.int32], together: Ints, place: Ints) -> NDArray[np.int32]:
     """Neighbours by place, of the records in the order of the places."""
     out = np.empty(around.shape, np.int32)
     for at in range(len(together)):
@@ -177,14 +178,14 @@ def search_budget(n: int, k: int) -> int:
 
 
 def search(
-    points: NDArray[np.float64],
-    labels: NDArray[np.int64],
+    points: Floats,
+    labels: Ints,
     k: int,
     stream: Stream,
     *,
     iterations: int | None = None,
     condition: GroupCondition = ANYTHING,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Rebuild neighbourhoods of groups, drawn by the number of the step, and keep what lowers the SSE in the end.
 
     With k above 3 and 20 steps per record or more, it also takes steps that raise the SSE, fewer and fewer. The better
@@ -215,15 +216,15 @@ def search(
 
 
 def searched(
-    points: NDArray[np.float64],
-    labels: NDArray[np.int64],
+    points: Floats,
+    labels: Ints,
     k: int,
     stream: Stream,
     *,
     iterations: int | None = None,
     condition: GroupCondition = ANYTHING,
     runs: int = 2,
-) -> tuple[NDArray[np.int64], list[NDArray[np.int32]]]:
+) -> tuple[Ints, list[NDArray[np.int32]]]:
     """As `search`, by so many independent runs, with all the groups that any of them kept on its way.
 
     Returns
@@ -248,7 +249,7 @@ def searched(
     warm = before / (int(groups.max()) + 1) if k > SMALL_K else 0.0
     cooling = cooling_of(steps, len(array), warm)
 
-    def run(number: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def run(number: int) -> tuple[Ints, NDArray[np.int32]]:
         words = stream.child(f"search/{number}").key_words
         room = np.empty((POOLED * len(array), 2 * k - 1), np.int32)
         found, written = search_groups(array, groups, k, around, cooling, words, condition, room)
@@ -263,7 +264,7 @@ def searched(
     return best, [kept for _, kept in outcomes]
 
 
-def _checked(points: NDArray[np.float64], labels: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _checked(points: Floats, labels: Ints) -> tuple[Floats, Ints]:
     array, groups = read_only(points, np.float64), read_only(labels, np.int64)
     if array.ndim != 2 or groups.shape != array.shape[:1]:
         raise UsageError(f"groups of shape {groups.shape} do not fit records of shape {array.shape}")
@@ -271,7 +272,7 @@ def _checked(points: NDArray[np.float64], labels: NDArray[np.int64]) -> tuple[ND
 
 
 @njit(nogil=True, cache=True)
-def _centroids(points: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+def _centroids(points: Floats, labels: Ints) -> Floats:
     groups = 0
     for label in labels:
         groups = max(groups, label + 1)
@@ -287,7 +288,7 @@ def _centroids(points: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArra
 
 
 @njit(nogil=True, cache=True)
-def _sse(points: NDArray[np.float64], labels: NDArray[np.int64], centroids: NDArray[np.float64]) -> float:
+def _sse(points: Floats, labels: Ints, centroids: Floats) -> float:
     total = 0.0
     for i in range(len(points)):
         for j in range(points.shape[1]):
@@ -297,7 +298,7 @@ def _sse(points: NDArray[np.float64], labels: NDArray[np.int64], centroids: NDAr
 
 
 @njit(nogil=True, cache=True)
-def _tour(centroids: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArray[np.int64]:
+def _tour(centroids: Floats, middle: Floats) -> Ints:
     """The groups, each followed by the nearest of those left."""
     groups, s = centroids.shape
     columns = centroids.T.copy()
@@ -323,11 +324,11 @@ def _tour(centroids: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArra
 
 @njit(nogil=True, cache=True)
 def _projections(
-    points: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    centroids: NDArray[np.float64],
-    tour: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    points: Floats,
+    labels: Ints,
+    centroids: Floats,
+    tour: Ints,
+) -> tuple[Ints, Floats]:
     """Of each record: the step of its group on the tour, and its place along the way through that group."""
     groups = len(tour)
     step_of = np.empty(groups, np.int64)
@@ -341,7 +342,7 @@ def _projections(
     return steps, along
 
 
-def _path(points: NDArray[np.float64], labels: NDArray[np.int64], centroids: NDArray[np.float64]) -> NDArray[np.int64]:
+def _path(points: Floats, labels: Ints, centroids: Floats) -> Ints:
     middle = np.array([np.sum(column) for column in points.T.copy()]) / len(points)
     steps, along = _projections(points, labels, centroids, _tour(centroids, middle))
     return np.lexsort((along, steps))

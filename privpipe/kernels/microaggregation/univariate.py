@@ -8,8 +8,8 @@ Martinez-Balleste, Mateo-Sanz, Sebe, VLDB Journal 15, 2006.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.errors import UsageError
 from privpipe.kernels.columns.arrays import read_only
@@ -21,7 +21,7 @@ SPLIT = 134217729.0  # 2^27 + 1, which halves the digits of a double
 
 
 @njit(nogil=True, cache=True)
-def _walk_back(cuts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+def _walk_back(cuts: Ints, n: int) -> Ints:
     groups = 0
     at = n
     while at > 0:
@@ -36,7 +36,7 @@ def _walk_back(cuts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 
 
 @njit(nogil=True, cache=True)
-def path_ends(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+def path_ends(points: Floats, k: int) -> Ints:
     """End of each group of the best partition into runs of k .. 2k - 1 points; ties take the longest last group.
 
     Sums are taken relative to the last point of the group, so that they lose no digits. O(n k s).
@@ -71,7 +71,7 @@ def path_ends(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:
                 if cost <= best[e]:
                     best[e] = cost
                     cuts[e] = a
-    ends: NDArray[np.int64] = _walk_back(cuts, n)
+    ends: Ints = _walk_back(cuts, n)
     return ends
 
 
@@ -99,7 +99,7 @@ def _sum(a: float, a_low: float, b: float, b_low: float) -> tuple[float, float]:
 
 
 @njit(nogil=True, cache=True)
-def _prefix_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _prefix_sums(values: Floats) -> Floats:
     """Sums and sums of squares of the first i values, in two parts each, shape (n + 1, 4)."""
     sums = np.zeros((len(values) + 1, 4), np.float64)
     for i in range(len(values)):
@@ -111,7 +111,7 @@ def _prefix_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @njit(nogil=True, cache=True)
-def _sse(sums: NDArray[np.float64], a: int, e: int) -> float:
+def _sse(sums: Floats, a: int, e: int) -> float:
     """SSE of values a .. e - 1, from sums of twice the digits of a double."""
     total, total_low = _sum(sums[e, 0], sums[e, 1], -sums[a, 0], -sums[a, 1])
     squares, squares_low = _sum(sums[e, 2], sums[e, 3], -sums[a, 2], -sums[a, 3])
@@ -126,7 +126,7 @@ def _sse(sums: NDArray[np.float64], a: int, e: int) -> float:
 
 
 @njit(nogil=True, cache=True)
-def sorted_ends(values: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+def sorted_ends(values: Floats, k: int) -> Ints:
     """As `path_ends` along one sorted column, in O(n log k): for large k.
 
     The best cut moves to the right with e (the cost is Monge), and the k ends from a multiple of k on look back
@@ -169,14 +169,14 @@ def sorted_ends(values: NDArray[np.float64], k: int) -> NDArray[np.int64]:
                 stack[depth, 0], stack[depth, 1] = e + 1, high
                 stack[depth, 2], stack[depth, 3] = cut, a_high
                 depth += 1
-    ends: NDArray[np.int64] = _walk_back(cuts, n)
+    ends: Ints = _walk_back(cuts, n)
     return ends
 
 
 LARGE_K = 50
 
 
-def univariate_groups(values: NDArray[np.float64], k: int, *, keep_ties: bool = False) -> NDArray[np.int64]:
+def univariate_groups(values: Floats, k: int, *, keep_ties: bool = False) -> Ints:
     """The partition of one column into groups of k .. 2k - 1 with the least SSE.
 
     Source: Hansen, Mukherjee, IEEE TKDE 15(4), 2003.
@@ -210,7 +210,7 @@ def univariate_groups(values: NDArray[np.float64], k: int, *, keep_ties: bool = 
     return _labels(_between_values(ends, ordered, k) if keep_ties else ends, order)
 
 
-def fixed_groups(values: NDArray[np.float64], k: int, *, keep_ties: bool = False) -> NDArray[np.int64]:
+def fixed_groups(values: Floats, k: int, *, keep_ties: bool = False) -> Ints:
     """Groups of k records in the order of the values, the last of k .. 2k - 1 (as `univariate_groups`, cheaper).
 
     Examples
@@ -224,20 +224,20 @@ def fixed_groups(values: NDArray[np.float64], k: int, *, keep_ties: bool = False
     return _labels(_between_values(ends, column[order], k) if keep_ties else ends, order)
 
 
-def _sorted(values: NDArray[np.float64], k: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    column: NDArray[np.float64] = read_only(values, np.float64)
+def _sorted(values: Floats, k: int) -> tuple[Floats, Ints]:
+    column: Floats = read_only(values, np.float64)
     if k < 1 or column.ndim != 1 or len(column) < k:
         raise UsageError(f"microaggregation needs k >= 1 and at least k records, got k = {k} and {len(column)}")
     return column, np.argsort(column, kind="stable")
 
 
-def _labels(ends: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+def _labels(ends: Ints, order: Ints) -> Ints:
     labels = np.empty(len(order), np.int64)
     labels[order] = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
     return labels
 
 
-def _between_values(ends: NDArray[np.int64], ordered: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+def _between_values(ends: Ints, ordered: Floats, k: int) -> Ints:
     """Cuts moved off equal values, from the left; each keeps k records to the neighbouring cuts."""
     changes = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
     kept = [0]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 
 __all__ = [
@@ -25,9 +26,6 @@ __all__ = [
     "partition",
     "room_for",
 ]
-
-
-Ints = NDArray[np.int64]
 
 
 class Rows(NamedTuple):
@@ -146,7 +144,6 @@ def ends(rows, segment, column, values, totals, noted):  # type: ignore[no-untyp
     return begin, end, end.sum()
 
 
-Floats = NDArray[np.float64]
 ALL = np.iinfo(np.int64).max
 """The tie of a strict cut: every record at the cut comes first."""
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Ints
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.mondrian.cuts import goes_first
@@ -25,12 +26,7 @@ __all__ = [
 ]
 
 
-Ints = NDArray[np.int64]
-
-
-def side_sizes(
-    codes: NDArray[Any], counts: Ints, keys: Ints, segments: NDArray[np.int64], cuts: NDArray[np.int64]
-) -> Ints:
+def side_sizes(codes: NDArray[Any], counts: Ints, keys: Ints, segments: Ints, cuts: Ints) -> Ints:
     """Records on each side of a cut of each segment, shape (2 s,): first, other, first, other, ...
 
     Parameters
@@ -42,7 +38,7 @@ def side_sizes(
     return np.asarray(_side_sizes(codes, counts, keys, segments, cuts))
 
 
-def side_beside(codes: NDArray[Any], segments: NDArray[np.int64], cuts: NDArray[np.int64]) -> Ints:
+def side_beside(codes: NDArray[Any], segments: Ints, cuts: Ints) -> Ints:
     """As `side_sizes`, of the population together with the table: the last code of its rows is how many they represent.
 
     Examples
@@ -58,8 +54,8 @@ def side_cells(
     codes: NDArray[Any],
     counts: Ints,
     keys: Ints,
-    segments: NDArray[np.int64],
-    cuts: NDArray[np.int64],
+    segments: Ints,
+    cuts: Ints,
     place: int,
     values: int,
 ) -> tuple[Ints, Ints, Ints]:
@@ -74,9 +70,7 @@ def side_cells(
     return found
 
 
-def side_persons(
-    codes: NDArray[Any], keys: Ints, segments: NDArray[np.int64], cuts: NDArray[np.int64], persons: int
-) -> Ints:
+def side_persons(codes: NDArray[Any], keys: Ints, segments: Ints, cuts: Ints, persons: int) -> Ints:
     """Different persons on each side of a cut of each segment, as `side_sizes`: one may be on both.
 
     Parameters
@@ -90,8 +84,8 @@ def side_persons(
 def side_cells_of_persons(
     codes: NDArray[Any],
     keys: Ints,
-    segments: NDArray[np.int64],
-    cuts: NDArray[np.int64],
+    segments: Ints,
+    cuts: Ints,
     place: int,
     values: int,
     persons: int,
@@ -387,9 +381,7 @@ def _folded(columns: Ints, leaves: Ints) -> tuple[Ints, Ints]:
     return kept, numbers
 
 
-def side_numbers(
-    codes: NDArray[Any], keys: Ints, segments: NDArray[np.int64], cuts: NDArray[np.int64]
-) -> tuple[Ints, Ints]:
+def side_numbers(codes: NDArray[Any], keys: Ints, segments: Ints, cuts: Ints) -> tuple[Ints, Ints]:
     """The rows of all segments, one segment after the other, and the side each lies on, numbered as in `side_sizes`.
 
     Examples

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.mondrian.cuts import Cuts, CutTables, Rows, choose, choose_of_counts, partition, room_for
@@ -25,7 +26,6 @@ __all__ = [
     "grown",
 ]
 
-Ints = NDArray[np.int64]
 MOST_CUTS = 8
 """Cuts of one column that are tried."""
 SERIAL = 1 << 15
@@ -59,14 +59,14 @@ class Columns:
         leaves what lies between them with the lower one.
     """
 
-    spans: NDArray[np.float64]
+    spans: Floats
     groups: Ints
     starts: Ints
     levels: Ints
     labels: Ints
-    shares: NDArray[np.float64]
+    shares: Floats
     places: Ints
-    units: NDArray[np.float64]
+    units: Floats
     by_loss: bool = False
     persons: int = 0
     beside: bool = False
@@ -108,7 +108,7 @@ class Nodes:
     ties: Ints = field(repr=False)
 
     @classmethod
-    def of(cls, parts: list[NDArray[np.int64]]) -> Nodes:
+    def of(cls, parts: list[Ints]) -> Nodes:
         """From rows (start, stop, column, cut, tie) in any order."""
         rows = np.concatenate(parts) if parts else np.empty((0, 5), np.int64)
         order = np.lexsort((rows[:, 0] - rows[:, 1], rows[:, 0]))
@@ -154,16 +154,16 @@ def grown(
     tables, rows = columns.packed(), Rows(codes, counts, keys)
     if len(codes) <= SERIAL or workers == 1:
         return Nodes.of([_grow(rows, 0, len(codes), least, False, tables)])
-    parts: list[NDArray[np.int64]] = []
+    parts: list[Ints] = []
     small = max(SERIAL, len(codes) // (8 * workers))
 
-    def work(start: int, stop: int) -> tuple[NDArray[np.int64], bool]:
+    def work(start: int, stop: int) -> tuple[Ints, bool]:
         if stop - start <= small:
             return _grow(rows, start, stop, least, False, tables), False
         return _grow(rows, start, stop, least, True, tables), True
 
     with ThreadPoolExecutor(workers, thread_name_prefix="privpipe") as pool:
-        open_: set[Future[tuple[NDArray[np.int64], bool]]] = {pool.submit(work, 0, len(codes))}
+        open_: set[Future[tuple[Ints, bool]]] = {pool.submit(work, 0, len(codes))}
         while open_:
             done, open_ = wait(open_, return_when=FIRST_COMPLETED)
             for future in done:
@@ -174,7 +174,7 @@ def grown(
     return Nodes.of(parts)
 
 
-def cuts_of(rows: Rows, segments: Ints, least: int, columns: Columns) -> tuple[Cuts, NDArray[np.bool_]]:
+def cuts_of(rows: Rows, segments: Ints, least: int, columns: Columns) -> tuple[Cuts, Bools]:
     """Cuts of some segments that leave at least `least` records (or persons) on both sides, best first.
 
     Parameters

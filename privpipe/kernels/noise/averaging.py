@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.release_history import NoiseRows, ReleaseRows
 from privpipe.kernels.grouping.word_groups import group_rows
 
 __all__ = ["NoiseObservations", "left_ratios", "looks_at"]
 
 
-Ints = NDArray[np.int64]
 RENAMED = 0.5
-Rows = tuple[Ints, Ints, Ints, Ints, NDArray[np.float64]]
+Rows = tuple[Ints, Ints, Ints, Ints, Floats]
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class NoiseObservations:
     stages: Ints
     draws: Ints
     values: Ints
-    ratios: NDArray[np.float64]
+    ratios: Floats
     releases: int
     keys: int
     bare: int
@@ -118,9 +117,6 @@ def _words(key: str) -> tuple[int, int]:
 
 def _numbers(words: Ints) -> Ints:
     return group_rows(np.ascontiguousarray(words))[0]
-
-
-Floats = NDArray[np.float64]
 
 
 def left_ratios(units: Ints, keys: Ints, draws: Ints, values: Ints, ratios: Floats, *, moving: bool) -> Floats:

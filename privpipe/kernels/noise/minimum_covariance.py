@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.draws import Stream
 
 __all__ = ["Scatter", "chi_square_quantile", "minimum_covariance"]
 
-Numbers = NDArray[np.float64]
-Places = NDArray[np.int64]
+Numbers = Floats
+Places = Ints
 
 LEAST_STARTS, MOST_STARTS = 500, 5000
 KEPT = 10

@@ -14,8 +14,8 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.draws import Stream
 from privpipe.draws.elementary import normal_quantile, unit_interval
@@ -33,10 +33,9 @@ REFERENCE_CELLS = 500_000
 """Cells of the matrices by which `strength` is found: its standard error is .3 % for blocks of 64."""
 
 U = np.uint64
-Floats = NDArray[np.float64]
 
 
-def block_borders(n: int, block: int) -> NDArray[np.int64]:
+def block_borders(n: int, block: int) -> Ints:
     """Where blocks of `block` records begin; the last has block .. 2 block - 1, or all n where these are fewer.
 
     Examples

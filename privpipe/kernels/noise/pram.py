@@ -8,18 +8,17 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only, require_codes
 
 __all__ = ["diagonal_matrix", "draw_categories", "invariant_matrix", "posterior", "transition_matrix"]
 
-Floats = NDArray[np.float64]
 Spread = Literal["even", "adjacent"]
 
 
-def diagonal_matrix(diagonal: Floats, spread: Spread = "even", forbidden: NDArray[np.bool_] | None = None) -> Floats:
+def diagonal_matrix(diagonal: Floats, spread: Spread = "even", forbidden: Bools | None = None) -> Floats:
     """P: the diagonal as asked, the rest of each row spread over other categories.
 
     Parameters
@@ -117,7 +116,7 @@ def posterior(matrix: Floats, shares: Floats) -> float:
     return float(np.max(kept[seen > 0] / seen[seen > 0], initial=0.0))
 
 
-def draw_categories(codes: NDArray[np.int64], uniforms: Floats, matrix: Floats) -> NDArray[np.int64]:
+def draw_categories(codes: Ints, uniforms: Floats, matrix: Floats) -> Ints:
     """A new category for each record: the first whose cumulative probability exceeds the record's uniform.
 
     Parameters
@@ -140,14 +139,14 @@ def draw_categories(codes: NDArray[np.int64], uniforms: Floats, matrix: Floats) 
     )
 
 
-def _last(matrix: Floats) -> NDArray[np.int64]:
+def _last(matrix: Floats) -> Ints:
     """The last category each row can reach: a cumulative sum may end below 1 by a rounding."""
     reached = matrix > 0
     return np.asarray(matrix.shape[1] - 1 - np.argmax(reached[:, ::-1], axis=1), np.int64)
 
 
 @njit(nogil=True, cache=True)
-def _draw(codes: NDArray[np.int64], uniforms: Floats, steps: Floats, last: NDArray[np.int64]) -> NDArray[np.int64]:
+def _draw(codes: Ints, uniforms: Floats, steps: Floats, last: Ints) -> Ints:
     out = np.empty(len(codes), np.int64)
     for i in range(len(codes)):
         code = codes[i]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools
 from privpipe.blocks.quality_spec import LossSpec
 from privpipe.errors import UsageError
 from privpipe.kernels.quality.model import SLACK, Floats, Forced, WholeModel, total
@@ -19,7 +20,7 @@ __all__ = ["AecsModel", "AmbiguityModel", "ClassificationModel", "Discernibility
 class DiscernibilityModel(WholeModel):
     """DM = sum over kept classes n_c^2 + N O. Source: Bayardo, Agrawal, ICDE 2005."""
 
-    def figure(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
+    def figure(self, levels: Sequence[int], gone: Bools) -> float:
         kept = self.class_sizes(levels, gone)[1].astype(np.float64)
         return total(kept * kept) + float(self.table.records) * float(self.records_of(gone))
 
@@ -53,7 +54,7 @@ class MonotonicDiscernibilityModel(DiscernibilityModel):
     Source: El Emam et al., JAMIA 16(5), 2009.
     """
 
-    def figure(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
+    def figure(self, levels: Sequence[int], gone: Bools) -> float:
         return self._squares(levels)
 
     def least(self, nodes: NDArray[np.int16]) -> Floats:
@@ -71,7 +72,7 @@ class AecsModel(WholeModel):
     Source: LeFevre, DeWitt, Ramakrishnan, ICDE 2006 (average class size).
     """
 
-    def figure(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
+    def figure(self, levels: Sequence[int], gone: Bools) -> float:
         kept = int((self.class_sizes(levels, gone)[1] > 0).sum())
         return self._of(float(kept), self.records_of(gone) > 0)
 
@@ -94,7 +95,7 @@ class AmbiguityModel(WholeModel):
     Source: Goldberger, Tassa, Transactions on Data Privacy 3(2), 2010.
     """
 
-    def figure(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
+    def figure(self, levels: Sequence[int], gone: Bools) -> float:
         area = np.ones(len(self.table.codes))
         for at, level in enumerate(levels):
             area *= (self.shares[at][level] * self.domains[at])[self.table.codes[:, at]]
@@ -115,7 +116,7 @@ class AmbiguityModel(WholeModel):
     def _whole(self) -> float:
         return float(np.prod(self.domains))
 
-    def _evenly(self, nodes: NDArray[np.int16], gone: NDArray[np.bool_]) -> Floats:
+    def _evenly(self, nodes: NDArray[np.int16], gone: Bools) -> Floats:
         """As if all that are left were alike: a mean is no less than the geometric mean, and that needs no classes."""
         lost = self.records_of(gone)
         left = self.table.records - lost
@@ -148,7 +149,7 @@ class ClassificationModel(WholeModel):
         finest = [hierarchy.min_level for hierarchy in table.hierarchies]
         self._finest = self.figure(finest, np.zeros(len(table.codes), dtype=np.bool_)) * SLACK
 
-    def figure(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
+    def figure(self, levels: Sequence[int], gone: Bools) -> float:
         from privpipe.kernels.lattice.node_classes import class_cells
 
         numbers, sizes = self.class_sizes(levels, gone)

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.quality_spec import LossSpec
 from privpipe.errors import UnsupportedError
 from privpipe.kernels.quality.model import SLACK, ColumnModel, Floats, Forced, ForcedColumn, WholeModel, total
@@ -138,7 +139,7 @@ class EntropyBasedModel(WholeModel):
         self._kept = spec.g if self.budget <= table.unknown else min(spec.g, spec.s)
         self.closed_form = not self._clips and self._kept == spec.g
 
-    def figure(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
+    def figure(self, levels: Sequence[int], gone: Bools) -> float:
         return self._weighted_sum(self.spec.g, self.lost_by_kept(levels, gone), self.records_of(gone))
 
     def least(self, nodes: NDArray[np.int16]) -> Floats:
@@ -153,7 +154,7 @@ class EntropyBasedModel(WholeModel):
             left.append(np.array([total(kept * part) for part in levels]))
         return self._bound(nodes, left, self.records_of(forced.gone)) * SLACK
 
-    def lost_by_kept(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
+    def lost_by_kept(self, levels: Sequence[int], gone: Bools) -> float:
         """Sum of IL over kept records."""
         if self._clips:
             return total(np.where(gone, 0, self.table.rows.counts) * self.lost_by_each(levels))
@@ -195,7 +196,7 @@ class KlDivergenceModel(WholeModel):
     Source: Kifer, Gehrke, SIGMOD 2006.
     """
 
-    def figure(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
+    def figure(self, levels: Sequence[int], gone: Bools) -> float:
         n, lost = float(self.table.records), float(self.records_of(gone))
         numbers, sizes = self.class_sizes(levels, gone)
         area = np.zeros(len(self.table.codes))
@@ -249,7 +250,7 @@ class KlDivergenceModel(WholeModel):
     def _times(self, p: float) -> float:
         return p * p * self.table.records if self.spec.compat else p
 
-    def _areas(self, nodes: NDArray[np.int16], gone: NDArray[np.bool_]) -> Floats:
+    def _areas(self, nodes: NDArray[np.int16], gone: Bools) -> Floats:
         """What is sure of the areas alone: no class holds more than all records, none covers more than the domain."""
         unknown = self._times(self.table.unknown / self.table.records)
         rows = np.flatnonzero(~gone)
@@ -278,7 +279,7 @@ class PublisherPayoutModel(EntropyBasedModel):
         self.closed_form = False
         self._benefit, self._loss = spec.publisher_benefit or 0.0, spec.publisher_loss or 0.0
         self._gain, self._cost = spec.adversary_gain or 0.0, spec.adversary_cost or 0.0
-        self._crowds: Callable[[Sequence[int]], NDArray[np.int64]] | None = None
+        self._crowds: Callable[[Sequence[int]], Ints] | None = None
         if spec.attacker == "journalist":
             self._crowds = getattr(table, "population_counts", None)
             if self._crowds is None:
@@ -286,11 +287,11 @@ class PublisherPayoutModel(EntropyBasedModel):
                     "loss.attacker: a journalist looks in a population, and none is counted here; use prosecutor"
                 )
 
-    def figure(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
+    def figure(self, levels: Sequence[int], gone: Bools) -> float:
         lost = self._benefit * self.lost_by_kept(levels, gone) + self._attacks(levels, gone)
         return self.spec.g * lost + self.spec.s * self._benefit * self.records_of(gone)
 
-    def payout(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
+    def payout(self, levels: Sequence[int], gone: Bools) -> float:
         """sum over kept classes n_c pay_c."""
         kept = self.table.records - self.records_of(gone)
         return self._benefit * (kept - self.lost_by_kept(levels, gone)) - self._attacks(levels, gone)
@@ -302,7 +303,7 @@ class PublisherPayoutModel(EntropyBasedModel):
     def least_below(self, nodes: NDArray[np.int16], forced: Forced) -> Floats:
         return super().least_below(nodes, forced) * self._benefit
 
-    def _attacks(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
+    def _attacks(self, levels: Sequence[int], gone: Bools) -> float:
         """What attacks on kept classes cost."""
         numbers, sizes = self.class_sizes(levels, gone)
         crowd = sizes.astype(np.float64)

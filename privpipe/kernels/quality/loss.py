@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.quality_spec import penalties_of
 from privpipe.kernels.columns.arrays import read_only
 from privpipe.kernels.lattice.costs import LeafCosts
@@ -30,7 +31,7 @@ class LossModel(ColumnModel):
     forced_rises = True
     """A sharper bound never falls with a level: shares only grow, of those kept and of those suppressed."""
 
-    def exact(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> tuple[tuple[float, ...], list[float]]:
+    def exact(self, levels: Sequence[int], gone: Bools) -> tuple[tuple[float, ...], list[float]]:
         """As of every model a column, all columns at once: this is asked at every node that is valid."""
         units = self._costs.units(self.lost_leaves(gone)[0], np.array(levels, dtype=np.int64))
         nowhere = np.zeros((1, len(units)), dtype=np.int16)
@@ -73,7 +74,7 @@ class LossModel(ColumnModel):
     def _costs(self) -> LeafCosts:
         """Costs of every leaf at every level of every column."""
         g, s = self.spec.g, self.spec.s
-        leaves: list[NDArray[np.int64]] = []
+        leaves: list[Ints] = []
         shares: list[Floats] = []
         first, offset = [], 0
         for marginal, levels in zip(self.marginals, self.shares, strict=True):

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.blocks.quality_spec import Aggregate, LossSpec
 from privpipe.kernels.quality.table import CodedTable
 
@@ -48,8 +49,8 @@ class Forced:
     """
 
     levels: tuple[int, ...]
-    gone: NDArray[np.bool_] = field(repr=False)
-    partial: Sequence[tuple[NDArray[np.int64], float]] = field(default=(), repr=False)
+    gone: Bools = field(repr=False)
+    partial: Sequence[tuple[Ints, float]] = field(default=(), repr=False)
 
 
 class QualityModel(Protocol):
@@ -66,7 +67,7 @@ class QualityModel(Protocol):
     width: int
     closed_form: bool
 
-    def exact(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> tuple[tuple[float, ...], list[float]]:
+    def exact(self, levels: Sequence[int], gone: Bools) -> tuple[tuple[float, ...], list[float]]:
         """Loss of a node with these combinations suppressed, and each column's figure."""
         ...
 
@@ -82,7 +83,7 @@ class QualityModel(Protocol):
         """A lower bound of the first figure for every generalization of a node; None where there is none."""
         ...
 
-    def own(self, keys: Sequence[str], levels: Sequence[int], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def own(self, keys: Sequence[str], levels: Sequence[int], rows: Ints) -> NDArray[np.float64]:
         """Own loss of some combinations' classes over some keys, shape (n, r): that of a kept record of it."""
         ...
 
@@ -197,7 +198,7 @@ class Model:
         self.table = table
         self.spec = spec
         self.budget = table.records if budget is None else max(budget, table.unknown)
-        self._last: tuple[NDArray[np.bool_], Floats, int] | None = None
+        self._last: tuple[Bools, Floats, int] | None = None
         self.least_class = least_class
         self.shares = [
             [hierarchy.shares(level) for level in range(hierarchy.height + 1)] for hierarchy in table.hierarchies
@@ -215,7 +216,7 @@ class Model:
         """None: suppression may cost more than the root."""
         return None
 
-    def own(self, keys: Sequence[str], levels: Sequence[int], rows: NDArray[np.int64]) -> Floats:
+    def own(self, keys: Sequence[str], levels: Sequence[int], rows: Ints) -> Floats:
         """Own loss of some combinations' classes over some keys, shape (n, r): Iyengar's of a kept record of it."""
         columns = [column for column in self.table.columns if column in keys]
         each = np.empty((len(rows), len(columns)))
@@ -225,7 +226,7 @@ class Model:
             each[:, to] = unit[self.table.codes[rows, at]]
         return own_loss(each, columns, self.spec)
 
-    def records_of(self, rows: NDArray[np.bool_]) -> int:
+    def records_of(self, rows: Bools) -> int:
         """Suppressed records: those of some combinations, and those with an unknown value."""
         return int(self.table.rows.counts[rows].sum()) + self.table.unknown
 
@@ -235,12 +236,12 @@ class Model:
         weights = self.table.rows.counts[rows].astype(np.float64)
         return np.bincount(self.table.codes[rows, at], weights=weights, minlength=leaves).astype(np.float64)
 
-    def lost(self, gone: NDArray[np.bool_]) -> tuple[list[Floats], int]:
+    def lost(self, gone: Bools) -> tuple[list[Floats], int]:
         """Records of each leaf of each column among some combinations, and of all suppressed."""
         totals, suppressed = self.lost_leaves(gone)
         return self._by_column(totals), suppressed
 
-    def lost_leaves(self, gone: NDArray[np.bool_]) -> tuple[Floats, int]:
+    def lost_leaves(self, gone: Bools) -> tuple[Floats, int]:
         """As `lost`, the leaves of all columns after one another; one pass a mask."""
         if self._last is None or self._last[0] is not gone:
             totals = self._totals(gone)
@@ -249,7 +250,7 @@ class Model:
             self._last = gone, totals, suppressed
         return self._last[1], self._last[2]
 
-    def _totals(self, gone: NDArray[np.bool_] | None) -> Floats:
+    def _totals(self, gone: Bools | None) -> Floats:
         leaves = sum(len(hierarchy.values) for hierarchy in self.table.hierarchies)
         # Columns that stay as they are come last.
         return self.table.packed.totals(self.table.rows.counts, gone)[:leaves].astype(np.float64)
@@ -321,7 +322,7 @@ class ColumnModel(Model):
         """A lower bound of u at a level not above the checked node's."""
         return float(self._least[at][level])
 
-    def exact(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> tuple[tuple[float, ...], list[float]]:
+    def exact(self, levels: Sequence[int], gone: Bools) -> tuple[tuple[float, ...], list[float]]:
         """Loss of a node with these combinations suppressed, and each column's u."""
         lost, suppressed = self.lost(gone)
         columns = [self.figure(at, level, lost[at], suppressed) for at, level in enumerate(levels)]
@@ -370,8 +371,6 @@ class ColumnModel(Model):
 SLACK = 1.0 - 1e-12
 """What a bound that another sum gives is taken times, so that rounding never lifts it over the figure."""
 
-Ints = NDArray[np.int64]
-
 
 class WholeModel(Model):
     """One figure of a node's classes over all columns, the fixed ones too.
@@ -380,7 +379,7 @@ class WholeModel(Model):
     and `upward_bound`. A fixed column counts as a hierarchy of its distinct values without a level above.
     """
 
-    def figure(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> float:
+    def figure(self, levels: Sequence[int], gone: Bools) -> float:
         """Loss of a node with these combinations suppressed."""
         raise TypeError(f"{type(self).__name__} gives no figure")
 
@@ -392,7 +391,7 @@ class WholeModel(Model):
         """A lower bound of specializations of a checked node, shape (M',)."""
         return self.least(nodes)
 
-    def exact(self, levels: Sequence[int], gone: NDArray[np.bool_]) -> tuple[tuple[float, ...], list[float]]:
+    def exact(self, levels: Sequence[int], gone: Bools) -> tuple[tuple[float, ...], list[float]]:
         """Loss of a node with these combinations suppressed; no column has its own figure."""
         return (self.figure(levels, gone),), []
 
@@ -404,7 +403,7 @@ class WholeModel(Model):
         """`bounds`, sharpened by what surely goes below a checked node."""
         return np.maximum(self.least(nodes), self.least_below(nodes, forced))[:, None]
 
-    def class_sizes(self, levels: Sequence[int], gone: NDArray[np.bool_] | None = None) -> tuple[Ints, Ints]:
+    def class_sizes(self, levels: Sequence[int], gone: Bools | None = None) -> tuple[Ints, Ints]:
         """Class of each combination over all columns, and records that each keeps."""
         from privpipe.kernels.lattice.node_classes import class_numbers, class_totals
 

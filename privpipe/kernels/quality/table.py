@@ -10,23 +10,24 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Bools, Ints
 from privpipe.hierarchies import Hierarchy
 from privpipe.kernels.columns.codes import PackedColumns
 
 __all__ = ["CodedTable", "Counted", "CountedRows", "TableOfCodes", "TableOfColumns"]
 
-Lookup = tuple[int, NDArray[np.int64], int]
+Lookup = tuple[int, Ints, int]
 
 
 class CountedRows(Protocol):
     """Records of each distinct combination, and its sensitive values as codes."""
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """Records, shape (t,)."""
 
     @property
-    def sensitive(self) -> Mapping[str, NDArray[np.int64]]:
+    def sensitive(self) -> Mapping[str, Ints]:
         """Codes of columns that are not quasi-identifiers, each of shape (t,)."""
 
 
@@ -78,8 +79,8 @@ class CodedTable(Protocol):
 class Counted:
     """Counts of combinations; see `CountedRows`."""
 
-    counts: NDArray[np.int64]
-    sensitive: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    counts: Ints
+    sensitive: Mapping[str, Ints] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class TableOfCodes:
     rows: Counted = field(repr=False)
     records: int
     unknown: int = 0
-    population_counts: Callable[[Sequence[int]], NDArray[np.int64]] | None = field(default=None, repr=False)
+    population_counts: Callable[[Sequence[int]], Ints] | None = field(default=None, repr=False)
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -132,10 +133,10 @@ class TableOfCodes:
 class _Totals(PackedColumns):
     """Totals that are known already."""
 
-    def __init__(self, records: NDArray[np.int64], lost: NDArray[np.int64]) -> None:
+    def __init__(self, records: Ints, lost: Ints) -> None:
         self._records, self._lost = records, lost
 
-    def totals(self, counts: NDArray[np.int64], chosen: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+    def totals(self, counts: Ints, chosen: Bools | None = None) -> Ints:
         return self._records if chosen is None else self._lost
 
 
@@ -156,8 +157,8 @@ class TableOfColumns:
 
     columns: tuple[str, ...]
     hierarchies: tuple[Hierarchy, ...]
-    kept_and_lost: NDArray[np.int64] = field(repr=False)
-    lost: NDArray[np.int64] = field(repr=False)
+    kept_and_lost: Ints = field(repr=False)
+    lost: Ints = field(repr=False)
     records: int
     unknown: int = 0
     fixed: tuple[str, ...] = ()

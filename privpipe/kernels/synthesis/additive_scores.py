@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+
+from privpipe.blocks.arrays import Floats, Ints
 
 __all__ = [
     "GRAIN",
@@ -29,8 +30,6 @@ __all__ = [
     "score_of",
 ]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Score = dict[str, Ints]
 """Of each column, what each of its codes adds."""
 GRAIN = 256

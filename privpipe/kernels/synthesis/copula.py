@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.kernels.synthesis.scores import normal_quantiles
 
 __all__ = [
@@ -28,9 +28,6 @@ __all__ = [
     "uniforms_of",
     "within_share",
 ]
-
-
-Floats = NDArray[np.float64]
 
 
 def category_scores(shares: Sequence[float] | Floats) -> Floats:
@@ -46,7 +43,7 @@ def category_scores(shares: Sequence[float] | Floats) -> Floats:
     return normal_quantiles(np.clip(ends - widths / 2.0, 2.0**-53, 1.0 - 2.0**-53))
 
 
-def inverse_shares(u: Floats, shares: Sequence[float] | Floats) -> NDArray[np.int64]:
+def inverse_shares(u: Floats, shares: Sequence[float] | Floats) -> Ints:
     """The category whose interval holds u.
 
     Examples
@@ -58,7 +55,7 @@ def inverse_shares(u: Floats, shares: Sequence[float] | Floats) -> NDArray[np.in
     return np.searchsorted(ends[:-1], u, side="right").astype(np.int64)
 
 
-def within_share(u: Floats, codes: NDArray[np.int64], shares: Sequence[float] | Floats) -> Floats:
+def within_share(u: Floats, codes: Ints, shares: Sequence[float] | Floats) -> Floats:
     """How far u lies on its way through the interval of its category, in [0, 1).
 
     Examples

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.errors import UsageError
 from privpipe.kernels.synthesis.additive_scores import GRAIN, LEAST, ROWS, SHRINKAGE
 from privpipe.kernels.synthesis.trees import CodeTree, packed, unpacked
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LeafTilt", "Tilting"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 STEPS = 4096
 """A weight of 1 as a whole number; sums of weights and features are whole numbers too."""
 HEAVIEST = 1 << 18

@@ -14,7 +14,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from privpipe.blocks.arrays import Floats, Ints
 
 __all__ = [
     "Below",
@@ -156,8 +157,6 @@ def rho_within(epsilon: float, delta: float) -> float:
     return low
 
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 ROUNDS = 50
 GRAIN = 1 << 20
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.draws.elementary import normal_quantile
 from privpipe.kernels.columns.arrays import read_only
@@ -27,10 +27,6 @@ __all__ = [
     "pearson_of_spearman",
     "proper_correlation",
 ]
-
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @njit(nogil=True, cache=True)
@@ -70,11 +66,11 @@ class ValueRanks:
     ([0, 4], 4)
     """
 
-    values: NDArray[np.float64] | Ints = field(repr=False)
+    values: Floats | Ints = field(repr=False)
     offsets: Ints = field(repr=False)
 
     @classmethod
-    def of(cls, values: NDArray[np.float64] | Ints, counts: Ints) -> Self:
+    def of(cls, values: Floats | Ints, counts: Ints) -> Self:
         """From values, which may repeat, with their counts."""
         distinct, places = np.unique(values + values.dtype.type(0), return_inverse=True)
         sums = np.bincount(places, weights=counts, minlength=len(distinct)) if len(distinct) else np.empty(0)
@@ -83,14 +79,14 @@ class ValueRanks:
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
-    def doubled(self, values: NDArray[np.float64] | Ints) -> Ints:
+    def doubled(self, values: Floats | Ints) -> Ints:
         """Twice the 0-based mid-rank of each value: an integer. Of a value that does not occur, anything."""
         if not len(self.values):
             return np.zeros(len(values), np.int64)
         at = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
         return np.asarray(self.offsets[at] + self.offsets[at + 1] - 1)
 
-    def scores(self, values: NDArray[np.float64] | Ints) -> Floats:
+    def scores(self, values: Floats | Ints) -> Floats:
         """Normal quantile of (mid-rank + 0.5) / n, for each value."""
         if not len(self):
             return np.zeros(len(values))

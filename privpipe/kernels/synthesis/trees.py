@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import SMALL, njit
 from privpipe.errors import UnsupportedError, UsageError
 from privpipe.kernels.columns.arrays import read_only
@@ -31,9 +32,6 @@ __all__ = [
     "require_trees",
     "unpacked",
 ]
-
-
-Ints = NDArray[np.int64]
 
 
 def pruned(left: Ints, right: Ints, leaves: Ints, persons: Sequence[Ints], least: int) -> tuple[Ints, Ints, Ints, Ints]:
@@ -107,9 +105,6 @@ def _persons_below(left: Ints, right: Ints, leaves: Ints, persons: Ints) -> Ints
         if level:
             pairs = np.union1d(pairs[~own], parent[here // width] * width + here % width)
     return counts
-
-
-Floats = NDArray[np.float64]
 
 
 def require_trees(place: str) -> Any:

@@ -17,12 +17,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.kernels.synthesis.scores import ValueRanks
 
 __all__ = ["FEWEST", "Pairs", "ValueCells", "ValuePersons", "first_of_each"]
 
 
-Ints = NDArray[np.int64]
 Pairs = tuple[Ints, Ints]
 """Places of values, ascending, with a person of each."""
 
@@ -118,7 +118,6 @@ class ValuePersons:
         )
 
 
-Floats = NDArray[np.float64]
 FEWEST = 5
 """Records of a group at the least, whatever count makes a value rare."""
 MOST_GROUPS = 32

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
@@ -19,9 +19,7 @@ LARGE = 25
 MOST_STEPS = 5_000_000
 
 
-def individual_risk(
-    sample: NDArray[np.float64], population: NDArray[np.float64], *, approximate: bool = False
-) -> NDArray[np.float64]:
+def individual_risk(sample: Floats, population: Floats, *, approximate: bool = False) -> Floats:
     """E(1/F | f) where the population count F is negative binomial given the sample count f.
 
     Parameters
@@ -54,9 +52,7 @@ def individual_risk(
     return np.asarray(_risks(f, total, approximate), dtype=np.float64)
 
 
-def household_risk(
-    households: NDArray[np.int64], risks: NDArray[np.float64], records: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def household_risk(households: Ints, risks: Floats, records: Ints) -> tuple[Floats, Ints]:
     """1 - prod(1 - r) over the members of each household, and how many members it has.
 
     Parameters
@@ -93,7 +89,7 @@ def household_risk(
     return np.concatenate([together, apart]), np.concatenate([members, sizes])
 
 
-def shared_risk(households: NDArray[np.int64], risks: NDArray[np.float64]) -> NDArray[np.float64]:
+def shared_risk(households: Ints, risks: Floats) -> Floats:
     """1 - prod(1 - r) over the household of each record, given to every member.
 
     Parameters

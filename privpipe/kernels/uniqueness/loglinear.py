@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.kernels.classes.coded_classes import projected_counts
 
 __all__ = ["NotSettled", "TooManyCells", "fitted_means", "fitted_with_offset", "separators"]
@@ -28,9 +28,7 @@ class NotSettled(ArithmeticError):
     """Iterative fitting did not come to rest."""
 
 
-def fitted_means(
-    codes: NDArray[np.int64], counts: NDArray[np.int64], terms: Sequence[Term], max_cells: int
-) -> NDArray[np.float64]:
+def fitted_means(codes: Ints, counts: Ints, terms: Sequence[Term], max_cells: int) -> Floats:
     """Maximum-likelihood mean of each observed cell, of Poisson counts on the full grid of observed levels.
 
     Parameters
@@ -82,12 +80,12 @@ def fitted_means(
 
 
 def fitted_with_offset(
-    codes: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    codes: Ints,
+    counts: Ints,
     terms: Sequence[Term],
     max_cells: int,
-    offsets: tuple[NDArray[np.float64], float],
-) -> NDArray[np.float64]:
+    offsets: tuple[Floats, float],
+) -> Floats:
     """The same, where the mean of each cell has a known factor: iterative fitting that starts from it.
 
     Parameters
@@ -141,18 +139,18 @@ def _parts(terms: Sequence[Term]) -> list[list[Term]]:
     return sorted(parts)
 
 
-def _margin(codes: NDArray[np.int64], counts: NDArray[np.int64], columns: Term) -> NDArray[np.float64]:
+def _margin(codes: Ints, counts: Ints, columns: Term) -> Floats:
     numbers, totals = projected_counts(codes[:, list(columns)], counts)
     return totals[numbers].astype(np.float64)
 
 
 def _iterated(
-    codes: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    codes: Ints,
+    counts: Ints,
     terms: list[Term],
     max_cells: int,
-    offsets: tuple[NDArray[np.float64], float] | None = None,
-) -> NDArray[np.float64]:
+    offsets: tuple[Floats, float] | None = None,
+) -> Floats:
     """Iterative proportional fitting on the grid of the terms' columns, from a constant start or from offsets."""
     columns = sorted({column for term in terms for column in term})
     shape = tuple(int(codes[:, column].max()) + 1 for column in columns)

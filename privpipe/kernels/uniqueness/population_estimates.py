@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.errors import UsageError
 
 __all__ = ["dankar", "derived_class_size", "pitman", "population_uniques", "snb", "zayatz"]
@@ -24,7 +24,7 @@ MOST_ALPHA = 1 - 1e-12
 ONE_BY_ONE = 64
 
 
-def pitman(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int) -> float | None:
+def pitman(sizes: Ints, counts: Ints, population: int) -> float | None:
     """U = Gamma(theta + 1)/Gamma(theta + alpha) N^alpha at the parameters of greatest likelihood.
 
     Sources: Pitman, Probab. Theory Relat. Fields 102, 1995; Hoshino, Applying Pitman's sampling formula to microdata
@@ -61,7 +61,7 @@ def pitman(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int)
 class _Likelihood:
     """Scores of theta and alpha, given the class sizes of a sample."""
 
-    def __init__(self, sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+    def __init__(self, sizes: Ints, counts: Ints) -> None:
         self.records = int(sizes @ counts)
         self.classes = int(counts.sum())
         several = sizes >= 2
@@ -173,7 +173,7 @@ def _psi(values: Any) -> Any:
 GRID = np.arange(-40.0, 25.0 + 0.025, 0.05)
 
 
-def snb(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int) -> float | None:
+def snb(sizes: Ints, counts: Ints, population: int) -> float | None:
     """U = K b^a, with the sample's classes of size one and two matched, and K population classes by Shlosser.
 
     Population classes have size 1 + NB(a, b). The reference tool's equations have a sign slip and are not followed.
@@ -206,7 +206,7 @@ def snb(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int) ->
     return max((equation.uniques(root) for root in roots), default=None)
 
 
-def _population_classes(sizes: NDArray[np.int64], counts: NDArray[np.int64], fraction: float) -> float:
+def _population_classes(sizes: Ints, counts: Ints, fraction: float) -> float:
     """K of Shlosser's kind; a power of 1 - f less another loses every digit where f is small."""
     f = fraction
     ones = int(counts[sizes == 1].sum())
@@ -266,9 +266,7 @@ PIECE = 1 << 16
 UNDERFLOW = -760.0  # exp of less is 0
 
 
-def population_uniques(
-    sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int, estimator: str
-) -> float | None:
+def population_uniques(sizes: Ints, counts: Ints, population: int, estimator: str) -> float | None:
     """U, the estimated number of records that are unique in the population.
 
     Parameters
@@ -306,7 +304,7 @@ def _possible(found: float | None, population: int) -> float | None:
     return min(found, float(population))
 
 
-def dankar(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int) -> float | None:
+def dankar(sizes: Ints, counts: Ints, population: int) -> float | None:
     """The estimator that Dankar et al. choose by the sampling fraction: Pitman up to 0.1, else the lesser of two.
 
     Above 0.1 the lesser of Zayatz and SNB, Zayatz alone where SNB has no answer.
@@ -319,7 +317,7 @@ def dankar(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int)
     return min((one for one in found if one is not None), default=None)
 
 
-def zayatz(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int) -> float | None:
+def zayatz(sizes: Ints, counts: Ints, population: int) -> float | None:
     """U = c_1^2 / sum c_j P_j(1), with P_j(1) the chance that a population class of size j has one record drawn.
 
     P_j(1) = j (n/N) prod_{i=1..j-1} (N - n - i + 1)/(N - i), zero where a factor is not positive; its logarithm is a
@@ -333,7 +331,7 @@ def zayatz(sizes: NDArray[np.int64], counts: NDArray[np.int64], population: int)
     return float(unique * unique / (counts * once).sum())
 
 
-def _once_in_sample(sizes: NDArray[np.int64], records: int, population: int) -> NDArray[np.float64]:
+def _once_in_sample(sizes: Ints, records: int, population: int) -> Floats:
     """The product over i = 1 .. size - 1, for each size (ascending); in pieces, until nothing is left of it."""
     products = np.zeros(len(sizes), np.float64)
     products[sizes == 1] = 1.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.compiled import njit
 from privpipe.kernels.columns.arrays import read_only
 
@@ -33,20 +33,20 @@ class MinimalUniques:
 
     rows: int
     columns: int
-    owner: NDArray[np.int64]
-    masks: NDArray[np.int64]
+    owner: Ints
+    masks: Ints
 
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Ints:
         """Columns of each, shape (k,)."""
         return np.bitwise_count(self.masks).astype(np.int64)
 
-    def scores(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def scores(self, weights: Floats) -> Floats:
         """Sum over the minimal uniques of each row of the weight of their size, shape (t,)."""
         table = np.zeros((self.rows, self.columns + 1))
         np.add.at(table, (self.owner, self.sizes()), 1.0)
         return _dot(table, weights)
 
-    def shares(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def shares(self, weights: Floats) -> Floats:
         """Share of the total score in minimal uniques that hold each column, shape (m,); NaN without a score."""
         sizes = self.sizes()
         held = [(self.masks >> at) & 1 for at in range(self.columns)]
@@ -57,7 +57,7 @@ class MinimalUniques:
         return totals[:-1] / totals[-1] if totals[-1] > 0 else np.full(self.columns, np.nan)
 
 
-def minimal_uniques(codes: NDArray[np.int64], counts: NDArray[np.int64], max_size: int | None = None) -> MinimalUniques:
+def minimal_uniques(codes: Ints, counts: Ints, max_size: int | None = None) -> MinimalUniques:
     """Every set S of columns on which a row is alone, and on no smaller part of S.
 
     Parameters
@@ -95,7 +95,7 @@ def minimal_uniques(codes: NDArray[np.int64], counts: NDArray[np.int64], max_siz
     return MinimalUniques(rows, columns, owner[order], real[order])
 
 
-def size_weights(columns: int, weighted: bool) -> NDArray[np.float64]:
+def size_weights(columns: int, weighted: bool) -> Floats:
     """What a minimal unique of each size 0 .. m adds to the score: (m-s)!, or (2^(m-s)-1) s!(m-s)!/m!.
 
     Examples
@@ -111,7 +111,7 @@ def size_weights(columns: int, weighted: bool) -> NDArray[np.float64]:
     return np.array([0.0, *(float(one(s)) for s in range(1, columns + 1))])
 
 
-def dis_scores(scores: NDArray[np.float64], paired: int, columns: int, fraction: float) -> NDArray[np.float64]:
+def dis_scores(scores: Floats, paired: int, columns: int, fraction: float) -> Floats:
     """Probability that a match with a record is right, by Data Intrusion Simulation, spread by the scores.
 
     Parameters
@@ -145,7 +145,7 @@ def dis_scores(scores: NDArray[np.float64], paired: int, columns: int, fraction:
     return found
 
 
-def _dot(table: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def _dot(table: Floats, weights: Floats) -> Floats:
     """Rows times weights, added up column by column: a library's own order depends on the shape."""
     found = np.zeros(len(table))
     for column, weight in zip(table.T, weights.tolist(), strict=True):

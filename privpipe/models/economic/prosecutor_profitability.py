@@ -143,9 +143,6 @@ def _share_of_each(labels: Sequence[str], shares: Sequence[Mapping[str, float]])
     return {label: max(level[label] for level in shares if label in level) for label in labels}
 
 
-AMOUNTS = ("publisher_benefit", "publisher_loss", "adversary_gain", "adversary_cost")
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ProsecutorProfitability(ClassModel):
     """Publishing every class pays although an attacker attacks where it pays; observed = least payout of a record.

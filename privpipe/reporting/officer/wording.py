@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Wording"]
 
-COUNTED = ("k", "l")
 SHARES = ("risk", "uniqueness", "linkage", "disclosure", "inference", "attack", "presence")
 CHANCES = ("prosecutor", "journalist", "marketer")
 

@@ -149,9 +149,7 @@ REPORTED = 1000
 log = logging.getLogger("privpipe.search")
 
 
-def search_optimal(
-    check: NodeCheck, budget: int, node_limit: int, seconds: float | None = None, lattice: Lattice | None = None
-) -> tuple[Found | None, int]:
+def search_optimal(check: NodeCheck, budget: int, node_limit: int) -> tuple[Found | None, int]:
     """The feasible node of least loss; None when there is none (or none was found within the limits).
 
     Among nodes of equal loss the smallest vector of levels wins.
@@ -162,17 +160,13 @@ def search_optimal(
         Records that may be suppressed.
     node_limit : int
         Checks allowed.
-    seconds : float, optional
-        Time allowed; the outcome then depends on the machine.
-    lattice : Lattice, optional
-        Vectors to choose from; default: all within the columns' limits.
 
     Returns
     -------
     (Found or None, int)
         The outcome and the number of nodes checked.
     """
-    search = ended_search(check, lattice or Lattice.of(check.table), budget, Limits(node_limit, seconds))
+    search = ended_search(check, Lattice.of(check.table), budget, Limits(node_limit))
     return search.found(), search.checked
 
 

@@ -83,9 +83,9 @@ class Combinations:
     sensitive: Mapping[str, Ints] = field(default_factory=dict)
     persons: Persons | None = None
 
-    def take(self, some: NDArray[np.intp], *, sensitive: bool = True) -> Combinations:
-        """Some of them; without `sensitive`, without their values."""
-        kept = {column: codes[some] for column, codes in self.sensitive.items()} if sensitive else {}
+    def take(self, some: NDArray[np.intp]) -> Combinations:
+        """Some of them."""
+        kept = {column: codes[some] for column, codes in self.sensitive.items()}
         who = self.persons
         persons = None if who is None else Persons(who.numbers[some], who.counts[some])
         return Combinations(self.counts[some], kept, persons)

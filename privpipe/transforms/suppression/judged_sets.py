@@ -77,14 +77,12 @@ class JudgedSets:
         return model.passes_merged(records=self.person is None)
 
 
-def judged_sets(context: StageContext, *, persons: bool = False, serves: Collection[str] = ()) -> JudgedSets:
+def judged_sets(context: StageContext, *, serves: Collection[str] = ()) -> JudgedSets:
     """The guarantees of a policy that read classes.
 
     Parameters
     ----------
     context : StageContext
-    persons : bool
-        Whether the caller counts persons where the policy asks for it.
     serves : collection of {"persons", "population", "wildcard", "labels"}
         Ways of counting that the caller serves; see `Transformer.serves`.
 
@@ -93,8 +91,7 @@ def judged_sets(context: StageContext, *, persons: bool = False, serves: Collect
     UnsupportedError
         A way of counting that the stage does not serve: never passed over.
     """
-    served = {*serves, "persons"} if persons else set(serves)
-    if refused := unserved(context, serves=served):
+    if refused := unserved(context, serves):
         raise UnsupportedError(f"{context.place}: {refused}")
     classes: dict[Keys, tuple[ClassModel, ...]] = {}
     sizes: list[tuple[Keys, SizeModel]] = []
@@ -146,9 +143,8 @@ def _counted(context: StageContext) -> Over:
     return "households" if context.counted_by == context.household else "persons"
 
 
-def unserved(context: StageContext, *, persons: bool = False, serves: Collection[str] = ()) -> str:
+def unserved(context: StageContext, served: Collection[str]) -> str:
     """Why suppression and search cannot work for the policy's guarantees, or nothing."""
-    served = {*serves, "persons"} if persons else set(serves)
     instead = "generalize by given `levels:` without suppress_at_most and let the release be judged"
     if not context.guarantees:
         return ""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.blocks import Facts, Histogram, Primitives, RowBlock, unsigned_zeros
-from privpipe.blocks.arrays import Ints
+from privpipe.blocks.arrays import Ints, Words
 from privpipe.tolerance import floor_share
 from privpipe.transforms.numeric_columns import written
 
@@ -142,7 +142,7 @@ class _SampledValues:
 
     column: str
 
-    def measure(self, block: RowBlock, facts: Facts) -> NDArray[np.uint64]:
+    def measure(self, block: RowBlock, facts: Facts) -> Words:
         from privpipe.kernels.columns.cell_words import scaled_numbers
 
         values, _, _ = scaled_numbers(block.column(self.column), self.column)
@@ -153,7 +153,7 @@ class _SampledValues:
         words ^= words >> np.uint64(31)
         return np.unique(words[words < np.uint64(2**64 // ONE_IN)])
 
-    def merge(self, left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def merge(self, left: Words, right: Words) -> Words:
         return np.union1d(left, right)
 
 

@@ -30,7 +30,6 @@ __all__ = ["Learned", "LearnedLinkage", "worst_case"]
 HARDEST = 15
 WHOLE = 40_000
 """Rows up to which the program is given all of them at once."""
-ADDED = 3
 DEFINITE = 1e-8
 TOLERANCE = 1e-9
 """A row's margin is 1e-6, so that the solver's own tolerance must lie well below."""
