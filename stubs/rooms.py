@@ -80,9 +80,9 @@ def _home(room: Any, name: str) -> str:
         return str(home)
     modules = (
         importlib.import_module(f"privpipe.gx.{each}")
-        for each in ("expectations", "table_expectations", "tables", "suites")
+        for each in ("expectations", "joint_expectations", "table_expectations", "tables", "suites")
     )
-    return next(module.__name__ for module in modules if hasattr(module, name))
+    return next(module.__name__ for module in modules if name in module.__all__)
 
 
 def room_of(room: str) -> str:
