@@ -18,7 +18,7 @@ from privpipe.relations.schema import RelatedColumns, Tree
 from privpipe.running.judged_rows import source_of
 from privpipe.running.related_staging import judged_together, related_of
 from privpipe.running.run_context import OpenedEngine, RunContext, judging_rules, versions_at_work
-from privpipe.running.tables_read import finished_source, pinned_tables, scanned, without_others
+from privpipe.running.tables_read import finished_source, pinned_tables, scanned, unjudged_notes, without_others
 from privpipe.running.verbs import assess
 from privpipe.sinks.local import METADATA
 
@@ -102,7 +102,7 @@ def _alone(engine: Engine, source: Source | None, own: Policy, table: Any) -> As
     gate = replace(judging_rules(own).gate, raw=source is None)
     roles = own.roles if source is None else own.released_roles
     failed, held, notes = column_verdicts(gate, list(table.schema.names), roles, ())
-    said = () if source is None else metadata_notes(source, own.metadata)
+    said = () if source is None else (*unjudged_notes(source), *metadata_notes(source, own.metadata))
     return Assessment(verdicts=failed, built_in=held, records=engine.count(table), notes=(*notes, *said))
 
 
