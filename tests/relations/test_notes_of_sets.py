@@ -83,3 +83,6 @@ def test_hidden_files_of_a_finished_table_are_counted(tmp_path: Path) -> None:
     VISITS.to_parquet(tmp_path / "visits" / ".old.parquet")
     found = [note for note in pp.validate(tmp_path, document()).notes if "not judged: 1 hidden" in note]
     assert found == ["table 'visits': readers get 1 file with the table that were not judged: 1 hidden"]
+    PATIENTS.to_parquet(tmp_path / ".patients.parquet")
+    (tmp_path / ".empty").touch()
+    assert "readers get 1 file with the table that were not judged: 1 hidden" in pp.validate(tmp_path, document()).notes
