@@ -13,12 +13,14 @@ from privpipe.draws import RunKey, Seed
 from privpipe.engines.readers.files import stamps_of
 from privpipe.errors import DataError
 from privpipe.judging import Assessment
+from privpipe.judging.judging import unused_quasi_identifiers
 from privpipe.ledger import NOT_JUDGED
 from privpipe.relations import STAGES
 from privpipe.relations.counting import Census, RelatedTables
 from privpipe.relations.joint_generalization import GeneralizeJointly
 from privpipe.relations.related_rows import closed, counts_of
 from privpipe.relations.schema import RelatedColumns, Tree
+from privpipe.relations.set_notes import set_notes
 from privpipe.relations.set_stages import RelatedSet
 from privpipe.running.attached_source import attach
 from privpipe.running.plan import DrawnIn, Plan
@@ -272,7 +274,13 @@ def judged_together(
     asked = related_of(context)
     joint = tuple(each.judge(related) for each in asked.guarantees)
     reported = tuple(each.judge(related) for each in asked.measures)
-    notes = [f"table {name!r}: {note}" for name, own in alone.items() for note in own.notes if note != NOT_JUDGED]
+    notes = _notes_together(asked, related)
+    notes += [
+        f"table {name!r}: {note}"
+        for name, own in alone.items()
+        for note in own.notes
+        if note != NOT_JUDGED and note not in _judged_elsewhere(asked, related.tree, name)
+    ]
     more = [f"table {name!r}: {note}" for name, own in alone.items() for note in own.source_notes]
     return Assessment(
         verdicts=(*joint, *(_of_table(name, each) for name, own in alone.items() for each in own.verdicts)),
@@ -283,6 +291,26 @@ def judged_together(
         notes=tuple(dict.fromkeys((*seed_notes(context.policy), *notes, NOT_JUDGED))),
         source_notes=tuple(dict.fromkeys(more)),
     )
+
+
+def _notes_together(asked: RelatedRelease, related: RelatedTables) -> list[str]:
+    unjudged, released = {}, {}
+    for name, own in asked.tables.items():
+        unjudged[name] = unused_quasi_identifiers(own.guarantees, related.tree.tables[name].quasi_identifiers)
+        hidden = {column for column, spec in own.columns.items() if spec.role == "identifier"}
+        released[name] = [column for column in related.tables[name].schema.names if column not in hidden]
+    return set_notes(related.tree, asked.guarantees, unjudged, released)
+
+
+def _judged_elsewhere(asked: RelatedRelease, tree: Tree, name: str) -> set[str]:
+    """What a table by itself says of columns that the joint guarantees look at, or that the set has its own note of."""
+    sensitive = [
+        each.sensitive[1] for each in asked.guarantees if each.binds and each.sensitive and each.sensitive[0] == name
+    ]
+    return {
+        *(f"no guarantee looks at the sensitive column {column!r}" for column in sensitive),
+        *(f"no guarantee looks at the quasi-identifier {column!r}" for column in tree.tables[name].quasi_identifiers),
+    }
 
 
 def _of_table(name: str, verdict: Verdict) -> Verdict:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from privpipe.draws import Seed
 from privpipe.engines import Source
 from privpipe.engines.base.frames import at_hand
+from privpipe.engines.readers.unjudged_content import unjudged_note
 from privpipe.errors import DataError, UsageError
 from privpipe.judging import Assessment
 from privpipe.judging.rules import column_verdicts, metadata_notes
@@ -18,7 +19,7 @@ from privpipe.relations.schema import RelatedColumns, Tree
 from privpipe.running.judged_rows import source_of
 from privpipe.running.related_staging import judged_together, related_of
 from privpipe.running.run_context import OpenedEngine, RunContext, judging_rules, versions_at_work
-from privpipe.running.tables_read import finished_source, pinned_tables, scanned, without_others
+from privpipe.running.tables_read import finished_source, pinned_tables, scanned, unjudged_notes, without_others
 from privpipe.running.verbs import assess
 from privpipe.sinks.local import METADATA
 
@@ -58,7 +59,9 @@ def validate_related(policy: Policy, data: Any, *, engine: Any = None) -> Assess
             name: _alone(opened, source, policy.related.finished(name), tables[name])
             for name, source in sources.items()
         }
-        return _judged(context, _related(context, tables, finished=True), alone)
+        hidden = _hidden_files(data)
+        judged = _judged(context, _related(context, tables, finished=True), alone)
+        return judged.noting(unjudged_note({"hidden": hidden})) if hidden else judged
 
 
 def assess_related(policy: Policy, data: Any, *, engine: Any = None) -> Assessment:
@@ -101,7 +104,7 @@ def _alone(engine: Engine, source: Source | None, own: Policy, table: Any) -> As
     gate = replace(judging_rules(own).gate, raw=source is None)
     roles = own.roles if source is None else own.released_roles
     failed, held, notes = column_verdicts(gate, list(table.schema.names), roles, ())
-    said = () if source is None else metadata_notes(source, own.metadata)
+    said = () if source is None else (*unjudged_notes(source), *metadata_notes(source, own.metadata))
     return Assessment(verdicts=failed, built_in=held, records=engine.count(table), notes=(*notes, *said))
 
 
@@ -145,6 +148,15 @@ def _found(policy: Policy, data: Any) -> dict[str, Any]:
         if name not in names:
             raise DataError(f"table {name!r} is not in the policy, which knows {', '.join(names)}; leave it out")
     return {name: given[name] for name in names}
+
+
+def _hidden_files(data: Any) -> int:
+    """Files with content that readers of a folder get next to its tables, and that no table holds."""
+    if not isinstance(data, str | PurePath):
+        return 0
+    hidden = [path for path in Path(data).iterdir() if path.name.startswith(".")]
+    files = [file for path in hidden for file in (path.rglob("*") if path.is_dir() else (path,))]
+    return sum(file.is_file() and file.stat().st_size > 0 for file in files)
 
 
 def _in_folder(folder: Path) -> dict[str, Any]:
