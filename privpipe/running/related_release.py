@@ -16,6 +16,7 @@ from privpipe.running.judged_rows import judge_written, read_back, recoveries_of
 from privpipe.running.places import write_rows
 from privpipe.running.plan import Plan
 from privpipe.running.related_staging import Member, StagedSet, judged_together, related_of
+from privpipe.running.release_memory import Drawn, drawn_by
 from privpipe.running.report_figures import RunReport
 from privpipe.running.run import ReleaseRun, Stamps
 from privpipe.running.run_documents import run_documents, write_public
@@ -37,6 +38,7 @@ class RelatedRun(ReleaseRun):
     tables: StagedSet | None = None
     written: dict[str, Written] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    source_notes: tuple[str, ...] = ()
 
     @property
     def _set(self) -> StagedSet:
@@ -63,6 +65,7 @@ class RelatedRun(ReleaseRun):
             for name, member in self._set.members.items()
             for note in formula_notes(engine, member.context.policy, member.staged.table)
         )
+        self.source_notes = self.keys.notes(self._drawn(staged), self.sink.current)
         folder = self.place.stage(self.run_id)
         rows = self.place.rows(self.run_id)
         if not isinstance(rows, Path):
@@ -123,7 +126,7 @@ class RelatedRun(ReleaseRun):
         self.context.progress("judge the tables together")
         records = sum(each.records for each in self.written.values())
         judged = judged_together(self.context, self._set.related(tables), alone, records, staged.suppressed_records)
-        return judged.noting(*self.notes).within(**self._header(staged))
+        return judged.noting(*self.notes, source=self.source_notes).within(**self._header(staged))
 
     def _require_staged(self, member: Member, table: Any) -> None:
         """Refuse files that do not hold what was staged: keys of relations are in the staged table alone."""
@@ -148,6 +151,14 @@ class RelatedRun(ReleaseRun):
             "tables": tables,
             "files": files,
             **self.place.described(self.run_id),
+        }
+
+    def _drawn(self, staged: Staged) -> Drawn:
+        """What the stages of each table drew."""
+        return {
+            f"{name}.{what}": drawn
+            for name, member in self._set.members.items()
+            for what, drawn in drawn_by(member.context.policy.transform, member.staged.draws).items()
         }
 
     def _left_out(self, ready: Ready) -> tuple[str, int]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from privpipe.transforms.base import StagePlan, Transformer
     from privpipe.transforms.noise.add_noise import AddNoise
 
-__all__ = ["KeyHistory", "Remembering", "bare_columns", "left_of", "noise_stage", "repeated_note"]
+__all__ = ["Drawn", "KeyHistory", "Remembering", "bare_columns", "drawn_by", "left_of", "noise_stage", "repeated_note"]
 
 
 VERSION = 3
@@ -68,6 +68,10 @@ class _Known:
         return cls(keys, own, str(pending["run_id"]), None if before is None else str(before))
 
 
+Drawn = Mapping[str, tuple[str, float | None]]
+"""By column, or by stage where it draws for none: the name of all draws for it, and the ratio of their noise."""
+
+
 @dataclass(frozen=True)
 class KeyHistory:
     """The draws of a sink's published releases, by column, in a private file of its work area.
@@ -87,9 +91,7 @@ class KeyHistory:
     folder: Path | None
     seed: Seed
 
-    def notes(
-        self, stages: tuple[Transformer, ...], draws: tuple[Draws, ...], current: Callable[[], str | None]
-    ) -> tuple[str, ...]:
+    def notes(self, drawn: Drawn, current: Callable[[], str | None]) -> tuple[str, ...]:
         """A note for each column that this sink has published before with other draws.
 
         Parameters
@@ -105,19 +107,13 @@ class KeyHistory:
         before = self._read()
         known = before.settled(current()) if before.pending else before.keys
         found = []
-        for what, (name, ratio) in _drawn(stages, draws).items():
+        for what, (name, ratio) in drawn.items():
             ratios = [*({**known.get(self._tag(what), {}), name: ratio}).values()]
             if len(ratios) > 1:
                 found.append(repeated_note(what, len(ratios), ratio, left_of(ratios)))
         return tuple(found)
 
-    def prepare(
-        self,
-        stages: tuple[Transformer, ...],
-        draws: tuple[Draws, ...],
-        run_id: str,
-        current: Callable[[], str | None],
-    ) -> None:
+    def prepare(self, drawn: Drawn, run_id: str, current: Callable[[], str | None]) -> None:
         """Note the draws of a run that is about to publish; they count unless the sink still points where it does now.
 
         Raises
@@ -125,7 +121,6 @@ class KeyHistory:
         SinkError
             They cannot be written.
         """
-        drawn = _drawn(stages, draws)
         if self.folder is None or not drawn:
             return
         found, before = self._read(), current()
@@ -216,8 +211,8 @@ def _releases(given: Any) -> Releases:
     return {str(name): None if ratio is None else float(ratio) for name, ratio in given.items()}
 
 
-def _drawn(stages: tuple[Transformer, ...], draws: tuple[Draws, ...]) -> dict[str, tuple[str, float | None]]:
-    """By column, or by stage where it draws for none: the name of all draws for it, and the ratio of their noise."""
+def drawn_by(stages: tuple[Transformer, ...], draws: tuple[Draws, ...]) -> Drawn:
+    """What the stages of a table drew."""
     found: dict[str, list[tuple[str, float | None]]] = {}
     for stage, drawn in zip(stages, draws, strict=True):
         for column in () if stage.links_releases else stage.drawn_columns():

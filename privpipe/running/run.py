@@ -40,7 +40,7 @@ from privpipe.running.places import (
     write_rows,
 )
 from privpipe.running.plan import Plan, frozen_plan, require_fitting
-from privpipe.running.release_memory import KeyHistory, Remembering
+from privpipe.running.release_memory import Drawn, KeyHistory, Remembering, drawn_by
 from privpipe.running.release_result import (
     Outcome,
     ReleaseResult,
@@ -258,7 +258,7 @@ class ReleaseRun:
         self.context.progress("publish")
         try:
             self.memory.prepare(self.run_id)
-            self.keys.prepare(policy.transform, ready.staged.draws, self.run_id, current)
+            self.keys.prepare(self._drawn(ready.staged), self.run_id, current)
             path = self.place.publish(self.run_id)
             self.context.progress("judge again")
             again = self._judged_again(ready)
@@ -270,6 +270,10 @@ class ReleaseRun:
             raise
         self._settle(outcome, records)
         return outcome.result
+
+    def _drawn(self, staged: Staged) -> Drawn:
+        """What the run drew."""
+        return drawn_by(self.context.policy.transform, staged.draws)
 
     def _left_out(self, ready: Ready) -> tuple[str, int]:
         """Where the records that the release leaves out will be, and their number; none where it leaves none out."""
@@ -382,7 +386,7 @@ class ReleaseRun:
             kept = types_kept(found, staged.table.schema, policy.transform)
             staged = replace(staged, types=kept)
         # Whether a key is the one of before depends on what was learnt from the source.
-        notes = (*self.keys.notes(policy.transform, staged.draws, self.sink.current), *self.drift.notes)
+        notes = (*self.keys.notes(self._drawn(staged), self.sink.current), *self.drift.notes)
         staged = replace(staged, source_notes=notes)
         if self.context.generalized_population:
             staged = replace(staged, population=population_beside(engine, policy, staged.table))

@@ -13,6 +13,7 @@ import pytest
 
 import privpipe as pp
 from privpipe.errors import EngineError, Refused, SinkError
+from privpipe.record import verify
 from privpipe.running import related_release
 from tests.engines.databases.conftest import place, postgres
 from tests.engines.databases.sink_places import Place
@@ -118,6 +119,7 @@ def test_a_set_is_published_into_a_database_and_replaced(place: Place, tmp_path:
     assert result.published
     assert seen(place) == 1
     assert sorted(place.ask("SELECT age, edition FROM clinic_patients"))[0] == (30, 1)
+    assert verify(str(tmp_path / "policy-1.yaml")).sound
     output = place.documents("clinic")["manifest"]["output"]
     assert output["table"].endswith("clinic")
     assert output["files"] == []
