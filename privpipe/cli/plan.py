@@ -128,7 +128,10 @@ def transform(
 
     Never writes to the policy's sink: only `privpipe release` publishes.
     """
+    from privpipe.policy.related import require_one_table
+
     rules = loaded(policy)
+    require_one_table(rules, "transform")
     folder = _unjudged_target(target, rules)
     records, lost = _written(rules, _read(plan, rules), folder, engine, lines=lines)
     if json:
