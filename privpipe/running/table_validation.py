@@ -25,6 +25,7 @@ from privpipe.tables.families import families, merged_levels
 from privpipe.tables.finished_checks import absent_note, require_counts, require_margins, require_sums
 from privpipe.tables.finished_dimensions import finished_dimension
 from privpipe.tables.finished_frequencies import frequency_verdict
+from privpipe.tables.finished_quotients import base_rows, require_quotients, with_blanks_alone
 from privpipe.tables.finished_tables import (
     MARK,
     SUPPRESSED,
@@ -129,6 +130,8 @@ class FinishedTables:
             for response in self.specs[name].responses:
                 if response.kind not in ("count", "sum"):
                     blank = [parts[key].blank for key in measures_of(response) if key in parts]
+                    if response.kind == "percentage":
+                        blank += [each[base_rows(self.cells[name], response)] for each in blank]
                     some = np.logical_or.reduce(blank) if blank else np.zeros(len(self.cells[name]), dtype=np.bool_)
                     found += int((some & ~own[response.name].blank).sum())
         return found
@@ -287,13 +290,14 @@ def _responses(policy: Policy, name: str, spec: TableSpec, rows: pa.Table, cells
         dims = {each.name: each for each in cells.dimensions}
         if response.kind == "sum":
             rows = in_declared_units(rows, [response.name], spec.sums[response.columns[0]])
-        own = finished_table(rows, dims, response.name, total=spec.total, cells=cells)
+        plain = response.kind in ("count", "sum")
+        read = rows if plain else with_blanks_alone(rows, response.name)
+        own = finished_table(read, dims, response.name, total=spec.total, cells=cells)
         if own.left:
             raise DataError(
                 f"table {name!r}: {own.left:,} figures of {response.name!r} are marked as suppressed and still there; "
                 "publish null"
             )
-        plain = response.kind in ("count", "sum")
         rounded = _require_statuses(name, rows, response.name)
         if plain:
             own = _as_read(policy, name, own, rounded=rounded, counts=response.kind == "count")
@@ -306,6 +310,10 @@ def _responses(policy: Policy, name: str, spec: TableSpec, rows: pa.Table, cells
                 f"{', '.join(map(repr, missing))} are no response of the policy; publish them as well"
             )
         found[response.name] = own
+    shown = {measures_of(each)[-1]: found[each.name] for each in spec.responses if each.kind in ("count", "sum")}
+    for response in spec.responses:
+        if response.name in found and response.kind not in ("count", "sum"):
+            require_quotients(name, response, rows.column(response.name), shown, cells)
     return found
 
 

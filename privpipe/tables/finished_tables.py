@@ -28,6 +28,7 @@ __all__ = [
     "SUPPRESSED",
     "TOTAL",
     "FinishedTable",
+    "blank_or_decimal",
     "figures_of",
     "finished_cells",
     "finished_table",
@@ -318,6 +319,17 @@ def _in_unit(value: Any, decimals: int) -> str | None:
 
 def _is_blank(value: Any) -> bool:
     return value is None or value != value or (isinstance(value, str) and value.strip().casefold() in MARKS)
+
+
+def blank_or_decimal(value: Any, name: str) -> Decimal | None:
+    """A figure of a column with its digits; None for a blank.
+
+    Raises
+    ------
+    DataError
+        It is no number.
+    """
+    return None if _is_blank(value) else _decimal(value, name)
 
 
 def _decimal(value: Any, name: str) -> Decimal:

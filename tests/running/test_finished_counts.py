@@ -1,4 +1,4 @@
-"""What a finished table does not show of contributors is never taken for known."""
+"""What a finished table does not show is never taken for known: contributors, and what quotients are made of."""
 
 from __future__ import annotations
 
@@ -110,3 +110,47 @@ def test_an_attribute_that_no_table_has_is_refused(columns: list[str]) -> None:
 def test_a_response_that_no_table_has_is_refused() -> None:
     with pytest.raises(UsageError, match="no table has a response that it can judge"):
         pp.validate(table(), policy(frequency(response="sum_of_costs")))
+
+
+def quotients(response: Any, stage: dict[str, Any] | None = None) -> dict[str, Any]:
+    asked = policy(frequency(at_least=2), responses=["count", {"sum": "cost"}, response])
+    asked["transform"] += [] if stage is None else [stage]
+    return asked
+
+
+def test_a_mean_of_other_parts_is_refused() -> None:
+    frame = table(sum_cost=SUMS, mean_cost=[total / count for total, (_, count) in zip(SUMS, COUNTS, strict=True)])
+    assert outcome(frame, quotients({"mean": "cost"})) == "pass"
+    assert outcome(frame.assign(mean_cost=frame["mean_cost"].round(1)), quotients({"mean": "cost"})) == "pass"
+    with pytest.raises(DataError, match="1 figures of 'mean_cost' are not the quotients of the published figures"):
+        pp.validate(frame.assign(mean_cost=[2.6, *frame["mean_cost"][1:]]), quotients({"mean": "cost"}))
+
+
+def test_exact_means_beside_rounded_counts_are_refused() -> None:
+    true, sums = [9, 4, 5], [90, 40, 50]
+    frame = pd.DataFrame({"region": ["Total", "N", "S"], "count": [10, 5, 5], "sum_cost": sums})
+    frame = frame.assign(count_status="rounded", sum_cost_status="rounded")
+    rounded = quotients({"mean": "cost"}, {"round_table": {"base": 5}}) | {"guarantees": [{"table_audit": {}}]}
+    assert pp.validate(frame.assign(mean_cost=frame["sum_cost"] / frame["count"]), rounded).passed
+    with pytest.raises(DataError, match="2 figures of 'mean_cost' are not the quotients"):
+        pp.validate(frame.assign(mean_cost=frame["sum_cost"] / pd.Series(true)), rounded)
+
+
+def test_means_of_many_digits_are_read() -> None:
+    frame = pd.DataFrame(
+        {"region": ["Total", "N", "S"], "count": [30003, 3, 30000], "sum_cost": [3 * 10**9 + 1, 1, 3 * 10**9]}
+    )
+    assert outcome(frame.assign(mean_cost=frame["sum_cost"] / frame["count"]), quotients({"mean": "cost"})) == "pass"
+
+
+def test_a_percentage_gives_its_base_away() -> None:
+    share = {"percentage": "count", "of": ["region"], "digits": 0}
+    asked = policy(frequency(), responses=["count", share])
+    shares = pd.array([100, 50, 30, 20], dtype="Int64")
+    assert outcome(table(percentage_count=shares), asked) == "pass"
+    shares[[0, 2]] = None
+    assert outcome(table(("Total", "S"), percentage_count=shares), asked) == "fail"  # 20 is 50 % of 40
+    shares[[1, 3]] = None
+    assert outcome(table(("Total", "S"), percentage_count=shares), asked) == "pass"
+    with pytest.raises(DataError, match="not the quotients"):
+        pp.validate(table(percentage_count=[100, 50, 30, 21]), asked)
