@@ -41,8 +41,17 @@ def on_config(config: Any) -> Any:
     made["Related tables"] = [{name: f"relations/{name}.md"} for name in OF_SETS]
     numbered = sorted((PROJECT / "docs" / "decisions").glob("[0-9]*.md"))
     made["Decisions"] = ["decisions/README.md", *(f"decisions/{path.name}" for path in numbered)]
-    config.nav = [{title: made.get(title) or below for title, below in part.items()} for part in config.nav]
+    config.nav = _filled(config.nav, made)
     return config
+
+
+def _filled(nav: Any, made: dict[str, list[Any]]) -> Any:
+    """The navigation with what is made below the titles that have nothing below them."""
+    if isinstance(nav, list):
+        return [_filled(part, made) for part in nav]
+    if isinstance(nav, dict):
+        return {title: _filled(below, made) if below else made[title] for title, below in nav.items()}
+    return nav
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -31,7 +31,7 @@ DIVERSE = {"l_diversity": {"column": "ill", "l": 2}}
     [
         (lambda: models.KAnonymity(5), "by name: KAnonymity(k=5)"),
         (lambda: models.DistinctLDiversity("ill", 3), "by name: DistinctLDiversity(column='ill', l=3)"),
-        (lambda: measures.Distinction(["zip"]), "by name: Distinction(columns=['zip'])"),
+        (lambda: measures.Distinction(["zip"]), "by name: Distinction(columns=['zip'], at_most=...)"),
         (lambda: transforms.RankSwap("age", 0.1), "by name: RankSwap(columns=['age'], p=0.1)"),
         (lambda: transforms.RankSwap(FRAME), "takes a frame afterwards: RankSwap(columns=[...]).apply(frame)"),
         (lambda: models.KAnonymity(FRAME), "afterwards: KAnonymity(k=...).assess(frame, quasi_identifiers=[...])"),
