@@ -283,8 +283,8 @@ def test_a_key_that_leaves_as_it_is_draws_a_warning() -> None:
 def test_what_cannot_switch_several_tables(folder: Path) -> None:
     with pytest.raises(UnsupportedError, match="in one move"):
         pp.release(policy(folder, sink={"path": "published", "format": "delta"}))
-    with pytest.raises(UsageError, match="about related tables"):
-        pp.plan(None, policy(folder))
+    with pytest.raises(UsageError, match="transform: policy 'clinic' is about related tables"):
+        pp.transform(tables_of()["visits"], pp.plan(None, policy(folder)))
 
 
 def test_a_joint_guarantee_over_one_table_is_refused() -> None:
