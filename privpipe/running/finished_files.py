@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from privpipe.engines import Source
 from privpipe.engines.base.frames import at_hand
 from privpipe.engines.databases import Database
+from privpipe.engines.readers.files import elsewhere
+from privpipe.engines.readers.text_records import csv_table
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.running.run_context import OpenedEngine
 from privpipe.running.table_frames import NOTHING
-from privpipe.running.tables_read import read_as_source, scanned
+from privpipe.running.tables_read import named, read_as_source, scanned
 from privpipe.tables.aggregation import TableSpec
 from privpipe.tables.cells import MOST_CELLS
 
@@ -72,17 +74,26 @@ def finished_rows(data: Any, owner: str, **said: Any) -> pa.Table:
     given = data if isinstance(data, Database) else at_hand(data, owner)
     if said and not isinstance(given, str | PurePath):
         raise UsageError(f"{owner}: {' and '.join(said)} say how a file is written, and no file was given")
+    source = Source(data=given) if isinstance(given, Database) else read_as_source(given, NOTHING, **said)
+    if source.is_path and source.resolved_format == "csv" and not elsewhere(str(source.data)):
+        text = named(source, lambda: csv_table(source, MOST_CELLS))
+        if text.num_rows > MOST_CELLS:
+            raise _too_long(owner, f"more than {MOST_CELLS:,}")
+        return text
     with OpenedEngine(None, None if isinstance(given, Database) else given, NOTHING) as engine:
-        source = Source(data=given) if isinstance(given, Database) else read_as_source(given, NOTHING, **said)
         table = scanned(engine, source)
         rows = engine.count(table)
         if rows > MOST_CELLS:
-            raise DataError(
-                f"{owner}: the table has {rows:,} rows, and tables of up to {MOST_CELLS:,} cells are judged; leave out "
-                "a dimension or its lowest level"
-            )
+            raise _too_long(owner, f"{rows:,}")
         found: pa.Table = engine.collect(table, order="any")
     return found
+
+
+def _too_long(owner: str, rows: str) -> DataError:
+    return DataError(
+        f"{owner}: the table has {rows} rows, and tables of up to {MOST_CELLS:,} cells are judged; leave out a "
+        "dimension or its lowest level"
+    )
 
 
 def labels_in_order(path: str, delimiter: str = ",") -> dict[str, list[str]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 from privpipe.blocks.marks import FilePath
 from privpipe.blocks.parameters import marked, parameters_of
@@ -29,6 +29,7 @@ __all__ = [
     "finished_population",
     "finished_source",
     "left_out_notes",
+    "named",
     "pinned_tables",
     "population_beside",
     "raw_population",
@@ -43,6 +44,9 @@ __all__ = [
 ]
 
 
+Read = TypeVar("Read")
+
+
 def scanned(engine: Engine, source: Source) -> Any:
     """The table of a source.
 
@@ -51,8 +55,13 @@ def scanned(engine: Engine, source: Source) -> Any:
     DataError
         As `Engine.scan`, with the source's own name in front where the message lacks it.
     """
+    return named(source, lambda: engine.scan(source))
+
+
+def named(source: Source, read: Callable[[], Read]) -> Read:
+    """What is read of a source; a `DataError` has the source's own name in front where its message lacks it."""
     try:
-        return engine.scan(source)
+        return read()
     except DataError as error:
         name = PurePath(str(source.data)).name if source.is_path else ""
         if not name or name in str(error):

@@ -14,10 +14,10 @@ from privpipe.blocks.table_name import TableName
 from privpipe.engines.base.frames import arrow_of, is_local_frame, is_unordered
 from privpipe.engines.databases import Database
 from privpipe.engines.lakes import IcebergName, LakeView, lake_of
-from privpipe.engines.readers.files import csv_columns, elsewhere, list_files
+from privpipe.engines.readers.files import elsewhere, list_files
 from privpipe.engines.readers.parquet_files import parquet_files, parquet_head, parquet_table, partitioned_schema
 from privpipe.engines.readers.source import Source
-from privpipe.engines.readers.text_records import CsvDialect, csv_blocks, ragged_error, read_csv_block
+from privpipe.engines.readers.text_records import csv_table
 from privpipe.engines.readers.whole_files import opened
 from privpipe.engines.stores import copied_files, is_reached
 from privpipe.errors import DataError, UnsupportedError
@@ -168,16 +168,7 @@ def _files(source: Source) -> pa.Table:
         return parquet_table(list_files(source))
     if kind != "csv":
         raise UnsupportedError(f"{kind} files are not aligned by position; use a record_id, or CSV or Parquet files")
-    names = tuple(csv_columns(source, list_files(source)))
-    dialect = CsvDialect.of(names, source)
-    batches, ragged = [], 0
-    for name in list_files(source):
-        for block in csv_blocks(name, dialect, BLOCK_BYTES):
-            batch, wrong = read_csv_block(block, dialect)
-            batches.append(batch)
-            ragged += wrong
-    if ragged:
-        raise ragged_error(ragged, names)
-    if not batches:
+    rows = csv_table(source)
+    if not rows.num_rows:
         raise DataError("the source has no records: there is nothing to align")
-    return pa.Table.from_batches(batches)
+    return rows

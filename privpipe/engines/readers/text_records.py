@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
+from privpipe.engines.base.logical_types import check_names
 from privpipe.engines.readers.csv_text import not_of_encoding, plain_text, start_of_rows, text_of
-from privpipe.engines.readers.files import Stamp, open_text, require_stamp, stamp_of
+from privpipe.engines.readers.files import Stamp, csv_columns, list_files, open_text, require_stamp, stamp_of
 from privpipe.engines.readers.source import Source
 from privpipe.engines.readers.text_forms import NO_QUOTE, TextForm, plain_cells, restored_cells, trimmed_cells
 from privpipe.engines.readers.unpacking import MOST_BYTES, reading
@@ -29,11 +30,15 @@ __all__ = [
     "CsvDialect",
     "csv_blocks",
     "csv_rows",
+    "csv_table",
     "json_batches",
     "json_columns",
     "ragged_error",
     "read_csv_block",
 ]
+
+
+BLOCK_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -209,6 +214,35 @@ def csv_rows(data: bytes, dialect: CsvDialect, place: str) -> tuple[pa.RecordBat
     if dialect.escaped_formulas:
         cells = [restored_cells(column) for column in cells]
     return pa.RecordBatch.from_arrays(cells, schema=schema), ragged.lines
+
+
+def csv_table(source: Source, most: int | None = None) -> pa.Table:
+    """The rows of local CSV files as text, in the order of the files.
+
+    Parameters
+    ----------
+    most : int, optional
+        Of more rows no further block is read, and there are more than `most` in what is returned.
+
+    Raises
+    ------
+    DataError, EngineError
+        As `csv_blocks`; headers that differ, lines with too few or too many fields.
+    """
+    files = list_files(source)
+    names = csv_columns(source, files)
+    check_names(names)
+    dialect = CsvDialect.of(names, source)
+    batches, ragged, rows = [], 0, 0
+    for block in (block for name in files for block in csv_blocks(name, dialect, BLOCK_BYTES)):
+        batch, wrong = read_csv_block(block, dialect)
+        batches.append(batch)
+        ragged, rows = ragged + wrong, rows + batch.num_rows
+        if most is not None and rows > most:
+            break
+    if ragged:
+        raise ragged_error(ragged, names)
+    return pa.Table.from_batches(batches, pa.schema([(name, pa.string()) for name in names]))
 
 
 def ragged_error(lines: int, columns: Sequence[str]) -> DataError:
