@@ -45,7 +45,7 @@ def check_private(
         if isinstance(item.entry, CellGuarantee) and not item.entry.of_process:
             report.wrong(
                 item.place,
-                f"{item.name} does not apply to tables with noise of private_table: it would tell what true figures "
+                f"{item.name} does not apply to tables with noise of private_table: it would reveal what true figures "
                 "are; ask `differential_privacy` instead",
             )
     return True

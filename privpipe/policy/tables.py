@@ -51,7 +51,7 @@ class TableRelease:
 def without_tables(
     report: Report, read: Lists, columns: Mapping[str, ColumnSpec], found: Mapping[str, Any]
 ) -> tuple[Lists, TableRelease | None]:
-    """The lists with what is said of records alone, and what is said of tables; None where nothing is.
+    """The lists with entries about records alone, and those about tables; None where there are none.
 
     What cannot be had of records or of cells is noted with its line.
     """

@@ -58,12 +58,12 @@ def tables_by_name(specs: Mapping[str, TableSpec], data: Any) -> Mapping[str, An
     return given
 
 
-def finished_rows(data: Any, owner: str, **said: Any) -> pa.Table:
+def finished_rows(data: Any, owner: str, **form: Any) -> pa.Table:
     """The rows of a finished table, which has cells and no persons, on this machine.
 
     Parameters
     ----------
-    said : str
+    form : str
         How a file is written: `format`, `delimiter`.
 
     Raises
@@ -72,9 +72,9 @@ def finished_rows(data: Any, owner: str, **said: Any) -> pa.Table:
         It has more rows than a table of cells may have; none of them is read.
     """
     given = data if isinstance(data, Database) else at_hand(data, owner)
-    if said and not isinstance(given, str | PurePath):
-        raise UsageError(f"{owner}: {' and '.join(said)} say how a file is written, and no file was given")
-    source = Source(data=given) if isinstance(given, Database) else read_as_source(given, NOTHING, **said)
+    if form and not isinstance(given, str | PurePath):
+        raise UsageError(f"{owner}: {' and '.join(form)} say how a file is written, and no file was given")
+    source = Source(data=given) if isinstance(given, Database) else read_as_source(given, NOTHING, **form)
     if source.is_path and source.resolved_format == "csv" and not elsewhere(str(source.data)):
         text = named(source, lambda: csv_table(source, MOST_CELLS))
         if text.num_rows > MOST_CELLS:

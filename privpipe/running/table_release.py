@@ -107,16 +107,16 @@ def judge_tables(context: RunContext, tables: TableSet, memory: Remembering | No
     asked = () if policy.tables is None else policy.tables.guarantees
     require_judged(tables)
     cells = sum(len(table) for table in tables.tables.values())
-    told: tuple[str, ...] = () if tables.history is not None else (EARLIER,)
+    notes: tuple[str, ...] = () if tables.history is not None else (EARLIER,)
     source: tuple[str, ...] = ()
     if memory is not None:
-        told, source = (*told, *memory.notes), memory.source_notes
+        notes, source = (*notes, *memory.notes), memory.source_notes
     judged = [guarantee.judged_over(tables) for guarantee in asked]
     return Assessment(
         verdicts=tuple(verdict for verdict, by in zip(judged, asked, strict=True) if not by.reported),
         measures=tuple(verdict for verdict, by in zip(judged, asked, strict=True) if by.reported),
         records=cells,
-        notes=(*tables.notes, *told),
+        notes=(*tables.notes, *notes),
         source_notes=source,
     )
 

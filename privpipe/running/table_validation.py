@@ -144,7 +144,7 @@ class FinishedTables:
 
 
 def validate_tables(
-    policy: Policy, data: Any, original: Any = None, *, extra_columns: bool = False, **said: str
+    policy: Policy, data: Any, original: Any = None, *, extra_columns: bool = False, **form: str
 ) -> Assessment:
     """Judge finished tables as a policy's `aggregate` describes them: dimensions, responses, label of the total.
 
@@ -156,14 +156,14 @@ def validate_tables(
         so on) concentration rules are judged as well.
     extra_columns : bool
         Whether a table may have columns that the policy does not name; they are not judged, and a note says so.
-    said : str
+    form : str
         How files are written: `format`, `delimiter`.
 
     Raises
     ------
     DataError, UsageError
     """
-    finished = finished_tables(policy, data, original, extra_columns=extra_columns, **said)
+    finished = finished_tables(policy, data, original, extra_columns=extra_columns, **form)
     asked = () if policy.tables is None else policy.tables.guarantees
     judged = [(guarantee.reported, _verdict(guarantee, finished, asked, policy)) for guarantee in asked]
     followed = any(isinstance(each, UnionGuarantee) and each.ledger is not None for each in asked)
@@ -180,7 +180,7 @@ def validate_tables(
 
 
 def finished_tables(
-    policy: Policy, data: Any, original: Any = None, *, extra_columns: bool = False, **said: str
+    policy: Policy, data: Any, original: Any = None, *, extra_columns: bool = False, **form: str
 ) -> FinishedTables:
     """Finished tables, read and found whole: see `validate_tables`."""
     if policy.tables is None:
@@ -188,7 +188,7 @@ def finished_tables(
     _require_readable(policy.tables.stages)
     aggregate = policy.tables.aggregate
     specs = aggregate.specs()
-    rows = _long(specs, data, aggregate.layout, "validate", **said)
+    rows = _long(specs, data, aggregate.layout, "validate", **form)
     first = None if original is None else _long(specs, original, "long", "validate, original")
     cells, responses = {}, {}
     for name, spec in specs.items():
@@ -226,9 +226,9 @@ def _require_readable(stages: Sequence[TableStage]) -> None:
             )
 
 
-def _long(specs: Mapping[str, TableSpec], data: Any, layout: str, owner: str, **said: str) -> dict[str, pa.Table]:
+def _long(specs: Mapping[str, TableSpec], data: Any, layout: str, owner: str, **form: str) -> dict[str, pa.Table]:
     given = tables_by_name(specs, data)
-    found = {name: finished_rows(given[name], owner, **said) for name in specs}
+    found = {name: finished_rows(given[name], owner, **form) for name in specs}
     if layout == "wide":
         found = {
             name: rows
@@ -492,19 +492,19 @@ def _blanks_audited(
 
 
 def _without_empty(finished: FinishedTables, name: str, sums: FinishedTable) -> FinishedTable:
-    """Sums of which a reader knows more: those over nobody are 0."""
+    """Sums of which a reader knows more: those without contributors are 0."""
     counts = finished.figures(COUNT).get(name)
     if counts is None or finished.weighted:
         return sums
-    nobody = ~counts.blank & (counts.values == 0)
-    nobody &= np.ones(len(counts.cells), dtype=np.bool_) if counts.high is None else counts.high == 0
-    if bool((nobody & ~sums.blank & (sums.values != 0)).any()):
+    none = ~counts.blank & (counts.values == 0)
+    none &= np.ones(len(counts.cells), dtype=np.bool_) if counts.high is None else counts.high == 0
+    if bool((none & ~sums.blank & (sums.values != 0)).any()):
         raise DataError(f"table {name!r}: sums of {sums.response!r} are not 0 where the count is 0")
-    return replace(sums, blank=sums.blank & ~nobody)
+    return replace(sums, blank=sums.blank & ~none)
 
 
 def _of_cells(result: AuditResult, cells: LinkedCells) -> AuditResult:
-    """Without what is no cell: distances of inequalities, and cells of which nothing is said."""
+    """Without what is no cell: distances of inequalities, and cells of which nothing is known."""
     own = result.variables < cells.size
     return replace(result, kinds=np.where(own, result.kinds, Kind.HOLDS))
 

@@ -34,8 +34,8 @@ def suppressed_rows(tables: TableSet) -> dict[str, list[dict[str, Any]]]:
     found: Ends = {}
     asked = next((each for each in tables.guarantees if isinstance(each, TableAudit)), TableAudit())
     # What private_table publishes are no intervals of true figures, and nothing of it is hidden.
-    told = {name: table for name, table in tables.tables.items() if table.process is None}
-    for family in families(told, tables.joint):
+    exact = {name: table for name, table in tables.tables.items() if table.process is None}
+    for family in families(exact, tables.joint):
         found.update(_ends(family, asked))
     return {name: [_row(name, at, row, found) for at, row in _figures(tables, name)] for name in tables.tables}
 

@@ -180,7 +180,7 @@ class CellGuarantee(Entry):
 
     @property
     def reported(self) -> bool:
-        """Whether it is told and never judged, as one of the `measures:` of a policy."""
+        """Whether it is reported and never judged, as one of the `measures:` of a policy."""
         return False
 
     def demanded(self) -> Any:
@@ -206,8 +206,8 @@ class CellGuarantee(Entry):
         noisy = [name for name, table in tables.chosen(self.tables).items() if table.process is not None]
         if noisy and not self.of_process:
             reason = (
-                f"{self.name()} does not apply to tables with noise of private_table: it would tell what true figures "
-                "are; ask differential_privacy."
+                f"{self.name()} does not apply to tables with noise of private_table: it would reveal what true "
+                "figures are; ask differential_privacy."
             )
             return Verdict(self, None, "error", self.demanded(), reason=reason)
         return self.judge(tables)

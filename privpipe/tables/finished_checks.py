@@ -92,15 +92,15 @@ def require_sums(table: str, figures: FinishedTable) -> None:
     wrong = np.flatnonzero((np.asarray(hidden) == 0) & (np.asarray(rests) != 0))
     if not len(wrong):
         return
-    told = [_told(figures, int(row), int(rests[row])) for row in wrong[:PLACES]]
+    totals = [_described(figures, int(row), int(rests[row])) for row in wrong[:PLACES]]
     more = f"; and {len(wrong) - PLACES:,} more" if len(wrong) > PLACES else ""
     raise DataError(
         f"table {table!r}: the table does not add up: {len(wrong):,} totals of {figures.response!r} are not the sum of "
-        f"their parts: {'; '.join(told)}{more}"
+        f"their parts: {'; '.join(totals)}{more}"
     )
 
 
-def _told(figures: FinishedTable, row: int, rest: int) -> str:
+def _described(figures: FinishedTable, row: int, rest: int) -> str:
     cells, relations = figures.cells, figures.cells.relations
     entries = slice(relations.indptr[row], relations.indptr[row + 1])
     columns, values = relations.indices[entries], relations.data[entries]

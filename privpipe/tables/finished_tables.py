@@ -124,10 +124,10 @@ def finished_table(
     own = finished_cells(table, trees, total=total, only=only) if cells is None else cells
     name = _response(table, trees, response)
     values, blank, places = figures_of(table.column(name), name, decimals)
-    said = status or (f"{name}_status" if f"{name}_status" in table.schema.names else "status")
+    marked = status or (f"{name}_status" if f"{name}_status" in table.schema.names else "status")
     left, marks = 0, None
-    if said in table.schema.names and said not in trees:
-        gone, marks = _suppressed(table, said)
+    if marked in table.schema.names and marked not in trees:
+        gone, marks = _suppressed(table, marked)
         left = int((gone & ~blank).sum())
         blank = blank | gone
     return FinishedTable(own, name, np.where(blank, 0, values), blank, places, left, marks=marks)
@@ -140,9 +140,9 @@ def require_exact(table: pa.Table, response: str) -> None:
     ------
     UsageError
     """
-    said = f"{response}_status" if f"{response}_status" in table.schema.names else "status"
-    if said in table.schema.names:
-        texts = {str(each) for each in table.column(said).unique().to_pylist()} & set(CHANGED)
+    marked = f"{response}_status" if f"{response}_status" in table.schema.names else "status"
+    if marked in table.schema.names:
+        texts = {str(each) for each in table.column(marked).unique().to_pylist()} & set(CHANGED)
         if texts:
             raise UsageError(
                 f"audit: figures of {response!r} are {min(texts)}, and intervals that take them for exact would be "
@@ -419,7 +419,7 @@ def interval_rows(
     whole: Intervals | None,
     fixed: Mapping[int, int],
 ) -> pa.Table:
-    """A row for each blank cell: its labels and what can be said of it.
+    """A row for each blank cell: its labels and what is known of it.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ class GroupDisclosure:
     ----------
     known : int
         k members who know themselves: a margin cell of more than k contributors, of which at most k are outside one
-        child, tells them that all others are inside.
+        child, shows them that all others are inside.
     columns : sequence of str
         Dimensions that are attributes; margins are totals or inner labels of these.
     share : number, optional

@@ -509,14 +509,16 @@ class GroupDisclosure(CellGuarantee):
         if not judged:
             why = "no table has one of its columns; name `columns`, or give a dimension the role sensitive"
             return Verdict(self, None, "error", 0, reason=f"nothing was judged: {why}.", compared=compared)
-        said = "are in one cell but for those known" if self.share is None else "are in one cell, or nearly all of them"
+        position = (
+            "are in one cell but for those known" if self.share is None else "are in one cell, or nearly all of them"
+        )
         return Verdict(
             self,
             failing,
             outcome="fail" if failing else "pass",
             threshold=0,
             failing_classes=failing,
-            reason=f"of {failing:,} published groups all members {said}; {judged:,} cells were judged.",
+            reason=f"of {failing:,} published groups all members {position}; {judged:,} cells were judged.",
             compared=compared,
         )
 

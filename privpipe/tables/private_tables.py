@@ -197,8 +197,8 @@ class PrivateTable(TableStage):
             process = self._process(table, noises[name])
             changed[name] = replace(table, measures=measures, process=process)
         notes = [SPENT, *([SEVERAL.format(bound=self.contribution_bound)] if self.contribution_bound > 1 else [])]
-        said = {name: dict(table.process or {}) for name, table in changed.items()}
-        return tables.having(changed, *notes, step={"public": {"process": said}})
+        process = {name: dict(table.process or {}) for name, table in changed.items()}
+        return tables.having(changed, *notes, step={"public": {"process": process}})
 
     def _units(self, table: Table) -> dict[str, tuple[int, int]]:
         """Bounds in the units of each sum.
@@ -233,7 +233,7 @@ class PrivateTable(TableStage):
         keys = table.shown_measures
         levels = int(levels_of(table.cells).max(initial=0)) + 1 if self.split == "levels" else 1
         share = Fraction(1, len(keys) * levels)
-        said: dict[str, Any] = {
+        process: dict[str, Any] = {
             "mechanism": f"discrete {self.mechanism}",
             noise.spend.unit: str(noise.spend.amount),
             "contribution_bound": self.contribution_bound,
@@ -246,9 +246,9 @@ class PrivateTable(TableStage):
         }
         if self.delta is not None and noise.rho is not None:
             rho = float(self.spend.amount)
-            said["delta"] = float(self.delta)
-            said["epsilon_of_all_tables"] = rho + 2 * math.sqrt(rho * math.log(1 / self.delta))
-        return said
+            process["delta"] = float(self.delta)
+            process["epsilon_of_all_tables"] = rho + 2 * math.sqrt(rho * math.log(1 / self.delta))
+        return process
 
     @classmethod
     def examples(cls) -> list[Self]:

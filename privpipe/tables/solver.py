@@ -34,7 +34,7 @@ class Programme:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the solver said: a point and multipliers of the relations, each of which may be wrong or missing."""
+    """What the solver returned: a point and multipliers of the relations, each of which may be wrong or missing."""
 
     point: NDArray[np.float64] | None
     multipliers: NDArray[np.float64] | None = None

@@ -132,7 +132,7 @@ class Aggregate(TableStage):
                 )
 
     def _check_responses(self) -> None:
-        """Refuse figures that weights have no meaning for, bases that are no dimension, and what tables tell together.
+        """Refuse figures without a meaning under weights, bases that are no dimension, what tables reveal together.
 
         Raises
         ------

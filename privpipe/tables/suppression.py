@@ -138,7 +138,7 @@ def suppress(
     ----------
     hiding : Hiding
     linked : LinkedCells
-        The tables of its relations; relations of `hiding` may have more variables, of which nobody sees any.
+        The tables of its relations; relations of `hiding` may have more variables, none of which is published.
     method : str
         ``optimal``, ``hierarchical``, ``gauss``; or ``auto``: optimal for components of up to 300 cells to choose
         from, the others hierarchical for sums and gauss for counts.

@@ -133,31 +133,31 @@ class TableAudit(UnionGuarantee):
         )
 
     def _reason(self, counts: Counter[str], results: Sequence[AuditResult], earlier: int, *, true_known: bool) -> str:
-        said = [f"{counts[kind]:,} {text}" for kind, text in KINDS.items() if counts[kind]]
+        parts = [f"{counts[kind]:,} {text}" for kind, text in KINDS.items() if counts[kind]]
         if counts["unproved"]:
-            said.append(f"{counts['unproved']:,} were not proved in {self.time_limit:g} s")
+            parts.append(f"{counts['unproved']:,} were not proved in {self.time_limit:g} s")
         sensitive = sum(len(result.variables) for result in results)
-        if not said:
-            said.append(
+        if not parts:
+            parts.append(
                 f"all {sensitive:,} unsafe figures stay hidden"
                 if true_known
                 else f"none of {sensitive:,} blank figures can be worked out"
             )
         elif not true_known:
-            said.append(
+            parts.append(
                 "each blank figure was taken for unsafe, for the table does not tell which are: give the original, or "
                 "publish what follows from others (`restore: true`)"
             )
         more = sum(len(result.determined) for result in results)
         if more:
-            said.append(f"{more:,} suppressed figures follow from others and could be published")
+            parts.append(f"{more:,} suppressed figures follow from others and could be published")
         if not self.whole:
-            said.append("counts were not taken for whole numbers")
+            parts.append("counts were not taken for whole numbers")
         if earlier:
-            said.append(f"judged together with {earlier:,} earlier releases of the ledger")
+            parts.append(f"judged together with {earlier:,} earlier releases of the ledger")
         components = sum(result.components for result in results)
         programmes = sum(result.programmes for result in results)
-        return f"{'; '.join(said)} ({components:,} components, {programmes:,} linear programs)."
+        return f"{'; '.join(parts)} ({components:,} components, {programmes:,} linear programs)."
 
     @classmethod
     def examples(cls) -> list[Self]:

@@ -102,8 +102,8 @@ def _noise_of(table: Table, key: str) -> str | None:
     if measure.noise is None or table.seed is None:
         return None
     rows = [[list(row.values), list(row.bounds)] for row in measure.noise.rows]
-    said = json.dumps([rows, [None if each is None else str(each) for each in measure.drawn_by]])
-    return hashlib.sha256(table.seed.bound("privpipe/noise-of-tables/1", said)).hexdigest()
+    text = json.dumps([rows, [None if each is None else str(each) for each in measure.drawn_by]])
+    return hashlib.sha256(table.seed.bound("privpipe/noise-of-tables/1", text)).hexdigest()
 
 
 def require_same_noise(tables: Mapping[str, Table], history: TableHistory | None) -> None:
@@ -115,11 +115,11 @@ def require_same_noise(tables: Mapping[str, Table], history: TableHistory | None
     """
     earlier = [] if history is None else [_tables_of(each) for each in history.earlier if each.tables is not None]
     before = {
-        (key, told["noise"])
+        (key, measure["noise"])
         for rows in earlier
         for definition in rows.definitions
-        for key, told in definition["measures"].items()
-        if told.get("noise") is not None
+        for key, measure in definition["measures"].items()
+        if measure.get("noise") is not None
     }
     for table in tables.values():
         for key in table.shown_measures:
@@ -288,8 +288,8 @@ def _recalled(definition: Mapping[str, Any], cells: Mapping[str, Ints], release:
     )
     spec = TableSpec(by=tuple(each.name for each in dimensions), responses=responses, only=dict(definition["only"]))
     measures = {
-        key: _measure(grid, key, told, cells, additive=bool(definition["additive"]), most=most)
-        for key, told in definition["measures"].items()
+        key: _measure(grid, key, measure, cells, additive=bool(definition["additive"]), most=most)
+        for key, measure in definition["measures"].items()
     }
     figures = {key: measure.figures for key, measure in measures.items()}
     none = np.zeros(len(grid), dtype=np.bool_)
@@ -298,7 +298,7 @@ def _recalled(definition: Mapping[str, Any], cells: Mapping[str, Ints], release:
 
 
 def _measure(
-    grid: Cells, key: str, told: Mapping[str, Any], cells: Mapping[str, Ints], *, additive: bool, most: int
+    grid: Cells, key: str, measure: Mapping[str, Any], cells: Mapping[str, Ints], *, additive: bool, most: int
 ) -> Measure:
     kept = {name: cells[f"{key}:{name}"] for name in FIGURES}
     nothing = np.zeros((len(grid), most), dtype=np.int64)
@@ -314,7 +314,7 @@ def _measure(
         nonzero=kept["contributors"],
         single=np.zeros(len(grid), dtype=np.int64),
         magnitudes=np.abs(kept["total"]),
-        decimals=int(told["decimals"]),
+        decimals=int(measure["decimals"]),
         additive=additive,
         persons=True,
         counting=key == COUNT,
@@ -326,7 +326,7 @@ def _measure(
         low=kept["low"],
         high=kept["high"],
         hidden=hidden,
-        status=str(told["status"]),
+        status=str(measure["status"]),
     )
 
 

@@ -34,7 +34,7 @@ CLASSES, DIFFERENCES = "(classes)", "(differences)"
 
 
 NONE = np.empty(0, dtype=np.int64)
-NOTHING, NOBODY = matrix_of(NONE, NONE, NONE, (0, 0)), Members(NONE, NONE, NONE)
+NOTHING, NO_ROWS = matrix_of(NONE, NONE, NONE, (0, 0)), Members(NONE, NONE, NONE)
 
 
 class TooManyClasses(DataError):
@@ -66,7 +66,7 @@ class UnionFamily(Family):
     new: int = 0
     releases: tuple[int, ...] = ()
     classes: Matrix = field(default_factory=lambda: NOTHING, repr=False)
-    rows: Members = field(default_factory=lambda: NOBODY, repr=False)
+    rows: Members = field(default_factory=lambda: NO_ROWS, repr=False)
     fewest: int = 1
 
     @property
@@ -197,7 +197,7 @@ class UnionFamily(Family):
                 parts.append(
                     _earlier_levels(every, measure, variable, settings, measure.hidden & ~self.before[variable])
                 )
-                # What an earlier release told by noise or rounding must not become one value by the new one.
+                # What an earlier release showed by noise or rounding must not become one value by the new one.
                 unsure = ~measure.hidden & (measure.low < measure.high) & ~self.known_before[variable]
                 if self.key == COUNT or measure.status == "perturbed":
                     loosely = [of_noisy(rule) for rule in every]

@@ -31,7 +31,7 @@ SHARED = PROJECT.parent / "shared" / "data"
 ADULT = PROJECT / "pipelines" / "adult" / "data" / "adult.csv"
 LIBRARIES = ("privpipe", "duckdb", "pyarrow", "numpy", "numba", "pandas", "dask", "pyspark")
 WORSE = 1.25
-"""Ratios that grew by more than this are told: repeated runs on one machine differ by less."""
+"""Ratios that grew by more than this are reported: repeated runs on one machine differ by less."""
 
 PLANS: dict[str, dict[str, Sequence[Sequence[object]]]] = {
     "cold_start": {"quick": [["--job", "check"]], "usual": [[]]},
@@ -167,8 +167,8 @@ def page(run: Mapping[str, Any]) -> str:
         f"{held['processors']} processors, "
         f"{held['memory_gib']} GiB, {held['system']} {held['architecture']}, Python {held['python']}; {versions}.",
         "",
-        "Each figure stands beside a baseline of the same run. Compare ratios, not seconds: the machine may do other "
-        "work meanwhile.",
+        "Each figure is compared with a baseline of the same run. Compare ratios, not seconds: the machine may do "
+        "other work meanwhile.",
     ]
     if run["skipped"]:
         lines += ["", "Not measured in this run:", *(f"- {name}: {why}" for name, why in run["skipped"].items())]
@@ -178,7 +178,7 @@ def page(run: Mapping[str, Any]) -> str:
             "",
             f"## {name.replace('_', ' ')}{f', {day}' if day else ''}",
             "",
-            "| what | took | baseline | beside | ratio | besides |",
+            "| what | took | baseline | compared with | ratio | other figures |",
         ]
         lines.append("|---|---|---|---|---|---|")
         for figure in run["figures"]:

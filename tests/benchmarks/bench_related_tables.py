@@ -54,7 +54,7 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def by_hand(found: dict[str, pa.Table], known: int) -> None:
-    """The smallest group, by a query that somebody would write."""
+    """The smallest group, by a query written by hand."""
     with duckdb.connect(config={"threads": 2, "memory_limit": "4GB"}) as database:
         for name, table in found.items():
             database.register(name, table)

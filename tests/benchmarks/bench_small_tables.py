@@ -1,4 +1,4 @@
-"""The Adult release and one stage on each engine, beside the embedded one; Spark jobs and Dask tasks of each.
+"""The Adult release and one stage on each engine, compared with the embedded one; Spark jobs and Dask tasks of each.
 
 Each engine in a process of its own, opened before the clock starts. The first release loads and compiles what it
 needs; the ratio is of the medians of the others. Prints only.
@@ -94,8 +94,8 @@ if __name__ == "__main__":
     base: dict[str, float] = {}
     for engine in given.engine:
         command = [sys.executable, __file__, "--within", "--engine", engine, "--rounds", str(given.rounds)]
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        for line in said.splitlines():
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        for line in printed.splitlines():
             name, job, first, again, ran = line.split()
             base.setdefault(job, float(again))
             record(f"small table: {job}, {name}", took=float(again), baseline=base[job], beside=f"{given.engine[0]}")

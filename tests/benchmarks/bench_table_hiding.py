@@ -138,7 +138,7 @@ def simple(problem: Hiding) -> Any:
 
 
 def losses() -> None:
-    """An unsafe table made safe, by method; the simple way is not closed by an audit, and what fails in it is told."""
+    """An unsafe table made safe, by method; the simple way is not closed by an audit, and its failures are counted."""
     cells, values = trees(TREES)
     problem = hiding(cells, values, AT_LEAST)
     print(f"{len(cells):,} cells, {int(problem.primary.sum()):,} unsafe")
