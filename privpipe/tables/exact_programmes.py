@@ -21,6 +21,8 @@ __all__ = ["DENOMINATORS", "Extreme", "Point", "bound_by", "exact_point", "extre
 DENOMINATORS = (1, 2, 3, 4, 6, 12, 60, 2520)
 FINE = (2**20, 2**40)
 """For multipliers: any will do where all variables have bounds."""
+NEARLY = 1e-6
+"""Of a solver's figure: what is closer to a limit than this is taken to reach it, and no proof is tried."""
 MOST_NODES = 20_000
 MOST_RATIONAL = 3_000
 """Variables of a system that is solved in rationals."""
@@ -173,9 +175,12 @@ def is_empty(system: OpenSystem, deadline: float) -> bool:
 
 
 def linear_extreme(
-    system: OpenSystem, column: int, sign: int, deadline: float
+    system: OpenSystem, column: int, sign: int, deadline: float, below: int | None = None
 ) -> tuple[Extreme, NDArray[np.float64] | None]:
-    """As `extreme`, for numbers that need not be whole, with the solver's own point."""
+    """As `extreme`, for numbers that need not be whole, with the solver's own point.
+
+    Where the solver's point is not below `below`, no bound that is could be proved, and none is looked for.
+    """
     cost = np.zeros(system.size, dtype=np.int64)
     cost[column] = -sign
     programme = Programme(
@@ -183,6 +188,8 @@ def linear_extreme(
     )
     answer = solve(programme, deadline - time.monotonic())
     point = bound = None
+    if below is not None and answer.point is not None and sign * answer.point[column] > below - NEARLY:
+        return Extreme(None, None, None), answer.point
     if answer.point is not None:
         point = exact_point(system, answer.point)
     value = None if point is None else sign * point.at(column)

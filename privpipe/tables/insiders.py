@@ -71,17 +71,24 @@ def _unsettled(problem: AuditProblem, shrunk: Shrunk, moves: list[Move]) -> Iter
     """Each insider with the targets that no move changes which leaves alone what it knows."""
     members = _columns_of_components(shrunk)
     moved = _moved(shrunk, members, moves)
+    component = np.full(len(shrunk.place), shrunk.components)
+    component[shrunk.variables] = shrunk.component
+    near = np.zeros(shrunk.components + 1, dtype=np.bool_)
     for position, (known, others) in enumerate(problem.knowing):
-        open_known, places = (shrunk.place[each][shrunk.place[each] >= 0] for each in (known, others))
-        places = np.setdiff1d(places, open_known)
-        touched = np.intersect1d(shrunk.component[open_known], shrunk.component[places])
+        open_known = shrunk.place[known][shrunk.place[known] >= 0]
+        near[shrunk.component[open_known]] = True
+        # Most others are in components of which the insider knows nothing: there may be very many.
+        places = np.setdiff1d(shrunk.place[others[near[component[others]]]], open_known)
+        near[:] = False
+        touched = np.unique(shrunk.component[places])
         columns, targets = [], []
         for number in touched.tolist():
             own, inside = members[number], places[shrunk.component[places] == number]
             if number in moved:
                 table = moved[number]
                 knows = np.searchsorted(own, open_known[shrunk.component[open_known] == number])
-                free = table[~table[:, knows].any(axis=1)].any(axis=0)
+                still = np.flatnonzero(~np.any(table[:, knows], axis=1))
+                free: NDArray[np.bool_] = np.any(table[still], axis=0)
                 inside = inside[~free[np.searchsorted(own, inside)]]
             if len(inside):
                 columns.append(own)

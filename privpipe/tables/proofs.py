@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.kernels.integer_tableaus import nearby_columns
-from privpipe.tables.exact_programmes import extreme, linear_extreme
+from privpipe.tables.exact_programmes import Extreme, extreme, linear_extreme
 from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem, components_of
 from privpipe.tables.solver import Programme, solve
@@ -29,7 +29,7 @@ BUNDLE = 200
 NEAR = 400
 """Variables around a required one that are tried first in a larger component."""
 SURROUNDINGS = (NEAR, NEAR // 2, 2 * NEAR, 4 * NEAR)
-"""Of a component at least twice as large: so many variables are tried, for all requirements in the middle of them."""
+"""Of a component half as large again: so many variables are tried, for all requirements in the middle of them."""
 FEW_LEFT = 20
 """Programmes of a large component as a whole are for more than one of so many requirements."""
 LONGEST_BRANCHING = 5.0
@@ -168,7 +168,7 @@ class _Part:
         every = np.arange(found.system.size)
         few = FEWEST_MET
         for size in SURROUNDINGS:
-            if found.system.size >= 2 * size:
+            if 2 * found.system.size >= 3 * size:
                 few = max(few, len(found.asked) // FEW_LEFT)
                 self._by_surroundings(size)
         for sign in (1, -1):
@@ -222,7 +222,7 @@ class _Part:
         column = int(found.asked.columns[requirement])
         signs = (1, -1) if found.asked.needs[requirement] == 0 else (int(found.asked.signs[requirement]),)
         every = np.flatnonzero(self.component == self.component[column])
-        sizes = [size for size in SURROUNDINGS if len(every) >= 2 * size]
+        sizes = [size for size in SURROUNDINGS if 2 * len(every) >= 3 * size]
         for sign in signs:
             for region in (*(np.sort(self._nearest(column, size)) for size in sizes), every):
                 near = self._shortest(region, requirement, sign)
@@ -230,16 +230,32 @@ class _Part:
                     self._joint(region, np.array([requirement]), sign, whole=True)
                 if found.met[requirement] >= 0:
                     return
-        if all(self._certified(every, requirement, sign) for sign in signs):
+        if all(
+            (len(sizes) > 0 and self._certified_near(requirement, sign)) or self._certified(every, requirement, sign)
+            for sign in signs
+        ):
             self.failed[requirement] = True
 
-    def _certified(self, columns: Integers, requirement: int, sign: int) -> bool:
-        """Whether a proof was found that a requirement is not met in one direction; a witness may turn up instead."""
+    def _certified_near(self, requirement: int, sign: int) -> bool:
+        """Whether the relations around a requirement alone prove that it is not met in one direction."""
         found = self.witnesses
-        column = int(np.searchsorted(columns, found.asked.columns[requirement]))
-        system, base = found.system.part(columns), found.base[columns]
-        need = int(max(1, -(-found.asked.needs[requirement] // found.asked.denominator)))
-        level = int(found.asked.needs[requirement])
+        system, column = found.system, int(found.asked.columns[requirement])
+        columns = np.sort(self._nearest(column, NEAR))
+        block = system.matrix[:, columns]
+        # A relation with a column elsewhere is left out: what holds of more tables holds of these.
+        whole = np.flatnonzero((np.diff(block.indptr) > 0) & (np.diff(block.indptr) == np.diff(system.matrix.indptr)))
+        part = OpenSystem(block[whole], system.right[whole], system.low[columns], system.high[columns], system.whole)
+        place = int(np.searchsorted(columns, column))
+        short, *_ = self._proved_short(part, found.base[columns], requirement, place, sign)
+        return short
+
+    def _proved_short(
+        self, system: OpenSystem, base: Integers, requirement: int, column: int, sign: int
+    ) -> tuple[bool, Extreme, NDArray[np.float64] | None]:
+        """Whether a linear bound of a system shows that a requirement is not met in one direction; what was found."""
+        asked = self.witnesses.asked
+        level, unit = int(asked.needs[requirement]), asked.denominator
+        need = max(1, -(-level // unit))
         capped = system.high.copy(), system.low.copy()
         # On the way to any table beyond the level there is one at it: to look no further proves as much.
         if sign > 0:
@@ -248,10 +264,20 @@ class _Part:
             capped[1][column] = max(int(system.low[column]), int(base[column]) - need)
         linear = OpenSystem(system.matrix, system.right, capped[1], capped[0], False)
         self.programmes += 1
-        end, near = linear_extreme(linear, column, sign, self.deadline)
         start = sign * int(base[column])
+        below = start + need if system.whole else None
+        end, near = linear_extreme(linear, column, sign, self.deadline, below)
         bound = None if end.bound is None else Fraction(floor(end.bound)) if system.whole else end.bound
-        if bound is not None and _short(bound - start, level, found.asked.denominator):
+        return bound is not None and _short(bound - start, level, unit), end, near
+
+    def _certified(self, columns: Integers, requirement: int, sign: int) -> bool:
+        """Whether a proof was found that a requirement is not met in one direction; a witness may turn up instead."""
+        found = self.witnesses
+        column = int(np.searchsorted(columns, found.asked.columns[requirement]))
+        system, base = found.system.part(columns), found.base[columns]
+        level, start = int(found.asked.needs[requirement]), sign * int(base[column])
+        short, end, near = self._proved_short(system, base, requirement, column, sign)
+        if short:
             return True
         if near is not None:
             found.offer(columns, near - base)
