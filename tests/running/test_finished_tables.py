@@ -1,4 +1,4 @@
-"""Finished tables that are no tables: each kind of bad input, and what a file gives away beside its figures."""
+"""Finished tables that are no tables: each kind of bad input, and what a file gives away in addition to its figures."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import privpipe as pp
 from privpipe.cli.app import app
 from privpipe.errors import DataError, HierarchyError, UsageError
+from privpipe.running import finished_files
 
 LABELS = ["Total", "N", "S", "W"]
 TRUE = [60, 30, 30, 25, 2, 23, 25, 20, 5, 10, 8, 2]
@@ -136,6 +137,29 @@ def test_a_table_larger_than_tables_are_is_not_read() -> None:
     rows = rows.append_column("count", pa.repeat(5, 10_000_000))
     with pytest.raises(DataError, match=r"10,000,000 rows, and tables of up to 5,000,000 cells are judged"):
         pp.validate(rows, policy())
+
+
+def test_a_file_of_more_rows_than_tables_have_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finished_files, "MOST_CELLS", 11)
+    table().to_csv(tmp_path / "table.csv", index=False)
+    with pytest.raises(DataError, match=r"more than 11 rows, and tables of up to 11 cells are judged"):
+        pp.validate(tmp_path / "table.csv", policy())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("region,sex,sex\nTotal,Total,4\n", "table.csv: column 'sex' occurs 2 times"),
+        ("region,sex,count\nTotal,Total,4,4\n", "table.csv: 1 line of the source has another number of fields"),
+        ('region,sex,count\nTotal,"Total,4\n', "table.csv: the file ends inside a quoted field"),
+        ("", "table.csv: the file is empty"),
+    ],
+    ids=["names", "ragged", "unclosed", "empty"],
+)
+def test_a_file_that_is_no_table_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        pp.validate(tmp_path / "table.csv", policy())
 
 
 def test_a_hierarchy_that_is_not_nested_is_refused() -> None:
