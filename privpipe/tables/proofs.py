@@ -30,6 +30,8 @@ NEAR = 400
 """Variables around a required one that are tried first in a larger component."""
 SURROUNDINGS = (NEAR, NEAR // 2, 2 * NEAR, 4 * NEAR)
 """Of a component half as large again: so many variables are tried, for all requirements in the middle of them."""
+LARGE = 2_000
+"""Variables from which this is done for sums: programs of fewer are fast, for sums need not be whole numbers."""
 FEW_LEFT = 20
 """Programmes of a large component as a whole are for more than one of so many requirements."""
 LONGEST_BRANCHING = 5.0
@@ -167,8 +169,8 @@ class _Part:
         found = self.witnesses
         every = np.arange(found.system.size)
         few = FEWEST_MET
-        for size in SURROUNDINGS:
-            if 2 * found.system.size >= 3 * size:
+        for size in SURROUNDINGS if found.system.whole or len(every) >= LARGE else ():
+            if 2 * len(every) >= 3 * size:
                 few = max(few, len(found.asked) // FEW_LEFT)
                 self._by_surroundings(size)
         for sign in (1, -1):
