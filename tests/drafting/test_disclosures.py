@@ -60,12 +60,15 @@ def test_a_birth_is_not_released_next_to_the_age(name: str) -> None:
 
 
 def test_columns_that_give_back_a_value_together_do_not_stay_raw() -> None:
-    """Two digits of a code: each leaves fifty values of a coarse label, which is next to nothing; both leave ten."""
+    """Two digits of a code, some of them wrong: each leaves fifty values of a coarse label, both leave ten."""
     rng = np.random.default_rng(5)
     zip_code = rng.integers(1000, 3000, 10 * N)
+    known = {name: rng.integers(0, 3, 10 * N) for name in ("age", "sex", "region", "race", "education")}
     drawn = {"shift": rng.integers(0, 4, 10 * N), "ward": rng.integers(0, 4, 10 * N)}
-    digits = {"letter": np.array(list("abcde"))[zip_code % 5], "colour": np.array(list("uvwxy"))[zip_code // 5 % 5]}
-    found = guesses(pa.table({"zip": zip_code, **digits, **drawn}))
+    wrong = [rng.random(10 * N) < 0.05 for _ in range(2)]
+    letter, colour = (np.where(gone, 0, zip_code // step % 5) for gone, step in zip(wrong, (1, 5), strict=True))
+    digits = {"letter": np.array(list("abcde"))[letter], "colour": np.array(list("uvwxy"))[colour]}
+    found = guesses(pa.table({"zip": zip_code, **known, **digits, **drawn}))
     assert {found[name].role for name in digits} <= {"quasi_identifier", "drop"}
     assert all("'letter' and 'colour' together predict 'zip'" in found[name].reason for name in digits)
     assert not any("predict" in found[name].reason for name in drawn)
@@ -80,3 +83,13 @@ def test_raw_columns_that_make_records_unique_together_are_not_all_released_raw(
     unique = np.unique(codes, return_counts=True)[1]
     assert (unique == 1).sum() / N <= 0.2
     assert any("% of the records unique" in found[name].reason for name in loose if name not in raw)
+
+
+def test_a_function_of_a_generalized_column_is_not_released() -> None:
+    rng = np.random.default_rng(7)
+    age = rng.integers(20, 76, N)
+    found = guesses(
+        pa.table({"age": age, "stage": np.array(list("abcd"))[(age - 20) // 14], "sex": rng.integers(0, 2, N)})
+    )
+    assert found["stage"].role == "drop"
+    assert "a function of 'age'" in found["stage"].reason
