@@ -72,7 +72,7 @@ class RelatedRelease:
     guarantees, measures : tuple of JointGuarantee
     orphans : {"refuse", "drop"}
     joined : bool
-        Whether the tables are judged together although readers get no key.
+        Whether the tables are judged together although readers get no key; otherwise each is judged alone.
     """
 
     tables: Mapping[str, Any]
@@ -179,6 +179,8 @@ def read_related(
         report.wrong(("guarantees",), "at least one joint guarantee is needed, such as `- joint_k_anonymity: {k: 5}`")
     if tree is not None:
         _check_columns(report, tree, [*guarantees, *measures], stages, tables)
+        if not found.get("joined", True):
+            _check_no_key(report, tree, tables)
     sections: dict[str, Callable[..., Any]] = {
         "sink": read_sink,
         "report": read_report,
@@ -384,6 +386,22 @@ def _check_columns(
     for name, policy in tables.items():
         if policy is not None:
             _check_member(report, tree, name, policy, looked[name])
+
+
+def _check_no_key(report: Report, tree: Tree, tables: Mapping[str, Any]) -> None:
+    """No table releases a key by which it can be joined to another one."""
+    for name, policy in tables.items():
+        if policy is None:
+            continue
+        stages = policy.fields.get("transform", ())
+        shown = {column for stage in stages if stage.taxon == "identifiers" for column in stage.masked_columns()}
+        for column in dict.fromkeys((*tree.tables[name].key, *_links(tree, name))):
+            if column in policy.columns and (policy.columns[column].role != "identifier" or column in shown):
+                report.wrong(
+                    ("joined",),
+                    f"is false, so that each table is judged alone, and the key {column!r} of {name!r} is released: "
+                    "leave `joined` out, or make the key an identifier that no stage releases",
+                )
 
 
 def _check_knows(report: Report, tree: Tree, place: Place, knows: Mapping[str, Any], tables: Mapping[str, Any]) -> None:

@@ -252,6 +252,13 @@ class RelatedTables:
                         f"{relation.to!r} is {kinds[1]}: values of different types are never equal; change one of them"
                     )
 
+    def alone(self, name: str) -> RelatedTables:
+        """The same persons, of whom nothing is known but rows of one table."""
+        columns = {
+            each: own if each == name else replace(own, quasi_identifiers=()) for each, own in self.tree.tables.items()
+        }
+        return replace(self, tree=replace(self.tree, tables=columns))
+
     def census(self) -> Census:
         """Who is in the set.
 

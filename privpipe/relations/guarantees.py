@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -99,6 +99,36 @@ class JointGuarantee(Entry):
         return self.verdict(
             related.judged(self.score, self.knows, row_counts=self.row_counts, sensitive=self.sensitive)
         )
+
+    def judge_alone(self, related: RelatedTables) -> Verdict:
+        """The least favourable verdict on one table alone, where readers get no key by which rows can be joined.
+
+        Without a key nobody sees which rows are of one person, so an intruder knows the root's row, or one row of
+        another table. A sensitive column is judged in its own table.
+
+        Raises
+        ------
+        DataError, UsageError, UnsupportedError
+            As of `judge`.
+        """
+        tree = related.tree
+        names = [self.sensitive[0]] if self.sensitive else [tree.root, *tree.children]
+        found = {}
+        for name in names:
+            if self.sensitive or tree.tables[name].quasi_identifiers:
+                known = {} if name == tree.root or not tree.tables[name].quasi_identifiers else {name: 1}
+                found[name] = replace(self, knows=known, row_counts=False).judge(related.alone(name))
+        if not found:
+            raise UsageError(f"{self.name()}: no table has a quasi-identifier, so nothing can be judged")
+        worst = min(found, key=lambda name: self._standing(found[name]))
+        of = f"each table alone; least favourable is {worst!r}: " if len(found) > 1 else f"table {worst!r} alone: "
+        return replace(found[worst], entry=self, reason=of + found[worst].reason)
+
+    def _standing(self, verdict: Verdict) -> tuple[bool, float]:
+        """Verdicts in order, the least favourable first."""
+        if verdict.observed is None:
+            return verdict.outcome == "pass", -np.inf
+        return verdict.outcome == "pass", float(verdict.observed) * (1 if self.direction == "at_least" else -1)
 
     def verdict(self, counted: CountedSet) -> Verdict:
         """The verdict over what was counted; over no group it is an error."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -18,9 +19,9 @@ from privpipe.relations.counting import Orphans, RelatedTables
 from privpipe.relations.guarantees import JointGuarantee
 from privpipe.relations.schema import Tree
 from privpipe.running.frames import with_frames
-from privpipe.running.judged_rows import judge_staged, recoveries_of_source, source_of, without_notes
+from privpipe.running.judged_rows import judge_staged, source_of, without_notes
 from privpipe.running.places import return_form
-from privpipe.running.related_staging import Member, StagedSet, judged_together
+from privpipe.running.related_staging import Member, StagedSet, judged_alone, judged_together
 from privpipe.running.run_context import OpenedEngine, RunContext, is_path, seed_of
 from privpipe.running.tables_read import scanned
 
@@ -172,12 +173,10 @@ def apply_related(
         staged = StagedSet(context, "").stage(lambda name: source_of(tables[name]))
         context.progress("judge")
         alone = {
-            name: recoveries_of_source(running, member.staged).joining(
-                judge_staged(member.context, without_notes(member.staged), member.staged.table),
-                member.context.policy.guarantees,
+            name: judged_alone(
+                member, partial(judge_staged, member.context, without_notes(member.staged), member.staged.table)
             )
             for name, member in staged.members.items()
-            if member.context.policy.entries
         }
         found = staged.related({name: member.keyed for name, member in staged.members.items()})
         records = sum(running.count(member.staged.table) for member in staged.members.values())

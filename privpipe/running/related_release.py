@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from privpipe.engines.base.contract import fingerprint
 from privpipe.engines.readers.files import require_stamps
 from privpipe.errors import EngineError, UnsupportedError
 from privpipe.judging import Assessment
-from privpipe.running.judged_rows import judge_written, read_back, recoveries_of_source, source_of, without_notes
+from privpipe.running.judged_rows import judge_written, read_back, source_of, without_notes
 from privpipe.running.places import write_rows
 from privpipe.running.plan import Plan
-from privpipe.running.related_staging import Member, StagedSet, judged_together, related_of
+from privpipe.running.related_staging import Member, StagedSet, judged_alone, judged_together, related_of
 from privpipe.running.release_memory import Drawn, drawn_by
 from privpipe.running.report_figures import RunReport
 from privpipe.running.run import ReleaseRun, Stamps
@@ -113,16 +114,14 @@ class RelatedRun(ReleaseRun):
 
     def _judged_together(self, staged: Staged, rows: Mapping[str, Rows]) -> Assessment:
         """The verdicts on what was written: the joint guarantees, and those of each table."""
-        engine, alone, tables = self.context.engine, {}, {}
+        alone, tables = {}, {}
         for name, member in self._set.members.items():
             table = read_back(member.context, member.staged, rows[name])
             self._require_staged(member, table)
             tables[name] = table if member.staged.counted is None else member.staged.counted
-            if member.context.policy.entries:
-                own = without_notes(member.staged)
-                found = judge_written(member.context, own, rows[name], self.written[name], table=table)
-                recovered = recoveries_of_source(engine, member.staged)
-                alone[name] = recovered.joining(found, member.context.policy.guarantees)
+            own = without_notes(member.staged)
+            judge = partial(judge_written, member.context, own, rows[name], self.written[name], table=table)
+            alone[name] = judged_alone(member, judge)
         self.context.progress("judge the tables together")
         records = sum(each.records for each in self.written.values())
         judged = judged_together(self.context, self._set.related(tables), alone, records, staged.suppressed_records)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from privpipe.engines.readers.files import stamps_of
 from privpipe.errors import DataError
 from privpipe.judging import Assessment
 from privpipe.judging.judging import unused_quasi_identifiers
+from privpipe.judging.rules import column_verdicts
 from privpipe.ledger import NOT_JUDGED
 from privpipe.relations import STAGES
 from privpipe.relations.counting import Census, RelatedTables
@@ -23,6 +24,7 @@ from privpipe.relations.schema import RelatedColumns, Tree
 from privpipe.relations.set_notes import set_notes
 from privpipe.relations.set_stages import RelatedSet
 from privpipe.running.attached_source import attach
+from privpipe.running.judged_rows import recoveries_of_source
 from privpipe.running.plan import DrawnIn, Plan
 from privpipe.running.run_context import RunContext
 from privpipe.running.run_documents import seed_notes
@@ -33,9 +35,11 @@ if TYPE_CHECKING:
     from privpipe.blocks.verdict import Verdict
     from privpipe.engines import Source
     from privpipe.engines.readers.files import Stamp
+    from privpipe.judging.rules import Gate
     from privpipe.policy.related import RelatedRelease
+    from privpipe.roles import Roles
 
-__all__ = ["Member", "StagedSet", "judged_together", "related_of"]
+__all__ = ["Member", "StagedSet", "judged_alone", "judged_by_columns", "judged_together", "related_of"]
 
 
 def related_of(context: RunContext) -> RelatedRelease:
@@ -269,11 +273,11 @@ def judged_together(
     Parameters
     ----------
     alone : mapping of str to Assessment
-        Of the tables that have guarantees of their own.
+        Of each table by itself.
     """
     asked = related_of(context)
-    joint = tuple(each.judge(related) for each in asked.guarantees)
-    reported = tuple(each.judge(related) for each in asked.measures)
+    joint = tuple(each.judge(related) if asked.joined else each.judge_alone(related) for each in asked.guarantees)
+    reported = tuple(each.judge(related) if asked.joined else each.judge_alone(related) for each in asked.measures)
     notes = _notes_together(asked, related)
     notes += [
         f"table {name!r}: {note}"
@@ -291,6 +295,32 @@ def judged_together(
         notes=tuple(dict.fromkeys((*seed_notes(context.policy), *notes, NOT_JUDGED))),
         source_notes=tuple(dict.fromkeys(more)),
     )
+
+
+def judged_by_columns(gate: Gate, names: Sequence[str], roles: Roles, records: int) -> Assessment:
+    """A table that has no guarantee of its own, judged by the roles of its columns."""
+    failed, held, notes = column_verdicts(gate, names, roles, ())
+    return Assessment(verdicts=failed, built_in=held, records=records, notes=tuple(notes))
+
+
+def judged_alone(member: Member, judge: Callable[[], Assessment]) -> Assessment:
+    """One table by itself: its own guarantees, where it has any, and what its columns give back of generalized ones.
+
+    Parameters
+    ----------
+    judge : callable
+        Judges it by its own guarantees.
+    """
+    engine, policy, staged = member.context.engine, member.context.policy, member.staged
+    names = tuple(staged.table.schema.names)
+    found = (
+        judge()
+        if policy.entries
+        else judged_by_columns(
+            replace(staged.rules.gate, columns=names, notes=False), names, staged.roles, engine.count(staged.table)
+        )
+    )
+    return recoveries_of_source(engine, staged).joining(found, policy.guarantees)
 
 
 def _notes_together(asked: RelatedRelease, related: RelatedTables) -> list[str]:

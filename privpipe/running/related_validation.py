@@ -13,11 +13,11 @@ from privpipe.engines.base.frames import at_hand
 from privpipe.engines.readers.unjudged_content import unjudged_note
 from privpipe.errors import DataError, UsageError
 from privpipe.judging import Assessment
-from privpipe.judging.rules import column_verdicts, metadata_notes
+from privpipe.judging.rules import metadata_notes
 from privpipe.relations.counting import RelatedTables
 from privpipe.relations.schema import RelatedColumns, Tree
 from privpipe.running.judged_rows import source_of
-from privpipe.running.related_staging import judged_together, related_of
+from privpipe.running.related_staging import judged_by_columns, judged_together, related_of
 from privpipe.running.run_context import OpenedEngine, RunContext, judging_rules, versions_at_work
 from privpipe.running.tables_read import finished_source, pinned_tables, scanned, unjudged_notes, without_others
 from privpipe.running.verbs import assess
@@ -103,9 +103,8 @@ def _alone(engine: Engine, source: Source | None, own: Policy, table: Any) -> As
         return assess(source, own, engine=engine)
     gate = replace(judging_rules(own).gate, raw=source is None)
     roles = own.roles if source is None else own.released_roles
-    failed, held, notes = column_verdicts(gate, list(table.schema.names), roles, ())
-    said = () if source is None else (*unjudged_notes(source), *metadata_notes(source, own.metadata))
-    return Assessment(verdicts=failed, built_in=held, records=engine.count(table), notes=(*notes, *said))
+    judged = judged_by_columns(gate, table.schema.names, roles, engine.count(table))
+    return judged if source is None else judged.noting(*unjudged_notes(source), *metadata_notes(source, own.metadata))
 
 
 def _related(context: RunContext, tables: Mapping[str, Any], *, finished: bool) -> RelatedTables:

@@ -90,8 +90,32 @@ def test_tables_are_published_together(folder: Path, engine: str) -> None:
     assert joint.observed >= 2
     assert 0 < alpha.observed <= 0.9
     shown = json.loads((published / "_privpipe" / "verdict.json").read_text())
-    assert [row["observed"] for row in shown["guarantees"]] == [None, None]  # keys are not released
+    held = [(row["name"], row["observed"]) for row in shown["guarantees"]]
+    built_in = [("no_identifiers", 0)] * 2
+    assert held == [*built_in, ("joint_k_anonymity", None), ("joint_alpha", None)]  # keys are not released
     assert verify(str(published)).sound
+
+
+@pytest.mark.parametrize("engine", ["embedded", "dask", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_table_without_guarantees_gives_nothing_back(folder: Path, engine: str) -> None:
+    people, visits = tables_of(persons=300).values()
+    born = pa.array([2000 - age for age in people.column("age").to_pylist()])
+    pq.write_table(people.append_column("born", born), folder / "patients.parquet")
+    pq.write_table(visits, folder / "visits.parquet")
+    tables = document()["tables"]
+    columns = {
+        **tables["patients"]["columns"],
+        "age": {"role": "quasi_identifier", "hierarchy": {"intervals": {"start": 0, "widths": [50, 100]}}},
+        "born": {"role": "insensitive"},
+    }
+    coarse = {**tables["patients"], "columns": columns, "transform": [{"generalize": {"levels": {"age": 1}}}]}
+    changed = {**tables, "patients": coarse}
+    asked = [{"joint_k_anonymity": {"k": 1}}, {"joint_alpha": {"column": "patients.illness", "alpha": 1.0}}]
+    with pytest.raises(Refused, match="recovery"):
+        pp.release(policy(folder, tables=changed, guarantees=asked), engine=engine)
+    assert not (folder / "published").exists()
+    changed = {**changed, "patients": {**coarse, "columns": {**columns, "born": {"role": "drop"}}}}
+    assert pp.release(policy(folder, tables=changed, guarantees=asked), engine=engine).assessment.passed
 
 
 def test_a_set_that_fails_is_refused_whole(folder: Path) -> None:
