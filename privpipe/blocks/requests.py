@@ -138,6 +138,7 @@ class RankExchange:
 
         Examples
         --------
+        >>> import numpy as np
         >>> mirrored = RankExchange(5, 3, 2, lambda start, stop: np.arange(start, stop)[::-1])
         >>> mirrored.of_segment(0).tolist(), mirrored.of_segment(1).tolist()
         ([2, 1, 0], [4, 3])

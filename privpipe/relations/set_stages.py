@@ -233,11 +233,6 @@ class SuppressPersons(SetStage):
                 f"suppress_persons: {gone.num_rows:,} of {persons:,} persons would have to go, and {allowed:,} may; "
                 "generalize or cap rows before, or raise `at_most`"
             )
-        if gone.num_rows == persons:
-            raise NoSolutionError(
-                f"suppress_persons: {gone.num_rows:,} of {persons:,} persons would have to go, which leaves none; "
-                "generalize or cap rows before, or require less"
-            )
         after = related if not gone.num_rows else without_persons(related, gone)
         return tables.after(
             after,

@@ -11,7 +11,7 @@ from privpipe.blocks.public_edition import public_parameters
 from privpipe.blocks.requests import PERSON
 from privpipe.draws import RunKey, Seed
 from privpipe.engines.readers.files import stamps_of
-from privpipe.errors import DataError
+from privpipe.errors import DataError, NoSolutionError
 from privpipe.judging import Assessment
 from privpipe.judging.judging import unused_quasi_identifiers
 from privpipe.judging.rules import column_verdicts
@@ -178,6 +178,12 @@ class StagedSet:
                 tables = stage.follow(tables, made.detail.get("levels", {}))
             else:
                 tables = stage.run(tables)
+            done = tables.steps[-1]
+            if done.get("suppressed_persons") and done["suppressed_persons"] == done.get("persons"):
+                raise NoSolutionError(
+                    f"{stage.name()}: {done['persons']:,} of {done['persons']:,} persons would have to go, which "
+                    "leaves none; generalize or cap rows before, or require less"
+                )
         self.steps = tables.steps
         for name, member in self.members.items():
             left = tables.related.tables[name]

@@ -316,3 +316,10 @@ def test_a_joint_guarantee_over_one_table_is_refused() -> None:
         pp.Policy.from_dict(
             {"columns": {"age": {"role": "quasi_identifier"}}, "guarantees": [{"joint_k_anonymity": {"k": 2}}]}
         )
+
+
+def test_a_set_of_which_nobody_would_be_left_has_no_solution(folder: Path) -> None:
+    stages = [{"suppress_persons": {"at_most": 1.0}}]
+    asked = [{"joint_k_anonymity": {"k": 121}}, *document()["guarantees"][1:]]
+    with pytest.raises(NoSolutionError, match="120 of 120 persons would have to go, which leaves none"):
+        pp.release(policy(folder, transform=stages, guarantees=asked))

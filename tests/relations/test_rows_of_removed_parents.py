@@ -78,6 +78,6 @@ def test_rows_that_never_had_a_person_are_refused_all_the_same(table: str) -> No
         "visits": pd.concat([VISITS, pd.DataFrame({"visit": [90], "patient": [9], "ward": ["x"]})]),
         "drugs": pd.concat([DRUGS, pd.DataFrame({"visit": [90], "shop": ["s"], "of": [9]})]),
     }
-    with pytest.raises(DataError, match=f"table '{table}': 1 records belong to no record of 'patients'"):
+    with pytest.raises(DataError, match=f"table '{table}': 1 record belongs to no record of 'patients'"):
         released(**{table: more[table]})
     assert sorted(released("drop", **{table: more[table]})["drugs"]["of"]) == [1, 2, 3, 4]

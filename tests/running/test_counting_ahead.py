@@ -83,7 +83,7 @@ def test_a_run_that_ends_early_waits_for_the_count(
     many: dict[str, Any], where_counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread that reads tables of a database which is closed would crash."""
-    monkeypatch.setattr("privpipe.running.run.notes_of_source", _interrupted)
+    monkeypatch.setattr("privpipe.running.run.recoveries_of_source", _interrupted)
     with pytest.raises(KeyboardInterrupt):
         pp.release(many)
     assert len(where_counted) == 1
