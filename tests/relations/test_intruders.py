@@ -208,7 +208,8 @@ def candidates(published: list[Person], person: Person, trial: Trial) -> Iterato
 @pytest.mark.parametrize(
     ("first", "sets"),
     [
-        (0, 20),
+        (0, 8),
+        deep(8, 12),
         *(deep(first, 40) for first in range(20, 140, 40)),
         *(pytest.param(first, 40, marks=pytest.mark.rare) for first in range(140, 500, 40)),
     ],
