@@ -103,7 +103,7 @@ class JointGuarantee(Entry):
     def judge_alone(self, related: RelatedTables) -> Verdict:
         """The least favourable verdict on one table alone, where readers get no key by which rows can be joined.
 
-        Without a key nobody sees which rows are of one person, so an intruder knows the root's row, or one row of
+        Without a key, rows of one person cannot be put together: an intruder knows the root's row, or one row of
         another table. A sensitive column is judged in its own table.
 
         Raises

@@ -65,7 +65,10 @@ PLANS: dict[str, dict[str, Sequence[Sequence[object]]]] = {
         ],
     },
     "notes": {"quick": [["--rows", 100_000, "--rounds", 1]], "usual": [["--rows", 1_000_000]]},
-    "related_tables": {"quick": [[50_000]], "usual": [[1_000_000]]},
+    "related_tables": {
+        "quick": [[50_000]],
+        "usual": [[1_000_000, name] for name in ("embedded", "dask", "spark")],
+    },
     "small_tables": {"quick": [["--engine", "embedded", "dask", "--rounds", 2]], "usual": [[]]},
     "rank_swap": {"quick": [["--rows", 300_000, "--engines", "embedded", "--repeats", 1]], "usual": [[]]},
     "microaggregation": {"quick": [["--rows", 10_000, "--k", 3, "--data", "mixture"]], "usual": [["--rows", 30_000]]},

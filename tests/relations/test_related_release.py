@@ -318,7 +318,7 @@ def test_a_joint_guarantee_over_one_table_is_refused() -> None:
         )
 
 
-def test_a_set_of_which_nobody_would_be_left_has_no_solution(folder: Path) -> None:
+def test_a_set_that_would_be_empty_has_no_solution(folder: Path) -> None:
     stages = [{"suppress_persons": {"at_most": 1.0}}]
     asked = [{"joint_k_anonymity": {"k": 121}}, *document()["guarantees"][1:]]
     with pytest.raises(NoSolutionError, match="120 of 120 persons would have to go, which leaves none"):
