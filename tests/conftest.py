@@ -42,6 +42,8 @@ os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # Jobs of a few rows end before the JVM's second compiler would have paid for itself.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Each process of the tests has a JVM, and some tests start more: a quarter of the memory for each would be all of it.
+os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "--driver-memory 2g pyspark-shell")
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
 
