@@ -19,7 +19,7 @@ from privpipe.errors import UnsupportedError, UsageError
 from privpipe.relations.counting import Census, Fails, Knows, RelatedTables, person_columns
 from privpipe.relations.disclosive_picks import CopiesGone, Picks
 from privpipe.relations.guarantees import JointGuarantee
-from privpipe.relations.related_rows import PersonBucket, row_hashes, with_person
+from privpipe.relations.related_rows import PersonBucket, closed, row_hashes, with_person
 from privpipe.relations.stable_persons import persons_failing
 from privpipe.transforms.suppression.class_keys import KeysDropped
 
@@ -73,10 +73,10 @@ def without_disclosive_rows(
             gone = _Search(left, name, left.census()).rows_to_go(now)
             if not len(gone.first):
                 break
-            before = left.engine.count(left.tables[name])
-            left = left.having({name: _without(left, name, gone, stream)})
-            if left.engine.count(left.tables[name]) >= before:
+            fewer = _without(left, name, gone, stream)
+            if left.engine.count(fewer) >= left.engine.count(left.tables[name]):
                 raise TypeError("disclosive rows were found and none of them was removed")
+            left = closed(left.having({name: fewer}))
     return left.tables[name]
 
 

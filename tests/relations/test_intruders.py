@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privpipe as pp
-from privpipe.errors import DataError, Refused
+from privpipe.errors import NoSolutionError, Refused
 from tests.tiers import deep
 
 KEY, VARIABLE = "5f0e2d4c6b8a79685746352413021f0e5f0e2d4c6b8a79685746352413021f0e", "PRIVPIPE_KEY_OF_INTRUDERS"
@@ -227,7 +227,7 @@ def test_an_intruder_finds_nobody_or_at_least_k(
         alone += any(len(group) < trial.k for each in sources for group in candidates(sources, each, trial))
         try:
             place = trial.publish(folder, seed)
-        except (Refused, DataError):
+        except (Refused, NoSolutionError):
             continue
         published += 1
         files = {name: pq.read_table(place / name, partitioning=None).to_pylist() for name in SHOWN}
