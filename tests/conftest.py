@@ -37,6 +37,14 @@ DEEP_ON_SPARK = (
 """Where tests run on Spark in the deep tier alone; the mark `usual` leaves a test in `make test`, which shows Spark by
 the contract of engines, by conformance with one example of each entry, and by measures of different kinds."""
 
+RARE_ON_SPARK = (
+    "tests/leaving/test_same_rows_same_documents.py",
+    "tests/running/test_suppression_by_every_count.py",
+    "tests/tables/test_order_statistics.py",
+)
+"""Where one engine after another repeats a definition that the conformance of entries shows on Spark too: they run on
+Spark with `make test-integrations` alone."""
+
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -71,6 +79,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             deep_here = item.nodeid.startswith(DEEP_ON_SPARK) and "usual" not in item.keywords
             if deep_here or "deep_on_spark" in item.keywords:
                 item.add_marker(pytest.mark.deep)
+            if item.nodeid.startswith(RARE_ON_SPARK):
+                item.add_marker(pytest.mark.rare)
     # One session of a worker serves all of its tests, and what runs before it has the cores to itself.
     items.sort(key=lambda item: "spark" in item.keywords)
 
