@@ -40,13 +40,13 @@ def picture() -> str:
     released = released.sort_values(list(released))
     right = WIDTH - 24 - TABLE
     parts = [
-        *_table("The table as it is", VISITS, 24),
+        *_table("The source", VISITS, 24),
         *_verdict(VISITS, 24, "refused"),
         *_arrow(24 + TABLE, right),
         *_table("The release", released, right),
         *_verdict(released, right, "published"),
     ]
-    about = "Eight visits before and after: refused as they are, published after age and zip became labels of four"
+    about = "Eight visits: the source is refused; with age and zip generalized to classes of four it is published"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'role="img" aria-label="{about}" font-family="system-ui, -apple-system, Segoe UI, Roboto, sans-serif" '

@@ -272,14 +272,14 @@ def _crowd(seen: Seen) -> Iterator[tuple[str, Guess]]:
             break
         kept.append(least)
         left.remove(least)
-    told = f"the {len(raw)} columns taken for insensitive together make {100 * share:.1f} % of the records unique"
+    crowd = f"the {len(raw)} columns taken for insensitive together make {100 * share:.1f} % of the records unique"
     rest = f"{100 * coded.unique(kept):.1f} % without {len(left)} of them"
     ranked = sorted(
         (each for each in raw if each.name in left), key=lambda each: (-standing_of(each.name), each.distinct)
     )
     for at, each in enumerate(ranked):
         if at < room:
-            reason = f"{told}, {rest}; insensitive if no attacker can know it"
+            reason = f"{crowd}, {rest}; insensitive if no attacker can know it"
             yield each.name, Guess("quasi_identifier", reason, unknown=True)
         else:
-            yield each.name, Guess("drop", f"{told}, {rest}; there are {ROOM} quasi-identifiers already")
+            yield each.name, Guess("drop", f"{crowd}, {rest}; there are {ROOM} quasi-identifiers already")

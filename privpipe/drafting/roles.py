@@ -339,8 +339,8 @@ def planned(
     for name in left_out:
         why = "left out: with the other quasi-identifiers almost nothing of it would remain"
         guesses[name] = replace(guesses[name], role="drop", reason=f"{why} ({guesses[name].reason})")
-    for name, told in revealing:
-        guesses[name] = replace(guesses[name], role="drop", reason=f"{told} ({guesses[name].reason})")
+    for name, found in revealing:
+        guesses[name] = replace(guesses[name], role="drop", reason=f"{found} ({guesses[name].reason})")
     if not suggest:
         return Planned(guesses)
     parents = parents_of(guesses, relations)

@@ -295,7 +295,7 @@ class OpenBatch:
 
     def related(
         self,
-        told: Hashable,
+        stated: Hashable,
         tree: Tree,
         orphans: Orphans,
         tables: Mapping[str, Any],
@@ -305,7 +305,7 @@ class OpenBatch:
 
         Parameters
         ----------
-        told : hashable
+        stated : hashable
             What distinguishes this set of tables from others.
         tables : mapping of str to Table
             Those at hand.
@@ -317,7 +317,7 @@ class OpenBatch:
             scanned = {name: self._engine.scan(source()) for name, source in others.items()}
             return RelatedTables(self._engine, tree, {**tables, **scanned}, orphans=orphans)
 
-        return self._counts.once(("related", told), read)
+        return self._counts.once(("related", stated), read)
 
     def safe_harbor(self) -> list[Finding]:
         """What the batch holds of the kinds of identifiers that HIPAA Safe Harbor removes.

@@ -141,17 +141,6 @@ class PrivacyExpectation(Rendered, BatchExpectation):
     success_keys: ClassVar[tuple[str, ...]] = SETTINGS
     args_keys: ClassVar[tuple[str, ...]] = ()
 
-    @classmethod
-    def is_abstract(cls) -> bool:
-        """Whether this is the base."""
-        return "entry" not in vars(cls)
-
-    @property
-    def awaited(self) -> list[str]:
-        """Names of the parameters that each run must give."""
-        given = [value for value in vars(self).values() if is_suite_parameter(value)]
-        return sorted({str(value["$PARAMETER"]) for value in given})
-
     def guarantee(self) -> Guarantee:
         """The guarantee with this expectation's parameters.
 

@@ -68,17 +68,6 @@ class JointExpectation(Rendered, BatchExpectation):
     success_keys: ClassVar[tuple[str, ...]] = OF_SET
     args_keys: ClassVar[tuple[str, ...]] = ()
 
-    @classmethod
-    def is_abstract(cls) -> bool:
-        """Whether this is the base."""
-        return "entry" not in vars(cls)
-
-    @property
-    def awaited(self) -> list[str]:
-        """Names of the parameters that each run must give."""
-        given = [value for value in vars(self).values() if is_suite_parameter(value)]
-        return sorted({str(value["$PARAMETER"]) for value in given})
-
     def guarantee(self) -> JointGuarantee:
         """The guarantee with this expectation's parameters."""
         names = _own_names(self.entry)
@@ -130,8 +119,8 @@ class JointExpectation(Rendered, BatchExpectation):
         """The tables, read once for all expectations of the batch that name them alike."""
         active = execution_engine.batch_manager.active_batch if execution_engine is not None else None
         _require_whole(active, self.root)
-        told = json.dumps({name: plain(getattr(self, name)) for name in OF_SET}, sort_keys=True, default=str)
-        return batch.related(told, self.tree(), self.orphans, {self.root: batch.table}, self._readers(batch, active))
+        stated = json.dumps({name: plain(getattr(self, name)) for name in OF_SET}, sort_keys=True, default=str)
+        return batch.related(stated, self.tree(), self.orphans, {self.root: batch.table}, self._readers(batch, active))
 
     def _readers(self, batch: OpenBatch, active: Any) -> dict[str, Any]:
         """A function for each other table that gives its source."""

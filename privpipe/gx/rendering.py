@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from great_expectations.core.expectation_validation_result import ExpectationValidationResult
+from great_expectations.core.suite_parameters import is_suite_parameter
 from great_expectations.expectations.expectation import render_suite_parameter_string
 from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 from great_expectations.render import LegacyDiagnosticRendererType, LegacyRendererType, RenderedStringTemplateContent
@@ -55,9 +56,20 @@ _OVER = "quasi_identifiers"
 
 
 class Rendered:
-    """The renderers of all privacy expectations."""
+    """What all expectations of guarantees share: the entry, parameters of a run, and the renderers."""
 
     entry: ClassVar[type[Guarantee]]
+
+    @classmethod
+    def is_abstract(cls) -> bool:
+        """Whether this is the base."""
+        return "entry" not in vars(cls)
+
+    @property
+    def awaited(self) -> list[str]:
+        """Names of the parameters that each run must give."""
+        given = [value for value in vars(self).values() if is_suite_parameter(value)]
+        return sorted({str(value["$PARAMETER"]) for value in given})
 
     @classmethod
     def _prescriptive_template(cls, renderer_configuration: RendererConfiguration) -> RendererConfiguration:

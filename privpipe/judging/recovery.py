@@ -48,7 +48,6 @@ __all__ = [
     "before",
     "counted_whole",
     "recoveries",
-    "recovery_notes",
 ]
 
 
@@ -136,19 +135,6 @@ def _refused(found: Sequence[Recovered], records: int) -> Verdict:
     verdict = GUARD.judge_recovered(found, records)
     remedy = "drop that column, generalize it, or list `recovery` with another `at_most` among the guarantees"
     return replace(verdict, reason=f"{verdict.reason} Every release has to meet this: {remedy}.")
-
-
-def recovery_notes(
-    engine: Engine,
-    released: Any,
-    original: Any,
-    roles: Roles,
-    rules: JudgingRules,
-    order: Stream,
-    sample: PairedSample | None = None,
-) -> tuple[str, ...]:
-    """The sentences of `recoveries`."""
-    return recoveries(engine, released, original, roles, rules, order, sample).notes
 
 
 def _is_coarsened(column: str, tables: BothTables, roles: Roles, stages: Sequence[Mapping[str, Any]]) -> bool:

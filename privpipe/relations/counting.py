@@ -253,7 +253,7 @@ class RelatedTables:
                     )
 
     def alone(self, name: str) -> RelatedTables:
-        """The same persons, of whom nothing is known but rows of one table."""
+        """The same tables where an intruder knows rows of one of them alone."""
         columns = {
             each: own if each == name else replace(own, quasi_identifiers=()) for each, own in self.tree.tables.items()
         }

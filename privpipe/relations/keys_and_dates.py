@@ -49,8 +49,8 @@ class Pseudonymise(SetStage):
     Notes
     -----
     A key and all columns that lead to it have one domain, so that equal values have equal pseudonyms in every table;
-    different keys have different domains, so that patient 7 and visit 7 are not seen to have one number. It stands for
-    the stage `pseudonymise` of each table, after the table's other stages, and every key column must be an
+    different keys have different domains, so that patient 7 and visit 7 are not seen to have one number. It adds
+    the stage `pseudonymise` to each table, after the table's other stages, and every key column must be an
     `identifier`. Pseudonyms are personal data: who has the key can compute them.
 
     Examples

@@ -251,7 +251,7 @@ class ReleaseRun:
             folder, left_out = self._left_out(ready)
             page = ready.report.private_page(ready.private)
             record = records.keep(self.run_id, ready.private, pending=True, report=page)
-        except BaseException:
+        except BaseException:  # also an interrupt: rows that were set aside must not stay behind
             _told_if_not(self._settle_quarantine)
             raise
         result = replace(ready.result(self.place), record=str(record), quarantine=folder, quarantined=left_out)

@@ -172,12 +172,12 @@ def judge_table(
     before = None if original is None else read_as_source(original, policy)
     notes += left_out_notes(policy, table=case.finished if case.raw else None, original=before)
     notes += () if case.raw else (*unjudged_notes(case.finished), *said)
-    told = Recoveries()
+    recovered = Recoveries()
     if case.paired and rules.order is not None:
-        told = recoveries(engine, case.table, case.first, roles, rules, rules.order)
+        recovered = recoveries(engine, case.table, case.first, roles, rules, rules.order)
     elif original is not None:
-        told = recoveries_beside_original(engine, case.finished, original, policy, align, roles, rules)
-    return told.joining(judged.noting(*notes), policy.guarantees).within(
+        recovered = recoveries_beside_original(engine, case.finished, original, policy, align, roles, rules)
+    return recovered.joining(judged.noting(*notes), policy.guarantees).within(
         name=policy.name,
         policy_hash=policy.digest(),
         engine=engine.name,

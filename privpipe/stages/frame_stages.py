@@ -302,7 +302,7 @@ class StageOver:
         try:
             if self._asked.guarantees:
                 self._held.hold(self._engine)
-        except BaseException:
+        except BaseException:  # also an interrupt: without it the engine would stay open
             self._opened.__exit__()
             raise
         return self

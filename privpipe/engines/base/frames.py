@@ -425,7 +425,7 @@ class Held:
         """Rows that are not handed over, since what is done within raises, are let go of."""
         try:
             yield
-        except BaseException:
+        except BaseException:  # also an interrupt: rows would stay in memory
             self.release()
             raise
 

@@ -6,6 +6,7 @@ one binary value. Where persons or weights are counted, joint cells come: words,
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -99,7 +100,7 @@ def words_of(rows: pa.Table | pa.RecordBatch) -> Ints:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _Reader(ABC):
     """What a class is made of, and class blocks from it.
 
     Parameters
@@ -115,13 +116,13 @@ class _Reader:
     types: tuple[pa.DataType, ...]
     marked: tuple[int, int] | None = field(default=None, repr=False)
 
+    @abstractmethod
     def block(self, rows: pa.Table, found: Met) -> ClassBlock:
         """The block of rows that make whole classes, in the order of these."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Whole classes from batches sorted by the first word of their class, sorted by both."""
-        raise NotImplementedError
 
     def blocks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[ClassBlock, Ints]]:
         """Blocks of whole classes from batches sorted by their first word, each with the words of its classes."""

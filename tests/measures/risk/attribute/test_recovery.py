@@ -18,7 +18,7 @@ from privpipe.draws import Seed, Stream
 from privpipe.engines import Engine, Source
 from privpipe.errors import DataError, UsageError
 from privpipe.judging import JudgingRules, assess
-from privpipe.judging.recovery import recovery_notes
+from privpipe.judging.recovery import Recoveries, recoveries
 from privpipe.measures import Recovery
 from privpipe.roles import Roles
 from tests.tiers import at_most
@@ -298,7 +298,7 @@ class TestNotes:
         seed = Seed.of(bytes(range(16)))
         first, second = (engine.with_record_ids(engine.scan(Source(data=table(each))), "id", seed) for each in rows)
         left = engine.select(second, [name for name in rows[1] if name != "id"])
-        return recovery_notes(engine, left, first, ROLES, JudgingRules(**rules), Stream(bytes(16)))
+        return recoveries(engine, left, first, ROLES, JudgingRules(**rules), Stream(bytes(16))).notes
 
     def large(self) -> tuple[Rows, Rows]:
         """Forty copies of the hand example, so that no column is near-unique."""
@@ -333,7 +333,7 @@ class TestNotes:
 
     def test_tables_that_cannot_be_paired_say_nothing(self, embedded: Engine) -> None:
         first, second = (embedded.scan(Source(data=table(rows))) for rows in self.large())
-        assert recovery_notes(embedded, second, first, ROLES, JudgingRules(), Stream(bytes(16))) == ()
+        assert recoveries(embedded, second, first, ROLES, JudgingRules(), Stream(bytes(16))) == Recoveries()
 
 
 def test_without_a_column_that_could_be_evidence_nothing_is_shown(embedded: Engine) -> None:
