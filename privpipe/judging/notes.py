@@ -278,12 +278,12 @@ def near_unique_notes(found: Mapping[str, Values], records: int, household: str 
     Examples
     --------
     >>> near_unique_notes({"income": Values(90, 80), "sex": Values(2, 0)}, 100, None)
-    ['80 % of the records have a value of `income` of their own: whoever knows that value finds the record']
+    ['80 % of the records have a value of `income` of their own: anyone who knows that value finds the record']
     """
     whose = "of their own" if household is None else "of their own or of their household's"
     return [
-        f"{in_percent(values.own / records)} of the records have a value of `{name}` {whose}: whoever knows that value "
-        "finds the record"
+        f"{in_percent(values.own / records)} of the records have a value of `{name}` {whose}: anyone who knows that "
+        "value finds the record"
         for name, values in found.items()
         if 2 * values.own > records
     ]

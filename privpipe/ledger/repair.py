@@ -50,7 +50,7 @@ BY_KEY = (
     "not an older one, its sinks alone show"
 )
 BY_SALT = (
-    "a secret that is next to the entries: damage and loss show, but whoever can write the folder can make it all "
+    "a secret that is next to the entries: damage and loss show, but anyone who can write the folder can make it all "
     "anew, and only the records of its sinks would then differ"
 )
 

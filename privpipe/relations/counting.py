@@ -298,7 +298,7 @@ class RelatedTables:
             if many and (not path or self.orphans == "refuse"):
                 raise DataError(
                     f"table {name!r}: {_records(many, 'has', 'have')} no value in {column!r}, "
-                    f"{'by which others are related to them' if not path else 'which leads to a person'}; fill it in"
+                    f"{'the key that other tables refer to' if not path else 'which leads to a person'}; fill it in"
                     f"{', or write `orphans: drop`' if path else ''}"
                 )
 

@@ -412,7 +412,7 @@ def write_public(folder: Path, documents: Mapping[str, Mapping[str, Any]], repor
 
 
 INSECURE = (
-    "the seed is insecure: whoever guesses it can undo noise, swaps and the order of rows; such a release is for "
+    "the seed is insecure: anyone who guesses it can undo noise, swaps and the order of rows; such a release is for "
     "demonstrations and tests alone"
 )
 

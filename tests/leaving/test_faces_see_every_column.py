@@ -319,7 +319,7 @@ def test_quasi_identifiers_alone_are_no_roles_and_the_other_columns_are_noted() 
     noted = "columns without a role, which were not looked at: 'ssn', 'cost', 'age'"
     assert found.passed
     assert noted in found.notes
-    assert "100 % of the records have a value of `ssn` of their own: whoever knows that value finds the record" in (
+    assert "100 % of the records have a value of `ssn` of their own: anyone who knows that value finds the record" in (
         found.notes
     ), "a column that is only noted is looked at as an insensitive one"
     with pytest.raises(pp.errors.DataError, match="'ssn', 'cost', 'age'"):

@@ -29,7 +29,7 @@ COLUMNS: dict[str, Any] = {
 }
 GUARANTEES = [{"k_anonymity": {"k": 3}}, {"distinct_l_diversity": {"column": "illness", "l": 2}}]
 POLICY: dict[str, Any] = {"version": 1, "columns": COLUMNS, "guarantees": GUARANTEES}
-OWN = "100 % of the records have a value of `pay` of their own: whoever knows that value finds the record"
+OWN = "100 % of the records have a value of `pay` of their own: anyone who knows that value finds the record"
 
 
 def table(**cells: list[Any]) -> pd.DataFrame:

@@ -56,7 +56,7 @@ class ShiftDates(Transformer):
 
     taxon = "perturbative"
     preserves = "intervals between, and order of, the dates of a person; the time of day"
-    reveals = "each date to within 2 * days; whoever knows one date of a person knows all of them, in every release"
+    reveals = "each date to within 2 * days; anyone who knows one date of a person knows all of them, in every release"
     source = "Hundepool et al., Statistical Disclosure Control, Wiley, 2012; HMAC, RFC 2104"
 
     columns: Annotated[tuple[str, ...], Columns(), Doc("dates and timestamps, moved together")]

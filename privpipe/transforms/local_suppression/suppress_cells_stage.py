@@ -82,8 +82,8 @@ class SuppressCellsStage(Transformer):
     source = "Templ, Kowarik, Meindl, J. Statistical Software 67(4), 2015; Meyerson, Williams, PODS 2004 (NP-hardness)"
     formula = "least sum of w_j over blanked cells such that every record matches >= k records"
     choose = (
-        "Generalize first, so that few records are rare. own_value protects against whoever reads blanks as blanks and "
-        "costs about twice the cells; under wildcard look at how many records fail by own_value before you release."
+        "Generalize first, so that few records are rare. own_value protects against anyone who reads blanks as blanks "
+        "and costs about twice the cells; under wildcard look at how many records fail by own_value before you release."
     )
 
     columns: Annotated[

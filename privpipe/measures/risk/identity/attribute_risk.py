@@ -64,7 +64,7 @@ class Distinction(ColumnSetMeasure):
     threat = "An intruder who knows these columns of a person finds a record with few others like it."
     formula = "distinct combinations / n <= at_most"
     choose = (
-        "Near 1 the columns are a key: whoever knows them finds the person. 0.05 means 20 records a combination "
+        "Near 1 the columns are a key: anyone who knows them finds the person. 0.05 means 20 records a combination "
         "on average, while single ones may still be unique: pair it with k_anonymity."
     )
 

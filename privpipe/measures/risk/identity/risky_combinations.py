@@ -175,7 +175,7 @@ class SpecialUniques(Guarantee):
     judges_matching = True
     observes = dict[str, Any]
     source = "Elliot, Manning, Ford, IJUFKS 10, 2002; Manning, Haglin, Keane, DMKD 16, 2008"
-    threat = "A record is conspicuous by two or three of its values, so whoever knows these finds it at once."
+    threat = "A record is conspicuous by two or three of its values, so anyone who knows these finds it at once."
     formula = "score = sum of (m - s)! over the minimal sets of s columns on which the record is alone"
     choose = (
         "share near 0 for a public file; dis_max to look at the worst record. Fewer columns an intruder can know say "
