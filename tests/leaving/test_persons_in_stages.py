@@ -163,7 +163,8 @@ def policy_of(stage: Mapping[str, Any], **changes: Any) -> pp.Policy:
         "name": "visits",
         "person_id": "pid",
         "columns": {**COLUMNS, **weights},
-        "transform": [stage],
+        # A drawn class may be small by its noise alone: that is the guarantee's to refuse, and not what is asked here.
+        "transform": [stage, *([{"suppress_records": {"suppress_at_most": 0.2}}] if draws_all(stage) else [])],
         "guarantees": [{"k_anonymity": {"k": K, **over}}],
         **changes,
     }
