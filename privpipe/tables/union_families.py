@@ -74,6 +74,10 @@ class UnionFamily(Family):
         """Cells are sums of classes, even where contributors are in several leaf cells."""
         return True
 
+    @property
+    def follows_persons(self) -> bool:
+        return True
+
     @cached_property
     def before(self) -> Bools:
         """Variables that earlier tables published."""
