@@ -131,7 +131,7 @@ def _shared_codes(family: Family, figures: list[CellFigures]) -> Integers:
     entries = family.cells.relations.tocoo()
     whole = np.full(family.cells.relations.shape[0], -1, dtype=np.int64)
     whole[entries.row[entries.data > 0]] = entries.col[entries.data > 0]
-    above, part = whole[entries.row], entries.col
+    above, part = whole[entries.row], entries.col.astype(np.int64)
     same = (entries.data < 0) & (above >= 0)
     same &= ((most[above] > 0) & (most[above] == most[part])) | (alone[above] & alone[part])
     joined.append((above[same], part[same]))
