@@ -244,8 +244,12 @@ class Family:
         sums: dict[str, Any] = {
             name: sets.sums(getattr(figures, name)) for name in ("totals", "magnitudes", "records", "negative")
         }
-        contributors = sets.sums(figures.contributors) if apart else sets.greatest(figures.contributors)
-        nonzero = sets.sums(figures.nonzero) if apart else sets.greatest(figures.nonzero)
+        joined = sets.sums if apart else sets.greatest
+        contributors, nonzero = joined(figures.contributors), joined(figures.nonzero)
+        if figures.unwaived is not None:
+            unwaived = sets.greatest(figures.unwaived)
+            if not apart:  # one contributor may have the largest of every cell
+                unwaived = np.where(unwaived < 0, -1, sets.sums(np.maximum(figures.unwaived, 0)))
         weighted = figures.weighted
         if apart and weighted is None:
             largest, holders = sets.largest(figures.largest, figures.holders)
@@ -265,8 +269,8 @@ class Family:
             holders=holders,
             weighted=weighted,
             single=np.zeros(len(sets), dtype=np.int64),
-            population=None if figures.population is None else sets.sums(figures.population),
-            unwaived=None if figures.unwaived is None else sets.greatest(figures.unwaived),
+            population=None if figures.population is None else joined(figures.population),
+            unwaived=None if figures.unwaived is None else unwaived,
             **sums,
         )
 
