@@ -32,6 +32,7 @@ __all__ = ["TableAudit", "audit_problem", "audited", "group_levels", "rules_of"]
 
 NO_RULE = "no guarantee says which cells are unsafe, so nothing was audited; add minimum_frequency or p_percent."
 KINDS_OF = ("singles", "holdings")
+CLOSELY = "can be computed, or are too closely bounded, by a contributor"
 KINDS = {
     "recomputable": "can be computed from margins",
     "exact": "follow from signs and bounds",
@@ -159,7 +160,8 @@ class TableAudit(UnionGuarantee):
         )
 
     def _reason(self, counts: Counter[str], results: Sequence[AuditResult], earlier: int, *, true_known: bool) -> str:
-        parts = [f"{counts[kind]:,} {text}" for kind, text in KINDS.items() if counts[kind]]
+        kinds = {**KINDS, "insider": CLOSELY} if self.insider_levels else KINDS
+        parts = [f"{counts[kind]:,} {text}" for kind, text in kinds.items() if counts[kind]]
         if counts["unproved"]:
             parts.append(f"{counts['unproved']:,} were not proved in {self.time_limit:g} s")
         sensitive = sum(len(result.variables) for result in results)
