@@ -16,7 +16,7 @@ from privpipe.blocks import RowBlock
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import canonical_text
 
-__all__ = ["MOST_DECIMALS", "UnitRows", "Units", "decimals_of", "in_units", "in_whole_units"]
+__all__ = ["MOST_DECIMALS", "UnitRows", "Units", "decimals_of", "in_units", "in_whole_units", "truth_values"]
 
 MOST_DECIMALS = 18
 LARGEST = 2**63 - 1
