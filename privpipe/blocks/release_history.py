@@ -92,7 +92,7 @@ class TableRows:
     values : ndarray of int64, shape (n, columns)
         Contributions, in the unit of the measure; a row for each record then, else for each person and cell.
     present : ndarray of int64, shape (n, columns)
-        1 where there is a value, 0 where every one is missing.
+        0 where every value is missing, else 1; 2 of contributions whose protection is waived.
     """
 
     definitions: tuple[Mapping[str, Any], ...]

@@ -68,6 +68,12 @@ GUARD = Recovery(at_most=0.5, determined_at_most=0.2, beyond_chance=True)
 """What every release has to meet whose policy has no `recovery` among its guarantees."""
 
 
+UNPAIRED = (
+    "what released columns reveal about transformed ones was not judged, for records of the table and of its original "
+    "could not be paired; give both the policy's `record_id`, or both in the same order with align position"
+)
+
+
 @dataclass(frozen=True)
 class Recoveries:
     """What released columns reveal about transformed ones, in sentences, and the built-in guarantee where it fails.
@@ -80,17 +86,24 @@ class Recoveries:
         Of `GUARD`, over the columns that were generalized, coded or suppressed.
     exceeding : tuple of Recovered
         What makes it fail.
+    unpaired : bool
+        Whether nothing was judged, for records of the two tables could not be paired.
     """
 
     notes: tuple[str, ...] = ()
     refused: Verdict | None = None
     exceeding: tuple[Recovered, ...] = ()
+    unpaired: bool = False
 
     def joining(self, judged: Assessment, guarantees: Sequence[Guarantee]) -> Assessment:
-        """The assessment with the notes, and with the failed guarantee unless one of the policy decides instead."""
+        """The assessment with the notes, and with the failed guarantee unless one of the policy decides instead.
+
+        That one is an error by itself where records could not be paired.
+        """
         decided = any(isinstance(each, Recovery) for each in guarantees)
         refused = () if self.refused is None or decided else (self.refused,)
-        return replace(judged.noting(source=self.notes), verdicts=(*refused, *judged.verdicts))
+        said = (UNPAIRED,) if self.unpaired and not decided else ()
+        return replace(judged.noting(*said, source=self.notes), verdicts=(*refused, *judged.verdicts))
 
 
 def recoveries(

@@ -135,7 +135,7 @@ def _by_position(engine: Engine, released: Source, original: Source, seed: Seed)
 def recoveries_beside_original(
     engine: Engine, finished: Source, original: Any, policy: Policy, align: Align, roles: Roles, rules: JudgingRules
 ) -> Recoveries:
-    """What released columns reveal about transformed ones; nothing where records cannot be paired.
+    """What released columns reveal about transformed ones; where records cannot be paired, that they cannot.
 
     No guarantee requires these pairs, so tables that do not fit together are not an error, and no seed is needed: a
     constant fixes the records by which a large table is sampled.
@@ -144,7 +144,9 @@ def recoveries_beside_original(
     try:
         released, first = aligned(engine, finished, read_as_source(original, policy), policy, align, seed)
     except (DataError, UnsupportedError):
-        return Recoveries()
+        return Recoveries(unpaired=True)
+    if not (released.has_record_ids and first.has_record_ids):
+        return Recoveries(unpaired=True)
     return recoveries(engine, released, first, roles, rules, RunKey.of(seed, "", "").attacks())
 
 

@@ -18,7 +18,7 @@ from privpipe.judging.release_memory import LedgerUnit, Words, gathered_words, p
 from privpipe.tables.aggregation import leaf_codes
 from privpipe.tables.table import Table
 from privpipe.tables.table_history import columns_of, without_cells
-from privpipe.tables.unit_rows import in_units
+from privpipe.tables.unit_rows import in_units, truth_values
 
 __all__ = ["table_memory"]
 
@@ -66,12 +66,14 @@ class _Leaves:
 
     tables: tuple[_TableLeaves, ...]
     sums: tuple[tuple[str, int], ...]
+    waived: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """All that it reads."""
         own = [name for table in self.tables for name in (*table.by, *(column for column, _ in table.only))]
-        return tuple(dict.fromkeys([*own, *(column for column, _ in self.sums)]))
+        waived = () if self.waived is None else (self.waived,)
+        return tuple(dict.fromkeys([*own, *(column for column, _ in self.sums), *waived]))
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -89,6 +91,8 @@ class _Leaves:
             units = in_units(column, block.column(column), decimals)
             present[:, at] = units.is_valid().to_numpy(zero_copy_only=False)
             values[:, at] = units.fill_null(0).to_numpy(zero_copy_only=False)
+        if self.waived is not None:
+            present *= 1 + truth_values(self.waived, block.column(self.waived)).to_numpy(zero_copy_only=False)[:, None]
         return [(np.ascontiguousarray(block.record_ids), leaves, values, present)]
 
     def merge(self, left: list[Words], right: list[Words]) -> list[Words]:
@@ -128,7 +132,7 @@ def table_memory(
     DataError
         A record whose person's key is missing, or that is not in the source.
     UnsupportedError
-        Weights, waivers or a bound on contributions, which are not followed.
+        Weights or a bound on contributions, which are not followed.
     """
     from privpipe.kernels.grouping.word_groups import group_rows
 
@@ -138,13 +142,14 @@ def table_memory(
         for key in columns_of(list(tables.values()))
     )
     found = []
+    waived = next((table.aggregated.spec.waived for table in tables.values()), None)
     for table in tables.values():
         spec, cells = table.aggregated.spec, table.cells
         codes = leaf_codes(engine, records, table.aggregated, person=person, hierarchies=hierarchies)
         only = tuple(sorted(spec.only.items()))
         found.append(_TableLeaves(spec.by, only, spec.drop_nulls, tuple(codes), cells.shape))
     ids, words, folds = spelt_units(engine, original, unit)
-    own, leaves, values, present = gathered_words(engine, records, _Leaves(tuple(found), sums))
+    own, leaves, values, present = gathered_words(engine, records, _Leaves(tuple(found), sums, waived))
     places = places_of(ids, own)
     if (places < 0).any():
         raise DataError(MADE_UP.format(number=int((places < 0).sum())))
@@ -170,7 +175,7 @@ def table_memory(
 def _require_followed(tables: Mapping[str, Table]) -> None:
     for table in tables.values():
         spec = table.aggregated.spec
-        for what in ("weight", "waived", "contribution_bound"):
+        for what in ("weight", "contribution_bound"):
             if getattr(spec, what) is not None:
                 raise UnsupportedError(
                     f"a ledger does not follow tables with `{what}`; leave it out, or the ledger of the guarantees"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from privpipe.tables.integer_matrices import Integers, Matrix
 
-__all__ = ["UNBOUNDED", "AuditProblem", "Levels"]
+__all__ = ["UNBOUNDED", "AuditProblem", "Insider", "Levels"]
 
 UNBOUNDED = np.iinfo(np.int64).max
 """In `low` and `high`: no bound."""
@@ -31,6 +31,31 @@ class Levels:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
+class Insider:
+    """What one contributor knows of hidden variables in addition to every reader. Private.
+
+    Parameters
+    ----------
+    known : ndarray of int64
+        Variables that it knows, in ascending order.
+    sensitive : ndarray of int64
+        Sensitive variables of all contributors; those that it does not know are of `others`.
+    low, high : ndarray of int64, optional
+        Between which values it knows each; without them it knows the true values.
+    """
+
+    known: Integers
+    sensitive: Integers
+    low: Integers | None = None
+    high: Integers | None = None
+
+    @property
+    def others(self) -> Integers:
+        """Sensitive variables that must not follow from what it knows."""
+        return self.sensitive[~np.isin(self.sensitive, self.known)]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class AuditProblem:
     """The set {x: relations x = 0, low <= x <= high} of tables that agree with everything published. Private.
 
@@ -45,13 +70,15 @@ class AuditProblem:
         True values, where they are known; they lie in the set.
     levels : Levels or None
         What must hold for sensitive variables; without it (or without `true`) every open variable is sensitive.
-    knowing : tuple of (ndarray of int64, ndarray of int64)
-        Insiders: variables whose true value one contributor knows, and the sensitive variables of others.
+    knowing : tuple of Insider
+        None of the sensitive variables of others may have one value for such a contributor.
     implied : ndarray of bool, optional
         For each implied population (`implied_populations`) whether it fails the primary rules.
     at_least : int, optional
         The least count that may be published; without true values an interval within 1 to `at_least` - 1 fails,
         unless it is all of that.
+    insider_levels : bool
+        Whether sensitive variables keep their levels for insiders as well.
     """
 
     relations: Matrix
@@ -60,9 +87,10 @@ class AuditProblem:
     whole: bool
     true: Integers | None = None
     levels: Levels | None = None
-    knowing: tuple[tuple[Integers, Integers], ...] = field(default=())
+    knowing: tuple[Insider, ...] = field(default=())
     implied: NDArray[np.bool_] | None = None
     at_least: int | None = None
+    insider_levels: bool = False
 
     @property
     def published(self) -> NDArray[np.bool_]:

@@ -23,11 +23,14 @@ class Members:
     ----------
     persons, leaves, values : ndarray of int64, shape (n,)
         One row for each person and leaf cell; of a count the values are 1.
+    waived : ndarray of int64, shape (n,), optional
+        1 where the protection of the contribution is waived; None: of none.
     """
 
     persons: Ints
     leaves: Ints
     values: Ints
+    waived: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.persons)
@@ -42,6 +45,7 @@ class Contributions:
     contributors, totals, magnitudes, negative, nonzero, single : ndarray of int64, shape (sets,)
         As in `CellFigures`.
     largest, holders : ndarray of int64, shape (sets, m)
+    unwaived : ndarray of int64, shape (sets,), optional
     """
 
     contributors: Ints
@@ -52,6 +56,7 @@ class Contributions:
     single: Ints
     largest: Ints
     holders: Ints
+    unwaived: Ints | None = None
 
 
 def ancestors(dimension: Dimension) -> Ints:
@@ -121,7 +126,9 @@ def leaves_of_labels(own: Cells, leaves: Ints, other: Cells) -> tuple[Ints, NDAr
     return np.where(known & inside, found, -1), known
 
 
-def added_up(sets: Ints, persons: Ints, values: Ints, size: int, most: int) -> Contributions:
+def added_up(
+    sets: Ints, persons: Ints, values: Ints, size: int, most: int, waived: Ints | None = None
+) -> Contributions:
     """Figures of sets from rows of set, person and value.
 
     Parameters
@@ -130,12 +137,16 @@ def added_up(sets: Ints, persons: Ints, values: Ints, size: int, most: int) -> C
         Number of sets.
     most : int
         Largest contributions that are kept of each.
+    waived : ndarray of int64, optional
+        1 where a row's protection is waived; a person's is if that of all its rows in a set is.
     """
     order = np.lexsort((persons, sets))
     sets, persons, values = sets[order], persons[order], values[order]
+    waived = None if waived is None else waived[order]
     first = np.flatnonzero((np.diff(sets, prepend=-1) != 0) | (np.diff(persons, prepend=-1) != 0))
     if len(first):
         sets, persons, values = sets[first], persons[first], np.add.reduceat(values, first)
+        waived = None if waived is None else np.minimum.reduceat(waived, first)
     codes = persons + 1
     contributors = np.bincount(sets, minlength=size).astype(np.int64)
     arrays = {name: np.zeros(size, dtype=np.int64) for name in ("totals", "magnitudes", "single")}
@@ -150,8 +161,13 @@ def added_up(sets: Ints, persons: Ints, values: Ints, size: int, most: int) -> C
     chosen = (rank < most) & (values[order] != 0)
     largest[ranked[chosen], rank[chosen]] = np.abs(values[order])[chosen]
     holders[ranked[chosen], rank[chosen]] = codes[order][chosen]
+    unwaived = None
+    if waived is not None:
+        unwaived = np.full(size, -1, dtype=np.int64)
+        np.maximum.at(unwaived, sets[waived == 0], np.abs(values[waived == 0]))
     return Contributions(
         contributors=contributors,
+        unwaived=unwaived,
         negative=np.bincount(sets[values < 0], minlength=size).astype(np.int64),
         nonzero=np.bincount(sets[values != 0], minlength=size).astype(np.int64),
         largest=largest,

@@ -16,7 +16,7 @@ from scipy import sparse
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT
-from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Levels
 from privpipe.tables.cell_members import leaves_of_labels
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
@@ -58,6 +58,11 @@ class Family:
     def new(self) -> int:
         """How many of its tables are of the release that is judged; they come first."""
         return self.published
+
+    @property
+    def follows_persons(self) -> bool:
+        """Whether codes of contributors are those of one person in all tables."""
+        return False
 
     @property
     def whole(self) -> bool:
@@ -156,7 +161,7 @@ class Family:
         return low, high
 
     def problem(
-        self, levels: Levels, *, prior: Fraction | None, knowing: Sequence[tuple[Ints, Ints]], implied: Bools
+        self, levels: Levels, *, prior: Fraction | None, knowing: Sequence[Insider], implied: Bools
     ) -> AuditProblem:
         """What a reader sees of the family, and what must not follow from it."""
         low, high = self.bounds(prior)
@@ -202,22 +207,6 @@ class Family:
         gaps = self.true[parent[entries.row[kept]]] - self.true[entries.col[kept]]
         return whole, np.concatenate([spare, gaps]).astype(np.int64)
 
-    def insiders(self, sensitive: Ints) -> list[tuple[Ints, Ints]]:
-        """For each contributor that is alone in hidden cells: those cells, and the sensitive cells of others."""
-        alone: dict[int, list[int]] = {}
-        holder = np.zeros(self.cells.size, dtype=np.int64)
-        for measure, variables in self._shown():
-            chosen = measure.hidden & (measure.figures.single != 0)
-            holder[variables[chosen]] = measure.figures.single[chosen]
-        for variable in np.flatnonzero((holder != 0) & self.hidden).tolist():
-            alone.setdefault(int(holder[variable]), []).append(variable)
-        found = []
-        for code, own in sorted(alone.items()):
-            others = sensitive[holder[sensitive] != code]
-            if len(others):
-                found.append((np.array(own, dtype=np.int64), others))
-        return found
-
     @cached_property
     def populations(self) -> ImpliedPopulations:
         """Sets of hidden variables whose sum follows from published ones."""
@@ -255,8 +244,12 @@ class Family:
         sums: dict[str, Any] = {
             name: sets.sums(getattr(figures, name)) for name in ("totals", "magnitudes", "records", "negative")
         }
-        contributors = sets.sums(figures.contributors) if apart else sets.greatest(figures.contributors)
-        nonzero = sets.sums(figures.nonzero) if apart else sets.greatest(figures.nonzero)
+        joined = sets.sums if apart else sets.greatest
+        contributors, nonzero = joined(figures.contributors), joined(figures.nonzero)
+        if figures.unwaived is not None:
+            unwaived = sets.greatest(figures.unwaived)
+            if not apart:  # one contributor may have the largest of every cell
+                unwaived = np.where(unwaived < 0, -1, sets.sums(np.maximum(figures.unwaived, 0)))
         weighted = figures.weighted
         if apart and weighted is None:
             largest, holders = sets.largest(figures.largest, figures.holders)
@@ -276,8 +269,8 @@ class Family:
             holders=holders,
             weighted=weighted,
             single=np.zeros(len(sets), dtype=np.int64),
-            population=None if figures.population is None else sets.sums(figures.population),
-            unwaived=None if figures.unwaived is None else sets.greatest(figures.unwaived),
+            population=None if figures.population is None else joined(figures.population),
+            unwaived=None if figures.unwaived is None else unwaived,
             **sums,
         )
 

@@ -306,7 +306,7 @@ class Dominance(ConcentrationRule):
     Parameters
     ----------
     contributors : int
-        n, 1 to 9.
+        n, 1 to 10.
     at_most : float
         k, a share; equality is safe.
 
@@ -325,7 +325,7 @@ class Dominance(ConcentrationRule):
     formula: ClassVar[str] = "x1 + ... + xn <= k X"
     choose: ClassVar[str] = "Prefer p_percent; a (2, k) rule implies p = 100 (1 - k)/k and hides more than that needs."
 
-    contributors: Annotated[int, Ge(1), Le(9), Doc("n: the largest contributors that are looked at together")]
+    contributors: Annotated[int, Ge(1), Le(10), Doc("n: the largest contributors that are looked at together")]
     at_most: Annotated[float, Gt(0), Lt(1), Doc("k: their share of the sum")]
 
     @property
@@ -346,7 +346,7 @@ class PPercent(ConcentrationRule):
     at_least : float
         p; equality is safe.
     coalition : int
-        Contributors that pool what they know, 1 to 8.
+        Contributors that pool what they know, 1 to 9.
 
     Examples
     --------
@@ -362,7 +362,7 @@ class PPercent(ConcentrationRule):
     choose: ClassVar[str] = "10 (ACRO), together with minimum_frequency of at least 3."
 
     at_least: Annotated[float, Gt(0), Doc("p: percent of the largest contribution that must stay unknown")]
-    coalition: Annotated[int, Ge(1), Le(8), Doc("contributors that pool what they know")] = 1
+    coalition: Annotated[int, Ge(1), Le(9), Doc("contributors that pool what they know")] = 1
 
     @property
     def rule(self) -> primary_rules.Rule:

@@ -1,4 +1,4 @@
-"""Contributors who know the true value of hidden cells because no one else is in them."""
+"""What follows from hidden cells that a contributor knows because hardly anyone else is in them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from privpipe.tables.audit_problem import AuditProblem
+from privpipe.tables.audit_problem import AuditProblem, Levels
 from privpipe.tables.integer_matrices import Integers, matrix_of, product
 from privpipe.tables.proofs import FAILS, HOLDS, Proofs, prove
 from privpipe.tables.shrinking import OpenSystem, Shrunk, components_of, tightened
-from privpipe.tables.witnesses import Move
+from privpipe.tables.witnesses import Move, Requirements
 
 __all__ = ["insider_failures"]
 
@@ -24,13 +24,18 @@ MOST_MARKS = 20_000_000
 
 
 @dataclass(frozen=True)
-class _Insider:
-    """What is not settled for one insider: open columns of its components, those it knows, and targets of others."""
+class _Open:
+    """What is not settled for one insider: open columns of its components, and requirements on those of others.
+
+    `known` are columns that it knows to be between `low` and `high`.
+    """
 
     position: int
     columns: Integers
     known: Integers
-    targets: Integers
+    low: Integers
+    high: Integers
+    requirements: Integers
 
 
 def insider_failures(
@@ -39,86 +44,125 @@ def insider_failures(
     """What follows from what insiders know.
 
     A move that leaves what an insider knows as it is shows that others' cells which it changes stay hidden from that
-    insider; what no such move changes gets programmes in which the known cells are constants.
+    insider; what no such move changes gets programmes in which the known cells are constants, or closely bounded.
 
     Returns
     -------
     tuple
-        For each insider that fails, by position, the variables of others that have one value; how many others were
-        not proved; how many programmes were solved.
+        For each insider that fails, by position, the variables of others that have one value, or not as many as their
+        levels require; how many others were not proved; how many programmes were solved.
     """
     failures: dict[int, Integers] = {}
     unproved = programmes = 0
     if not problem.knowing:
         return failures, unproved, programmes
-    for position, (_, others) in enumerate(problem.knowing):
-        constant = others[shrunk.place[others] < 0]
+    for position, insider in enumerate(problem.knowing):
+        constant = insider.others[shrunk.place[insider.others] < 0]
         if len(constant):
             failures[position] = np.unique(constant)
-    for batch in _batches(_unsettled(problem, shrunk, moves)):
-        proofs = _knowing(shrunk, base, batch, deadline)
+    asked = _requirements(problem, shrunk)
+    for batch in _batches(_unsettled(problem, shrunk, base, asked, moves)):
+        proofs = _knowing(shrunk, base, asked, batch, deadline)
         programmes += proofs.programmes
-        unproved += int(((proofs.outcome != FAILS) & (proofs.outcome != HOLDS)).sum())
-        ends = np.cumsum([len(each.targets) for each in batch])[:-1]
+        ends = np.cumsum([len(each.requirements) for each in batch])[:-1]
         for each, outcome in zip(batch, np.split(proofs.outcome, ends), strict=True):
-            failing = shrunk.variables[each.targets[outcome == FAILS]]
+            variables = shrunk.variables[asked.columns[each.requirements]]
+            failing = np.unique(variables[outcome == FAILS])
+            open_ = np.unique(variables[(outcome != FAILS) & (outcome != HOLDS)])
+            unproved += len(np.setdiff1d(open_, failing))
             if len(failing):
                 failures[each.position] = np.union1d(failures.get(each.position, failing), failing)
     return failures, unproved, programmes
 
 
-def _unsettled(problem: AuditProblem, shrunk: Shrunk, moves: list[Move]) -> Iterator[_Insider]:
-    """Each insider with the targets that no move changes which leaves alone what it knows."""
-    members = _columns_of_components(shrunk)
-    moved = _moved(shrunk, members, moves)
+def _requirements(problem: AuditProblem, shrunk: Shrunk) -> Requirements:
+    """What insiders must find possible of each open sensitive column: another value, or the levels of it."""
+    sensitive = {id(insider.sensitive): insider.sensitive for insider in problem.knowing}
+    columns = shrunk.place[np.unique(np.concatenate(list(sensitive.values())))]
+    columns = columns[columns >= 0]
+    none = np.empty(0, dtype=np.int64)
+    levels = problem.levels if problem.insider_levels else None
+    levels = Levels(none, none, none, none) if levels is None else levels
+    place = shrunk.place[levels.variables]
+    up, down = (np.zeros(shrunk.system.size, dtype=np.int64) for _ in range(2))
+    up[place[place >= 0]], down[place[place >= 0]] = levels.upper[place >= 0], levels.lower[place >= 0]
+    above, below = columns[up[columns] > 0], columns[down[columns] > 0]
+    either = columns[(up[columns] <= 0) & (down[columns] <= 0)]
+    found = np.concatenate([above, below, either])
+    signs = np.ones(len(found), dtype=np.int64)
+    signs[len(above) : len(above) + len(below)] = -1
+    needs = np.concatenate([up[above], down[below], np.zeros(len(either), dtype=np.int64)])
+    order = np.argsort(found, kind="stable")
+    return Requirements(found[order], signs[order], needs[order], levels.denominator)
+
+
+def _unsettled(
+    problem: AuditProblem, shrunk: Shrunk, base: Integers, asked: Requirements, moves: list[Move]
+) -> Iterator[_Open]:
+    """Each insider with the requirements that no move meets which leaves alone what it knows."""
+    members = _groups(shrunk.component, shrunk.components)
+    own_requirements = _groups(shrunk.component[asked.columns], shrunk.components)
+    moved = _moved(shrunk, members, asked, own_requirements, moves)
     component = np.full(len(shrunk.place), shrunk.components)
     component[shrunk.variables] = shrunk.component
     near = np.zeros(shrunk.components + 1, dtype=np.bool_)
-    for position, (known, others) in enumerate(problem.knowing):
-        open_known = shrunk.place[known][shrunk.place[known] >= 0]
-        near[shrunk.component[open_known]] = True
+    for position, insider in enumerate(problem.knowing):
+        is_open = shrunk.place[insider.known] >= 0
+        known = shrunk.place[insider.known][is_open]
+        near[shrunk.component[known]] = True
         # Most others are in components of which the insider knows nothing: there may be very many.
-        places = np.setdiff1d(shrunk.place[others[near[component[others]]]], open_known)
+        places = np.setdiff1d(shrunk.place[insider.sensitive[near[component[insider.sensitive]]]], known)
         near[:] = False
-        touched = np.unique(shrunk.component[places])
-        columns, targets = [], []
-        for number in touched.tolist():
-            own, inside = members[number], places[shrunk.component[places] == number]
+        columns, waiting = [], []
+        for number in np.unique(shrunk.component[places]).tolist():
+            own, requirements = members[number], own_requirements[number]
+            inside = np.isin(asked.columns[requirements], places)
             if number in moved:
-                table = moved[number]
-                knows = np.searchsorted(own, open_known[shrunk.component[open_known] == number])
-                still = np.flatnonzero(~np.any(table[:, knows], axis=1))
-                free: NDArray[np.bool_] = np.any(table[still], axis=0)
-                inside = inside[~free[np.searchsorted(own, inside)]]
-            if len(inside):
+                changed, met = moved[number]
+                knows = np.searchsorted(own, known[shrunk.component[known] == number])
+                still = np.flatnonzero(~np.any(changed[:, knows], axis=1))
+                inside &= ~np.any(met[still], axis=0)
+            if inside.any():
                 columns.append(own)
-                targets.append(inside)
-        if targets:
+                waiting.append(requirements[inside])
+        if waiting:
             every = np.sort(np.concatenate(columns))
-            yield _Insider(position, every, np.intersect1d(open_known, every), np.concatenate(targets))
+            here = np.isin(known, every)
+            low, high = (base[known] if side is None else side[is_open] for side in (insider.low, insider.high))
+            yield _Open(position, every, known[here], low[here], high[here], np.concatenate(waiting))
 
 
-def _columns_of_components(shrunk: Shrunk) -> list[Integers]:
-    order = np.argsort(shrunk.component, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(shrunk.component))[:-1])
+def _groups(number: Integers, most: int) -> list[Integers]:
+    """Places of each number from 0 to below `most`, in ascending order."""
+    order = np.argsort(number, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(number, minlength=most))[:-1])
 
 
-def _moved(shrunk: Shrunk, members: list[Integers], moves: list[Move]) -> dict[int, NDArray[np.bool_]]:
-    """For each component which of its columns each move changes; the part of a move in a component is a move."""
-    found: dict[int, list[NDArray[np.bool_]]] = {}
+def _moved(
+    shrunk: Shrunk, members: list[Integers], asked: Requirements, own_requirements: list[Integers], moves: list[Move]
+) -> dict[int, tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """For each component which of its columns each move changes, and which requirements it meets.
+
+    The part of a move in a component is a move.
+    """
+    found: dict[int, tuple[list[NDArray[np.bool_]], list[NDArray[np.bool_]]]] = {}
+    distance = np.zeros(shrunk.system.size, dtype=np.int64)
     for move in moves:
         component = shrunk.component[move.columns]
+        distance[move.columns] = move.numerators
         for number in np.unique(component).tolist():
-            size, tables = len(members[number]), found.setdefault(number, [])
-            if len(tables) * size <= MOST_MARKS:
-                changed = np.zeros(size, dtype=np.bool_)
-                changed[np.searchsorted(members[number], move.columns[component == number])] = True
-                tables.append(changed)
-    return {number: np.stack(tables) for number, tables in found.items()}
+            own, requirements = members[number], own_requirements[number]
+            changed, met = found.setdefault(number, ([], []))
+            if len(changed) * (len(own) + len(requirements)) <= MOST_MARKS:
+                changed.append(distance[own] != 0)
+                far = distance[asked.columns[requirements]]
+                met.append(asked.met(requirements, far, np.full(len(far), move.denominator)))
+        distance[move.columns] = 0
+    return {number: (np.stack(changed), np.stack(met)) for number, (changed, met) in found.items()}
 
 
-def _batches(insiders: Iterator[_Insider]) -> Iterator[list[_Insider]]:
-    batch: list[_Insider] = []
+def _batches(insiders: Iterator[_Open]) -> Iterator[list[_Open]]:
+    batch: list[_Open] = []
     size = 0
     for each in insiders:
         batch.append(each)
@@ -130,28 +174,36 @@ def _batches(insiders: Iterator[_Insider]) -> Iterator[list[_Insider]]:
         yield batch
 
 
-def _knowing(shrunk: Shrunk, base: Integers, batch: Sequence[_Insider], deadline: float) -> Proofs:
-    """Whether each target can be anything else than it is where what its insider knows is constant.
+def _knowing(shrunk: Shrunk, base: Integers, asked: Requirements, batch: Sequence[_Open], deadline: float) -> Proofs:
+    """Whether each requirement is met where what its insider knows is constant, or within bounds.
 
     The components of each insider are a system for that insider alone; all of them side by side are one system.
     """
     columns = np.concatenate([each.columns for each in batch])
     sizes = [len(each.columns) for each in batch]
-    fixed = np.concatenate([np.isin(each.columns, each.known) for each in batch])
+    starts = np.cumsum([0, *sizes])
     part = _side_by_side(shrunk.system, columns, np.repeat(np.arange(len(batch)), sizes))
+    low, high, fixed = part.low.copy(), part.high.copy(), np.zeros(len(columns), dtype=np.bool_)
+    for start, each in zip(starts, batch, strict=False):
+        at = start + np.searchsorted(each.columns, each.known)
+        low[at], high[at] = np.maximum(low[at], each.low), np.minimum(high[at], each.high)
+        fixed[at] = low[at] == high[at]
     right = part.right - product(part.matrix, np.where(fixed, base[columns], 0))
     matrix = part.matrix[:, ~fixed]
     left = np.flatnonzero(np.diff(matrix.indptr))
     matrix, right = matrix[left], right[left]
-    low, high = tightened(OpenSystem(matrix, right, part.low[~fixed], part.high[~fixed], part.whole))
+    low, high = tightened(OpenSystem(matrix, right, low[~fixed], high[~fixed], part.whole))
     place = np.cumsum(~fixed) - 1
-    starts = np.cumsum([0, *sizes])
     targets = np.concatenate(
-        [place[start + np.searchsorted(each.columns, each.targets)] for start, each in zip(starts, batch, strict=False)]
+        [
+            place[start + np.searchsorted(each.columns, asked.columns[each.requirements])]
+            for start, each in zip(starts, batch, strict=False)
+        ]
     )
-    ones = np.ones(len(targets), dtype=np.int64)
+    own = np.concatenate([each.requirements for each in batch])
+    requirements = (targets, asked.signs[own], asked.needs[own])
     system = OpenSystem(matrix, right, low, high, part.whole)
-    return prove(system, components_of(matrix), base[columns[~fixed]], (targets, ones, 0 * ones), 1, deadline)
+    return prove(system, components_of(matrix), base[columns[~fixed]], requirements, asked.denominator, deadline)
 
 
 def _side_by_side(system: OpenSystem, columns: Integers, copy: Integers) -> OpenSystem:

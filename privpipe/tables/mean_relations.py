@@ -80,6 +80,7 @@ def with_means(counts: AuditProblem, sums: AuditProblem, means: Sequence[Mean]) 
         counts.knowing,
         counts.implied,
         counts.at_least,
+        counts.insider_levels,
     )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Levels
 from privpipe.tables.search_programmes import linear, whole
 
 __all__ = ["Hiding", "Requirement", "cheapest_move", "farthest", "joint_move"]
@@ -41,14 +41,14 @@ class Requirement:
         (1,) up, (-1,) down, (1, -1) the distance of both ends.
     level : float
         In units, more than 0.
-    held : tuple of int
-        Variables that an insider knows, which cannot move.
+    held : tuple of (int, float, float)
+        Variables that an insider knows, and how far up and down it finds each possible.
     """
 
     variable: int
     signs: tuple[int, ...]
     level: float
-    held: tuple[int, ...] = ()
+    held: tuple[tuple[int, float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,10 @@ class Hiding:
         The sensitive cells with their protection levels.
     whole : bool
         Whether every cell is an integer (counts).
-    knowing : tuple of (ndarray of int64, ndarray of int64)
-        Insiders: sensitive cells whose value one contributor knows, and the sensitive cells of others, none of which
-        may be exact for that contributor.
+    knowing : tuple of Insider
+        None of the sensitive cells of others may be exact for such a contributor.
+    insider_levels : bool
+        Whether they keep their levels for insiders as well.
     given : ndarray of bool, shape (cells,), optional
         Cells that no reader sees whatever is decided here: hidden already, or in no table that is published.
     shown : tuple of ndarray of int64, optional
@@ -89,7 +90,8 @@ class Hiding:
     candidates: Bools
     levels: Levels
     whole: bool
-    knowing: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...] = ()
+    knowing: tuple[Insider, ...] = ()
+    insider_levels: bool = False
     given: Bools | None = None
     shown: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     additive: bool = True
@@ -146,18 +148,46 @@ class Hiding:
                 found.append(Requirement(variable, (-1,), down / unit))
             if up + down < span:
                 found.append(Requirement(variable, (1, -1), span / unit))
-        for known, others in self.knowing:
-            held = tuple(known.tolist())
-            found += [Requirement(variable, (1, -1), 1.0, held) for variable in others.tolist()]
+        for insider in self.knowing:
+            found += self.for_insider(insider, insider.others)
         return tuple(found)
+
+    @cached_property
+    def _place(self) -> NDArray[np.int64]:
+        """For each cell its place among the levels; -1 without."""
+        place = np.full(len(self), -1)
+        place[self.levels.variables] = np.arange(len(self.levels.variables))
+        return place
+
+    def for_insider(self, insider: Insider, variables: NDArray[np.int64]) -> list[Requirement]:
+        """What some sensitive cells must be able to do for a contributor who knows others."""
+        true, levels = self.true[insider.known], self.levels
+        above, below = (
+            np.zeros(len(true)) if side is None else sign * (side.astype(np.float64) - true)
+            for sign, side in ((1, insider.high), (-1, insider.low))
+        )
+        held = tuple(zip(insider.known.tolist(), above.tolist(), below.tolist(), strict=True))
+        found = []
+        for variable, at in zip(variables.tolist(), self._place[variables].tolist(), strict=True):
+            up, down = (
+                int(side[at]) if at >= 0 and self.insider_levels else 0 for side in (levels.upper, levels.lower)
+            )
+            if up > 0:
+                found.append(Requirement(variable, (1,), up / levels.denominator, held))
+            if down > 0:
+                found.append(Requirement(variable, (-1,), down / levels.denominator, held))
+            if up <= 0 and down <= 0:
+                found.append(Requirement(variable, (1, -1), 1.0, held))
+        return found
 
     def rooms(self, need: Requirement) -> tuple[Floats, Floats]:
         """How far each hidden cell can go up and down for a reader whom a requirement is about."""
         if not need.held:
             return self.room_up, self.room_down
-        held = np.zeros(len(self), dtype=np.bool_)
-        held[list(need.held)] = True
-        return np.where(held, 0.0, self.room_up), np.where(held, 0.0, self.room_down)
+        up, down = self.room_up.copy(), self.room_down.copy()
+        for variable, above, below in need.held:
+            up[variable], down[variable] = min(up[variable], above), min(down[variable], below)
+        return up, down
 
     def price(self, hidden: Bools) -> int:
         """Cost of the cells that are hidden without having to be."""
@@ -168,7 +198,13 @@ class Hiding:
         place = np.full(len(self), -1)
         place[cells] = np.arange(len(cells))
         mine = place[self.levels.variables] >= 0
-        knowing = ((place[known], place[others]) for known, others in self.knowing)
+        knowing = []
+        for insider in self.knowing:
+            if (place[insider.others] >= 0).any():
+                here = place[insider.known] >= 0
+                low, high = (None if side is None else side[here] for side in (insider.low, insider.high))
+                sensitive = place[insider.sensitive]
+                knowing.append(Insider(place[insider.known][here], sensitive[sensitive >= 0], low, high))
         levels = self.levels
         within = self.relations[:, cells]
         levels = Levels(
@@ -183,7 +219,8 @@ class Hiding:
             self.candidates[cells],
             levels,
             self.whole,
-            tuple((known[known >= 0], others[others >= 0]) for known, others in knowing if (others >= 0).any()),
+            tuple(knowing),
+            self.insider_levels,
             None if self.given is None else self.given[cells],
             None if self.shown is None else (self.shown[0][cells], self.shown[1][cells]),
         )
@@ -213,6 +250,7 @@ class Hiding:
             self.true,
             self.levels,
             self.knowing,
+            insider_levels=self.insider_levels,
         )
 
 

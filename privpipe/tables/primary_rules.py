@@ -314,7 +314,7 @@ class Dominance(Concentration):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _whole("dominance: contributors", self.contributors)
+        _whole("dominance: contributors", self.contributors, 10)
         if not 0 < self.share < 1:
             raise UsageError(f"dominance: at_most must be a share between 0 and 1, as in 0.85, got {self.at_most!r}")
 
@@ -359,7 +359,7 @@ class PPercent(Concentration):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _whole("p_percent: coalition", self.coalition)
+        _whole("p_percent: coalition", self.coalition, 9)
         if not rational(self.at_least, "p_percent: at_least") > 0:
             raise UsageError(f"p_percent: at_least must be a percentage above 0, got {self.at_least!r}")
 
@@ -367,9 +367,13 @@ class PPercent(Concentration):
     def largest(self) -> int:  # type: ignore[override]
         return self.coalition + 1
 
+    @property
+    def share(self) -> Fraction:
+        """p/100."""
+        return rational(self.at_least, "p_percent: at_least") / 100
+
     def excess(self, figures: CellFigures) -> tuple[Exact, int]:
-        share = rational(self.at_least, "p_percent: at_least") / 100
-        return self._beyond(figures, self.coalition + 1, share)
+        return self._beyond(figures, self.coalition + 1, self.share)
 
     def _beyond(self, figures: CellFigures, number: int, share: Fraction) -> tuple[Exact, int]:
         rest = self._total(figures) - self._top(figures, number)
@@ -403,11 +407,11 @@ class PriorPosterior(PPercent):
             raise UsageError("prior_posterior: it is about one contributor; for coalitions use p_percent")
 
     @property
-    def _share(self) -> Fraction:
+    def share(self) -> Fraction:
         return rational(self.at_least, "p") / rational(self.prior, "q")
 
     def excess(self, figures: CellFigures) -> tuple[Exact, int]:
-        return self._beyond(figures, 2, self._share)
+        return self._beyond(figures, 2, self.share)
 
     def ratios(self, figures: CellFigures) -> tuple[Exact, Exact, bool]:
         rest = self._total(figures) - self._top(figures, 2)
@@ -552,9 +556,9 @@ def _whole_words(values: NDArray[np.object_]) -> NDArray[np.int64]:
         ) from None
 
 
-def _whole(what: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 9:
-        raise UsageError(f"{what} must be an integer from 1 to 9, got {value!r}")
+def _whole(what: str, value: object, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise UsageError(f"{what} must be an integer from 1 to {most}, got {value!r}")
 
 
 def _one_of(what: str, value: object, kind: Any) -> None:

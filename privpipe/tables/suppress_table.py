@@ -384,6 +384,7 @@ class _Joint:
             levels=levels,
             whole=problem.whole,
             knowing=problem.knowing,
+            insider_levels=problem.insider_levels,
             given=given,
             shown=(problem.low, problem.high),
             additive=family.additive,

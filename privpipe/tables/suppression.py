@@ -296,8 +296,7 @@ class _Suppressing:
             missing = [need for need in needs if not shown.get(need.signs, False)]
             failing += missing or needs
         for position, others in result.insiders.items():
-            held = tuple(problem.knowing[position][0].tolist())
-            failing += [Requirement(variable, (1, -1), 1.0, held) for variable in others.tolist()]
+            failing += self.hiding.for_insider(problem.knowing[position], others)
         return result, failing, covers
 
     def _demands(self, hidden: Bools, determined: Ints | None = None) -> tuple[Bools | None, list[Ints]]:

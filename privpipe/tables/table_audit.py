@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -14,20 +14,25 @@ from typing_extensions import Doc
 
 from privpipe.blocks.marks import Stricter
 from privpipe.blocks.verdict import Comparison, Verdict
+from privpipe.errors import UsageError
+from privpipe.tables import primary_rules
 from privpipe.tables.aggregates import rational
 from privpipe.tables.aggregation import COUNT
 from privpipe.tables.audit_problem import AuditProblem, Levels
 from privpipe.tables.entries import TableSet, UnionGuarantee
 from privpipe.tables.exact_audit import AuditResult, audit
 from privpipe.tables.families import Family, merged_levels
-from privpipe.tables.guarantees import GroupDisclosure, PrimaryRule
-from privpipe.tables.primary_rules import Rule, Settings
+from privpipe.tables.guarantees import GroupDisclosure, PPercent, PrimaryRule, PriorPosterior
+from privpipe.tables.lone_contributors import contributors_who_know
+from privpipe.tables.primary_rules import OfHoldings, Rule, Settings
 from privpipe.tables.stored_proofs import StoredProofs
 from privpipe.tables.union_families import TooManyClasses, seen_together
 
 __all__ = ["TableAudit", "audit_problem", "audited", "group_levels", "rules_of"]
 
 NO_RULE = "no guarantee says which cells are unsafe, so nothing was audited; add minimum_frequency or p_percent."
+KINDS_OF = ("singles", "holdings")
+CLOSELY = "can be computed, or are too closely bounded, by a contributor"
 KINDS = {
     "recomputable": "can be computed from margins",
     "exact": "follow from signs and bounds",
@@ -74,11 +79,33 @@ class TableAudit(UnionGuarantee):
     ] = None
     whole: Annotated[bool, Doc("false: counts are taken for real numbers, and the verdict says so")] = True
     insiders: Annotated[
-        Literal["auto", "none", "singles"],
-        Doc("singles: who is alone in a suppressed cell knows it; auto: singles for sums, none for counts"),
+        Literal["auto", "none", "singles", "holdings"] | dict[str, Literal["exact", "levels"]],
+        Doc(
+            "singles: who is alone in a suppressed cell knows it; holdings: so does, to within the rest, who has more "
+            "than 1 - p/100 of it; {singles: levels}: the cells of others keep their levels; auto: singles for sums"
+        ),
     ] = "auto"
     implied: Annotated[bool, Doc("judge populations that margins imply by the same rules")] = True
     time_limit: Annotated[float, Gt(0), Doc("seconds; what is not proved by then is an error")] = 600.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.insiders, Mapping) and (len(self.insiders) != 1 or not set(self.insiders) <= set(KINDS_OF)):
+            raise UsageError("TableAudit: insiders must be auto, none, singles, holdings, or as in {singles: levels}")
+        if self.insider_levels and self.sliding:
+            raise UsageError(
+                "TableAudit: levels for insiders are those of the rules; leave `sliding` out, or {singles: levels}"
+            )
+
+    @property
+    def who_knows(self) -> str:
+        """The kind of insiders."""
+        return next(iter(self.insiders)) if isinstance(self.insiders, Mapping) else self.insiders
+
+    @property
+    def insider_levels(self) -> bool:
+        """Whether insiders must not come closer to cells of others than the levels of these allow."""
+        return isinstance(self.insiders, Mapping) and "levels" in self.insiders.values()
 
     @property
     def known_share(self) -> Fraction | None:
@@ -133,7 +160,8 @@ class TableAudit(UnionGuarantee):
         )
 
     def _reason(self, counts: Counter[str], results: Sequence[AuditResult], earlier: int, *, true_known: bool) -> str:
-        parts = [f"{counts[kind]:,} {text}" for kind, text in KINDS.items() if counts[kind]]
+        kinds = {**KINDS, "insider": CLOSELY} if self.insider_levels else KINDS
+        parts = [f"{counts[kind]:,} {text}" for kind, text in kinds.items() if counts[kind]]
         if counts["unproved"]:
             parts.append(f"{counts['unproved']:,} were not proved in {self.time_limit:g} s")
         sensitive = sum(len(result.variables) for result in results)
@@ -161,7 +189,12 @@ class TableAudit(UnionGuarantee):
 
     @classmethod
     def examples(cls) -> list[Self]:
-        return [cls(), cls(lower="none", insiders="singles"), cls(prior=50, whole=False)]
+        return [
+            cls(),
+            cls(lower="none", insiders="singles"),
+            cls(prior=50, whole=False),
+            cls(insiders={"holdings": "levels"}),
+        ]
 
 
 def rules_of(tables: TableSet, key: str) -> dict[str, list[Rule]]:
@@ -199,20 +232,41 @@ def audit_problem(tables: TableSet, family: Family, asked: TableAudit) -> AuditP
     rules = rules_of(tables, family.key)
     settings = Settings(lower=asked.lower, lower_bound=family.least, sliding=asked.sliding)
     levels = merged_levels([family.levels(rules, settings), *group_levels(tables, family)])
-    singles = asked.insiders == "singles" or (asked.insiders == "auto" and family.key != COUNT)
     hidden = levels.variables[family.hidden[levels.variables]]
     every = list({id(rule): rule for own in rules.values() for rule in own}.values())
     problem = family.problem(
         levels,
         prior=asked.known_share,
-        knowing=family.insiders(hidden) if singles else (),
+        knowing=contributors_who_know(family, hidden, _views(tables, family.key, every, asked)),
         implied=family.implied_failures(every) if asked.implied else np.zeros(0, dtype=np.bool_),
     )
-    if asked.whole or not problem.whole:
-        return problem
-    return AuditProblem(
-        problem.relations, problem.low, problem.high, False, problem.true, levels, problem.knowing, problem.implied
-    )
+    return replace(problem, whole=problem.whole and asked.whole, insider_levels=asked.insider_levels)
+
+
+def _views(tables: TableSet, key: str, rules: Sequence[Rule], asked: TableAudit) -> dict[str | None, Fraction | None]:
+    """Whose values are contributors for the rules of a measure, and the share of the rest that hides nothing.
+
+    Raises
+    ------
+    UsageError
+        No rule of the policy gives the share.
+    """
+    if asked.who_knows == "none" or (asked.who_knows == "auto" and key == COUNT):
+        return {}
+    found: dict[str | None, Fraction | None] = {None: None}
+    for rule in rules:
+        column, own = (rule.column, rule.rule) if isinstance(rule, OfHoldings) else (None, rule)
+        share = own.share if asked.who_knows == "holdings" and isinstance(own, primary_rules.PPercent) else None
+        known = found.get(column)
+        found[column] = share if known is None else known if share is None else max(known, share)
+    if asked.who_knows == "holdings" and not any(
+        isinstance(guarantee, PPercent | PriorPosterior) for guarantee in tables.guarantees
+    ):
+        raise UsageError(
+            "table_audit: `insiders: holdings` takes p from p_percent or prior_posterior, and the policy has neither; "
+            "add one of them, or write `insiders: singles`"
+        )
+    return found
 
 
 def group_levels(tables: TableSet, family: Family) -> list[Levels]:

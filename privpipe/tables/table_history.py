@@ -145,9 +145,9 @@ class PlacedTable:
         In the order of publication; the new one is the last.
     members : Members
         Of one measure.
-    together : ndarray of int64, shape (n, 2 + tables)
-        Of each record of the release: person, contribution, and the leaf cell of each table that shows the measure; -1
-        outside.
+    together : ndarray of int64, shape (n, 3 + tables)
+        Of each record of the release: person, contribution, whether its protection is waived, and the leaf cell of each
+        table that shows the measure; -1 outside.
     """
 
     table: Table
@@ -188,6 +188,11 @@ class TableHistory:
         ends = np.cumsum([len(each.units) for each in releases])[:-1]
         return np.split(numbers.astype(np.int64), ends)
 
+    @cached_property
+    def waivers(self) -> bool:
+        """Whether a contributor of some release waived protection."""
+        return any(bool((_tables_of(each).present > 1).any()) for each in [*self.earlier, self.current])
+
     def placed(self, tables: Mapping[str, Table], key: str) -> list[PlacedTable]:
         """Every table that shows a measure: the new ones as they are given, then the earlier ones.
 
@@ -205,7 +210,7 @@ class TableHistory:
         found = []
         together = _together(rows, persons[last], [names.index(table.name) for table in own], key)
         for table in own:
-            members = _members(rows, persons[last], names.index(table.name), key)
+            members = _members(rows, persons[last], names.index(table.name), key, waivers=self.waivers)
             found.append(_placed(table, key, last, members, together, most))
         decimals = {each.table.measures[key].figures.decimals for each in found}
         for release in range(last):
@@ -228,7 +233,7 @@ class TableHistory:
                     _recalled(rows.definitions[at], rows.cells[at], release, most),
                     key,
                     release,
-                    _members(rows, persons, at, key),
+                    _members(rows, persons, at, key, waivers=self.waivers),
                     together,
                     most,
                 )
@@ -244,35 +249,39 @@ def _tables_of(release: ReleaseRows) -> TableRows:
     return release.tables
 
 
-def _members(rows: TableRows, numbers: Ints, column: int, key: str) -> Members:
+def _members(rows: TableRows, numbers: Ints, column: int, key: str, *, waivers: bool) -> Members:
     """Rows of a table, those of one person and leaf cell joined."""
     leaves = rows.leaves[:, column]
-    inside = leaves >= 0
+    inside, waived = leaves >= 0, None
     if key == COUNT:
         values = np.ones(len(leaves), dtype=np.int64)
     else:
         at = rows.columns.index(key)
         values = rows.values[:, at]
         inside = inside & (rows.present[:, at] > 0)
+        waived = (rows.present[:, at] > 1).astype(np.int64) if waivers else None
     persons, leaves, values = numbers[rows.persons[inside]], leaves[inside], values[inside]
     order = np.lexsort((leaves, persons))
     persons, leaves, values = persons[order], leaves[order], values[order]
+    waived = None if waived is None else waived[inside][order]
     first = np.flatnonzero((np.diff(persons, prepend=-1) != 0) | (np.diff(leaves, prepend=-1) != 0))
     if not len(first):
-        return Members(persons, leaves, values)
+        return Members(persons, leaves, values, waived)
     joined = np.ones(len(first), dtype=np.int64) if key == COUNT else np.add.reduceat(values, first)
-    return Members(persons[first], leaves[first], joined)
+    waived = None if waived is None else np.minimum.reduceat(waived, first)
+    return Members(persons[first], leaves[first], joined, waived)
 
 
 def _together(rows: TableRows, numbers: Ints, tables: Sequence[int], key: str) -> Ints:
     """Rows of a release over some of its tables."""
     leaves = rows.leaves[:, list(tables)]
     inside = (leaves >= 0).any(axis=1)
-    values = np.ones(len(leaves), dtype=np.int64)
+    values, waived = np.ones(len(leaves), dtype=np.int64), np.zeros(len(leaves), dtype=np.int64)
     if key != COUNT:
         at = rows.columns.index(key)
         values, inside = rows.values[:, at], inside & (rows.present[:, at] > 0)
-    return np.column_stack([numbers[rows.persons[inside]], values[inside], leaves[inside]])
+        waived = (rows.present[:, at] > 1).astype(np.int64)
+    return np.column_stack([numbers[rows.persons[inside]], values[inside], waived[inside], leaves[inside]])
 
 
 def _recalled(definition: Mapping[str, Any], cells: Mapping[str, Ints], release: int, most: int) -> Table:
@@ -339,7 +348,8 @@ def _placed(table: Table, key: str, release: int, members: Members, together: In
         They are not those of its cells.
     """
     at, cell = expanded(table.cells, members.leaves)
-    made = added_up(cell, members.persons[at], members.values[at], len(table), most)
+    waived = None if members.waived is None else members.waived[at]
+    made = added_up(cell, members.persons[at], members.values[at], len(table), most, waived)
     figures = table.measures[key].figures
     if key == COUNT:
         made = replace(made, totals=made.contributors)
@@ -363,6 +373,7 @@ def made_figures(figures: CellFigures, made: Contributions) -> CellFigures:
         single=made.single,
         largest=made.largest,
         holders=made.holders,
+        unwaived=made.unwaived,
     )
 
 

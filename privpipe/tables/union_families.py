@@ -74,6 +74,10 @@ class UnionFamily(Family):
         """Cells are sums of classes, even where contributors are in several leaf cells."""
         return True
 
+    @property
+    def follows_persons(self) -> bool:
+        return True
+
     @cached_property
     def before(self) -> Bools:
         """Variables that earlier tables published."""
@@ -255,7 +259,8 @@ class UnionFamily(Family):
         within = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         number = by_class.indices[starts + within].astype(np.int64)
         most = _most(self.tables[: self.published], self.key)
-        return added_up(number, self.rows.persons[row], self.rows.values[row], inside.shape[0], most)
+        waived = None if self.rows.waived is None else self.rows.waived[row]
+        return added_up(number, self.rows.persons[row], self.rows.values[row], inside.shape[0], most, waived)
 
 
 def _earlier_levels(
@@ -325,7 +330,8 @@ def _family(
         )
     tables = [each.table for each in placed]
     variables, relations, classes = _linked(tables, key, parts)
-    made = added_up(parts.rows.leaves, parts.rows.persons, parts.rows.values, parts.number, _most(tables, key))
+    rows = parts.rows
+    made = added_up(rows.leaves, rows.persons, rows.values, parts.number, _most(tables, key), rows.waived)
     table = _table(CLASSES, key, tables[0].measures[key].figures, made, parts.number)
     cells = LinkedCells((*(each.cells for each in tables), table.cells), variables, relations)
     return UnionFamily(
@@ -377,6 +383,7 @@ def _figures_of(key: str, like: CellFigures, made: Contributions, cells: Cells) 
         single=made.single,
         largest=np.zeros_like(made.largest) if counting else made.largest,
         holders=np.zeros_like(made.holders) if counting else made.holders,
+        unwaived=None if counting else made.unwaived,
         additive=True,
     )
 
@@ -506,7 +513,7 @@ def _classes_of_contributions(placed: Sequence[PlacedTable]) -> _Classes:
 
     parts = [_contributions(placed, release) for release in sorted({each.release for each in placed})]
     whole = np.concatenate(parts)
-    person, value, codes = whole[:, 0], whole[:, 1], whole[:, 3:]
+    person, value, codes = whole[:, 0], whole[:, 1], whole[:, 4:]
     order = np.lexsort((*codes.T[::-1], whole[:, 2], value, person))
     same = np.diff(whole[order][:, :3], axis=0, prepend=-1).any(axis=1) if len(order) else np.zeros(0, dtype=np.bool_)
     starts = np.flatnonzero(same)
@@ -521,17 +528,22 @@ def _classes_of_contributions(placed: Sequence[PlacedTable]) -> _Classes:
     number, firsts = group_rows(np.ascontiguousarray(leaves)) if len(leaves) else (first, first)
     number, firsts = _in_order(leaves, number, firsts)
     inside = [_cells_inside(each.table, leaves[firsts, at], ()) for at, each in enumerate(placed)]
-    return _Classes(len(firsts), tuple(inside), Members(person[first], number, value[first]))
+    waived = None
+    if any(each.members.waived is not None for each in placed):
+        # What was waived in one release and not in another is protected.
+        waived = np.ones(len(first), dtype=np.int64)
+        np.minimum.at(waived, element, whole[:, 3])
+    return _Classes(len(firsts), tuple(inside), Members(person[first], number, value[first], waived))
 
 
 def _contributions(placed: Sequence[PlacedTable], release: int) -> Ints:
-    """Of one release: person, value, release, and the leaf of each table; -1 outside."""
+    """Of one release: person, value, release, whether it is waived, and the leaf of each table; -1 outside."""
     own = [at for at, each in enumerate(placed) if each.release == release]
     rows = placed[own[0]].together
-    found = np.full((len(rows), 3 + len(placed)), -1, dtype=np.int64)
-    found[:, 0], found[:, 1], found[:, 2] = rows[:, 0], rows[:, 1], release
+    found = np.full((len(rows), 4 + len(placed)), -1, dtype=np.int64)
+    found[:, 0], found[:, 1], found[:, 2], found[:, 3] = rows[:, 0], rows[:, 1], release, rows[:, 2]
     for place, at in enumerate(own):
-        found[:, 3 + at] = rows[:, 2 + place]
+        found[:, 4 + at] = rows[:, 3 + place]
     return found
 
 

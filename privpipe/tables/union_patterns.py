@@ -179,6 +179,7 @@ class _Round:
             levels=problem.levels,
             whole=problem.whole,
             knowing=problem.knowing,
+            insider_levels=problem.insider_levels,
         )
 
         def unsafe(populations: ImpliedPopulations) -> Bools:

@@ -16,7 +16,7 @@ from privpipe.blocks import RowBlock
 from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import canonical_text
 
-__all__ = ["MOST_DECIMALS", "UnitRows", "Units", "decimals_of", "in_units", "in_whole_units"]
+__all__ = ["MOST_DECIMALS", "UnitRows", "Units", "decimals_of", "in_units", "in_whole_units", "truth_values"]
 
 MOST_DECIMALS = 18
 LARGEST = 2**63 - 1
@@ -217,7 +217,7 @@ class UnitRows:
             if each.product is not None and weight is not None:
                 columns[each.product] = _product(each.column, words, weight)
         if self.waived is not None:
-            columns[self.waived_name] = _truth(self.waived, rows.column(self.waived))
+            columns[self.waived_name] = truth_values(self.waived, rows.column(self.waived))
         if not columns:
             return rows.drop(rows.schema.names)
         return rows.with_batch(pa.record_batch(list(columns.values()), names=list(columns)))
@@ -261,7 +261,14 @@ def _product(column: str, words: pa.Array, weight: pa.Array) -> pa.Array:
     return pa.array(value * factor, mask=words.is_null().to_numpy(zero_copy_only=False))
 
 
-def _truth(column: str, values: pa.Array) -> pa.Array:
+def truth_values(column: str, values: pa.Array) -> pa.Array:
+    """1 where a contributor waives protection, else 0; null is no waiver.
+
+    Raises
+    ------
+    UsageError
+        The column holds no truth values.
+    """
     if not (pt.is_boolean(values.type) or pt.is_integer(values.type)):
         raise UsageError(f"waiver column {column!r} is of type {values.type}; give truth values")
     return pc.not_equal(pc.fill_null(values.cast(pa.int64()), 0), 0).cast(pa.int64())

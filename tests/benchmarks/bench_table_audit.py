@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from recording import record
 
-from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Levels
 from privpipe.tables.cells import Cells, Dimension, linked
 from privpipe.tables.moves import Hiding
 from privpipe.tables.suppression import costs, suppress
@@ -161,8 +161,7 @@ def sums_problem(*shapes: tuple[int, int]) -> AuditProblem:
     alone = np.flatnonzero(hidden & (contributors == 1))
     order = alone[np.argsort(code[alone], kind="stable")]
     groups = np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
-    holder = np.where(contributors == 1, code, 0)
-    knowing = tuple((np.sort(own), variables[holder[variables] != holder[own[0]]]) for own in groups)
+    knowing = tuple(Insider(np.sort(own), variables) for own in groups)
     low, high = np.where(hidden, 0, totals), np.where(hidden, UNBOUNDED, totals)
     return AuditProblem(cells.relations, low, high, False, totals, levels, knowing)
 

@@ -118,6 +118,17 @@ def test_tables_that_do_not_fit_are_no_error_where_nothing_asked_for_pairs(docum
     assert found.source_notes == ()
 
 
+@pytest.mark.parametrize("align", ["record_id", "position"])
+def test_where_records_cannot_be_paired_it_is_noted(engine: Engine, document: dict[str, Any], align: Any) -> None:
+    """The released table has no record id, and another number of records than the original."""
+    released = people(1500).drop(columns="who").assign(region="*")
+    found = pp.assess(released, document, original=people(), align=align, engine=engine)
+    assert found.passed
+    assert [note for note in found.notes if "could not be paired" in note]
+    document["guarantees"].append(ALLOWED)
+    assert not pp.assess(released, document, original=people(), engine=engine).passed
+
+
 def test_the_command_shows_it(document: dict[str, Any], tmp_path: Path) -> None:
     from typer.testing import CliRunner
 

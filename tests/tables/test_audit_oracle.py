@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from privpipe.tables.audit_problem import Insider
 from privpipe.tables.exact_audit import Kind, audit, intervals, verified
 from tests.tables.exhaustive_search import Small, all_tables, linear_ends, small_table, solution_space
 from tests.tiers import deep_beyond
@@ -80,16 +81,53 @@ def test_what_insiders_find_is_that_of_exhaustive_search(first: int) -> None:
         hidden = np.flatnonzero(~problem.published).tolist()
         known = [np.array(sorted({at, other})) for at, other in pairwise([*hidden, *hidden[:1]])]
         known += [np.array([at]) for at in hidden]
-        knowing = tuple((own, np.setdiff1d(problem.levels.variables, own)) for own in known)
+        knowing = tuple(Insider(own, problem.levels.variables) for own in known)
         result = audit(replace(problem, knowing=knowing))
         assert result.insiders_unproved == 0
         assert problem.true is not None
-        for position, (own, others) in enumerate(knowing):
+        for position, insider in enumerate(knowing):
+            own, others = insider.known, insider.others
             left = [table for table in tables if all(table[at] == problem.true[at] for at in own.tolist())]
             expected = {at for at in others.tolist() if len({table[at] for table in left}) == 1}
             assert set(result.insiders.get(position, np.empty(0)).tolist()) == expected, (seed, own)
             searched += 1
     assert searched > AT_ONCE
+
+
+@pytest.mark.parametrize("first", deep_beyond(1, range(0, 100, AT_ONCE)))
+def test_levels_for_insiders_who_know_bounds_are_those_of_exhaustive_search(first: int) -> None:
+    """Each insider knows one or two cells to within a few units: others must still find the levels possible."""
+    draws, failing = np.random.default_rng(first), 0
+    for seed in range(first, first + AT_ONCE):
+        problem = small_table(seed).problem
+        tables = all_tables(problem)
+        if tables is None or problem.levels is None or problem.true is None:
+            continue
+        hidden = np.flatnonzero(~problem.published).tolist()
+        known = [np.array(sorted({at, other})) for at, other in pairwise([*hidden, *hidden[:1]])]
+        rests = [draws.integers(0, 3, len(own)) for own in known]
+        knowing = tuple(
+            Insider(own, problem.levels.variables, problem.true[own] - rest, problem.true[own] + rest)
+            for own, rest in zip(known, rests, strict=True)
+        )
+        result = audit(replace(problem, knowing=knowing, insider_levels=True))
+        assert result.insiders_unproved == 0
+        anyway = set(result.variables[result.kinds != Kind.HOLDS].tolist())  # for every reader: not due to insiders
+        ends = zip(problem.levels.variables, problem.levels.upper, problem.levels.lower, strict=True)
+        unit, levels = problem.levels.denominator, {int(at): (int(up), int(down)) for at, up, down in ends}
+        for position, (own, rest) in enumerate(zip(known, rests, strict=True)):
+            near = [(at, int(problem.true[at]), int(most)) for at, most in zip(own.tolist(), rest, strict=True)]
+            left = [table for table in tables if all(abs(table[at] - true) <= most for at, true, most in near)]
+            expected = set()
+            for at in set(levels) - set(own.tolist()):
+                most, least = max(table[at] for table in left), min(table[at] for table in left)
+                (up, down), true = levels[at], int(problem.true[at])
+                if (most - true) * unit < up or (true - least) * unit < down or most == least:
+                    expected.add(at)
+            got = set(result.insiders.get(position, np.empty(0)).tolist())
+            assert got - anyway == expected - anyway, (seed, own)
+            failing += len(expected - anyway)
+    assert failing
 
 
 def test_exhaustive_search_finds_the_tables_of_geurts() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privpipe.errors import DataError
-from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Levels
 from privpipe.tables.cells import Cells, Dimension
 from privpipe.tables.exact_audit import Kind, audit, intervals, verified
 from privpipe.tables.integer_matrices import Matrix, matrix_of
@@ -153,7 +153,7 @@ def test_without_a_bound_the_end_is_none_and_shown_by_a_ray() -> None:
 
 def test_what_everyone_can_compute_is_computed_by_contributors_too() -> None:
     """Bounds alone give both hidden cells, so nothing is left to prove for the contributor of the first."""
-    known = ((np.array([1]), np.array([2])),)
+    known = (Insider(np.array([1]), np.array([2])),)
     found = audit(replace(made([2, 0, 0], [2, 1, 1], [2, 1, 1]), knowing=known))
     assert found.insiders[0].tolist() == [2]
     assert not found.passed

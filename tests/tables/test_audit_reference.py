@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privpipe.tables.audit_problem import AuditProblem
+from privpipe.tables.audit_problem import AuditProblem, Insider
 from privpipe.tables.exact_audit import Intervals, Kind, audit, intervals, verified
 from tests.tables.audit_cases import Case, case_of, fraction
 
@@ -68,7 +68,7 @@ def test_insiders_learn_what_they_do_by_definition(audit_row: dict[str, Any]) ->
     hidden = np.flatnonzero(~case.problem.published)
     names = sorted({row["contributor"] for row in case.rows if row.get("contributor")})
     known = [np.array([v for v in hidden if case.rows[v].get("contributor") == name], dtype=np.int64) for name in names]
-    knowing = tuple((mine, np.setdiff1d(hidden, mine)) for mine in known)
+    knowing = tuple(Insider(mine, hidden) for mine in known)
     result = audit(replace(case.problem, knowing=knowing))
     assert set(names) >= set(expected)
     for position, name in enumerate(names):

@@ -99,3 +99,19 @@ def test_only_cells_of_published_tables_could_be_published() -> None:
     people = pd.DataFrame([(region, sex) for region in "AB" for sex in "fm"] * 9, columns=["region", "sex"])
     tables = T.Aggregate(tables=specs).apply(people, guarantees=asked)
     assert "could be published" not in pp.check(tables, asked).verdicts[1].reason
+
+
+def test_the_one_who_did_not_waive_may_have_the_largest_of_two_hidden_cells() -> None:
+    """Of A and B together person 1 has 100, person 2 has 16 and all others 7, which is less than a tenth of 100."""
+    own = {"A": {1: 50, 2: 8, 3: 4}, "B": {1: 50, 2: 8, 4: 3}, "C": dict.fromkeys(range(5, 25), 10)}
+    rows = pd.DataFrame(
+        [(region, person, cost, person != 1) for region, of in own.items() for person, cost in of.items()],
+        columns=["region", "person", "cost", "waived"],
+    )
+    asked = [pp.tables.PPercent(at_least=10), pp.tables.TableAudit(insiders="none")]
+    table = pp.tables.Aggregate(by=["region"], responses=[{"sum": "cost"}], waived="waived").apply(
+        rows, person_id="person", guarantees=asked
+    )
+    names = [table.cells.dimensions[0].labels[code] for code in table.cells.codes[:, 0]]
+    with pytest.raises(Refused, match="1 populations implied by margins are unsafe"):
+        pp.check(table.hiding(np.isin(names, ["A", "B"])), asked)

@@ -275,7 +275,7 @@ def test_more_of_the_largest_are_needed_than_were_kept() -> None:
     ("make", "message"),
     [
         (lambda: Dominance(contributors=1, at_most=90), "a share between 0 and 1"),
-        (lambda: Dominance(contributors=0, at_most=0.9), "1 to 9"),
+        (lambda: Dominance(contributors=0, at_most=0.9), "1 to 10"),
         (lambda: PPercent(at_least=0), "above 0"),
         (lambda: PPercent(at_least="much"), "must be a number"),
         (lambda: PPercent(at_least=float("nan")), "must be a number"),

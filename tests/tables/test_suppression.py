@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from privpipe.errors import DataError, NoSolutionError, UsageError
-from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Levels
+from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Levels
 from privpipe.tables.cells import Cells, Dimension, LinkedCells, linked
 from privpipe.tables.exact_audit import audit, intervals, verified
 from privpipe.tables.implied_populations import ImpliedPopulations, implied_populations
@@ -253,7 +253,7 @@ def test_what_insiders_know_does_not_give_others_away() -> None:
     whole = linked([cells])
     none = np.zeros(2, dtype=np.int64)
     plain = hiding_of(whole, np.array([60, 10, 20, 30]), Levels(np.array([1, 2]), none, none, none), whole=False)
-    knowing = ((np.array([1]), np.array([2])), (np.array([2]), np.array([1])))
+    knowing = (Insider(np.array([1]), np.array([2])), Insider(np.array([2]), np.array([1])))
     insiders = Hiding(**{**plain.__dict__, "knowing": knowing})
     for method in METHODS:
         assert suppress(plain, whole, method=method).hidden.tolist() == [False, True, True, False]

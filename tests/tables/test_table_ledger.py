@@ -170,6 +170,23 @@ def test_sums_are_judged_over_releases(place: Place) -> None:
     assert pp.release(place.policy(["region"], **asked)).assessment.passed
 
 
+@pytest.mark.parametrize("agreed", [True, False])
+def test_who_waives_protection_does_so_in_differences_of_releases(place: Place, agreed: bool) -> None:
+    """Three joiners of 3 each are safe next to one of 900 that waives its protection, and that one is not without."""
+    rows = [{**row, "agreed": False} for row in people({("N", "f", 30, 10): 12, ("S", "m", 30, 10): 12})]
+    joiners = people({("N", "f", 30, 900): 1, ("N", "f", 30, 3): 3}, start=50)
+    asked = place.policy(["region"], responses=["count", {"sum": "cost"}], guarantees=[{"p_percent": {"at_least": 10}}])
+    asked["columns"]["agreed"] = {"role": "insensitive"}
+    asked["transform"][0]["aggregate"]["waived"] = "agreed"
+    place.write(rows)
+    assert pp.release(asked).assessment.passed
+    place.write([*rows, *({**row, "agreed": agreed and row["cost"] == 900} for row in joiners)])
+    if agreed:
+        assert pp.release(asked).assessment.passed
+    else:
+        assert refused(asked)["table_audit"].outcome == "fail"
+
+
 def test_a_record_that_one_table_leaves_out(place: Place) -> None:
     """Nobody joins or leaves, and still the difference of two sums is what one visit cost."""
     rows = people({("N", "f", 30, 10): 12, ("S", "m", 30, 10): 12})
@@ -360,13 +377,15 @@ def test_what_a_policy_with_a_ledger_must_hold(place: Place) -> None:
 
 
 def test_every_engine_remembers_the_same(engine: Engine, embedded: Engine, place: Place) -> None:
-    place.write([*EVERYONE, {**EVERYONE[0], "region": "S", "cost": None}, {**EVERYONE[1], "sex": None}])
+    rows = [*EVERYONE, {**EVERYONE[0], "region": "S", "cost": None}, {**EVERYONE[1], "sex": None}]
+    place.write([{**row, "agreed": (None, True, False)[at % 3]} for at, row in enumerate(rows)])
     seed, kept = Seed.insecure("a ledger's key"), []
     stage = pp.tables.Aggregate(
         tables={
             "all": {"by": ["region", "age"], "responses": ["count", {"sum": "cost"}], "levels": {"age": [1]}},
             "women": {"by": ["region"], "responses": ["count"], "only": {"sex": "f"}},
-        }
+        },
+        waived="agreed",
     )
     trees = hierarchy_specs({"age": {"tree": {"young": ["15", "17"], "old": ["22", "30", "40"]}}})
     for running in (engine, embedded):
@@ -385,3 +404,4 @@ def test_every_engine_remembers_the_same(engine: Engine, embedded: Engine, place
     assert first.definitions == second.definitions
     assert (len(kept[0]), len(first), first.columns) == (26, 28, ("cost",))
     assert (first.leaves[:, 1] >= 0).sum() == 16
+    assert np.bincount(first.present[:, 0]).tolist() == [1, 18, 9]
