@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge
@@ -19,6 +19,7 @@ from privpipe.blocks.verdict import EXPLAIN, Comparison, least
 from privpipe.errors import HierarchyError, UsageError
 from privpipe.measures.risk.linkage.linkable_files import (
     NEEDS_ORIGINAL,
+    SIDES,
     Linkable,
     Standardise,
     compared_labels,
@@ -115,6 +116,11 @@ class KConfusion(DistinctPairMeasure):
                 f"{len(files):,} combinations of the original times {files.released.num_rows:,} of the release are "
                 f"more than the {LARGEST:,} distances that are computed"
             )
+        if rounded := [name for name in pair.keys if _rounded(files, name)]:
+            return self.not_judged(
+                f"column {rounded[0]!r} holds different numbers that are one as 64-bit floats, by which distances are "
+                "computed; code them first, or leave the column out of quasi_identifiers"
+            )
         try:
             compared = least(each for name in pair.keys for each in _compared(files, name))
             found = linkable(files, pair.keys, self.metric, self.standardise)
@@ -145,6 +151,24 @@ class KConfusion(DistinctPairMeasure):
             cls(k=5, metric="gower", within=0.05),
             cls(k=1000, standardise="original", within=0.5),
         ]
+
+
+def _rounded(files: FilePair, name: str) -> bool:
+    """Whether different numbers of a column are the same as floats: they would seem to be ties."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    exact: set[Any] = set()
+    floats: set[float] = set()
+    for side in SIDES:
+        column = (files.original if side == "original" else files.released).column(name)
+        numbers = files.numbers(side, name)
+        if numbers is None:
+            return False
+        if not pa.types.is_floating(column.type):
+            exact.update(pc.unique(column.drop_null()).to_pylist())
+            floats.update(np.unique(numbers[~np.isnan(numbers)]).tolist())
+    return len(exact) > len(floats)
 
 
 def _compared(files: FilePair, name: str) -> tuple[Comparison, ...]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NEEDS_ORIGINAL",
+    "SIDES",
     "ComparedLabels",
     "Linkable",
     "Metric",

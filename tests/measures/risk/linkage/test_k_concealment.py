@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 
 from privpipe.blocks.file_pair import DistinctPair
 from privpipe.blocks.verdict import Verdict
-from privpipe.engines import Engine
-from privpipe.errors import UsageError
+from privpipe.engines import Engine, Source
+from privpipe.errors import DataError, UsageError
 from privpipe.hierarchies import HierarchySpec
+from privpipe.judging import assess
 from privpipe.judging.assessment import founded
-from privpipe.measures import KConcealment
+from privpipe.measures import KConcealment, KConfusion
 from privpipe.measures.risk.linkage import k_concealment
+from privpipe.models import KAnonymity
+from privpipe.testing import HostileTable
+from tests.gathering import gathered
+from tests.hostile_kinds import on_every_engine
 
 from ..joined import judged
 
@@ -224,3 +229,34 @@ def test_a_wrong_kind_is_refused() -> None:
         KConcealment(kind="anonymity")  # type: ignore[arg-type]
     with pytest.raises(UsageError):
         KConcealment(k=0)
+
+
+@on_every_engine
+def test_tables_released_unchanged_conceal_and_confuse_as_many_as_their_classes_have(
+    engine: Engine, tables: list[HostileTable]
+) -> None:
+    judged_tables = 0
+    with gathered() as case:
+        for table in tables:
+            with case(table.name):
+                concealed, confused, classes = unchanged(engine, table)
+                # Marks are no candidates, infinite numbers have no distance.
+                assert concealed.observed is None or concealed.observed["concealment"] == classes
+                assert confused is None or confused.observed in (None, classes)
+                assert "4711" not in concealed.reason
+                judged_tables += concealed.outcome == "pass"
+    assert judged_tables > len(tables) // 2
+
+
+def unchanged(engine: Engine, table: HostileTable) -> tuple[Verdict, Verdict | None, Any]:
+    frame = engine.scan(Source(data=table.frame()))
+    found = []
+    for entry in (KConcealment(), KConfusion(metric="gower"), KAnonymity(k=1)):
+        try:
+            how: Any = {"guarantees": (), "measures": [entry], "roles": table.roles, "original": frame}
+            found.append(assess(engine, frame, **how).measures[0])
+        except DataError as error:
+            if "infinite values, which have no distance" not in str(error):
+                raise
+            found.append(None)
+    return found[0], found[1], found[2].observed

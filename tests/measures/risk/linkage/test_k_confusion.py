@@ -155,3 +155,13 @@ def test_without_an_original_or_distances_it_is_an_error(monkeypatch: pytest.Mon
 def test_a_wrong_parameter_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         KConfusion(**wrong)
+
+
+@pytest.mark.parametrize("metric", ["gower", "euclidean"])
+def test_numbers_that_floats_round_to_one_are_no_ties(embedded: Engine, metric: Any) -> None:
+    large = pa.table({"x": [2**53, 2**53 + 1, 5, 6]})
+    verdict = judged(embedded, KConfusion(k=1, metric=metric), large, large)
+    assert (verdict.outcome, "64-bit floats" in verdict.reason) == ("error", True)
+    apart = judged(embedded, KConfusion(metric=metric), pa.table({"x": [2**53, 5]}), pa.table({"x": [2**53 + 1, 5]}))
+    assert apart.outcome == "error"
+    assert judged(embedded, KConfusion(metric=metric), large.slice(1), large.slice(1)).observed == 1
