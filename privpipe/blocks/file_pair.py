@@ -178,6 +178,8 @@ class DistinctPair:
         Declared ones.
     stages : sequence of mapping
         The release's own plan: of each stage ``name``, ``parameters`` and ``detail``.
+    blanks : tuple of str or None
+        Released cells that may stand for any value: the mark, and under `nulls: wildcard` missing ones.
     """
 
     keys: tuple[str, ...]
@@ -187,6 +189,22 @@ class DistinctPair:
     records: int | None = None
     hierarchies: Mapping[str, HierarchySpec] = field(default_factory=dict)
     stages: Sequence[Mapping[str, Any]] = ()
+    blanks: tuple[str | None, ...] = ("*",)
+
+    def unpaired(self) -> FilePair | None:
+        """The combinations of the keys as rows of two files, each of several records; None without an original."""
+        if self.original is None:
+            return None
+        counts = tuple(each["__count"].to_numpy().astype(np.int64) for each in (self.original, self.released))
+        return FilePair(
+            original=one_batch(self.original.select(list(self.keys))),
+            released=one_batch(self.released.select(list(self.keys))),
+            ids=np.zeros((0, 2), dtype=np.int64),
+            records=int(counts[0].sum()),
+            released_records=int(counts[1].sum()),
+            hierarchies=self.hierarchies,
+            counts=(counts[0], counts[1]),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -240,6 +258,8 @@ class FilePair:
         quasi-identifiers that come out.
     beside : pyarrow.Table, optional
         The table that the entry names in addition to the two files.
+    counts : pair of ndarray of int64, shapes (n',) and (rows of `released`,), optional
+        Records that each row of the two files is; left out: one each.
     """
 
     original: pa.RecordBatch = field(repr=False)
@@ -254,9 +274,18 @@ class FilePair:
     models: Sequence[Guarantee] = ()
     rerun: Callable[[FilePair, str, Sequence[Any]], str] | None = field(default=None, repr=False)
     beside: pa.Table | None = field(default=None, repr=False)
+    counts: tuple[Ints, Ints] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return int(self.original.num_rows)
+
+    def original_counts(self) -> Ints | None:
+        """Records that each row of the original is; None: one each."""
+        return None if self.counts is None else self.counts[0]
+
+    def by_record(self, side: Side, values: Floats) -> Floats:
+        """A column of one side with the value of each row as often as it is a record."""
+        return values if self.counts is None else np.repeat(values, self.counts[side == "released"])
 
     def numbers(self, side: Side, column: str) -> Floats | None:
         """A column of one side as float64, NaN where there is no value (dates: days); None where it is not a number."""

@@ -26,6 +26,8 @@ CATALOGUE = Catalogue(
         "RankIntervalDisclosure": "risk.attribute.interval_disclosure",
         "SdIntervalDisclosure": "risk.attribute.interval_disclosure",
         "RecordLinkage": "risk.linkage.record_linkage",
+        "KConcealment": "risk.linkage.k_concealment",
+        "KConfusion": "risk.linkage.k_confusion",
         "IndividualRisk": "risk.identity.individual_risk",
         "LoglinearRisk": "risk.identity.loglinear_risk",
         "SpecialUniques": "risk.identity.risky_combinations",

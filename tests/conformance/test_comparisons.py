@@ -61,10 +61,10 @@ def tried(entry: Guarantee) -> list[str]:
 
 def test_the_whole_catalogue_is_gone_over() -> None:
     """A new entry that compares tables raises these numbers; one that leaves is named here."""
-    assert len({type(entry) for entry in EVERY}) == len([*models.CATALOGUE, *measures.CATALOGUE]) == 62
-    assert len({type(entry) for entry in COMPARING}) == 29
-    assert len(COMPARING) == 106
-    assert sum(bool(tried(entry)) for entry in COMPARING) == 103
+    assert len({type(entry) for entry in EVERY}) == len([*models.CATALOGUE, *measures.CATALOGUE]) == 64
+    assert len({type(entry) for entry in COMPARING}) == 31
+    assert len(COMPARING) == 115
+    assert sum(bool(tried(entry)) for entry in COMPARING) == 112
 
 
 ONE_OF_EACH: Mapping[str, Guarantee] = {entry.name(): entry for entry in reversed(COMPARING) if tried(entry)}

@@ -18,7 +18,7 @@ from privpipe.judging.counted_classes import NO_RECORDS
 from privpipe.judging.joined_counts import joined_tables
 from privpipe.judging.judged_table import require_columns
 from privpipe.judging.recovery import BothTables, counted_whole
-from privpipe.judging.rules import keys_of
+from privpipe.judging.rules import JudgingRules, keys_of
 from privpipe.judging.ways.base import ByOriginal, WayOfJudging, of_kind
 from privpipe.judging.ways.record_pairs import paired
 from privpipe.measures.risk.attribute.recovery import Recovery
@@ -96,10 +96,18 @@ class ByRecodedTables(WayOfJudging):
                 records=context.rules.records,
                 hierarchies=context.rules.hierarchies,
                 stages=context.rules.stages,
+                blanks=_blanks(context.rules),
             )
             shown = int(np.asarray(released["__count"].to_numpy()).sum())
             verdicts[at] = resting_on(entry.judge_tables(pair), Comparison(shown, shown, "released records"))
         return verdicts
+
+
+def _blanks(rules: JudgingRules) -> tuple[str | None, ...]:
+    """What a released cell holds where it may stand for any value."""
+    if rules.nulls != "wildcard":
+        return (rules.mark,)
+    return (rules.mark, None) if rules.wildcard is None else (rules.mark, None, rules.wildcard)
 
 
 def _counted(context: JudgingContext, columns: tuple[str, ...]) -> tuple[pa.Table, int, pa.Table | None]:

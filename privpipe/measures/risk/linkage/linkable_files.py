@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privpipe.blocks import FilePair
 from privpipe.blocks.arrays import Bools, Floats, Ints
+from privpipe.blocks.file_pair import Side
 from privpipe.blocks.verdict import Comparison
 from privpipe.errors import DataError
 from privpipe.hierarchies import canonical_text
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
     from privpipe.kernels.linkage.distance import LinkedFile
 
 __all__ = [
+    "NEEDS_ORIGINAL",
+    "SIDES",
+    "ComparedLabels",
     "Linkable",
     "Metric",
     "Standardise",
     "block_of",
     "coded_texts",
+    "compared_labels",
     "gower_files",
     "linkable",
     "moments",
@@ -39,6 +44,9 @@ __all__ = [
 Metric = Literal["euclidean", "gower", "mahalanobis"]
 Standardise = Literal["own", "original"]
 Scale = tuple[float, float]
+NEEDS_ORIGINAL = "it compares the release with the original table, which was not given or lacks its columns"
+"""Why an entry over two tables is an error over one."""
+SIDES: tuple[Side, Side] = ("original", "released")
 
 
 @dataclass(frozen=True)
@@ -96,16 +104,18 @@ def linkable(
     if chosen == "gower":
         return Linkable(*gower_files(files, numeric, of=len(files), constant=True), False, "gower") if numeric else None
     numbers = {name: sides for name, sides in numeric.items() if sides is not None}
-    return _euclidean(numbers, standardise, mahalanobis=chosen == "mahalanobis")
+    return _euclidean(files, numbers, standardise, mahalanobis=chosen == "mahalanobis")
 
 
 def _euclidean(
-    numbers: dict[str, tuple[Floats, Floats]], standardise: Standardise, *, mahalanobis: bool
+    files: FilePair, numbers: dict[str, tuple[Floats, Floats]], standardise: Standardise, *, mahalanobis: bool
 ) -> Linkable | None:
     from privpipe.kernels.linkage.distance import LinkedFile
 
-    both = standardise == "original"
-    scales = {name: (moments(x), moments(x if both else y)) for name, (x, y) in numbers.items()}
+    scales = {}
+    for name, sides in numbers.items():
+        before, after = (moments(files.by_record(side, each)) for side, each in zip(SIDES, sides, strict=True))
+        scales[name] = before, before if standardise == "original" else after
     first, second = standardised(numbers, scales)
     if not first.shape[1]:
         return None
@@ -207,13 +217,41 @@ def _stacked(columns: Sequence[NDArray[Any]], rows: int) -> NDArray[Any]:
 
 def coded_texts(files: FilePair, column: str) -> tuple[Ints, Ints, Bools | None]:
     """Codes of both sides, and where they mismatch: by equality of texts, or by what released labels cover."""
+    found = compared_labels(files, column)
+    return found.value_of, found.label_of, found.apart
+
+
+@dataclass(frozen=True)
+class ComparedLabels:
+    """A column of both files by its texts; in memory only.
+
+    Parameters
+    ----------
+    values, labels : list of str or None
+        Distinct texts of the original and of the release; the same list where only equal texts match.
+    value_of, label_of : ndarray of int64, shapes (n,) and (n',)
+        Of each row.
+    apart : ndarray of bool, shape (len(values), len(labels)), or None
+        Where a label does not cover a value; None: where the two differ.
+    """
+
+    values: list[str | None] = field(repr=False)
+    labels: list[str | None] = field(repr=False)
+    value_of: Ints = field(repr=False)
+    label_of: Ints = field(repr=False)
+    apart: Bools | None = field(repr=False)
+
+
+def compared_labels(files: FilePair, column: str) -> ComparedLabels:
+    """A column by equality of texts, or by what released labels cover."""
     before, after = _texts(files.original, column), _texts(files.released, column)
     own, own_places = _numbered(before)
     labels, label_places = _numbered(after)
     if column not in files.hierarchies and set(labels) <= set(own):
-        _, places = _numbered([*before, *after])
-        return places[: len(before)], places[len(before) :], None
-    return own_places, label_places, _mismatch(files, column, own, labels, own_places)
+        every, places = _numbered([*before, *after])
+        return ComparedLabels(every, every, places[: len(before)], places[len(before) :], None)
+    apart = _mismatch(files, column, own, labels, own_places)
+    return ComparedLabels(own, labels, own_places, label_places, apart)
 
 
 def block_of(files: FilePair, columns: tuple[str, ...]) -> tuple[Ints, Ints]:
@@ -259,7 +297,7 @@ def _mismatch(files: FilePair, column: str, own: list[str | None], labels: list[
             apart[value, at[text]] = False
     hierarchy: Any = None
     if column in files.hierarchies:
-        counts = np.bincount(places, minlength=len(own)).tolist()
+        counts = np.bincount(places, weights=files.original_counts(), minlength=len(own)).astype(np.int64).tolist()
         hierarchy = files.hierarchies[column].build(own, counts, kind)
         codes = hierarchy.encode(own).tolist()
         for level in range(1, hierarchy.height + 1):
