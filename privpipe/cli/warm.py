@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -86,7 +86,8 @@ def _run(name: str) -> list[str]:
                 for model in checks.models:
                     checks.check(Case(model, table))
             return [name]
-        for at, stage in enumerate(CATALOGUE[name].examples()):
+        examples: list[Any] = CATALOGUE[name].examples()
+        for at, stage in enumerate(examples):
             with tempfile.TemporaryDirectory() as place:
                 try:
                     first_outcome(stage, engine, Path(place))
