@@ -86,11 +86,11 @@ checks: setup
 lint: checks
 
 # Every kernel compiled once, so that no process of the tests compiles; a change of any kernel compiles them again.
-COMPILED := privpipe/kernels/__pycache__/compiled
+COMPILED := privpipe/__pycache__/kernels/made
 kernels: $(COMPILED)
 $(COMPILED): $(shell find privpipe/kernels privpipe/draws -name '*.py') privpipe/compiled.py | setup
-	WORKERS=$(WORKERS) "$(BIN)/python" docker/kernels.py
-	@mkdir -p $(@D) && touch $@
+	PRIVPIPE_KERNELS= "$(BIN)/privpipe" warm --workers $(WORKERS)
+	@touch $@
 
 docs: setup
 	"$(BIN)/python" -m mkdocs build --strict --quiet
@@ -116,7 +116,7 @@ test-spark35: $(BIN)/python java
 
 # Compiled code reads and writes without looking at indices; here each is looked at, and memory holds 0x5a when it is handed out.
 test-checked: setup
-	NUMBA_BOUNDSCHECK=1 MALLOC_PERTURB_=165 NUMBA_CACHE_DIR="$(CURDIR)/build/checked" PRIVPIPE_KERNELS= \
+	NUMBA_BOUNDSCHECK=1 MALLOC_PERTURB_=165 PRIVPIPE_KERNELS="$(CURDIR)/build/checked" \
 	    "$(BIN)/python" -m pytest -n $(WORKERS) -m "not spark and not rare" tests/kernels tests/transforms $(PYTEST_ARGS)
 
 test-embedded: setup

@@ -93,7 +93,7 @@ install_java() {
 
 case "${1:-}" in
     cli | dask | spark | stores) [ $# -eq 2 ] || usage; install_into "$2" "$1" ;;
-    kernels) [ $# -eq 2 ] || usage; NUMBA_CPU_NAME="$cpu" "$2/bin/python" "$project/docker/kernels.py" "$2/kernels" ;;
+    kernels) [ $# -eq 2 ] || usage; NUMBA_CPU_NAME="$cpu" "$2/bin/privpipe" warm "$2/kernels" ;;
     sbom) [ $# -eq 3 ] || usage; "$2/bin/python" "$project/docker/sbom.py" "$project/docker/locks/$3.lock" "$2/sbom.cdx.json" ;;
     secrets) [ $# -eq 2 ] || usage; write_secrets "$2" ;;
     java) [ $# -eq 1 ] || usage; install_java ;;

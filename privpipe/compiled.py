@@ -2,14 +2,13 @@
 
 A kernel stays plain Python until it is called; where it `takes` small inputs it runs as such, with the same result.
 The first call of any other has numba imported, and every kernel handed to it. What is compiled is kept for later
-processes where there is a place to write to, and compiled again where there is none (an archive on the path, a
-read-only installation). What an image brings compiled, in the folder `PRIVPIPE_KERNELS`, is taken from there.
+processes (see `places`; `privpipe warm` fills them ahead of time); where nothing can be kept, one warning says so.
 
-Machine code is kept under a separate name, made of what it was compiled from: the source of every kernel, since
-kernels hold each other's code. numba's own names are numbers, which another process, or another release of privpipe,
-may give to other code at the same moment; and it looks at the file of one kernel alone. Functions have names of their
-own too, instead of numbers counted in each process: kept code holds the functions that it calls, and of two functions
-of one name in a process, the first is called for both.
+Machine code is kept under a name made of what it was compiled from: the source of every kernel, since kernels hold
+each other's code. numba looks at the path, time and size of one kernel's own file, so it compiles again in another
+installation and misses a change in a kernel that is called. Functions have names of their own too, instead of numbers
+counted in each process: kept code holds the functions that it calls, and of two functions of one name in a process,
+the first is called for both.
 """
 
 from __future__ import annotations
@@ -20,20 +19,26 @@ import gc
 import hashlib
 import importlib
 import os
+import pickle
+import re
 import secrets
 import shutil
+import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SMALL", "Kernel", "bring", "is_small", "kept_code", "load", "njit", "passed_over", "sources"]
+__all__ = ["SMALL", "KeptCode", "Kernel", "is_small", "load", "njit", "passed_over", "places", "sources"]
 
 SMALL = 16_384
 """Elements that plain Python goes through in the time that loading numba takes."""
 ENOUGH = 100 * SMALL
 """Elements in one thread after which the next are worth the compiler, however small each call."""
+KEPT_FOLDERS = 4
+"""Folders of compiled code in one place, each of one version of the sources."""
 _kernels: list[Kernel] = []
 _lock = threading.RLock()
 _loaded = threading.Event()
@@ -105,15 +110,9 @@ class Kernel:
     def hand_over(self, numba: Any) -> None:
         """Make it numba's; nothing is compiled yet."""
         kept = self._options.get("cache", False) and _have_names_drawn()
-        try:
-            self.compiled = numba.njit(**{**self._options, "cache": kept})(self.function)
-        except RuntimeError:  # numba finds no place for what it compiles
-            self.compiled = numba.njit(**{**self._options, "cache": False})(self.function)
-            return
+        self.compiled = numba.njit(**{**self._options, "cache": False})(self.function)
         if kept and self.compiled is not self.function:  # NUMBA_DISABLE_JIT gives it back
-            cache = self.compiled._cache
-            own = cache._cache_file
-            cache._cache_file = kept_code(str(cache.cache_path), cache._impl.filename_base, own._source_stamp)
+            self.compiled._cache = KeptCode(self.function)
 
     def _is_small(self, arguments: tuple[Any, ...]) -> bool:
         return self._small > 0 and is_small(sum(each.size for each in arguments if hasattr(each, "size")), self._small)
@@ -177,9 +176,6 @@ def load() -> None:
     with _lock:
         if _loaded.is_set():
             return
-        brought, kept = os.environ.get("PRIVPIPE_KERNELS"), os.environ.get("NUMBA_CACHE_DIR")
-        if brought and kept:
-            bring(Path(brought), Path(kept))
         numba = importlib.import_module("numba")
         for kernel in _kernels:
             kernel.hand_over(numba)
@@ -225,40 +221,23 @@ def passed_over() -> Iterator[None]:
                 _PassedOver.own = False
 
 
-def bring(brought: Path, kept: Path) -> None:
-    """Put what was compiled ahead of time where numba looks, which takes no folder that it cannot write to.
+def places() -> list[Path]:
+    """The folders where compiled code is looked for, in this order; it is written to the first that can be.
 
-    What is there already stays; where nothing can be written, kernels are compiled as without a cache.
-
-    Parameters
-    ----------
-    brought : Path
-        May be read-only.
-    kept : Path
-        The folder `NUMBA_CACHE_DIR`.
+    Those of `PRIVPIPE_KERNELS`, separated as in `PATH`; else one next to the sources, and the user's cache.
 
     Examples
     --------
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     made = Path(folder, "made", "kernels_1")
-    ...     made.mkdir(parents=True)
-    ...     Path(made, "f.nbi").touch()
-    ...     bring(made.parent, Path(folder, "kept"))
-    ...     Path(folder, "kept", "kernels_1", "f.nbi").exists()
+    >>> all(place.is_absolute() for place in places())
     True
     """
-    # An index comes after what it names, and whole: another process may read it at once.
-    files = sorted(brought.rglob("*.nb[ci]"), key=lambda file: (file.suffix, file))
-    with contextlib.suppress(OSError):
-        for file in files:
-            place = kept / file.relative_to(brought)
-            if place.exists():
-                continue
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=place.parent, prefix=".brought-") as copy:
-                shutil.copyfile(file, copy.name)
-                with contextlib.suppress(FileExistsError):
-                    os.link(copy.name, place)
+    named = [Path(each).absolute() for each in os.environ.get("PRIVPIPE_KERNELS", "").split(os.pathsep) if each]
+    if named:
+        return named
+    package = Path(__file__).absolute().parent
+    beside = [package / "__pycache__" / "kernels"] if package.is_dir() else []
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return [*beside, Path(cache).absolute() / "privpipe" / "kernels"]
 
 
 @functools.cache
@@ -273,45 +252,117 @@ def sources() -> str:
     return digest.hexdigest()
 
 
-def kept_code(folder: str, base: str, stamp: Any) -> Any:
-    """The files in which numba keeps what it compiled of one kernel: code first, then the index that names it.
+class KeptCode:
+    """What numba compiled of one kernel, in one file for each signature and processor.
+
+    A file's folder is named by the sources and the versions of numba and Python, never by the path or the time of a
+    file: what was compiled in one installation is found in another. Files are written whole, so a process reads one
+    or none. Code for no processor in particular is taken where there is none for this one.
 
     Parameters
     ----------
-    folder, base : str
-        Where they are, and how their names begin.
-    stamp : tuple
-        What numba knows of the kernel's file.
+    function : callable
     """
-    return _kept_code_class()(folder, base, (stamp, sources()))
+
+    cache_path = ""  # asked for by numba's statistics
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        code = function.__code__
+        module = function.__module__.removeprefix("privpipe.")
+        self._name = f"{module}.{function.__qualname__}-{code.co_firstlineno}"
+        own = function.__module__.startswith("privpipe.")
+        self._source = b"" if own else Path(code.co_filename).read_bytes()
+        self._keeps = function.__closure__ is None
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """The compiled code of a signature, or None."""
+        target.refresh()
+        processor = target.codegen().magic_tuple()
+        for made_for in (processor, (processor[0], "generic", "")):
+            name = self._file(signature, made_for)
+            for place in places() if name else ():
+                found = _read(place / _folder() / name)
+                if found is not None:
+                    rebuild = importlib.import_module("numba.core.compiler").CompileResult._rebuild
+                    return rebuild(target, *found)
+        return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep it in the first place that can be written to; where there is none, one warning says so."""
+        name = self._file(signature, compiled.codegen.magic_tuple())
+        if not name or compiled.library.has_dynamic_globals or any(not each.can_cache for each in compiled.lifted):
+            return
+        data = importlib.import_module("numba.core.serialize").dumps(compiled._reduce())
+        if not any(_written(place, name, data) for place in places()):
+            _warn_once()
+
+    def enable(self) -> None:
+        """Part of numba's protocol: it is always enabled."""
+
+    def disable(self) -> None:
+        """Part of numba's protocol: it is always enabled."""
+
+    def flush(self) -> None:
+        """Part of numba's protocol: code of other sources is in other folders."""
+
+    def _file(self, signature: Any, processor: Any) -> str:
+        """The name of the file; empty for what another process would not find."""
+        key = repr((signature, processor))
+        if not self._keeps or " at 0x" in key:
+            return ""
+        return f"{self._name}.{hashlib.sha256(key.encode() + self._source).hexdigest()[:20]}.nbc"
 
 
 @functools.cache
-def _kept_code_class() -> Any:
-    caching = importlib.import_module("numba.core.caching")
+def _folder() -> str:
+    numba = importlib.import_module("numba")
+    return f"{sources()[:20]}-numba{numba.__version__}-{sys.implementation.cache_tag}"
 
-    class KeptCode(caching.IndexDataCacheFile):  # type: ignore[misc, name-defined]
-        def _load_index(self) -> Any:
+
+def _read(file: Path) -> Any:
+    try:
+        return pickle.loads(file.read_bytes())
+    except (OSError, EOFError, ImportError, AttributeError, pickle.UnpicklingError):  # none, or one cut short
+        return None
+
+
+def _written(place: Path, name: str, data: bytes) -> bool:
+    folder = place / _folder()
+    try:
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            _remove_older(place)
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as file:
+            written = Path(file.name)
             try:
-                return super()._load_index()
-            except (ImportError, AttributeError):  # it names a class of another release, which is gone
-                return {}
+                file.write(data)
+                file.close()
+                written.chmod(0o644)
+                written.replace(folder / name)
+            except OSError:
+                written.unlink(missing_ok=True)
+                raise
+    except OSError:
+        return False
+    return True
 
-        def save(self, key: Any, data: Any) -> None:
-            made = hashlib.sha256(repr(self._source_stamp).encode()).hexdigest()[:12]
-            name = f"{Path(self._index_path).stem}.{made}-{hashlib.sha256(repr(key).encode()).hexdigest()[:12]}.nbc"
-            with contextlib.suppress(OSError):  # a full disk: the next process compiles it again
-                self._save_data(name, data)
-                self._save_index({**self._load_index(), key: name})
-                self._leave_older(made)
 
-        def _leave_older(self, made: str) -> None:
-            start = f"{Path(self._index_path).stem}."
-            for file in Path(self._cache_path).iterdir():
-                if file.suffix == ".nbc" and file.name.startswith(start) and not file.name.startswith(start + made):
-                    file.unlink(missing_ok=True)
+def _remove_older(place: Path) -> None:
+    """Folders of other sources, but for the latest ones, which another installation may use."""
+    folders = [each for each in place.iterdir() if each.is_dir() and re.match(r"[0-9a-f]{20}-numba", each.name)]
+    for folder in sorted(folders, key=lambda each: each.stat().st_mtime, reverse=True)[KEPT_FOLDERS:]:
+        shutil.rmtree(folder, ignore_errors=True)
 
-    return KeptCode
+
+@functools.cache
+def _warn_once() -> None:
+    warnings.warn(
+        f"compiled kernels cannot be kept in {' or '.join(map(str, places()))}: every process compiles them again, "
+        "which takes seconds to a minute; name a folder that can be written to in PRIVPIPE_KERNELS, or fill one with "
+        "`privpipe warm FOLDER` and name that",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 @functools.cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import secrets
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,6 @@ from privpipe.policy.specs import FrameSpec, SourceSpec
 from privpipe.roles import NullRule, Roles, require_empty_rule, roles_of_call
 from privpipe.running.frames import hierarchy_specs, policy_around
 from privpipe.running.run_context import OpenedEngine
-from privpipe.running.table_frames import check_tables, is_table
 from privpipe.running.tables_read import pinned_tables, scanned
 from privpipe.running.verbs import assess as assess_by_policy
 from privpipe.running.verbs import judge_table
@@ -297,8 +297,11 @@ def check(frame: Any, entries: Entries, *, hold: bool = False, **options: Unpack
     [(0,), (0,), (0,), (0,)]
     """
     entries = _entries_of(entries)
-    if is_table(frame):
-        return check_tables(frame, entries, options)
+    if "privpipe.tables.table" in sys.modules:  # else the frame is no table of cells
+        from privpipe.running.table_frames import check_tables, is_table
+
+        if is_table(frame):
+            return check_tables(frame, entries, options)
     _require_gates(entries)
     if not hold:
         _say_once(frame)

@@ -23,6 +23,7 @@ from privpipe.cli import (
     plan,
     release,
     tables,
+    warm,
 )
 from privpipe.cli import drafts as demo
 from privpipe.cli import explain as plugin_list
@@ -102,6 +103,7 @@ for name, command in (
     ("schema", schema.schema),
     ("plugins", plugin_list.plugins),
     ("seed", keys.seed),
+    ("warm", warm.warm),
 ):
     app.command(name)(guarded(command))
 app.add_typer(hierarchy.commands, name="hierarchy")

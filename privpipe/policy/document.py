@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from privpipe.blocks import Guarantee
 from privpipe.blocks.marks import FilePath
@@ -41,13 +41,15 @@ from privpipe.policy.specs import (
     drawing_stage,
     roles_of,
 )
-from privpipe.policy.tables import TableRelease
 from privpipe.policy.uses import Use
 from privpipe.relations.guarantees import JointGuarantee
 from privpipe.relations.set_stages import SetStage
 from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
 from privpipe.transforms.base import Transformer
 from privpipe.wired import room_above
+
+if TYPE_CHECKING:
+    from privpipe.policy.tables import TableRelease
 
 __all__ = ["PATH_KEYS", "QUERIED", "Policy", "without_folders", "without_paths", "without_queries"]
 

@@ -27,15 +27,13 @@ from privpipe.policy.plain_values import Place, Report
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import ColumnSpec, SinkSpec, SourceSpec, drawing_stage, located, roles_of
 from privpipe.roles import Roles
+from privpipe.tables.entries import CellGuarantee, TableStage
 from privpipe.transforms.base import Transformer
-from privpipe.transforms.mondrian.mondrian import Mondrian
-from privpipe.transforms.recoding.generalize import Generalize
-from privpipe.transforms.sampling.safepub import HARMLESS_BEFORE, Safepub
-from privpipe.transforms.synthesis.synthesize import Synthesize
 
 __all__ = [
     "KEEPS_KEYS",
     "Draft",
+    "Lists",
     "ReadEntry",
     "check_appending",
     "check_counting",
@@ -43,6 +41,7 @@ __all__ = [
     "check_processes",
     "check_stages_under_counting",
     "filled_in",
+    "of_tables",
     "read_entries",
     "suppresses",
     "unjudged_whole",
@@ -67,6 +66,11 @@ class ReadEntry:
     def at(self) -> int:
         """Its position in the list."""
         return int(self.place[1])
+
+
+def of_tables(item: ReadEntry) -> bool:
+    """Whether an entry is about cells of tables."""
+    return item.kind is not None and issubclass(item.kind, TableStage | CellGuarantee)
 
 
 def read_entries(report: Report, value: Any, section: str, catalogues: Catalogues, base_dir: Path) -> list[ReadEntry]:
@@ -277,6 +281,10 @@ def _threshold_fits(report: Report, entry: Guarantee, place: Place, section: str
     return True
 
 
+Lists = Mapping[str, list[ReadEntry]]
+"""What a policy lists under each of `transform`, `guarantees` and `measures`."""
+
+
 @dataclass
 class Draft:
     """A policy being read.
@@ -364,7 +372,11 @@ def _counts_nobody(draft: Draft, entry: Guarantee) -> str:
 def check_persons_in_stages(draft: Draft, report: Report) -> None:
     """A threshold of a stage counts persons where the policy distinguishes them, or the stage is refused."""
     households = any(entry.counts_over() == "households" for _, entry in draft.judging())
-    for read, stage in draft.stages() if households or "person_id" in draft.values else ():
+    if not draft.transform or not (households or "person_id" in draft.values):
+        return
+    from privpipe.transforms.mondrian.mondrian import Mondrian
+
+    for read, stage in draft.stages():
         as_guarantees = isinstance(stage, Mondrian) and stage.k is not None
         if refused := _counts_records(draft) if as_guarantees else stage.uncounted_persons():
             report.unsupported(read.place, f"counts records, and the policy distinguishes persons: {refused}")
@@ -444,6 +456,8 @@ def _stands_elsewhere(draft: Draft, read: ReadEntry, stage: Transformer) -> bool
 
 def suppresses(stage: Transformer) -> bool:
     """Whether a stage suppresses with the parameters it has."""
+    from privpipe.transforms.recoding.generalize import Generalize
+
     if isinstance(stage, Generalize):
         return stage.limit is not None
     return stage.suppresses
@@ -519,6 +533,11 @@ def unjudged_whole(entry: Guarantee) -> str:
 
 def check_processes(draft: Draft, report: Report) -> None:
     """Differential privacy is of the whole way from the data to the release."""
+    if not draft.transform:
+        return
+    from privpipe.transforms.sampling.safepub import HARMLESS_BEFORE, Safepub
+    from privpipe.transforms.synthesis.synthesize import Synthesize
+
     for at, read in enumerate(draft.transform):
         if isinstance(read.entry, Synthesize) and read.entry.method == "marginals":
             for other in draft.transform[:at]:

@@ -28,6 +28,7 @@ from privpipe.policy.entries import (
     check_processes,
     check_stages_under_counting,
     filled_in,
+    of_tables,
     read_entries,
 )
 from privpipe.policy.grammar import COLUMN, TOP, VERSION
@@ -51,7 +52,6 @@ from privpipe.policy.sections import (
 )
 from privpipe.policy.sinks import check_failing, check_ledgers, read_failing, read_sink
 from privpipe.policy.specs import ColumnSpec, SinkSpec, SourceSpec, located, roles_of
-from privpipe.policy.tables import without_tables
 from privpipe.tables.entries import CellGuarantee
 from privpipe.transforms.coding.tail_coding import TailCode
 
@@ -95,10 +95,9 @@ def check_packages(draft: Draft, report: Report) -> None:
     """What is not installed is reported before a record is read, not in the middle of a run."""
     for read in (*draft.transform, *draft.guarantees, *draft.measures):
         for package, extra in (read.entry.packages() if read.entry is not None else {}).items():
+            missing = f"needs {package}, which is not installed: pip install 'privpipe[{extra}]'"
             if not is_installed(package):
-                report.unsupported(
-                    read.place, f"needs {package}, which is not installed: pip install 'privpipe[{extra}]'"
-                )
+                report.unsupported(read.place, missing)
 
 
 def is_installed(package: str) -> bool:
@@ -499,9 +498,12 @@ def _read_whole(
     if "uses" in found:
         found["uses"] = read_uses(report, found["uses"], columns)
     read = {name: read_entries(report, found.get(name, []), name, catalogues, base_dir) for name in ENTRIES}
-    compared = "population" in found
-    read = {name: filled_in(report, items, columns, population=compared) for name, items in read.items()}
-    records, tables = without_tables(report, read, columns, found)
+    read = {name: filled_in(report, items, columns, population="population" in found) for name, items in read.items()}
+    records, tables = read, None
+    if any(of_tables(item) for items in read.values() for item in items):
+        from privpipe.policy.tables import without_tables
+
+        records, tables = without_tables(report, read, columns, found)
     cells = read["guarantees"] if tables is not None else None
     read = dict(records)
     if alone and found.get("guarantees") == []:
@@ -520,11 +522,9 @@ def _read_whole(
     officer = read_officer(found.pop("policy"), base_dir, catalogues) if "policy" in found else None
     if officer is not None:
         require_tighter(held_job(read, columns, found, report.file, lines, cells), officer)
-    fields = {name: value for name, value in found.items() if name not in ENTRIES and value is not None}
-    stem = Path(report.file).stem if report.file else "policy"
     return {
-        "name": stem,
-        **fields,
+        "name": Path(report.file).stem if report.file else "policy",
+        **{name: value for name, value in found.items() if name not in ENTRIES and value is not None},
         **_entries(read),
         "tables": tables,
         "columns": columns,

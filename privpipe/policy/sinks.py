@@ -6,22 +6,23 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privpipe.blocks.guarantee import Guarantee
 from privpipe.blocks.release_history import HistoryMeasure
 from privpipe.blocks.table_name import MOST_PARTS, OWN_CATALOGUE
 from privpipe.engines.lakes import IcebergName
 from privpipe.errors import UsageError
-from privpipe.measures.risk.releases.repeated_noise import RepeatedNoise
 from privpipe.policy.entries import Draft, ReadEntry, suppresses
 from privpipe.policy.grammar import FAILING, FAILING_SINK, SINK
 from privpipe.policy.plain_values import Place, Report
 from privpipe.policy.sections import check_url, read_database_sink, read_keys, table_name
 from privpipe.policy.specs import FailingSpec, SinkSpec, SourceSpec, located
-from privpipe.policy.tables import TableRelease
-from privpipe.tables.entries import UnionGuarantee
-from privpipe.transforms.noise.add_noise import AddNoise
+
+if TYPE_CHECKING:
+    from privpipe.measures.risk.releases.repeated_noise import RepeatedNoise
+    from privpipe.policy.tables import TableRelease
+    from privpipe.tables.entries import UnionGuarantee
 
 __all__ = [
     "NOT_JUDGED",
@@ -256,6 +257,8 @@ def named_ledger(entries: Iterable[Guarantee], tables: TableRelease | None = Non
 
 
 def _ledger_of_tables(tables: TableRelease) -> DeclaredLedger | None:
+    from privpipe.tables.entries import UnionGuarantee
+
     named = [each for each in tables.guarantees if isinstance(each, UnionGuarantee) and each.ledger is not None]
     if not named:
         return None
@@ -295,6 +298,8 @@ def check_ledgers(draft: Draft, report: Report) -> None:
                 "persons are followed by person_id or record_id; declare one, or leave the key out to follow "
                 "combinations of original quasi-identifiers",
             )
+        from privpipe.measures.risk.releases.repeated_noise import RepeatedNoise
+
         if isinstance(entry, RepeatedNoise):
             _check_noise(draft, report, read, entry)
         if target is not None and target in (Path(entry.ledger), *Path(entry.ledger).parents):
@@ -306,6 +311,8 @@ def check_ledgers(draft: Draft, report: Report) -> None:
 
 def _check_noise(draft: Draft, report: Report, read: ReadEntry, entry: RepeatedNoise) -> None:
     """Each column that is judged has noise of one known ratio."""
+    from privpipe.transforms.noise.add_noise import AddNoise
+
     if any(stage.entry is None for stage in draft.transform):
         return
     for at, column in enumerate(entry.columns):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privpipe.policy.entries import ReadEntry
+from privpipe.policy.entries import Lists, ReadEntry, of_tables
 from privpipe.policy.noisy_tables import asked_of_tables, check_counting, check_private
 from privpipe.policy.plain_values import Report
 from privpipe.policy.specs import ColumnSpec
@@ -24,7 +24,6 @@ UNSERVED = {
     "uses": "nothing is known of how tables serve a use",
 }
 """Sections that mean nothing for a release of tables."""
-Lists = Mapping[str, list[ReadEntry]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class TableRelease:
 
 def without_tables(
     report: Report, read: Lists, columns: Mapping[str, ColumnSpec], found: Mapping[str, Any]
-) -> tuple[Lists, TableRelease | None]:
+) -> tuple[dict[str, list[ReadEntry]], TableRelease | None]:
     """The lists with entries about records alone, and those about tables; None where there are none.
 
     What cannot be had of records or of cells is noted with its line.
@@ -59,9 +58,9 @@ def without_tables(
     aggregates = [item for item in stages if item.kind is not None and issubclass(item.kind, Aggregate)]
     if not aggregates:
         for item in (*stages, *asked):
-            if _of_tables(item):
+            if of_tables(item):
                 report.wrong(item.place, "is about cells of tables, and no `aggregate` stage makes any; add one before")
-        return {name: [item for item in items if not _of_tables(item)] for name, items in read.items()}, None
+        return {name: [item for item in items if not of_tables(item)] for name, items in read.items()}, None
     read = {**read, "guarantees": [asked_of_tables(item) for item in read["guarantees"]]}
     asked = [*read["guarantees"], *read["measures"]]
     first, *more = aggregates
@@ -112,12 +111,12 @@ def _release(aggregate: Aggregate, after: Sequence[ReadEntry], asked: Sequence[R
 def _check_order(report: Report, first: ReadEntry, before: Sequence[ReadEntry], after: Sequence[ReadEntry]) -> None:
     """Stages on records come before `aggregate`, stages on cells after it."""
     for item in before:
-        if _of_tables(item):
+        if of_tables(item):
             report.wrong(
                 item.place, f"works on cells, and comes before transform[{first.at}].aggregate; move it behind"
             )
     for item in after:
-        if not _of_tables(item) and item.kind is not None:
+        if not of_tables(item) and item.kind is not None:
             report.wrong(
                 item.place, f"works on records, and transform[{first.at}].aggregate leaves none; move it before"
             )
@@ -128,14 +127,14 @@ def _check_guarantees(
 ) -> None:
     """Cells are judged, and by something that can refuse."""
     for item in (*guarantees, *measures):
-        if not _of_tables(item) and item.kind is not None:
+        if not of_tables(item) and item.kind is not None:
             report.wrong(
                 item.place,
                 f"{item.name} judges records, and transform[{first.at}].aggregate leaves cells alone; judge these by "
                 "minimum_frequency, p_percent or table_audit, or publish records under another policy",
             )
     for item in measures:
-        if _of_tables(item) and not _is_reported(item):
+        if of_tables(item) and not _is_reported(item):
             report.wrong(item.place, f"{item.name} judges: move it to `guarantees:`")
     for item in guarantees:
         if _is_reported(item):
@@ -150,10 +149,6 @@ def _check_guarantees(
             (*guarantees[0].place, "severity"),
             "at least one guarantee must have `severity: fail`: by warnings alone every table would be published",
         )
-
-
-def _of_tables(item: ReadEntry) -> bool:
-    return item.kind is not None and issubclass(item.kind, TableStage | CellGuarantee)
 
 
 def _is_reported(item: ReadEntry) -> bool:

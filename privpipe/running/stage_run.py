@@ -34,7 +34,6 @@ from privpipe.running.run_context import RunContext, judging_rules
 from privpipe.running.tables_read import population_beside
 from privpipe.transforms.base import StageContext, StagePlan, Transformer
 from privpipe.transforms.noise.add_noise import AddNoise
-from privpipe.transforms.recoding.generalize import Generalize
 from privpipe.transforms.suppression.record_suppression import budget_of
 
 if TYPE_CHECKING:
@@ -234,6 +233,8 @@ class StageRun:
 
     def run(self, at: int, stage: Transformer, given: StagePlan | None) -> None:
         """Plan a stage, unless its plan is given, and apply it."""
+        from privpipe.transforms.recoding.generalize import Generalize
+
         if self.empty:
             self._run_over_nothing(at, stage, given)
             return

@@ -13,8 +13,8 @@ from itertools import product
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, sparse
 
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.tables.cells import Cells, Dimension
@@ -249,7 +249,7 @@ def _probabilities(count: int, values: Ints, V: float, stay: float | None, monot
     square = (values * values).astype(np.float64)
     limits = (np.array(below).reshape(-1, len(values)), np.array(most))
     sums = np.vstack([equal, np.ones(len(values))])
-    least: Any = optimize.linprog(
+    least: Any = scipy.optimize.linprog(
         square, A_ub=limits[0], b_ub=limits[1], A_eq=sums, b_eq=[0.0, 1.0], bounds=(0.0, 1.0), method="highs"
     )
     if least.status != 0:
@@ -316,7 +316,7 @@ def _heights(cells: Cells, place: int) -> Ints:
     return np.asarray(height[cells.codes[:, place]], dtype=np.int64)
 
 
-def _one_level_down(cells: Cells, place: int) -> sparse.csr_array:
+def _one_level_down(cells: Cells, place: int) -> scipy.sparse.csr_array:
     """The children of each cell along one dimension; a cell without children is its own part."""
     dimension = cells.dimensions[place]
     step = int(np.prod(cells.shape[place + 1 :], dtype=np.int64))
@@ -330,4 +330,4 @@ def _one_level_down(cells: Cells, place: int) -> sparse.csr_array:
     leaf = np.flatnonzero(np.array([not below for below in dimension.children])[code])
     rows, columns = np.concatenate([at[child], leaf]), np.concatenate([child, leaf])
     shape = (len(cells), len(cells))
-    return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+    return scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)

@@ -10,7 +10,7 @@ from math import prod
 from typing import Literal, cast
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from privpipe.errors import DataError
 from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
@@ -398,4 +398,4 @@ def linked(tables: Sequence[Cells], *, absent: Literal["zero", "unknown"] = "zer
         shape = (table.relations.shape[0], len(known))
         parts.append(matrix_of(entries.data, entries.row.astype(np.int64), variable[entries.col], shape))
     shown = tuple(variable[: len(table)] for table, variable in zip(tables, variables, strict=True))
-    return LinkedCells(tuple(tables), shown, sparse.csr_array(sparse.vstack(parts)))
+    return LinkedCells(tuple(tables), shown, scipy.sparse.csr_array(scipy.sparse.vstack(parts)))

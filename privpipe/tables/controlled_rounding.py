@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from privpipe.errors import DataError, NoSolutionError
 from privpipe.tables.cells import LinkedCells
@@ -116,7 +116,7 @@ def _part(part: Subtable, values: Ints, base: int, price: Ints, steps: int, publ
 
 
 def _programme(
-    relations: sparse.csr_array, values: Ints, base: int, price: Ints, steps: int, known: Ints | None
+    relations: scipy.sparse.csr_array, values: Ints, base: int, price: Ints, steps: int, known: Ints | None
 ) -> tuple[Ints, int | None] | None:
     """The rounded values, checked in integers, and a bound on their distance; None if the solver found none."""
     floor = values // base
@@ -160,24 +160,24 @@ def _programme(
     return published, bound
 
 
-Parts = tuple[Floats, sparse.csr_array, tuple[Floats, Floats]]
+Parts: TypeAlias = "tuple[Floats, scipy.sparse.csr_array, tuple[Floats, Floats]]"
 
 
-def _linear(price: Ints, base: int, rest: Ints, relations: sparse.csr_array, right: Ints) -> Parts:
+def _linear(price: Ints, base: int, rest: Ints, relations: scipy.sparse.csr_array, right: Ints) -> Parts:
     costs = (price * (base - 2 * rest)).astype(np.float64)
     return costs, relations, (right.astype(np.float64), right.astype(np.float64))
 
 
-def _with_distances(price: Ints, base: int, rest: Ints, relations: sparse.csr_array, right: Ints) -> Parts:
+def _with_distances(price: Ints, base: int, rest: Ints, relations: scipy.sparse.csr_array, right: Ints) -> Parts:
     count = len(price)
-    one = sparse.eye_array(count)
+    one = scipy.sparse.eye_array(count)
     step = base * one
     blocks: list[list[Any]] = [[relations, None], [-step, one], [step, one]]
-    matrix = sparse.csr_array(sparse.block_array(blocks if relations.shape[0] else blocks[1:]))
+    matrix = scipy.sparse.csr_array(scipy.sparse.block_array(blocks if relations.shape[0] else blocks[1:]))
     low = np.concatenate([right, -rest, rest]).astype(np.float64)
     high = np.concatenate([right.astype(np.float64), np.full(2 * count, np.inf)])
     return np.concatenate([np.zeros(count), price.astype(np.float64)]), matrix, (low, high)
 
 
-def _holds(relations: sparse.csr_array, published: Ints) -> bool:
+def _holds(relations: scipy.sparse.csr_array, published: Ints) -> bool:
     return not (relations @ published).any() and bool((published >= 0).all())

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from privpipe.errors import UsageError
 from privpipe.tables.cells import Cells
@@ -52,7 +52,7 @@ class Differencing:
     Examples
     --------
     >>> populations = np.array([20, 19, 1])
-    >>> inside = sparse.csr_array(np.array([[1, 1, 1], [0, 1, 1], [1, 0, 0]]))
+    >>> inside = scipy.sparse.csr_array(np.array([[1, 1, 1], [0, 1, 1], [1, 0, 0]]))
     >>> found = Differencing(at_least=10).failures(inside, populations, np.array([True, True, False]))
     >>> found.outer.tolist(), len(Differencing(at_least=10).failures(inside, np.array([10, 19, 1])))
     ([], 0)
@@ -68,10 +68,10 @@ class Differencing:
 
     def failures(
         self,
-        inside: sparse.csr_array,
+        inside: scipy.sparse.csr_array,
         populations: Ints,
         published: NDArray[np.bool_] | None = None,
-        relations: sparse.csr_array | None = None,
+        relations: scipy.sparse.csr_array | None = None,
     ) -> Differences:
         """Small differences between published cells.
 
@@ -109,7 +109,7 @@ class Differencing:
         return Differences(outer[small], inner[small], np.empty(0, dtype=np.int64))
 
     def _pairs(
-        self, inside: sparse.csr_array, populations: Ints, sizes: Ints, shown: NDArray[np.bool_]
+        self, inside: scipy.sparse.csr_array, populations: Ints, sizes: Ints, shown: NDArray[np.bool_]
     ) -> tuple[Ints, Ints]:
         found = [
             (outer[rest < self.at_least], inner[rest < self.at_least])
@@ -118,7 +118,7 @@ class Differencing:
         return _gathered(found)
 
 
-def small_rests(relations: sparse.csr_array, sizes: Ints, shown: NDArray[np.bool_], at_least: int) -> Ints:
+def small_rests(relations: scipy.sparse.csr_array, sizes: Ints, shown: NDArray[np.bool_], at_least: int) -> Ints:
     """Published cells that at least two published parts of one level leave few members of.
 
     Parameters
@@ -130,7 +130,7 @@ def small_rests(relations: sparse.csr_array, sizes: Ints, shown: NDArray[np.bool
 
     Examples
     --------
-    >>> parts = sparse.csr_array(np.array([[1, -1, -1, -1]]))
+    >>> parts = scipy.sparse.csr_array(np.array([[1, -1, -1, -1]]))
     >>> small_rests(parts, np.array([20, 10, 8, 0]), np.array([True, True, True, False]), 5).tolist()
     [0]
     """
@@ -150,7 +150,7 @@ def small_rests(relations: sparse.csr_array, sizes: Ints, shown: NDArray[np.bool
 
 
 def nested_pairs(
-    inside: sparse.csr_array,
+    inside: scipy.sparse.csr_array,
     populations: Ints,
     sources: Sequence[NDArray[np.bool_]],
     *,
@@ -201,14 +201,14 @@ def nested_pairs(
 
 
 def _nested(
-    inside: sparse.csr_array, populations: Ints, sizes: Ints, shown: NDArray[np.bool_]
+    inside: scipy.sparse.csr_array, populations: Ints, sizes: Ints, shown: NDArray[np.bool_]
 ) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Shown cells with another one inside, and how many contributors they have more than it; in runs of cells."""
     # Atoms without members join nothing; an empty cell inside another differs from it by the whole of that one,
     # which the frequency rule judges.
     cells = np.flatnonzero(shown & (sizes > 0))
     atoms = np.flatnonzero(populations > 0)
-    chosen = sparse.csr_array(inside[cells][:, atoms]).astype(np.int64)
+    chosen = scipy.sparse.csr_array(inside[cells][:, atoms]).astype(np.int64)
     chosen.sum_duplicates()
     weighted = chosen.multiply(populations[atoms][None, :]).tocsr()
     transposed = chosen.T.tocsr()
@@ -218,7 +218,7 @@ def _nested(
     while start < len(cells):
         done = work[start - 1] if start else 0
         end = max(start + 1, int(np.searchsorted(work, done + PRODUCTS, side="right")))
-        shared = sparse.coo_array(weighted[start:end] @ transposed)
+        shared = scipy.sparse.coo_array(weighted[start:end] @ transposed)
         outer, inner = shared.row + start, shared.col
         rest = sizes[cells[outer]] - shared.data
         # All of the inner cell is shared, and the outer has more.
@@ -232,7 +232,7 @@ def _gathered(pairs: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
     return np.concatenate([none, *(one for one, _ in pairs)]), np.concatenate([none, *(other for _, other in pairs)])
 
 
-def atoms_of_leaves(tables: Sequence[Cells], leaves: Cells) -> sparse.csr_array:
+def atoms_of_leaves(tables: Sequence[Cells], leaves: Cells) -> scipy.sparse.csr_array:
     """Which atoms each cell of each table is made of, where atoms are the leaf cells of one grouping.
 
     Parameters
@@ -250,10 +250,10 @@ def atoms_of_leaves(tables: Sequence[Cells], leaves: Cells) -> sparse.csr_array:
     UsageError
         A table has a dimension or a label that the leaves do not have.
     """
-    return sparse.csr_array(sparse.vstack([_inside(table, leaves) for table in tables]))
+    return scipy.sparse.csr_array(scipy.sparse.vstack([_inside(table, leaves) for table in tables]))
 
 
-def _inside(table: Cells, leaves: Cells) -> sparse.csr_array:
+def _inside(table: Cells, leaves: Cells) -> scipy.sparse.csr_array:
     names = [dimension.name for dimension in leaves.dimensions]
     wanted = {dimension.name for dimension in table.dimensions} | set(table.only)
     if not wanted <= set(names):
@@ -276,7 +276,7 @@ def _inside(table: Cells, leaves: Cells) -> sparse.csr_array:
     there = sorted_keys[at] == keys
     shape = (len(table), len(leaves))
     data = np.ones(int(there.sum()), dtype=np.int64)
-    return sparse.csr_array((data, (order[at[there]], rows[there])), shape=shape)
+    return scipy.sparse.csr_array((data, (order[at[there]], rows[there])), shape=shape)
 
 
 def _ancestors(leaves: Cells, place: int, codes: dict[str, int]) -> Ints:

@@ -10,8 +10,8 @@ from math import lcm
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
@@ -178,14 +178,14 @@ class Family:
             implied=implied,
         )
 
-    def _relations(self) -> tuple[sparse.csr_array, Ints]:
+    def _relations(self) -> tuple[scipy.sparse.csr_array, Ints]:
         """Relations of the variables; where parts overlap, with one slack variable for each inequality."""
         if self.additive:
             matrix, distances = (
                 with_overlaps(self.cells, self.true) if self.least == 0 else (self.cells.relations, None)
             )
             return matrix, np.empty(0, dtype=np.int64) if distances is None else distances
-        matrix = sparse.csr_array(sparse.vstack([self.cells.relations, overlaps_of(self.cells)]))
+        matrix = scipy.sparse.csr_array(scipy.sparse.vstack([self.cells.relations, overlaps_of(self.cells)]))
         entries = matrix.tocoo()
         rows, size = matrix.shape
         parent = np.full(rows, -1, dtype=np.int64)

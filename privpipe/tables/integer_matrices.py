@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any, TypeAlias, cast
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from privpipe.errors import DataError
 
 __all__ = ["Integers", "Matrix", "matrix_of", "product"]
 
 Integers: TypeAlias = NDArray[np.int64]
-Matrix: TypeAlias = "sparse.csr_array[Any, tuple[int, int]]"
+Matrix: TypeAlias = "scipy.sparse.csr_array[Any, tuple[int, int]]"
 """In rows, int64, without stored zeros."""
 
 
 def matrix_of(values: Integers, rows: Integers, columns: Integers, shape: tuple[int, int]) -> Matrix:
     """The matrix with these entries; entries at one place are added."""
-    found = cast(Any, sparse.csr_array)((values, (rows, columns)), shape=shape, dtype=np.int64)
+    found = cast(Any, scipy.sparse.csr_array)((values, (rows, columns)), shape=shape, dtype=np.int64)
     found.eliminate_zeros()
     return cast("Matrix", found)
 

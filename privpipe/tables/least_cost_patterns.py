@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from privpipe.tables.moves import Hiding, Requirement, cheapest_move, farthest
 from privpipe.tables.search_programmes import linear, whole
@@ -119,7 +119,7 @@ class _Search:
         cost = self.hiding.price(best)
         return Pattern(best, cost, min(self.bound, cost), tuple(sorted(lost)))
 
-    def _bridges(self, covers: Sequence[NDArray[np.int64]]) -> sparse.csr_array:
+    def _bridges(self, covers: Sequence[NDArray[np.int64]]) -> scipy.sparse.csr_array:
         """A cell that is hidden without being sensitive has another hidden one in each relation: alone it is exact."""
         covered = np.zeros(len(self.hiding), dtype=np.bool_)
         covered[np.concatenate([np.empty(0, dtype=np.int64), *covers])] = True
@@ -137,9 +137,9 @@ class _Search:
                 entries += [(rows, other, -1.0 if other == cell else 1.0) for other in free]
                 rows += 1
         if not rows:
-            return sparse.csr_array((0, len(self.free)))
+            return scipy.sparse.csr_array((0, len(self.free)))
         row, column, value = zip(*entries, strict=True)
-        return sparse.csr_array((value, (row, column)), shape=(rows, len(self.free)))
+        return scipy.sparse.csr_array((value, (row, column)), shape=(rows, len(self.free)))
 
     def _linear_phase(self, needs: Sequence[Requirement]) -> None:
         for _ in range(self.limits.rounds):
@@ -283,9 +283,9 @@ class _Search:
     def _prices(self) -> Floats:
         return np.asarray(self.hiding.cost[self.free] / self._scale(), dtype=np.float64)
 
-    def _matrix(self) -> sparse.csr_array:
+    def _matrix(self) -> scipy.sparse.csr_array:
         cuts = np.array([*self.rows, *self.covers]).reshape(-1, len(self.free))
-        return sparse.csr_array(sparse.vstack([sparse.csr_array(cuts), self.within]))
+        return scipy.sparse.csr_array(scipy.sparse.vstack([scipy.sparse.csr_array(cuts), self.within]))
 
     def _right_side(self) -> Floats:
         return np.concatenate([np.ones(len(self.rows) + len(self.covers)), np.zeros(self.within.shape[0])])

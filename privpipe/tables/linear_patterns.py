@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 __all__ = ["drawn_prime", "linear_pattern"]
 
@@ -45,7 +45,7 @@ def _passes(n: int, base: int) -> bool:
 
 
 def linear_pattern(
-    relations: sparse.csr_array,
+    relations: scipy.sparse.csr_array,
     primary: NDArray[np.bool_],
     order: Sequence[int],
     prime: int | None = None,
@@ -76,7 +76,7 @@ def linear_pattern(
 
     Examples
     --------
-    >>> sum_of_two = sparse.csr_array([[1, -1, -1]])
+    >>> sum_of_two = scipy.sparse.csr_array([[1, -1, -1]])
     >>> linear_pattern(sum_of_two, np.array([False, True, False]), [0, 2]).tolist()
     [False, True, True]
     """
@@ -103,7 +103,7 @@ def linear_pattern(
 
 
 def _eliminated(
-    relations: sparse.csr_array, primary: NDArray[np.bool_], order: Sequence[int], prime: int
+    relations: scipy.sparse.csr_array, primary: NDArray[np.bool_], order: Sequence[int], prime: int
 ) -> tuple[dict[int, Row], list[Row]]:
     """The row of each pivot, with 1 at its cell, and the rows between primary cells alone."""
     useful = primary.copy()

@@ -12,9 +12,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem, Insider, Levels
 from privpipe.tables.search_programmes import linear, whole
@@ -82,7 +81,7 @@ class Hiding:
         Whether totals are the sums of their parts; if not, what follows from others implies no population.
     """
 
-    relations: sparse.csr_array
+    relations: scipy.sparse.csr_array
     true: NDArray[np.int64]
     low: NDArray[np.int64]
     high: NDArray[np.int64]
@@ -116,9 +115,9 @@ class Hiding:
         return np.asarray(self.candidates & ~self.required, dtype=np.bool_)
 
     @cached_property
-    def by_cell(self) -> sparse.csc_array:
+    def by_cell(self) -> scipy.sparse.csc_array:
         """The relations by columns, from which those of few cells are taken fast."""
-        return sparse.csc_array(self.relations)
+        return scipy.sparse.csc_array(self.relations)
 
     @cached_property
     def lowest(self) -> Bools:
@@ -211,7 +210,7 @@ class Hiding:
             place[levels.variables[mine]], levels.lower[mine], levels.upper[mine], levels.span[mine], levels.denominator
         )
         return Hiding(
-            sparse.csr_array(within[np.diff(within.indptr) > 0]),
+            scipy.sparse.csr_array(within[np.diff(within.indptr) > 0]),
             self.true[cells],
             self.low[cells],
             self.high[cells],
@@ -232,8 +231,8 @@ class Hiding:
             return
         within = self.relations[:, cells]
         blocks: list[list[Any]] = [[None, within], [within.T, None]]
-        graph: Any = sparse.block_array(blocks)
-        _, label = csgraph.connected_components(graph, directed=False)
+        graph: Any = scipy.sparse.block_array(blocks)
+        _, label = scipy.sparse.csgraph.connected_components(graph, directed=False)
         label = label[within.shape[0] :]
         order = np.argsort(label, kind="stable")
         groups = np.split(cells[order], np.flatnonzero(np.diff(label[order])) + 1)
@@ -266,7 +265,7 @@ def farthest(hiding: Hiding, objective: Floats, up: Floats, down: Floats) -> tup
     cells = np.flatnonzero((up > 0) | (down > 0))
     within = hiding.relations[:, cells]
     rows = np.flatnonzero(np.diff(within.indptr))
-    solved = linear(-objective[cells], -down[cells], up[cells], equal=sparse.csr_array(within[rows]))
+    solved = linear(-objective[cells], -down[cells], up[cells], equal=scipy.sparse.csr_array(within[rows]))
     if solved is None:
         return None
     move, multipliers = np.zeros(len(hiding)), np.zeros(hiding.relations.shape[0])
@@ -308,7 +307,7 @@ def cheapest_move(hiding: Hiding, hidden: Bools, requirement: Requirement, *, in
 
 
 def _priced_step(
-    relations: sparse.csr_array,
+    relations: scipy.sparse.csr_array,
     price: Floats,
     room: tuple[Floats, Floats],
     at: int,
@@ -323,7 +322,7 @@ def _priced_step(
     least = np.zeros(2 * count)
     least[at if sign > 0 else count + at] = level
     (down if sign > 0 else up)[at] = 0.0
-    both = sparse.csr_array(sparse.hstack([relations, -relations]))
+    both = scipy.sparse.csr_array(scipy.sparse.hstack([relations, -relations]))
     # Cells that are hidden already are not quite free, so that no circle of them turns without a purpose.
     costs = np.maximum(np.concatenate([price, price]), 1e-6)
     most = np.concatenate([up, down])
@@ -374,7 +373,7 @@ def joint_move(
         np.concatenate([price, price, np.full(len(at), -REWARD)]),
         np.zeros(2 * count + len(at)),
         np.concatenate([up, down, rewarded]),
-        equal=sparse.csr_array(sparse.hstack([within, -within, sign * within[:, at]])),
+        equal=scipy.sparse.csr_array(scipy.sparse.hstack([within, -within, sign * within[:, at]])),
     )
     moved = np.zeros(len(hiding), dtype=np.bool_)
     if solved is None:

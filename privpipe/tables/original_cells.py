@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
@@ -141,7 +140,8 @@ def _singles(cells: Cells, contributors: Ints, *, additive: bool) -> Ints:
         above = whole[entries.row]
         joined = (entries.data < 0) & alone[entries.col] & (above >= 0) & alone[above]
         pairs = (np.ones(int(joined.sum())), (above[joined], entries.col[joined]))
-        labels = connected_components(sparse.csr_array(pairs, shape=(len(cells),) * 2), directed=False)[1]
+        graph = scipy.sparse.csr_array(pairs, shape=(len(cells),) * 2)
+        labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
     return np.where(alone, labels + 1, 0).astype(np.int64)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from privpipe.tables.cells import LinkedCells
 from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
@@ -52,7 +52,7 @@ def with_overlaps(cells: LinkedCells, true: Integers | None = None) -> tuple[Mat
     distances = None
     if true is not None:
         distances = np.concatenate([-(overlaps @ true), true[above] - true[below]]).astype(np.int64)
-    return sparse.csr_array(sparse.vstack([wider, inequalities])), distances
+    return scipy.sparse.csr_array(scipy.sparse.vstack([wider, inequalities])), distances
 
 
 def overlaps_of(cells: LinkedCells) -> Matrix:
@@ -62,4 +62,4 @@ def overlaps_of(cells: LinkedCells) -> Matrix:
         entries = table.overlaps.tocoo()
         shape = (table.overlaps.shape[0], cells.size)
         parts.append(matrix_of(entries.data, entries.row.astype(np.int64), variables[entries.col], shape))
-    return sparse.csr_array(sparse.vstack(parts))
+    return scipy.sparse.csr_array(scipy.sparse.vstack(parts))

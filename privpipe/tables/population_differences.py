@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
+import scipy
 from annotated_types import Ge
 from numpy.typing import NDArray
-from scipy import sparse
 from typing_extensions import Doc
 
 from privpipe.blocks.marks import Stricter
@@ -80,7 +80,7 @@ class Differencing(UnionGuarantee):
             differencing.atoms_of_leaves([table.cells for table in chosen], leaves.cells),
             leaves.contributors,
             shown,
-            sparse.csr_array(sparse.block_diag([table.cells.relations for table in chosen])),
+            scipy.sparse.csr_array(scipy.sparse.block_diag([table.cells.relations for table in chosen])),
         )
 
     def judge(self, tables: TableSet) -> Verdict:
@@ -109,7 +109,7 @@ class Differencing(UnionGuarantee):
         shown = before | now
         relations = [found.linked_relations(at) for at in range(found.new) if found.measures[at].figures.additive]
         rule = differencing.Differencing(at_least=self.at_least)
-        joined = sparse.csr_array(sparse.vstack(relations)) if relations else None
+        joined = scipy.sparse.csr_array(scipy.sparse.vstack(relations)) if relations else None
         failures = rule.failures(found.classes, found.class_sizes, shown, joined)
         earlier = rule.failures(found.classes, found.class_sizes, before, joined)
         known = before[failures.outer] & before[failures.inner]

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
+from typing import TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse import linalg
 
 from privpipe.errors import DataError, UsageError
 from privpipe.kernels.synthesis.noisy_marginals import discrete_gaussian, discrete_laplace
@@ -250,7 +250,7 @@ class PrivateNoise:
 
 
 Noise = Callable[[Fraction], int]
-Inner = tuple[Ints, sparse.csr_array]
+Inner: TypeAlias = "tuple[Ints, scipy.sparse.csr_array]"
 
 
 def _added(values: Ints, noise: list[int]) -> Ints:
@@ -264,7 +264,7 @@ def _parts(cells: Cells) -> Inner:
     """Leaf cells, and which of them add up to each cell, in the order of the cells."""
     order = np.argsort(cells.keys)
     leaf = np.ones(len(cells), dtype=np.bool_)
-    matrix: sparse.csr_array | None = None
+    matrix: scipy.sparse.csr_array | None = None
     for place, dimension in enumerate(cells.dimensions):
         leaf &= np.isin(cells.codes[:, place], dimension.leaves)
         rows, columns = [], []
@@ -274,14 +274,14 @@ def _parts(cells: Cells) -> Inner:
                 columns.append(column)
                 code = dimension.parent[code]
         shape = (len(dimension.labels), len(dimension.leaves))
-        along = sparse.csr_array((np.ones(len(rows), dtype=np.int64), (rows, columns)), shape=shape)
-        matrix = along if matrix is None else sparse.csr_array(sparse.kron(matrix, along))
+        along = scipy.sparse.csr_array((np.ones(len(rows), dtype=np.int64), (rows, columns)), shape=shape)
+        matrix = along if matrix is None else scipy.sparse.csr_array(scipy.sparse.kron(matrix, along))
     if matrix is None:
         raise UsageError("private_table: a table needs at least one dimension")
     back = np.empty(len(cells), dtype=np.int64)
     back[order] = np.arange(len(cells))
     leaves = np.flatnonzero(leaf)
-    return leaves[np.argsort(cells.keys[leaves])], sparse.csr_array(matrix[back])
+    return leaves[np.argsort(cells.keys[leaves])], scipy.sparse.csr_array(matrix[back])
 
 
 def levels_of(cells: Cells) -> Ints:
@@ -296,11 +296,11 @@ def levels_of(cells: Cells) -> Ints:
     return np.array([number[key] for key in zip(*(depth.tolist() for depth in depths), strict=True)], dtype=np.int64)
 
 
-def _least_squares(parts: sparse.csr_array, measured: Ints, weight: Floats) -> Floats:
-    weighted = sparse.csr_array(parts.T @ sparse.diags_array(weight))
-    normal = sparse.csc_array(weighted @ parts)
-    found, failed = linalg.cg(
-        normal, weighted @ measured, rtol=1e-10, maxiter=10_000, M=sparse.diags_array(1.0 / normal.diagonal())
+def _least_squares(parts: scipy.sparse.csr_array, measured: Ints, weight: Floats) -> Floats:
+    weighted = scipy.sparse.csr_array(parts.T @ scipy.sparse.diags_array(weight))
+    normal = scipy.sparse.csc_array(weighted @ parts)
+    found, failed = scipy.sparse.linalg.cg(
+        normal, weighted @ measured, rtol=1e-10, maxiter=10_000, M=scipy.sparse.diags_array(1.0 / normal.diagonal())
     )
     if failed:
         raise DataError("private_table: the levels could not be brought together; use split: leaves")

@@ -6,8 +6,8 @@ import hashlib
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from privpipe.draws import Seed, Stream
 from privpipe.errors import DataError, UsageError
@@ -228,11 +228,11 @@ def small_count_intervals(cells: Cells, counts: Ints, rounded: Bools, base: int)
     return np.asarray(low, dtype=np.int64), np.asarray(high, dtype=np.int64)
 
 
-def _raised(visible: sparse.csr_array, true: Ints, small: Bools, base: int, ties: Ints) -> Bools:
+def _raised(visible: scipy.sparse.csr_array, true: Ints, small: Bools, base: int, ties: Ints) -> Bools:
     """Which of the small inner cells become the base, greedily."""
     at = np.flatnonzero(small)
-    among = sparse.csr_array(visible[:, at])
-    overlap = sparse.csr_array(among.T @ among)
+    among = scipy.sparse.csr_array(visible[:, at])
+    overlap = scipy.sparse.csr_array(among.T @ among)
     own = overlap.diagonal()
     # The gain of raising cell j is base^2 own_j + 2 base (among' difference)_j, less than 0 for the better.
     slope = -(among.T @ (among @ true[at]))
@@ -262,7 +262,7 @@ def _inner(cells: Cells) -> Ints:
     return np.flatnonzero(leaf)
 
 
-def _parts(cells: Cells, inner: Ints) -> sparse.csr_array:
+def _parts(cells: Cells, inner: Ints) -> scipy.sparse.csr_array:
     """Which inner cells add up to each cell, shape (cells, inner cells)."""
     size = len(inner)
     keys, at = cells.codes[inner].copy(), np.arange(size)
@@ -287,7 +287,7 @@ def _parts(cells: Cells, inner: Ints) -> sparse.csr_array:
     row = order[row]
     held = cells.keys[row] == key
     shape = (len(cells), size)
-    return sparse.csr_array((np.ones(int(held.sum()), dtype=np.int64), (row[held], which[held])), shape=shape)
+    return scipy.sparse.csr_array((np.ones(int(held.sum()), dtype=np.int64), (row[held], which[held])), shape=shape)
 
 
 def _require_base(base: int) -> None:

@@ -6,16 +6,16 @@ What they find is in floats and may be wrong; it chooses cells and figures, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, sparse
 
 __all__ = ["LinearAnswer", "WholeAnswer", "linear", "whole"]
 
 Floats = NDArray[np.float64]
-Matrix = sparse.csr_array
+Matrix: TypeAlias = "scipy.sparse.csr_array"
 OPTIMAL = 0
 
 
@@ -47,7 +47,7 @@ def linear(
     least: Floats | None = None,
 ) -> LinearAnswer | None:
     """Minimise cost x subject to equal x = 0, above x >= least, low <= x <= high; None if the solver did not."""
-    solved: Any = optimize.linprog(
+    solved: Any = scipy.optimize.linprog(
         cost,
         A_ub=cast(Any, None if above is None else -above),
         b_ub=None if least is None else -least,
@@ -77,11 +77,11 @@ def whole(
     whole: NDArray[np.bool_] | None = None,
 ) -> WholeAnswer | None:
     """Minimise cost x subject to sides[0] <= matrix x <= sides[1], low <= x <= high, x whole (or some of it)."""
-    solved: Any = optimize.milp(
+    solved: Any = scipy.optimize.milp(
         cost,
         integrality=(np.ones(len(cost), dtype=np.bool_) if whole is None else whole).astype(np.int64),
-        bounds=optimize.Bounds(low, high),
-        constraints=optimize.LinearConstraint(cast(Any, matrix), *sides) if matrix.shape[0] else None,
+        bounds=scipy.optimize.Bounds(low, high),
+        constraints=scipy.optimize.LinearConstraint(cast(Any, matrix), *sides) if matrix.shape[0] else None,
         options={"node_limit": nodes, "mip_rel_gap": gap},
     )
     if solved.x is None or not np.isfinite(solved.x).all():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from privpipe.errors import DataError
 from privpipe.tables.audit_problem import UNBOUNDED, AuditProblem
@@ -162,7 +162,7 @@ def components_of(matrix: Matrix) -> Integers:
     row = np.repeat(np.arange(rows), np.diff(matrix.indptr))
     ones = np.ones(matrix.nnz, dtype=np.int64)
     graph = matrix_of(ones, matrix.indices.astype(np.int64), columns + row, (columns + rows, columns + rows))
-    _, label = connected_components(graph, directed=False)
+    _, label = scipy.sparse.csgraph.connected_components(graph, directed=False)
     _, number = np.unique(label[:columns], return_inverse=True)
     return np.asarray(number, dtype=np.int64)
 

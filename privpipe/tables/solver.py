@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize
 
 from privpipe.tables.integer_matrices import Matrix
 from privpipe.tables.shrinking import NO_BOUND
@@ -51,7 +51,7 @@ def solve(programme: Programme, time_limit: float) -> Answer:
         warnings.simplefilter("ignore")  # what it warns of shows in its answer
         try:
             if programme.multipliers:
-                found = optimize.linprog(
+                found = scipy.optimize.linprog(
                     programme.cost,
                     A_eq=cast(Any, programme.matrix if rows else None),
                     b_eq=programme.right if rows else None,
@@ -61,11 +61,11 @@ def solve(programme: Programme, time_limit: float) -> Answer:
                 )
                 multipliers = found.eqlin.marginals if rows else np.empty(0)
                 return Answer(_finite(found.x, columns), _finite(multipliers, rows))
-            constraint = optimize.LinearConstraint(programme.matrix, programme.right, programme.right)
-            branched = optimize.milp(
+            constraint = scipy.optimize.LinearConstraint(programme.matrix, programme.right, programme.right)
+            branched = scipy.optimize.milp(
                 programme.cost,
                 integrality=np.full(columns, int(programme.whole)),
-                bounds=optimize.Bounds(low, high),
+                bounds=scipy.optimize.Bounds(low, high),
                 constraints=constraint if rows else None,
                 options={"time_limit": time_limit, "presolve": programme.whole},
             )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from privpipe.tables.cells import Cells, Dimension, LinkedCells
 
@@ -32,7 +32,7 @@ class Subtable:
 
     cells: Ints
     inner: NDArray[np.bool_]
-    relations: sparse.csr_array
+    relations: scipy.sparse.csr_array
 
 
 def subtables(linked: LinkedCells) -> Iterator[Subtable]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from privpipe.errors import DataError, NoSolutionError, UsageError
 from privpipe.tables.cells import LinkedCells
@@ -320,7 +320,7 @@ class _Suppressing:
         ]
 
     def _cover(
-        self, found: ImpliedPopulations, number: int, hidden: Bools, still: Bools, by_cell: sparse.csc_array
+        self, found: ImpliedPopulations, number: int, hidden: Bools, still: Bools, by_cell: scipy.sparse.csc_array
     ) -> Ints:
         """The published cells that show a population, also by way of others that follow from them.
 

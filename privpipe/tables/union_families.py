@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from privpipe.errors import DataError
 from privpipe.tables.aggregates import CellFigures
@@ -160,7 +160,7 @@ class UnionFamily(Family):
     def _differences(self) -> ImpliedPopulations:
         outer, inner = self.nested
         own = self.cells.variables[-1]
-        left = sparse.csr_array(self.classes[outer] - self.classes[inner])
+        left = scipy.sparse.csr_array(self.classes[outer] - self.classes[inner])
         left.eliminate_zeros()
         entries = left.tocoo()
         ones = np.ones(entries.nnz, dtype=np.int64)
@@ -178,7 +178,7 @@ class UnionFamily(Family):
         sets = self.populations
         if not len(sets):
             return None
-        made = self._added_up(sparse.csr_array(sets.sets @ self.classes))
+        made = self._added_up(scipy.sparse.csr_array(sets.sets @ self.classes))
         return _figures_of(self.key, self.measures[0].figures, made, _flat("implied", len(sets)))
 
     def implied_failures(self, rules: Iterable[Rule]) -> Bools:
@@ -225,7 +225,7 @@ class UnionFamily(Family):
         more = np.array([pair for pair in every if pair not in pairs], dtype=np.int64).reshape(-1, 2)
         if not len(more):
             return self
-        left = sparse.csr_array(self.classes[more[:, 0]] - self.classes[more[:, 1]])
+        left = scipy.sparse.csr_array(self.classes[more[:, 0]] - self.classes[more[:, 1]])
         left.eliminate_zeros()
         size, number = self.cells.size, len(more)
         entries = left.tocoo()
@@ -246,13 +246,13 @@ class UnionFamily(Family):
         return replace(
             self,
             tables=(*self.tables[first], table, *self.tables[last]),
-            cells=LinkedCells(tables, variables, sparse.csr_array(sparse.vstack([whole, added]))),
-            classes=sparse.csr_array(sparse.vstack([self.classes, left])),
+            cells=LinkedCells(tables, variables, scipy.sparse.csr_array(scipy.sparse.vstack([whole, added]))),
+            classes=scipy.sparse.csr_array(scipy.sparse.vstack([self.classes, left])),
         )
 
     def _added_up(self, inside: Matrix) -> Contributions:
         """Figures of sets of classes."""
-        by_class = sparse.csc_array(inside)
+        by_class = scipy.sparse.csc_array(inside)
         lengths = np.diff(by_class.indptr)[self.rows.leaves]
         row = np.repeat(np.arange(len(self.rows)), lengths)
         starts = np.repeat(by_class.indptr[:-1][self.rows.leaves], lengths)
@@ -415,7 +415,7 @@ class _Classes:
         if not len(empty):
             return self
         inside = [
-            sparse.csr_array(sparse.vstack([own, _cells_inside(each.table, empty[:, at], ())]))
+            scipy.sparse.csr_array(scipy.sparse.vstack([own, _cells_inside(each.table, empty[:, at], ())]))
             for at, (own, each) in enumerate(zip(self.inside, placed, strict=True))
         ]
         return _Classes(self.number + len(empty), tuple(inside), self.rows)
@@ -559,10 +559,10 @@ def _linked(tables: Sequence[Table], key: str, parts: _Classes) -> tuple[tuple[I
     size = len(first)
     variables = np.split(variable, np.cumsum([len(each) for each in marks]))
     own = variables[-1]
-    every = sparse.csr_array(
-        sparse.vstack([*(each.T for each in parts.inside), sparse.eye_array(parts.number, dtype=np.int64)])
+    every = scipy.sparse.csr_array(
+        scipy.sparse.vstack([*(each.T for each in parts.inside), scipy.sparse.eye_array(parts.number, dtype=np.int64)])
     )
-    classes = sparse.csr_array(every[first])
+    classes = scipy.sparse.csr_array(every[first])
     relations, seen = [], set()
     for table, variable in zip(tables, variables, strict=False):
         if variable.tobytes() in seen:
@@ -580,10 +580,10 @@ def _linked(tables: Sequence[Table], key: str, parts: _Classes) -> tuple[tuple[I
         columns = np.concatenate([below, own[inner.col]])
         values = np.concatenate([np.ones(len(below), dtype=np.int64), np.full(inner.nnz, -1, dtype=np.int64)])
         relations.append(matrix_of(values, rows, columns, (len(below), size)))
-    matrix = sparse.csr_array(sparse.vstack(relations)).astype(np.int64)
+    matrix = scipy.sparse.csr_array(scipy.sparse.vstack(relations)).astype(np.int64)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
-    matrix = sparse.csr_array(matrix[np.diff(matrix.indptr) > 0])
+    matrix = scipy.sparse.csr_array(matrix[np.diff(matrix.indptr) > 0])
     return tuple(variables), matrix, classes
 
 
@@ -595,5 +595,5 @@ def over_variables(cells: Cells, variables: Ints, size: int) -> Matrix:
 
 
 def _joined(one: ImpliedPopulations, other: ImpliedPopulations) -> ImpliedPopulations:
-    sets = sparse.csr_array(sparse.vstack([one.sets, other.sets])).astype(np.int64)
+    sets = scipy.sparse.csr_array(scipy.sparse.vstack([one.sets, other.sets])).astype(np.int64)
     return ImpliedPopulations(np.concatenate([one.of, other.of]), sets, np.concatenate([one.expanded, other.expanded]))

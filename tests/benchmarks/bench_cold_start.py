@@ -57,7 +57,7 @@ def seconds(code: str, cache: str) -> float:
     """CPU seconds of a process and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "NUMBA_CACHE_DIR": cache, "PYTHONPATH": str(PROJECT)}
+        environment = {**os.environ, "PRIVPIPE_KERNELS": cache, "PYTHONPATH": str(PROJECT)}
         command = [sys.executable, "-c", code, folder]
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, cwd=folder)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -56,6 +56,7 @@ COMMANDS = (
     "seed",
     "transform",
     "validate",
+    "warm",
 )
 
 

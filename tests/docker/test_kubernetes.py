@@ -68,7 +68,7 @@ def test_the_user_is_that_of_the_image(pod: dict[str, Any]) -> None:
     text = (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")
     user = re.findall(r"^USER (\d+)$", text, re.MULTILINE)[-1]
     assert str(pod["securityContext"]["runAsUser"]) == user
-    scratch = re.findall(r"NUMBA_CACHE_DIR=(\S+)", text)[0]
+    scratch = re.findall(r"PRIVPIPE_KERNELS=\S+:(\S+)", text)[0]
     home = re.findall(r"^WORKDIR (/home\S+)$", text, re.MULTILINE)[-1]
     mounts = {each["mountPath"]: each["name"] for each in pod["containers"][0]["volumeMounts"]}
     assert mounts[str(Path(scratch).parent)] == mounts[home] == "scratch"

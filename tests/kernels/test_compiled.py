@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import shutil
@@ -10,13 +11,13 @@ import sys
 import types
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import privpipe
-from privpipe.compiled import bring, kept_code, load
+from privpipe import compiled
+from privpipe.compiled import KeptCode, load
 from privpipe.kernels.classes import cells, distance
 from tests.tiers import deep
 
@@ -34,8 +35,6 @@ WANTED = "[500, 2, 0.0]"
 
 
 def run(code: str, path: Path | None = None, **environment: str) -> list[str]:
-    import os
-
     search = {"PYTHONPATH": str(path)} if path else {}
     command, whole = [sys.executable, "-c", code], {**os.environ, **search, **environment}
     place = path.parent if path else None
@@ -45,7 +44,8 @@ def run(code: str, path: Path | None = None, **environment: str) -> list[str]:
 
 
 def test_a_check_of_few_records_loads_no_compiler() -> None:
-    assert run(CHECK + "print('numba' in sys.modules)") == [WANTED, "False"]
+    loaded = "print(sorted({'numba', 'scipy', 'privpipe.policy.tables', 'privpipe.tables.table'} & set(sys.modules)))"
+    assert run(CHECK + loaded) == [WANTED, "[]"]
 
 
 def test_plain_and_compiled_kernels_give_the_same_bits() -> None:
@@ -123,7 +123,7 @@ def test_a_kernel_travels_by_its_name() -> None:
 @pytest.mark.parametrize("fresh", [deep(True), False])
 def test_a_large_input_is_compiled_and_gives_the_same(tmp_path: Path, fresh: bool) -> None:
     code = CHECK.replace("* 250", "* 25000") + "print('numba' in sys.modules)"
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path)} if fresh else {}
+    environment = {"PRIVPIPE_KERNELS": str(tmp_path)} if fresh else {}
     assert run(code, **environment)[0] == WANTED.replace("500", "50000")
 
 
@@ -224,41 +224,38 @@ print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
 """
 
 
+def copy_of_the_package(folder: Path) -> Path:
+    shutil.copytree(Path(privpipe.__file__).parent, folder / "privpipe", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
 @pytest.mark.deep
-def test_kernels_that_came_compiled_are_not_compiled_again(tmp_path: Path) -> None:
-    made, kept = tmp_path / "made", tmp_path / "kept"
-    figures, counts = run(CALL, NUMBA_CACHE_DIR=str(made), PRIVPIPE_KERNELS="")
+def test_kernels_compiled_under_one_path_are_found_under_another(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    figures, counts = run(CALL, PRIVPIPE_KERNELS=str(made), NUMBA_CPU_NAME="generic")
     assert counts == "0 1"
-    brought = {file.relative_to(made): file.read_bytes() for file in made.rglob("*.nb[ci]")}
+    brought = {file.relative_to(made): file.read_bytes() for file in made.rglob("*.nbc")}
     assert brought
-    for place in (made, *made.rglob("*")):
+    copied, moved = copy_of_the_package(tmp_path / "copy"), tmp_path / "moved"
+    shutil.copytree(made, moved)
+    for place in (moved, *moved.rglob("*")):
         place.chmod(place.stat().st_mode & ~0o222)
-    again = run(CALL, NUMBA_CACHE_DIR=str(kept), PRIVPIPE_KERNELS=str(made))
-    assert again == [figures, "1 0"]
-    assert {file.relative_to(kept): file.read_bytes() for file in kept.rglob("*.nb[ci]")} == brought
-    assert not list(kept.rglob(".brought-*"))
-    elsewhere = run(CALL, NUMBA_CACHE_DIR=str(tmp_path / "other"), PRIVPIPE_KERNELS=str(made), NUMBA_CPU_NAME="generic")
-    assert elsewhere == [figures, "0 1"], "another processor's code is not used"
+    both = f"{moved}:{tmp_path / 'kept'}"
+    assert run(CALL, copied, PRIVPIPE_KERNELS=both) == [figures, "1 0"], "code for any processor serves this one"
+    assert not (tmp_path / "kept").exists()
+    assert {file.relative_to(moved): file.read_bytes() for file in moved.rglob("*.nbc")} == brought
 
 
 @pytest.mark.deep
-def test_what_cannot_be_brought_is_compiled(tmp_path: Path) -> None:
+def test_what_cannot_be_kept_is_compiled_with_one_warning(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for kept, brought in (("file", "none"), ("kept", "none"), ("file", ".")):
-        found = run(CALL, NUMBA_CACHE_DIR=str(tmp_path / kept), PRIVPIPE_KERNELS=str(tmp_path / brought))
-        assert found[0] == "[0.25, 0.5]"
-
-
-def test_what_lies_in_the_cache_already_stays(tmp_path: Path) -> None:
-    for name, text in (("made", "new"), ("kept", "old")):
-        place = tmp_path / name / "kernels_1"
-        place.mkdir(parents=True)
-        (place / "f.nbi").write_text(text)
-    (tmp_path / "made" / "kernels_1" / "f.1.nbc").write_text("new")
-    (tmp_path / "made" / "kernels_1" / "f.py").write_text("new")
-    bring(tmp_path / "made", tmp_path / "kept")
-    found = {file.name: file.read_text() for file in (tmp_path / "kept").rglob("*.*")}
-    assert found == {"f.nbi": "old", "f.1.nbc": "new"}
+    code = "import warnings\nwarnings.simplefilter('always')\n" + CALL
+    command = [sys.executable, "-c", code]
+    place = {**os.environ, "PRIVPIPE_KERNELS": str(tmp_path / "file")}
+    found = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True, env=place)
+    assert found.stdout.startswith("[0.25, 0.5]")
+    assert found.stderr.count("compiled kernels cannot be kept in") == 1
+    assert "privpipe warm FOLDER" in found.stderr
 
 
 @pytest.mark.deep
@@ -272,70 +269,69 @@ def test_kernels_run_as_python_where_numba_is_told_so() -> None:
     assert run(code, NUMBA_DISABLE_JIT="1") == run(code) == ["[0.75, 1.0]"]
 
 
-def kept(folder: Path, stamp: object = "now") -> Any:
-    return kept_code(str(folder), "module.kernel-7.py3", stamp)
+def folder_in(place: Path) -> Path:
+    (found,) = place.iterdir()
+    return found
 
 
-def test_code_of_two_processes_never_comes_under_the_other_ones_name(tmp_path: Path) -> None:
-    one, other = kept(tmp_path), kept(tmp_path)
-    seen = other._load_index()  # before the first one writes
-    one.save("(int64)", "code for integers")
-    other._load_index = lambda: seen
-    other.save("(float64)", "code for floats")
-    assert kept(tmp_path).load("(float64)") == "code for floats"
-    # The index of the first one is lost: it is compiled again.
-    assert kept(tmp_path).load("(int64)") is None
+def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compiled._written(tmp_path, "f.nbc", pickle.dumps(("code",)))
+    file = folder_in(tmp_path) / "f.nbc"
+    assert compiled._read(file) == ("code",)
+    assert [each.name for each in file.parent.iterdir()] == ["f.nbc"]
+    file.write_bytes(file.read_bytes()[:-3])
+    assert compiled._read(file) is None
 
-
-def test_code_is_there_before_an_index_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, found = kept(tmp_path), []
-    whole = one._save_index
-    monkeypatch.setattr(one, "_save_index", lambda index: (found.append([*tmp_path.glob("*.nbc")]), whole(index)))
-    one.save("(int64)", "code")
-    assert [len(files) for files in found] == [1]
-
-
-def test_code_of_another_source_is_neither_taken_nor_left(tmp_path: Path) -> None:
-    kept(tmp_path).save("(int64)", "old code")
-    kept_code(str(tmp_path), "module.kernel-71.py3", "now").save("(int64)", "another kernel's")
-    assert kept(tmp_path, "later").load("(int64)") is None
-    kept(tmp_path, "later").save("(int64)", "new code")
-    assert kept(tmp_path, "later").load("(int64)") == "new code"
-    assert kept(tmp_path).load("(int64)") is None
-    assert len([*tmp_path.glob("module.kernel-7.*.nbc")]) == 1
-    assert kept_code(str(tmp_path), "module.kernel-71.py3", "now").load("(int64)") == "another kernel's"
-
-
-@pytest.mark.parametrize("gone", ["module", "class"])
-def test_an_index_that_names_what_another_release_had_is_none(tmp_path: Path, gone: str) -> None:
-    here = types.ModuleType("a_module_of_another_release")
-    here.Key = type("Key", (), {"__module__": here.__name__})  # type: ignore[attr-defined]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, here.__name__, here)
-        kept(tmp_path).save(here.Key, "old")  # type: ignore[attr-defined]
-        assert kept(tmp_path).load(here.Key) == "old"  # type: ignore[attr-defined]
-        if gone == "class":
-            del here.Key  # type: ignore[attr-defined]
-            assert kept(tmp_path).load("key") is None
-    assert kept(tmp_path).load("key") is None
-    kept(tmp_path).save("key", "new")
-    assert kept(tmp_path).load("key") == "new"
-
-
-def test_a_disk_without_room_ends_no_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    one = kept(tmp_path)
-    monkeypatch.setattr(one, "_save_data", full)
-    one.save("(int64)", "code")
-    assert kept(tmp_path).load("(int64)") is None
+    monkeypatch.setattr(Path, "replace", full)
+    assert not compiled._written(tmp_path, "g.nbc", b"code")
+    assert [each.name for each in file.parent.iterdir()] == ["f.nbc"]
+
+
+def test_the_latest_sources_stay_and_nothing_else_is_removed(tmp_path: Path) -> None:
+    for at in range(7):
+        old = tmp_path / f"{at:020x}-numba1-cpython-311"
+        old.mkdir()
+        os.utime(old, (at, at))
+    (tmp_path / "other").mkdir()
+    compiled._written(tmp_path, "f.nbc", b"code")
+    kept = sorted(each.name[:20] for each in tmp_path.iterdir())
+    assert kept == sorted(["other", compiled.sources()[:20], *(f"{at:020x}" for at in (4, 5, 6))])
+
+
+@pytest.mark.parametrize("gone", ["module", "class"])
+def test_code_that_names_what_another_release_had_is_none(tmp_path: Path, gone: str) -> None:
+    here = types.ModuleType("a_module_of_another_release")
+    here.Key = type("Key", (), {"__module__": here.__name__})  # type: ignore[attr-defined]
+    file = tmp_path / "f.nbc"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, here.__name__, here)
+        file.write_bytes(pickle.dumps(here.Key))  # type: ignore[attr-defined]
+        assert compiled._read(file) is here.Key  # type: ignore[attr-defined]
+        if gone == "class":
+            del here.Key  # type: ignore[attr-defined]
+            assert compiled._read(file) is None
+    assert compiled._read(file) is None
+
+
+def test_names_differ_by_kernel_types_and_processor() -> None:
+    names = {
+        KeptCode(kernel.__wrapped__)._file(signature, processor)
+        for kernel in (distance._emd_equal, cells.marginal_cells)
+        for signature in ("(int64)", "(float64)")
+        for processor in (("x86", "generic", ""), ("x86", "new", "+avx"))
+    }
+    assert len(names) == 8
+    assert KeptCode(cells.marginal_cells.__wrapped__)._file("<f at 0x7f>", ()) == "", (
+        "another process has another place"
+    )
 
 
 @pytest.mark.deep
 def test_a_kernel_is_compiled_again_when_one_that_it_calls_has_changed(tmp_path: Path) -> None:
-    copied = tmp_path / "copy"
-    shutil.copytree(Path(privpipe.__file__).parent, copied / "privpipe", ignore=shutil.ignore_patterns("__pycache__"))
+    copied = copy_of_the_package(tmp_path / "copy")
     cache, draw = (
         tmp_path / "cache",
         (
@@ -346,13 +342,13 @@ def test_a_kernel_is_compiled_again_when_one_that_it_calls_has_changed(tmp_path:
             "print(record_id(np.array([[1, 2]]), np.array([0]), Seed.insecure(1)).tolist())"
         ),
     )
-    before = run(draw, copied, NUMBA_CACHE_DIR=str(cache))
-    assert run(draw, copied, NUMBA_CACHE_DIR=str(cache)) == before
+    before = run(draw, copied, PRIVPIPE_KERNELS=str(cache))
+    assert run(draw, copied, PRIVPIPE_KERNELS=str(cache)) == before
     called = copied / "privpipe" / "draws" / "siphash.py"
     called.write_text(
         called.read_text().replace("v2 ^ U(0xEE)", "v2 ^ U(0xEF)").replace("U(0xEE) if long", "U(0xEF) if long")
     )
-    assert run(draw, copied, NUMBA_CACHE_DIR=str(cache)) != before
+    assert run(draw, copied, PRIVPIPE_KERNELS=str(cache)) != before
 
 
 SORTING = """
@@ -389,7 +385,7 @@ def in_a_process_of_its_own(folder: Path, cache: str, kernels: str, passed: int 
     """Call kernels that sort integers, after so many numbers of functions were given away."""
     (folder / "sorting.py").write_text(SORTING, encoding="utf-8")
     code = f"KERNELS, PASSED, FOLDER = {kernels.split()!r}, {passed}, {str(folder)!r}\n" + SORTED
-    return run(code, NUMBA_CACHE_DIR=str(folder / cache))
+    return run(code, PRIVPIPE_KERNELS=str(folder / cache))
 
 
 @pytest.mark.deep
@@ -444,5 +440,5 @@ def from_function(cls, function):
     return found
 FunctionIdentity.from_function = classmethod(from_function)
 """
-    assert run(counted + CALL, NUMBA_CACHE_DIR=str(tmp_path), PRIVPIPE_KERNELS="")[0] == "[0.25, 0.5]"
-    assert not list(tmp_path.rglob("*.nb[ci]"))
+    assert run(counted + CALL, PRIVPIPE_KERNELS=str(tmp_path))[0] == "[0.25, 0.5]"
+    assert not list(tmp_path.rglob("*.nbc"))

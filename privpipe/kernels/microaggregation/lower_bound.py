@@ -35,7 +35,6 @@ __all__ = [
     "LARGEST_K",
     "MOST_PROVED",
     "PROVED",
-    "PROVED_BY_DEFAULT",
     "PROVED_K",
     "Proof",
     "provable",
@@ -131,8 +130,8 @@ def recombined_search(
     return pool.labels()
 
 
-PROVED, PROVED_K, PROVED_BY_DEFAULT = 2_000, 5, 3
-"""Records of a block, and k, up to which a bound is looked for when asked; k up to which it is by default."""
+PROVED, PROVED_K = 2_000, 5
+"""Records of a block, and k, up to which a bound is looked for."""
 
 REMEMBERED = 16
 

@@ -108,10 +108,10 @@ class GroupingParameters(Transformer):
         Method, Doc("mdav or v_mdav (several columns at once), univariate (optimal, one column) or fixed")
     ] = "mdav"
     refine: Annotated[
-        Refine | None, Doc("proof, search, descent or none: how groups are improved; default by size")
+        Refine | None, Doc("descent, search, proof or none: how groups are improved; default descent")
     ] = None
     iterations: Annotated[
-        Annotated[int, Ge(0)] | Literal["auto"], Doc("steps of the search in each block, or auto")
+        Annotated[int, Ge(0)] | Literal["auto"], Doc("search and proof: steps in each block, or auto")
     ] = "auto"
     gamma: Annotated[float, Ge(0), Doc("v_mdav: how readily a group takes in more than k records")] = 0.2
     block: Annotated[int | Literal["auto"], Doc("most records of a block that is grouped by itself, or auto")] = "auto"
@@ -214,6 +214,8 @@ def _check_method(stage: GroupingParameters) -> None:
         raise UsageError(f"{OWNER}: refine serves mdav and v_mdav; leave it out")
     if stage.refine in ("search", "proof") and stage.distance == "gower":
         raise UsageError(f"{OWNER}: with the distance gower, refine is descent or none")
+    if stage.iterations != "auto" and stage.refine not in ("search", "proof"):
+        raise UsageError(f"{OWNER}: iterations are steps of the search; add refine: search, or leave them out")
     if stage.keep_ties and stage.method not in ONE_COLUMN:
         raise UsageError(f"{OWNER}: keep_ties goes with the methods univariate and fixed")
 

@@ -17,7 +17,7 @@ ROWS = pa.table({"row": range(60), "a": VALUES[:, 0], "b": VALUES[:, 1], "area":
 
 
 def planned(**wanted: Any) -> dict[str, Any]:
-    stage = {"columns": [["a", "b"]], "k": 3, "iterations": 300, **wanted}
+    stage = {"columns": [["a", "b"]], "k": 3, "refine": "proof", "iterations": 300, **wanted}
     policy = {
         "seed": SEED,
         "record_id": "row",
@@ -48,7 +48,7 @@ def test_a_plan_says_how_near_its_groups_are_to_the_best() -> None:
 
 @pytest.mark.parametrize(
     "wanted",
-    [{"refine": "search"}, {"k": 4}, {"k": 6, "refine": "proof"}, {"block": 20}, {"ties": "position"}],
+    [{"refine": "search"}, {"k": 6}, {"refine": "descent", "iterations": "auto"}, {"block": 20}, {"ties": "position"}],
     ids=repr,
 )
 def test_nothing_is_said_where_no_bound_is_looked_for(wanted: dict[str, Any]) -> None:

@@ -17,7 +17,12 @@ from tests.tiers import deep_among, on_engines
 
 STAGES: dict[str, Transformer] = {
     "search in strata with a condition": Microaggregate(
-        columns=["age", "rent", "seen"], k=4, by=["town"], sensitive={"column": "illness", "l": 2}, iterations=2000
+        columns=["age", "rent", "seen"],
+        k=4,
+        by=["town"],
+        sensitive={"column": "illness", "l": 2},
+        refine="search",
+        iterations=2000,
     ),
     "borders of blocks under a condition": Microaggregate(
         columns=["age", "rent"], k=3, block=30, refine="descent", sensitive={"column": "illness", "t": 0.45}

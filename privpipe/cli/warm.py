@@ -1,10 +1,4 @@
-"""Compile the kernels ahead of time, for an image or before the tests.
-
-`python kernels.py FOLDER` fills a cache that `PRIVPIPE_KERNELS` names later; without a folder, kernels are kept where
-every process of this installation looks for them. Every example of the catalogues is judged or applied once, and the
-demo is released, with each kernel handed to the compiler; `WORKERS` processes share the entries. What these do not
-reach is compiled at run time as before.
-"""
+"""``privpipe warm``: kernels compiled ahead of time, for an image, a machine or the tests."""
 
 from __future__ import annotations
 
@@ -16,13 +10,53 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from typing import Annotated, Any
 
-__all__ = ["main", "warm"]
+import typer
+
+from privpipe.cli.console import put, say
+from privpipe.errors import UsageError
+
+__all__ = ["compiled_entries", "warm"]
 
 MODELS, DEMO = "all models", "demo"
 
 
-def warm(workers: int) -> Iterator[str]:
+def warm(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="Where compiled kernels go; PRIVPIPE_KERNELS names it later. Default: this installation."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Processes that share the work; default: one per processor.")
+    ] = None,
+) -> None:
+    """Compile the kernels ahead of time.
+
+    Every example of the catalogues is judged or applied once, and the demo is released. In a folder kernels are
+    compiled for no processor in particular, so that it may be copied to other machines of the same architecture;
+    without one, for this processor. What is compiled already stays.
+    """
+    from privpipe.compiled import places
+
+    if folder is not None:
+        os.environ["PRIVPIPE_KERNELS"] = str(folder.absolute())
+        os.environ.setdefault("NUMBA_CPU_NAME", "generic")
+    place = places()[0]
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=place).close()
+    except OSError as error:
+        raise UsageError(
+            f"kernels cannot be kept in {place}: {error.strerror}; name a folder: privpipe warm FOLDER"
+        ) from None
+    for done in compiled_entries(workers or os.cpu_count() or 1):
+        say(done)
+    sizes = [file.stat().st_size for file in place.rglob("*.nbc")]
+    put(f"{len(sizes):,} compiled signatures, {sum(sizes):,} bytes in {place}")
+
+
+def compiled_entries(workers: int) -> Iterator[str]:
     """Compile in so many processes; yields what was run."""
     from privpipe.transforms import CATALOGUE
 
@@ -52,7 +86,8 @@ def _run(name: str) -> list[str]:
                 for model in checks.models:
                     checks.check(Case(model, table))
             return [name]
-        for at, stage in enumerate(CATALOGUE[name].examples()):
+        examples: list[Any] = CATALOGUE[name].examples()
+        for at, stage in enumerate(examples):
             with tempfile.TemporaryDirectory() as place:
                 try:
                     first_outcome(stage, engine, Path(place))
@@ -66,23 +101,3 @@ def _demo() -> str:
     with tempfile.TemporaryDirectory() as place:
         ended = subprocess.run([sys.executable, "-m", "privpipe", DEMO], cwd=place, capture_output=True, check=False)
     return DEMO if ended.returncode == 0 else f"{DEMO} left out: exit code {ended.returncode}"
-
-
-def main() -> int:
-    """The command; 2 for a wrong call."""
-    if len(sys.argv) > 2:
-        print("usage: kernels.py [FOLDER]", file=sys.stderr)
-        return 2
-    os.environ.pop("PRIVPIPE_KERNELS", None)
-    if len(sys.argv) == 2:
-        os.environ["NUMBA_CACHE_DIR"] = str(Path(sys.argv[1]).absolute())
-    for done in warm(int(os.environ.get("WORKERS", "2"))):
-        print(done, file=sys.stderr, flush=True)
-    if len(sys.argv) == 2:
-        found = [file.stat().st_size for file in Path(sys.argv[1]).rglob("*.nbc")]
-        print(f"{len(found):,} compiled signatures, {sum(found):,} bytes")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
