@@ -169,7 +169,7 @@ def _zeros(after: pa.ChunkedArray, before: pa.ChunkedArray) -> float:
 def _mean(after: pa.ChunkedArray, before: pa.ChunkedArray) -> float:
     """The change of the mean, in the mean size of a value."""
     size = pc.mean(pc.abs(before)).as_py()
-    return abs(pc.mean(after).as_py() - pc.mean(before).as_py()) / size if size else 0.0
+    return float(abs(pc.mean(after).as_py() - pc.mean(before).as_py()) / size) if size else 0.0
 
 
 def _unordered(released: pa.Table, original: pa.Table, age: str) -> Iterator[str]:
