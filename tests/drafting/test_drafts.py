@@ -146,6 +146,13 @@ def test_where_nothing_is_sensitive_the_likeliest_is_taken_or_asked_about() -> N
     assert "smoker: {role: sensitive" not in drafter(smoker=smoker, death=smoker[::-1]).draft(Method())
 
 
+@pytest.mark.parametrize(("distinct", "whole", "floor"), [(60, False, 1), (60, True, 0), (3, False, 0)])
+def test_real_numbers_are_released_as_intervals_alone(distinct: int, whole: bool, floor: int) -> None:
+    found = suggest_hierarchy(Profile("x", "number", 1000, 0, distinct, spread=10.0, top=10.0, whole=whole))
+    assert found is not None
+    assert found.get("min_level", 0) == floor
+
+
 def test_dates_are_released_without_the_time_of_day() -> None:
     days = np.datetime64("2001-01-01T00:00:00", "us") + np.arange(300).astype("timedelta64[D]")
     found = suggest_hierarchy(profile_table(pa.table({"seen": days})).profiles[0])
