@@ -40,7 +40,7 @@ __all__ = [
 
 
 MOST_LOSS = 0.9
-"""Loss from which on a column carries no information worth a place in the table; one with an alarm has lost all."""
+"""Loss from which on a column carries no information worth a place in the table."""
 MOST_RECORDS = 20_000
 SECONDS = 60.0
 SEARCHES = ("generalize", "mondrian", "local_recoding")
@@ -95,6 +95,8 @@ class Trial:
         The output together with the input.
     revealing : tuple of (str, str)
         Columns that give back a generalized one, and what was found.
+    thinned : tuple of str
+        Columns of which something is left, and too many cells are blanked.
     """
 
     stages: tuple[str, ...]
@@ -104,6 +106,7 @@ class Trial:
     records: int = 0
     paired: Paired | None = field(default=None, repr=False, compare=False)
     revealing: tuple[tuple[str, str], ...] = ()
+    thinned: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -118,7 +121,7 @@ class Trial:
 
     @property
     def blanked(self) -> list[str]:
-        """Columns of which next to nothing is left, or of which too many cells are blanked."""
+        """Columns of which next to nothing is left."""
         return [name for name, loss in self.columns.items() if loss > MOST_LOSS]
 
 
@@ -183,11 +186,12 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
     paired = Paired(before, after)
     shares = _shares(staged.plan.stages)
     columns = {
-        row.column: 1.0 if row.alarm is not None else shares.get(row.column, paired.covered(row.column))
+        row.column: 1.0 if row.alarm not in (None, "blanked") else shares.get(row.column, paired.covered(row.column))
         for row in lost.columns
         if row.column in policy.roles.quasi_identifiers
     }
-    return Trial(stages, columns, share, spent, len(rows), paired, _revealing(found.exceeding, policy))
+    thinned = tuple(row.column for row in lost.columns if row.alarm == "blanked" and columns.get(row.column, 1) < 1)
+    return Trial(stages, columns, share, spent, len(rows), paired, _revealing(found.exceeding, policy), thinned)
 
 
 def _revealing(found: Sequence[Recovered], policy: Policy) -> tuple[tuple[str, str], ...]:
@@ -214,6 +218,8 @@ FEWEST = 5_000
 """Records below which a sample is not made smaller."""
 SOON = 2.0
 """Seconds below which nothing more is tried."""
+FEW_KNOWN = 3
+"""Quasi-identifiers of which none is left out for the blanks of others."""
 MOST_AGAIN = 2
 """Methods that are tried again after something was given up: the best ones."""
 
@@ -266,13 +272,13 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
     whole_rows = len(rows)
 
     def rank(trial: Trial) -> tuple[int, int, float]:
-        return len(trial.blanked), len(trial.revealing), choice.score(trial)
+        return len(trial.blanked) + len(trial.thinned), len(trial.revealing), choice.score(trial)
 
     for _ in range(len(LATER) + MOST_LEFT_OUT + 1):
         before = clock.left
         trials = list(_trials(choice, asked, home, rows, engine, clock, fewer))
         good = [trial for trial in trials if trial.holds]
-        whole = [trial for trial in good if not trial.blanked and not trial.revealing]
+        whole = [trial for trial in good if not (trial.blanked or trial.thinned or trial.revealing)]
         if good and (best is None or not best[1] or whole):
             best = (asked, trials)
         if whole or clock.left < SOON:
@@ -346,6 +352,8 @@ def _less(asked: Method, good: Sequence[Trial], choice: Choice) -> Method | None
         return None
     blanked = min((trial.blanked for trial in good), key=len, default=[])
     known = choice.order(asked.left_out)
+    if good and not blanked and len(known) <= FEW_KNOWN:
+        return None
     spare = [name for name in known if not blanked or name in blanked]
     if not spare or len(known) < 2:
         return None
@@ -356,7 +364,8 @@ def _notes(trials: Sequence[Trial], best: Trial, choice: Choice, records: int, u
     yield f"{choice.said}, from 0 (nothing) to 1 (all), on {records:,} records; the least was chosen:"
     for trial in sorted(trials, key=lambda trial: (not trial.holds, choice.score(trial))):
         figure = format(choice.score(trial), ".3f") if trial.holds else "cannot meet the guarantees"
-        blank = f" (blanks {', '.join(trial.blanked)})" if trial.holds and trial.blanked else ""
+        gone = [*trial.blanked, *trial.thinned]
+        blank = f" (blanks {', '.join(gone)})" if trial.holds and gone else ""
         fewer = f" (on {trial.records:,} records)" if trial.holds and trial.records < records else ""
         yield f"  {figure}: {'; '.join(trial.stages)}{blank}{fewer}"
     for stages in untried:
