@@ -185,8 +185,9 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
     )
     paired = Paired(before, after)
     shares = _shares(staged.plan.stages)
+    spared = (None, "blanked") if len(policy.roles.quasi_identifiers) <= FEW_KNOWN else (None,)
     columns = {
-        row.column: 1.0 if row.alarm not in (None, "blanked") else shares.get(row.column, paired.covered(row.column))
+        row.column: 1.0 if row.alarm not in spared else shares.get(row.column, paired.covered(row.column))
         for row in lost.columns
         if row.column in policy.roles.quasi_identifiers
     }
