@@ -150,8 +150,10 @@ class LossTable:
         return f"LossTable({len(self.columns)} columns{compared}, {len(self.alarms)} alarms)"
 
     def _repr_html_(self) -> str:
-        head = ("column", "role", "done", "labels before", "labels after", "changed", "blanked", "zeros")
-        head += ("zeros changed", "signs changed", "missing changed", "mean", "quantiles", "loss", "by", "alarm")
+        head = (
+            *("column", "role", "done", "labels before", "labels after", "changed", "blanked", "zeros"),
+            *("zeros changed", "signs changed", "missing changed", "mean", "quantiles", "loss", "by", "alarm"),
+        )
         rows = [[*row.values()] for row in self.rows]
         note = "Figures of the raw table: for who runs the release, not for who reads it."
         return html_tables("What was lost", Table(head=head, rows=rows), notes=[note])
