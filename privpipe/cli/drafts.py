@@ -113,7 +113,7 @@ def init(
     ] = False,
     ask: Annotated[bool, typer.Option("--ask", help="Put the open questions on the terminal.")] = False,
     seconds: Annotated[
-        float, typer.Option("--seconds", metavar="N", min=1, help="Time for trying methods on a sample.")
+        float, typer.Option("--seconds", metavar="N", min=1, help="CPU seconds for trying methods on a sample.")
     ] = 60,
     suggest: Annotated[
         bool,
@@ -168,6 +168,7 @@ def init(
     drafter = Drafter(profile_table(data[0], delimiter, table, names), home, asked) if not related else None
     if ask and drafter is not None:
         drafter = drafter.answered({question.key: _answer(question) for question in drafter.questions()})
+    missed: list[str] = []
     with progress() as tell:
         if drafter is None:
             place = Path(data[0]).resolve()
@@ -180,7 +181,12 @@ def init(
             tell("tables")
             text = aggregate_policy(drafter.table, home, drafter.asked)
         else:
-            text = drafter.text(seconds=seconds, tell=tell)
+            text = drafter.text(seconds=seconds, tell=tell, missed=missed.append)
+    if drafter is not None and drafter.made_up:
+        say("NO HEADER: the names of columns are made up, and roles are guessed by names. Give all, in their order:")
+        say(f"next: `privpipe init {shlex.quote(data[0])} --columns age,sex,... --force`")
+    for stages in missed:
+        say(f"NOT TRIED, for the time was over (--seconds): {stages}")
     if out is None:
         print(text, end="")
     else:

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from privpipe.judging.column_loss import LossTable
     from privpipe.policy import Policy
 
-__all__ = ["assess", "passed_with", "show_alarms", "show_assessment", "show_lost", "tell_where", "validate"]
+__all__ = [
+    "assess",
+    "passed_with",
+    "show_alarms",
+    "show_assessment",
+    "show_lost",
+    "tell_where",
+    "validate",
+]
 
 
 TEXTS = 3
@@ -63,6 +71,8 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
     if json:
         print_json(assessment.to_dict())
         return
+    from privpipe.reporting.officer.languages import by_gravity
+
     show_alarms(assessment.lost)
     for warning in assessment.warnings:
         put(f"WARNING {warning}")
@@ -78,10 +88,17 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
         put(f"the whole table: {_heading(assessment.whole)}")
         for verdict in assessment.whole.verdicts:
             put(verdict)
-    for note in (*assessment.notes, *assessment.source_notes):
+    notes = by_gravity((*assessment.notes, *assessment.source_notes))
+    for note in notes[:MOST_NOTES]:
         put(f"note: {note}")
+    if more := len(notes[MOST_NOTES:]):
+        put(f"note: {more} more: `--json` prints all, and the private record of a release holds them")
     show_lost(assessment.lost)
     sys.stdout.flush()  # before what is printed next on stderr
+
+
+MOST_NOTES = 5
+"""On a terminal; all are in the record."""
 
 
 def tell_where(policy: Policy, assessment: Assessment) -> None:

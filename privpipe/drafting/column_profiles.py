@@ -317,6 +317,8 @@ def _csv_source(data: str, delimiter: str | None, columns: Sequence[str]) -> Sou
     """The source as the bytes of its first file show; numbers and dates are recognised by its columns."""
     found = sniffed(list_files(Source(data=data, format="csv"))[0], delimiter)
     given: dict[str, Any] = {"data": data, "format": "csv", "delimiter": found.delimiter, "form": found.form}
+    if found.names and not columns:
+        return Source(**given, header=False, columns=found.names)
     if found.header:
         if columns:
             raise UsageError(f"the first line of {data!r} names its columns; names are for a file without a header")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privpipe.drafting.guarantees import RESEARCH, Proposal, Purpose, propose
-from privpipe.drafting.guesses import column_disclosure
+from privpipe.drafting.guesses import column_disclosure, likeliest_sensitive
 from privpipe.drafting.methods import Method, flow
 from privpipe.drafting.profile import Profile
 from privpipe.drafting.questions import Answers
@@ -109,6 +109,7 @@ def draft_policy(
         *(person_lines(person) if person else []),
         *(_household(household) if household and household != person else []),
         *([f"uses: {flow(list(asked.uses))}"] if asked.uses else []),
+        *_open_question(profiles, made),
         "columns:",
         *column_lines(profiles, made),
         *_transform(profiles, made, method, asked),
@@ -168,6 +169,18 @@ def _doubts(source: Source, profiles: Sequence[Profile], unsure: Sequence[str]) 
     if unsure:
         lines.append(f"# UNSURE: {', '.join(map(flow, unsure))}: day first, or month first? The dates fit both.")
     return lines
+
+
+def _open_question(profiles: Sequence[Profile], made: Planned) -> list[str]:
+    """Which column no one may learn, where nothing was taken for it."""
+    if any(guess.role == "sensitive" for guess in made.guesses.values()):
+        return []
+    likeliest = likeliest_sensitive(profiles, made.guesses)
+    asked = f"Is it {flow(likeliest)}? " if likeliest else ""
+    return [
+        "# QUESTION: what must no one learn of a person? No column was taken for sensitive, so that no guarantee below",
+        f"# judges what a class has in common. {asked}Give it `role: sensitive` and list `distinct_l_diversity` of it.",
+    ]
 
 
 def _measured(found: Relations) -> list[str]:

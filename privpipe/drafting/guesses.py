@@ -11,6 +11,7 @@ from privpipe.roles import ColumnType, Role
 __all__ = [
     "BODY_SIZES",
     "CODE",
+    "INDEX",
     "LEADING_ZERO",
     "MISSING",
     "calendar_part",
@@ -26,6 +27,7 @@ __all__ = [
     "is_place_on_earth",
     "is_weight_name",
     "is_zip",
+    "likeliest_sensitive",
     "scale_of",
     "standing_of",
     "word_set",
@@ -57,6 +59,9 @@ WEIGHTS = word_set(
     "gewicht gewichtung hochrechnung hochrechnungsfaktor peso pesi pesos pond ponderador waga vikt vaegt vagt paino",
     "gewichten inflator expansion grossing blowup",
 )
+INDEX = "index"
+"""What a column is called whose name is empty, as `to_csv` of pandas writes the numbers of rows."""
+ROW_NUMBERS = re.compile(rf"(?i)({INDEX}|level)(_\d+)?|unnamed: ?\d+|row_?names?")
 CODED_WEIGHT = re.compile(
     r"(?i)(fnl?wgt|final_?w(gh?)?t|p?er_?wt|hh_?wt|p?wgtp\d*|wt[a-z]*|[a-z]*wt(ssall|ss|nr|all|mec|int)|"
     r"[a-z]*_?wgt\d*|rb05\d|rb06\d|pb04\d|pb06\d|db090|dw?eight|pspwght|pweight|asecwt|iwght|w_?final|raking)"
@@ -308,6 +313,11 @@ WORDS: Mapping[Role, frozenset[str]] = {
         "disability religion religious relig denom belief union party partyid politics polviews vote orientation gene",
         "genome conviction crime offence income rincome salary wage wages earnings debt wealth credit balance score",
         "einkommen gehalt lohn revenu salaire ingreso ingresos renta reddito diagnose diagnostic maladie krankheit",
+        "death dead died deceased mortality survival severity relapse recurrence metastasis metastases remission",
+        "cancer tumor tumour carcinoma stroke diabetes diabetic asthma infection infected premie miscarriage abortion",
+        "tod verstorben schweregrad befund deces gravite muerte fallecido gravedad morte deceduto",
+        "cholesterol chol hdl ldl triglycerides albumin bilirubin bili creatinine creat hemoglobin haemoglobin hgb",
+        "hba1c glucose insulin platelet platelets leukocytes leucocytes systolic diastolic sbp dbp protime mspike",
     ),
     "quasi_identifier": word_set(
         "age ages birth born birthday dob birthdate yob year sex gender zip zipcode postcode postal city town",
@@ -328,6 +338,17 @@ MEASURES = word_set(
     "satisfaction distance times training involvement rate rating change trend since per last zufriedenheit entfernung"
 )
 """Next to one of these a word is what is measured: DistanceFromHome is no home, TrainingTimesLastYear no year."""
+OUTCOMES = word_set("status outcome result event")
+OF_OUTCOMES = word_set("vital final clinical patient test loan disease treatment follow up at end censoring")
+"""A name of these words alone is an outcome, and no marital status."""
+LIKELY = word_set(
+    "smoke smoker smoking alcohol drink drinks drinking affairs arrested fraud default delinq delinquency claim claims",
+    "visits hospital insurance premium expend expenditure expenses spending savings cost charges amount price revenue",
+    "deny denied approved profit tax fee loan loans rent value gpa",
+    "marks test pass passed attrition left churn target class label method",
+    "stage grade therapy symptoms risk opinion view views attitude satisfaction happy happiness health",
+)
+"""Words of what is often sensitive and as often is not: asked about where nothing else is sensitive."""
 BALANCES = word_set("life work")
 """With one of these a balance is no account's."""
 CODES: Mapping[str, tuple[Role, str]] = {
@@ -382,7 +403,7 @@ def guess_role(profile: Profile) -> Guess:
     """What the column is for, by its name, then by how many values it has."""
     share = profile.distinct / profile.records if profile.records else 0.0
     named = is_person_name(profile.name) or bool(WORDS["identifier"].intersection(words_of(profile.name)))
-    given_out = profile.even or named
+    given_out = named or (profile.even and _is_numbering(profile))
     counted = profile.type == "text" or (profile.type == "integer" and given_out)
     unique = share >= ALMOST_ALL and profile.records >= FEW_RECORDS and counted
     seen = f"{profile.distinct:,} distinct values in {profile.records:,} records"
@@ -395,6 +416,8 @@ def guess_role(profile: Profile) -> Guess:
     if unique:
         row = profile.type == "integer" and profile.spread == profile.records - 1 == profile.distinct - 1
         return Guess("identifier", "a row number" if row else f"nearly unique: {seen}")
+    if profile.type == "integer" and ROW_NUMBERS.fullmatch(profile.name.strip()):
+        return Guess("drop", "an index of rows, which holds no data")
     for role, word in _named_roles(profile):
         return Guess(role, f"by its name ({word}); {seen}")
     if seen_as:
@@ -403,11 +426,49 @@ def guess_role(profile: Profile) -> Guess:
     return Guess("quasi_identifier", cautious, unknown=True)
 
 
+NUMBERED = 20
+"""How much wider than the number of its values the range of numbers is that were given out."""
+
+
+def _is_numbering(profile: Profile) -> bool:
+    """Whether even numbers may have been given out or drawn as keys: dense, or all of as many digits; no amounts."""
+    if WORDS["sensitive"].intersection(words_of(profile.name)) or profile.bottom < 0:
+        return False
+    digits = len(str(int(profile.bottom))) == len(str(int(profile.top)))
+    return digits or profile.spread <= NUMBERED * profile.distinct
+
+
+def likeliest_sensitive(profiles: Sequence[Profile], guesses: Mapping[str, Guess], *, named: bool = False) -> str:
+    """The column that is sensitive most likely where none was taken for it; nothing where none may be.
+
+    By a word of its name, else the last column of a few values that nothing is known of: tables end with what is
+    studied.
+
+    Parameters
+    ----------
+    named : bool
+        Whether a word of its name has to suggest it.
+
+    Examples
+    --------
+    >>> people = [Profile("age", "integer", 90, 0, 60), Profile("smoker", "boolean", 90, 0, 2)]
+    >>> likeliest_sensitive(people, {each.name: guess_role(each) for each in people})
+    'smoker'
+    """
+    open_ = [each for each in profiles if guesses[each.name].role in ("quasi_identifier", "insensitive")]
+    unknown = [each for each in open_ if guesses[each.name].unknown and each.distinct > 1]
+    suggested = [each for each in unknown if LIKELY.intersection(words_of(each.name))]
+    few = [each for each in unknown if each.distinct <= FEW_RECORDS]
+    return next((some[-1].name for some in ((suggested,) if named else (suggested, few, unknown)) if some), "")
+
+
 def _named_roles(profile: Profile) -> Iterator[tuple[Role, str]]:
     """Roles that a word of the name suggests, and that word."""
     words = words_of(profile.name)
     if coded := CODES.get(profile.name.strip().lower()):
         yield coded
+    if OUTCOMES.intersection(words) and set(words) <= OUTCOMES | OF_OUTCOMES:
+        yield "sensitive", f"{' '.join(words)}, an outcome"
     # 'country_name' does not name a person, and a handful of values identifies no one.
     weak = profile.distinct < FEW_RECORDS or WORDS["quasi_identifier"].intersection(words)
     for role, known in WORDS.items():

@@ -16,6 +16,7 @@ from privpipe.drafting.guesses import standing_of
 from privpipe.drafting.methods import Candidate, Method, candidates
 from privpipe.drafting.questions import Question, answers_of, questions
 from privpipe.drafting.roles import Planned, person_key, planned
+from privpipe.drafting.source_formats import made_up_names
 from privpipe.drafting.trials import MOST_RECORDS, SECONDS, Choice, Clock, Trial, chosen_method, loaded, sample_of
 from privpipe.drafting.use_figures import lost_of_uses
 from privpipe.engines import open_engine
@@ -48,25 +49,42 @@ class Drafter:
         person = person_key(self.table.profiles, made.guesses)
         return list(questions(self.table.profiles, made.guesses, self._k(made), person))
 
+    @property
+    def made_up(self) -> bool:
+        """Whether the names of columns are none of the table's."""
+        source = self.table.source
+        return not source.header and tuple(source.columns) == made_up_names(len(self.table.profiles))
+
     def answered(self, given: Mapping[str, str]) -> Drafter:
         """The same with answers, by the keys of the questions."""
         made = self._planned(Method())
         answers = answers_of(given, made.guesses, self._k(made))
         return replace(self, asked=replace(self.asked, answers=answers))
 
-    def text(self, *, seconds: float, tell: Callable[[str], None] = lambda step: None) -> str:
+    def text(
+        self,
+        *,
+        seconds: float,
+        tell: Callable[[str], None] = lambda step: None,
+        missed: Callable[[str], None] = lambda stages: None,
+    ) -> str:
         """The policy, with the method that keeps most of a sample.
 
         Parameters
         ----------
         seconds : float
-            The time that trials may take.
+            CPU seconds that trials may take.
         tell : callable, optional
             Called with each step.
+        missed : callable, optional
+            Called with each method that there was no time for.
         """
         method = Method()
         if self.asked.suggest and self._planned(method).hierarchies:
-            method = self._chosen(Clock(seconds, tell))
+            clock = Clock(seconds, tell)
+            method = self._chosen(clock)
+            for stages in clock.untried:
+                missed(stages)
         made = self.draft(method)
         loaded(made, self.home)
         return made
@@ -154,7 +172,7 @@ def init(
     uses : sequence of str
         What the data is for, as in ``regression of income on age``; methods are compared by it.
     seconds : float
-        Time for trying methods.
+        CPU seconds for trying methods.
     progress : callable, optional
         Called with the name of each step.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
+from privpipe.drafting.guesses import likeliest_sensitive
 from privpipe.drafting.profile import Guess, Profile
 from privpipe.roles import Role
 
@@ -96,7 +97,9 @@ def questions(profiles: Sequence[Profile], guesses: Mapping[str, Guess], k: int,
         if guesses[name].unknown:
             yield Question(f"{ROLE_OF}{name}", f"role of {name!r}: {' | '.join(ROLES)}", guesses[name].role, ROLES)
     found = [name for name in names if guesses[name].role == "sensitive"]
-    yield Question(SENSITIVE, "sensitive columns, with commas", ", ".join(found) or NOBODY, names)
+    likeliest = "" if found else likeliest_sensitive(profiles, guesses)
+    text = f"sensitive columns, with commas{f'; {likeliest!r} is the likeliest' if likeliest else ''}"
+    yield Question(SENSITIVE, text, ", ".join(found) or NOBODY, names)
     yield Question(CLASS_SIZE, "least number of records that are alike (k)", str(k))
     yield Question(
         PERSON, "column that distinguishes persons who have several records", person or NOBODY, (*names, NOBODY)

@@ -65,13 +65,15 @@ class CodedTable:
     def follows(self, coarse: str, fine: str) -> bool:
         """Whether the one column is a function of the other."""
         head = slice(0, FIRST)
-        if not self._functional(self.codes[fine][head], self.codes[coarse][head], coarse):
+        if not self._functional(self.codes[fine][head], self.codes[coarse][head]):
             return False
-        return self._functional(self.codes[fine], self.codes[coarse], coarse)
+        return self._functional(self.codes[fine], self.codes[coarse])
 
-    def _functional(self, fine: NDArray[Any], coarse: NDArray[Any], name: str) -> bool:
-        pairs = np.unique(fine.astype(np.int64) * self.sizes[name] + coarse)
-        return len(pairs) == len(np.unique(fine))
+    @staticmethod
+    def _functional(fine: NDArray[Any], coarse: NDArray[Any]) -> bool:
+        last = np.zeros(int(fine.max(initial=-1)) + 1, dtype=coarse.dtype)
+        last[fine] = coarse
+        return bool((last[fine] == coarse).all())
 
     def bound(self, coarse: str, fine: str) -> float:
         """Pairs of records equal in the finer column that a chance would have made differ in the coarser one."""
@@ -100,10 +102,16 @@ class CodedTable:
             last = self.codes[columns[-1]].astype(np.int64)
             if len(columns) == 1:
                 return last
-            both = self._together(columns[:-1]) * self.sizes[columns[-1]] + last
-            found = np.unique(both, return_inverse=True)[1].reshape(-1).astype(np.int64)
+            found = _numbered(self._together(columns[:-1]) * self.sizes[columns[-1]] + last)
             self._joint[columns] = found
         return found
+
+
+def _numbered(values: Ints) -> Ints:
+    """Equal values as equal numbers from 0, by hashing: no order is needed, and sorting takes four times as long."""
+    import pyarrow as pa
+
+    return pa.array(values).dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
 
 
 def coded_table(table: Any, names: Sequence[str]) -> CodedTable:

@@ -16,6 +16,7 @@ from privpipe.drafting.guesses import (
     is_place_on_earth,
     is_weight_name,
     is_zip,
+    likeliest_sensitive,
     words_of,
 )
 from privpipe.drafting.methods import thinned
@@ -55,7 +56,8 @@ def suggest_hierarchy(profile: Profile) -> dict[str, Any] | None:
 
     Ages by bands of 5, 10 and 20 years with the oldest in one group; few numbers unchanged, then in twos, with the
     rare end in one group; skewed amounts by quantiles at round numbers; other numbers by round bands; dates by the
-    calendar; a known scale of words and codes with an order by neighbours; other words by how frequent they are.
+    calendar, without the time of day; a known scale of words and codes with an order by neighbours; other words by how
+    frequent they are.
 
     Examples
     --------
@@ -64,8 +66,10 @@ def suggest_hierarchy(profile: Profile) -> dict[str, Any] | None:
     >>> suggest_hierarchy(Profile("zip", "text", 1000, 0, 90, code_length=5))
     {'redact': {'keep': 'left'}}
     """
-    if profile.type in ("date", "timestamp"):
+    if profile.type == "date":
         return {"dates": {"levels": list(CALENDAR)}}
+    if profile.type == "timestamp":
+        return {"dates": {"levels": ["day", *CALENDAR]}, "min_level": 1}
     if profile.type in ("integer", "number", "decimal") and profile.spread > 0:
         return _of_numbers(profile)
     return _of_words(profile)
@@ -80,9 +84,11 @@ def _of_numbers(profile: Profile) -> dict[str, Any]:
         return {"bands": {"steps": list(AGE_STEPS), **_top(profile, AGE_STEPS[0], OLDEST)}}
     if profile.type == "integer" and profile.distinct <= FEW_NUMBERS and profile.spread < 2 * FEW_NUMBERS:
         return _few_numbers(profile)
+    # A single real number next to an interval would be a label of another style.
+    floor = {} if profile.whole or profile.distinct <= FEW_NUMBERS else {"min_level": 1}
     if profile.skewed and profile.distinct > MANY_NUMBERS:
-        return {"quantiles": {"counts": list(CUTS), "round": "auto"}}
-    return {"bands": {"steps": _steps(profile.spread, least=2 if profile.type == "integer" else 0)}}
+        return {"quantiles": {"counts": list(CUTS), "round": "auto"}, **floor}
+    return {"bands": {"steps": _steps(profile.spread, least=2 if profile.type == "integer" else 0)}, **floor}
 
 
 def _of_words(profile: Profile) -> dict[str, Any] | None:
@@ -185,8 +191,17 @@ def related_guesses(profiles: Sequence[Profile], found: Relations) -> dict[str, 
             guesses[name] = Guess(
                 "insensitive", f"{tells}; a quasi-identifier if an attacker can know it", unknown=True
             )
+    if likeliest := "" if _has_sensitive(guesses) else likeliest_sensitive(profiles, guesses, named=True):
+        reason = (
+            "the likeliest sensitive column, for no other was recognised; a quasi-identifier if an attacker can know it"
+        )
+        guesses[likeliest] = Guess("sensitive", reason, unknown=True)
     guesses |= _undoing(guesses, found)
     return {name: found.decided.get(name, guess) for name, guess in guesses.items()}
+
+
+def _has_sensitive(guesses: Mapping[str, Guess]) -> bool:
+    return any(guess.role == "sensitive" for guess in guesses.values())
 
 
 def _undoing(guesses: Mapping[str, Guess], found: Relations) -> dict[str, Guess]:

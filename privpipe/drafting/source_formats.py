@@ -8,12 +8,13 @@ import io
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from privpipe.drafting.guesses import MISSING, guess_type
+from privpipe.drafting.guesses import INDEX, MISSING, guess_type
 from privpipe.engines import Source
 from privpipe.engines.readers.text_forms import Encoding, TextForm
 from privpipe.engines.readers.unpacking import MOST_BYTES, Compression, Unpacking, packing_of, reading
@@ -123,12 +124,15 @@ class Sniffed:
     header : bool
     fields : int
         Fields of a record.
+    names : tuple of str
+        Of all columns, where the first line names all but the first, which is an index then.
     """
 
     form: TextForm
     delimiter: str
     header: bool
     fields: int
+    names: tuple[str, ...] = ()
 
 
 def sniffed(path: str, delimiter: str | None = None) -> Sniffed:
@@ -225,7 +229,17 @@ def _of_text(top: str, bottom: str, form: TextForm, delimiter: str | None) -> Sn
         escape="\\" if re.search(r'\\"(?![,;\t|\r\n])', top) and '""' not in top else None,
     )
     header = _is_header(body[0].fields) if body else True
+    if not header and body[0].fields[1:] and not body[0].fields[0].strip() and _is_header(body[0].fields[1:]):
+        rest = [field.strip() for field in body[0].fields[1:]]
+        index = next(name for name in _index_names() if name not in rest)
+        form = replace(form, skip_rows=body[0].line)
+        return Sniffed(form=form, delimiter=chosen, header=False, fields=fields, names=(index, *rest))
     return Sniffed(form=form, delimiter=chosen, header=header, fields=fields)
+
+
+def _index_names() -> Iterator[str]:
+    yield INDEX
+    yield from (f"{INDEX}_{at}" for at in count(1))
 
 
 @dataclass(frozen=True)

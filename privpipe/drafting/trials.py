@@ -48,23 +48,32 @@ SEARCHES = ("generalize", "mondrian", "local_recoding")
 
 @dataclass
 class Clock:
-    """The time that is left.
+    """The time that is left, in CPU seconds of this process: a busy machine makes no other draft.
 
     Parameters
     ----------
     seconds : float
     tell : callable, optional
         Called with what is tried next.
+    untried : list of str
+        Methods that there was no time for.
     """
 
     seconds: float = SECONDS
     tell: Callable[[str], None] = lambda step: None
-    _start: float = field(default_factory=time.monotonic)
+    untried: list[str] = field(default_factory=list)
+    _start: float = field(default_factory=time.process_time)
 
     @property
     def left(self) -> float:
         """Seconds until the end; below 0 when it is over."""
-        return self.seconds - (time.monotonic() - self._start)
+        return self.seconds - (time.process_time() - self._start)
+
+    def missed(self, stages: Sequence[str]) -> None:
+        """Note that there was no time for a method."""
+        text = "; ".join(stages)
+        if text not in self.untried:
+            self.untried.append(text)
 
 
 @dataclass(frozen=True)
@@ -79,12 +88,15 @@ class Trial:
     suppressed : float
         Share of the records that were suppressed.
     seconds : float
+        CPU seconds.
     records : int
         It was tried on.
     paired : Paired, optional
         The output together with the input.
     revealing : tuple of (str, str)
         Columns that give back a generalized one, and what was found.
+    thinned : tuple of str
+        Columns of which something is left, and too many cells are blanked.
     """
 
     stages: tuple[str, ...]
@@ -94,6 +106,7 @@ class Trial:
     records: int = 0
     paired: Paired | None = field(default=None, repr=False, compare=False)
     revealing: tuple[tuple[str, str], ...] = ()
+    thinned: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -149,7 +162,7 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
     from privpipe.running.staging import run_stages
     from privpipe.running.tables_read import read_as_source
 
-    began = time.monotonic()
+    began = time.process_time()
     policy = policy.replaced(source=FrameSpec(frame=rows))
     try:
         context = RunContext(engine, policy, seed_of(policy))
@@ -160,8 +173,8 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
         lost = lost_columns(context, staged, sample)
         found = recoveries_of_source(engine, staged, sample)
     except (NoSolutionError, DataError, HierarchyError, UnsupportedError, UsageError):
-        return Trial(stages, seconds=time.monotonic() - began)
-    spent = time.monotonic() - began
+        return Trial(stages, seconds=time.process_time() - began)
+    spent = time.process_time() - began
     if not judged.holds or sample is None:
         return Trial(stages, seconds=spent)
     share = judged.suppressed_records / max(len(rows), 1)
@@ -172,12 +185,14 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
     )
     paired = Paired(before, after)
     shares = _shares(staged.plan.stages)
+    spared = (None, "blanked") if len(policy.roles.quasi_identifiers) <= FEW_KNOWN else (None,)
     columns = {
-        row.column: 1.0 if row.alarm is not None else shares.get(row.column, paired.covered(row.column))
+        row.column: 1.0 if row.alarm not in spared else shares.get(row.column, paired.covered(row.column))
         for row in lost.columns
         if row.column in policy.roles.quasi_identifiers
     }
-    return Trial(stages, columns, share, spent, len(rows), paired, _revealing(found.exceeding, policy))
+    thinned = tuple(row.column for row in lost.columns if row.alarm == "blanked" and columns.get(row.column, 1) < 1)
+    return Trial(stages, columns, share, spent, len(rows), paired, _revealing(found.exceeding, policy), thinned)
 
 
 def _revealing(found: Sequence[Recovered], policy: Policy) -> tuple[tuple[str, str], ...]:
@@ -204,6 +219,10 @@ FEWEST = 5_000
 """Records below which a sample is not made smaller."""
 SOON = 2.0
 """Seconds below which nothing more is tried."""
+FEW_KNOWN = 3
+"""Quasi-identifiers of which none is left out for the blanks of others."""
+MOST_AGAIN = 2
+"""Methods that are tried again after something was given up: the best ones."""
 
 
 @dataclass(frozen=True)
@@ -252,18 +271,22 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
     best: tuple[Method, list[Trial]] | None = None
     fewer: list[str] | None = None
     whole_rows = len(rows)
+
+    def rank(trial: Trial) -> tuple[int, int, float]:
+        return len(trial.blanked) + len(trial.thinned), len(trial.revealing), choice.score(trial)
+
     for _ in range(len(LATER) + MOST_LEFT_OUT + 1):
         before = clock.left
         trials = list(_trials(choice, asked, home, rows, engine, clock, fewer))
         good = [trial for trial in trials if trial.holds]
-        whole = [trial for trial in good if not trial.blanked and not trial.revealing]
+        whole = [trial for trial in good if not (trial.blanked or trial.thinned or trial.revealing)]
         if good and (best is None or not best[1] or whole):
             best = (asked, trials)
         if whole or clock.left < SOON:
             break
         if before - clock.left > clock.left / 3:
             rows = rows.slice(0, max(FEWEST, len(rows) // 2))
-        fewer = [trial.stages[0] for trial in good] or None
+        fewer = [trial.stages[0] for trial in sorted(good, key=rank)[:MOST_AGAIN]] or None
         following = _without_revealing(asked, good) or _less(asked, good, choice)
         if following is None:
             break
@@ -273,11 +296,11 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
         return replace(asked, notes=(note,), masked=True)
     asked, trials = best
     good = [trial for trial in trials if trial.holds]
-    found = min(good, key=lambda trial: (len(trial.blanked), len(trial.revealing), choice.score(trial)))
+    found = min(good, key=rank)
     return replace(
         asked,
         stages=found.stages,
-        notes=tuple(_notes(trials, found, choice, whole_rows)),
+        notes=tuple(_notes(trials, found, choice, whole_rows, clock.untried)),
         left_out=(*asked.left_out, *_spared(found, choice, asked)),
         revealing=(*asked.revealing, *found.revealing),
         masked=True,
@@ -301,9 +324,10 @@ def _trials(
 ) -> Iterator[Trial]:
     """Each candidate on the sample, as long as there is time; of a second round those that served in the first."""
     for at, candidate in enumerate(choice.methods(asked)):
-        if clock.left < SOON and at:
-            return
         if fewer is not None and candidate.stages[0] not in fewer:
+            continue
+        if clock.left < SOON and at:
+            clock.missed(candidate.stages)
             continue
         clock.tell(f"try {candidate.stages[0].partition(':')[0]}")
         try:
@@ -329,19 +353,24 @@ def _less(asked: Method, good: Sequence[Trial], choice: Choice) -> Method | None
         return None
     blanked = min((trial.blanked for trial in good), key=len, default=[])
     known = choice.order(asked.left_out)
+    if good and not blanked and len(known) <= FEW_KNOWN:
+        return None
     spare = [name for name in known if not blanked or name in blanked]
     if not spare or len(known) < 2:
         return None
     return replace(asked, left_out=(*asked.left_out, spare[0]))
 
 
-def _notes(trials: Sequence[Trial], best: Trial, choice: Choice, records: int) -> Iterator[str]:
+def _notes(trials: Sequence[Trial], best: Trial, choice: Choice, records: int, untried: Sequence[str]) -> Iterator[str]:
     yield f"{choice.said}, from 0 (nothing) to 1 (all), on {records:,} records; the least was chosen:"
     for trial in sorted(trials, key=lambda trial: (not trial.holds, choice.score(trial))):
         figure = format(choice.score(trial), ".3f") if trial.holds else "cannot meet the guarantees"
-        blank = f" (blanks {', '.join(trial.blanked)})" if trial.holds and trial.blanked else ""
+        gone = [*trial.blanked, *trial.thinned]
+        blank = f" (blanks {', '.join(gone)})" if trial.holds and gone else ""
         fewer = f" (on {trial.records:,} records)" if trial.holds and trial.records < records else ""
         yield f"  {figure}: {'; '.join(trial.stages)}{blank}{fewer}"
+    for stages in untried:
+        yield f"  not tried, for the time was over (`--seconds`): {stages}"
     if not best.stages[0].startswith("generalize"):
         yield "Cells of one column may have labels of several levels."
 
@@ -361,7 +390,7 @@ def suggested(
     ----------
     policy : Policy
     seconds : float
-        The time that trials may take.
+        CPU seconds that trials may take.
     tell : callable, optional
         Called with each step.
 
@@ -403,7 +432,8 @@ def _compared_trials(
 ) -> Iterator[Trial]:
     for at, method in enumerate(methods):
         if at and clock.left <= 0:
-            return
+            clock.missed(method.stages)
+            continue
         clock.tell(f"try {method.stages[0].partition(':')[0]}")
         try:
             made = _with(policy, method.stages)

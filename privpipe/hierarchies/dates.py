@@ -21,7 +21,7 @@ __all__ = ["Dates"]
 EXAMPLE = "{levels: [day, month, year], timezone: UTC}"
 Unit = Literal["second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade", "century"]
 
-# From YYYY-MM-DDTHH:MM:SS. A century is its first two digits, so that decades nest in it.
+# From YYYY-MM-DDTHH:MM:SS. A century has the same first two digits, so that decades nest in it.
 LABELS: Final[dict[str, Callable[[str], str]]] = {
     "second": lambda text: text[:19],
     "minute": lambda text: text[:16],
@@ -31,8 +31,8 @@ LABELS: Final[dict[str, Callable[[str], str]]] = {
     "month": lambda text: text[:7],
     "quarter": lambda text: f"{text[:4]}-Q{(int(text[5:7]) + 2) // 3}",
     "year": lambda text: text[:4],
-    "decade": lambda text: f"{text[:3]}x",
-    "century": lambda text: f"{text[:2]}xx",
+    "decade": lambda text: f"{text[:3]}0-{text[:3]}9",
+    "century": lambda text: f"{text[:2]}00-{text[:2]}99",
 }
 UNITS: Final = get_args(Unit)
 OF_A_DAY: Final = ("second", "minute", "hour")

@@ -11,7 +11,9 @@ from privpipe.html_tables import Table, html_tables
 __all__ = ["NOT_RELEASED", "AlarmAction", "AlarmKind", "ColumnLoss", "ColumnLossRule", "LossTable", "alarm_of"]
 
 AlarmAction = Literal["warn", "refuse"]
-AlarmKind = Literal["blank", "one label", "loss"]
+AlarmKind = Literal["blank", "one label", "loss", "blanked", "zeros"]
+LEAST_ZEROS, MOST_ZEROS = 0.01, 0.5
+"""Share of zeros from which on their change may be an alarm, and the share of them that may change."""
 NOT_RELEASED = "not released"
 
 
@@ -23,16 +25,21 @@ class ColumnLossRule:
     ----------
     at_most : float
         Loss above which a column is an alarm, in [0, 1].
+    blanked_at_most : float
+        Share of blanked cells above which a column is an alarm, in [0, 1].
     on_alarm : {"warn", "refuse"}
         Whether an alarm refuses the release.
     """
 
     at_most: float = 0.9
+    blanked_at_most: float = 0.2
     on_alarm: AlarmAction = "warn"
 
     def __post_init__(self) -> None:
-        if isinstance(self.at_most, bool) or not 0 <= self.at_most <= 1:
-            raise UsageError(f"column_loss: at_most must be a number from 0 to 1, got {self.at_most!r}")
+        for name in ("at_most", "blanked_at_most"):
+            share = getattr(self, name)
+            if isinstance(share, bool) or not 0 <= share <= 1:
+                raise UsageError(f"column_loss: {name} must be a number from 0 to 1, got {share!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +55,20 @@ class ColumnLoss:
         Labels in the source and in the release; None: not disclosed.
     changed, blanked : float or None
         Shares of the cells of released records that differ; that had a label and have none.
+    zeros, zeros_changed : float or None
+        Of a number that is one before and after: the share of its cells that were 0, and the share of these that are
+        not any more; None over no cell.
+    signs_changed : float or None
+        Of the cells that were above or below 0, the share on the other side of it now.
+    missing_changed : float or None
+        Of the cells that were missing, the share that has a value now.
+    mean_change, quantile_change : float or None
+        Of the mean, and the largest of the quantiles 0.05, 0.25, 0.5, 0.75 and 0.95, in standard deviations before.
     loss : float or None
         From 0, all kept, to 1; None where it is unknown.
     measured_by : str
         ``hierarchy``, ``rank correlation``, ``association`` or ``cells``; empty without a loss.
-    alarm : {"blank", "one label", "loss"} or None
+    alarm : {"blank", "one label", "loss", "blanked", "zeros"} or None
     """
 
     column: str
@@ -62,6 +78,12 @@ class ColumnLoss:
     labels_after: int | None = None
     changed: float | None = None
     blanked: float | None = None
+    zeros: float | None = None
+    zeros_changed: float | None = None
+    signs_changed: float | None = None
+    missing_changed: float | None = None
+    mean_change: float | None = None
+    quantile_change: float | None = None
     loss: float | None = None
     measured_by: str = ""
     alarm: AlarmKind | None = None
@@ -128,7 +150,10 @@ class LossTable:
         return f"LossTable({len(self.columns)} columns{compared}, {len(self.alarms)} alarms)"
 
     def _repr_html_(self) -> str:
-        head = ("column", "role", "done", "labels before", "labels after", "changed", "blanked", "loss", "by", "alarm")
+        head = (
+            *("column", "role", "done", "labels before", "labels after", "changed", "blanked", "zeros"),
+            *("zeros changed", "signs changed", "missing changed", "mean", "quantiles", "loss", "by", "alarm"),
+        )
         rows = [[*row.values()] for row in self.rows]
         note = "Figures of the raw table: for who runs the release, not for who reads it."
         return html_tables("What was lost", Table(head=head, rows=rows), notes=[note])
@@ -151,23 +176,38 @@ class LossTable:
         if row.alarm == "one label":
             of = "" if row.labels_before is None else f" of {row.labels_before:,}"
             return f"`{row.column}` has one label left{of}"
+        if row.alarm == "blanked":
+            return f"{_percent(row.blanked)} of the cells of `{row.column}` are blanked"
+        if row.alarm == "zeros":
+            return f"{_percent(row.zeros_changed)} of the zeros of `{row.column}` are zeros no more"
         return f"`{row.column}` lost {row.loss:.3g} of its information, more than {self.rule.at_most:g}"
 
 
-def alarm_of(row: ColumnLoss, at_most: float) -> AlarmKind | None:
+def alarm_of(row: ColumnLoss, rule: ColumnLossRule) -> AlarmKind | None:
     """Which alarm a row is. Where nothing is disclosed of the source, the released labels alone decide.
 
     Examples
     --------
-    >>> alarm_of(ColumnLoss(column="a", role="sensitive", labels_before=1, labels_after=1, loss=0.0), 0.9)
-    >>> alarm_of(ColumnLoss(column="a", role="sensitive", labels_before=2, labels_after=1, loss=1.0), 0.9)
+    >>> rule = ColumnLossRule()
+    >>> alarm_of(ColumnLoss(column="a", role="sensitive", labels_before=1, labels_after=1, loss=0.0), rule)
+    >>> alarm_of(ColumnLoss(column="a", role="sensitive", labels_before=2, labels_after=1, loss=1.0), rule)
     'one label'
+    >>> alarm_of(ColumnLoss(column="a", role="sensitive", labels_after=9, blanked=0.25), rule)
+    'blanked'
     """
     if row.labels_after == 0 and row.labels_before != 0:
         return "blank"
     if row.labels_after == 1 and (row.labels_before is None or row.labels_before > 1):
         return "one label"
-    return "loss" if row.loss is not None and row.loss > at_most + 1e-9 else None
+    if row.loss is not None and row.loss > rule.at_most + 1e-9:
+        return "loss"
+    if row.blanked is not None and row.blanked > rule.blanked_at_most + 1e-9:
+        return "blanked"
+    return "zeros" if (row.zeros or 0.0) >= LEAST_ZEROS and (row.zeros_changed or 0.0) > MOST_ZEROS else None
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0.0):.3g} %"
 
 
 def _labels(count: int) -> str:

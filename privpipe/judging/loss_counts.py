@@ -85,7 +85,7 @@ def loss_table(
         rows, records, whole = _of_pairs(sample, asked, seen), len(sample.pairs[0]), sample.whole
         if not whole:
             rows = _counted_whole(engine, released, original, rows, asked.mark)
-    told = [replace(row, alarm=alarm_of(row, asked.rule.at_most)) for row in rows]
+    told = [replace(row, alarm=alarm_of(row, asked.rule)) for row in rows]
     gone = [
         ColumnLoss(column=name, role=asked.roles.of(name), done=(NOT_RELEASED,))
         for name in original.schema.names
@@ -111,7 +111,13 @@ def _of_pairs(sample: PairedSample, asked: LossAsked, seen: Mapping[str, Seen]) 
         loss, by = (None, "")
         if name not in asked.pseudonyms:
             loss, by = column.loss(asked.hierarchies.get(name), seen.get(name))
-        figures = {"changed": column.changed, "blanked": column.blanked, "loss": loss, "measured_by": by}
+        figures = {
+            "changed": column.changed,
+            "blanked": column.blanked,
+            "loss": loss,
+            "measured_by": by,
+            **column.moved,
+        }
         return _row(name, asked, labels_before=before.labels, labels_after=after.labels, **figures)
 
     names = sample.released.schema.names

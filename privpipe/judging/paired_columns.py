@@ -36,6 +36,7 @@ __all__ = [
     "Seen",
     "coded_column",
     "looked_at",
+    "moments_moved",
     "paired_sample",
 ]
 
@@ -47,6 +48,7 @@ Seen = tuple[list[str | None], list[int]]
 ROUNDING = 1e-12
 """A loss below this is what adding up shares leaves of none."""
 NO_LOSS: Loss = (None, "")
+NUMBERS = ("integer", "number", "decimal")
 ORDERED = ("integer", "number", "decimal", "date", "timestamp")
 
 
@@ -159,6 +161,27 @@ class PairedColumn:
         """Share of cells that had a label and have none."""
         return self._share(self._gone)
 
+    @cached_property
+    def moved(self) -> dict[str, float | None]:
+        """How zeros, signs, missing cells, mean and quantiles changed; see `ColumnLoss`, which has these names.
+
+        Nothing but the missing cells of a column that is not a number before and after.
+        """
+        gone, absent = self.after.blank[self.cells.after], self.before.blank[self.cells.before]
+        found = {"missing_changed": self._share_of(absent, ~gone)}
+        if self.before.kind not in NUMBERS or self.after.kind not in NUMBERS:
+            return found
+        before, after = (_floats(side.values) for side in (self.before, self.after))
+        first, second, kept = before[self.cells.before], after[self.cells.after], ~(absent | gone)
+        zero = (first == 0) & ~absent
+        found |= {
+            "zeros": self._share(zero),
+            "zeros_changed": self._share_of(zero, gone | (second != 0)),
+            "signs_changed": self._share_of(kept & (first != 0), np.sign(first) * np.sign(second) < 0),
+        }
+        valued, left = ~absent & np.isfinite(first), ~gone & np.isfinite(second)
+        return found | moments_moved(first[valued], self.cells.counts[valued], second[left], self.cells.counts[left])
+
     def loss(self, spec: HierarchySpec | None, seen: Seen | None = None) -> Loss:
         """What the released cells no longer reveal of the original ones.
 
@@ -230,6 +253,11 @@ class PairedColumn:
         records = self.cells.records
         return int(self.cells.counts[chosen].sum()) / records if records else None
 
+    def _share_of(self, all_: Bools, chosen: Bools) -> float | None:
+        """Of some of the cells the share that is also chosen; None over none."""
+        records = int(self.cells.counts[all_].sum())
+        return int(self.cells.counts[all_ & chosen].sum()) / records if records else None
+
     def _by_hierarchy(self, spec: HierarchySpec, seen: Seen | None) -> float | None:
         """Iyengar's loss over the labels before; None where a released one is not of the hierarchy over its value."""
         texts, counts = seen or self.before.seen
@@ -264,6 +292,56 @@ class PairedColumn:
             met[open_] = hierarchy.codes(level)[leaves[open_]] == code_of[own[open_]]
             found[met] = hierarchy.shares(level)[leaves[met]]
         return None if np.isnan(found).any() else found
+
+
+def _floats(values: pa.Array) -> Floats:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found: Floats = pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return found
+
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def moments_moved(before: Floats, times: Ints, after: Floats, times_after: Ints) -> dict[str, float | None]:
+    """The change of the mean and the largest change of a quantile, in standard deviations before.
+
+    None where a side has no cells, or all of those before are equal.
+
+    Parameters
+    ----------
+    before, after : ndarray of float64
+        Values.
+    times, times_after : ndarray of int64
+        Cells of each.
+
+    Examples
+    --------
+    >>> moments_moved(np.array([0.0, 2.0]), np.array([5, 5]), np.array([1.0, 2.0]), np.array([5, 5]))
+    {'mean_change': 0.5, 'quantile_change': 1.0}
+    """
+    if not len(before) or not len(after):
+        return {"mean_change": None, "quantile_change": None}
+    mean = float(np.average(before, weights=times))
+    deviation = float(np.sqrt(np.average((before - mean) ** 2, weights=times)))
+    if not deviation > 0:
+        return {"mean_change": None, "quantile_change": None}
+    moved = float(np.average(after, weights=times_after)) - mean
+    pairs = zip(_quantiles(before, times), _quantiles(after, times_after), strict=True)
+    return {
+        "mean_change": moved / deviation,
+        "quantile_change": max((b - a for a, b in pairs), key=abs) / deviation,
+    }
+
+
+def _quantiles(values: Floats, times: Ints) -> list[float]:
+    """The smallest value that at least so many of the cells do not exceed."""
+    order = np.argsort(values, kind="stable")
+    upto = np.cumsum(times[order])
+    places = [int(np.searchsorted(upto, share * int(upto[-1]))) for share in QUANTILES]
+    return [float(values[order[place]]) for place in places]
 
 
 Side = Literal["original", "released"]

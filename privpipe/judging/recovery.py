@@ -81,7 +81,7 @@ class Recoveries:
     Parameters
     ----------
     notes : tuple of str
-        One for each column that predicts another well; they disclose something of the source.
+        One for each column that predicts another well, the greatest gain first; they disclose something of the source.
     refused : Verdict or None
         Of `GUARD`, over the columns that were generalized, coded or suppressed.
     exceeding : tuple of Recovered
@@ -136,7 +136,8 @@ def recoveries(
         return Recoveries()
     counts = _sampled(sample, order, roles, rules.mark)
     found = list(tables.recovered(entry, counts, rules.stages))
-    notes = [_sentence(each, roles, rules.stages) for each in found if each.gain > LEAST_GAIN]
+    noted = sorted((each for each in found if each.gain > LEAST_GAIN), key=lambda each: -each.gain)
+    notes = [_sentence(each, roles, rules.stages) for each in noted]
     coarse = [each for each in found if _is_coarsened(each.column, tables, roles, rules.stages)]
     suspects = [beyond_chance(counts, each, GUARD.min_group) for each in coarse if GUARD.exceeded(each)]
     exceeding = tuple(each for each in suspects if GUARD.exceeded(each))

@@ -225,6 +225,11 @@ PLAN: Mapping[str, Key] = {
 
 COLUMN_LOSS: Mapping[str, Key] = {
     "at_most": Key("share", "loss above which a column is an alarm, from 0 to 1", default=ColumnLossRule.at_most),
+    "blanked_at_most": Key(
+        "share",
+        "share of blanked cells above which a column is an alarm, from 0 to 1",
+        default=ColumnLossRule.blanked_at_most,
+    ),
     "on_alarm": Key(
         "text",
         "whether an alarm is said or refuses the release",

@@ -184,7 +184,8 @@ LOST = document(
     {
         "done": listed(text),
         **dict.fromkeys(("labels_before", "labels_after"), count),
-        **dict.fromkeys(("changed", "blanked", "loss"), number),
+        **dict.fromkeys(("changed", "blanked", "zeros", "zeros_changed", "signs_changed", "missing_changed"), number),
+        **dict.fromkeys(("mean_change", "quantile_change", "loss"), number),
         **dict.fromkeys(("measured_by", "alarm"), text),
     },
 )

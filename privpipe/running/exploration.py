@@ -318,7 +318,8 @@ def explore(
     policy : Policy
     grid : mapping of place to list of values, optional
         As `compare` takes it. Left out: vectors of levels of the last stage `generalize`, the one that its search
-        takes, others that less risk or less loss suggests, and those one level away.
+        takes, others that less risk or less loss suggests, and those one level away; without such a stage, sizes of
+        classes: half, once, twice and four times the k of k-anonymity.
     risk, loss : sequence of str
         As of `compare`; a policy that measures neither is measured by `prosecutor_risk` and `cell_loss`.
     most : int
@@ -330,13 +331,15 @@ def explore(
     Raises
     ------
     UsageError
-        A policy without `generalize`, and no grid.
+        A policy without `generalize` or k-anonymity, and no grid.
     NoSolutionError
         No setting has a solution.
     """
     require_one_table(policy, "explore")
     policy = pinned_tables(policy)
     searched: list[Any] | None = None
+    if grid is None and not any(stage.name() == "generalize" for stage in policy.transform):
+        grid = _class_sizes(policy)
     if grid is not None:
         settings = [_of_grid(policy, each) for each in settings_of(grid)]
         current = [at for at, each in enumerate(settings) if each.policy.document == policy.document]
@@ -385,17 +388,23 @@ def _over(policy: Policy, variant: Policy) -> Policy:
     return variant.replaced(source=policy.source, population=policy.population, versions=policy.versions)
 
 
+def _class_sizes(policy: Policy) -> dict[str, list[int]]:
+    """Several k of the k-anonymity that is required."""
+    asked = [(at, each.demanded()) for at, each in enumerate(policy.guarantees) if each.name() == "k_anonymity"]
+    if not asked or not policy.transform:
+        raise UsageError(
+            "explore: the policy has no stage `generalize`, and none that meets a k-anonymity; name the settings to "
+            "try with --grid FILE, as for `privpipe compare`"
+        )
+    at, k = asked[0][0], int(asked[0][1] or 2)
+    return {f"guarantees[{at}].k_anonymity.k": sorted({max(2, k // 2), k, 2 * k, 4 * k})}
+
+
 def _levels(
     policy: Policy, most: int, engine: Any, progress: Callable[[str], None] | None
 ) -> tuple[list[Setting], list[Any] | None]:
     """Vectors of levels that are worth a look, the one of the policy first, and the stages of its search."""
-    stages = [at for at, stage in enumerate(policy.transform) if stage.name() == "generalize"]
-    if not stages:
-        raise UsageError(
-            "explore: the policy has no stage `generalize`; name the settings to try with --grid FILE, as for "
-            "`privpipe compare`"
-        )
-    at = stages[-1]
+    at = max(at for at, stage in enumerate(policy.transform) if stage.name() == "generalize")
     stage: Any = policy.transform[at]
     if stage.approach == "AG_CS":
         raise UnsupportedError(

@@ -17,6 +17,7 @@ import pytest
 from privpipe.draws import Seed
 from privpipe.engines import Engine
 from privpipe.policy import Policy
+from privpipe.running.judged_rows import source_of
 from tests.tiers import deep, deep_beyond
 
 CANARY = "Zoë Canary"
@@ -166,3 +167,30 @@ def test_a_record_that_is_cut_short_is_no_footer(run: Any, tmp_path: Path) -> No
     done = run("init", path)
     assert "footer" not in done.output or done.exit_code == 3
     assert done.exit_code == 3
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_first_column_without_a_name_is_an_index_and_is_left_out(
+    run: Any, embedded: Engine, tmp_path: Path, taken: bool
+) -> None:
+    first = "index" if taken else "age"
+    rows = [f"{at},{20 + at % 7},{'fm'[at % 2]}" for at in range(60)]
+    (tmp_path / "frame.csv").write_text("\n".join([f",{first},sex", *rows]) + "\n")
+    done = run("init", tmp_path / "frame.csv", "--bare", "--out", tmp_path / "release.yaml")
+    assert done.exit_code == 0, done.output
+    assert "NO HEADER" not in done.stderr
+    policy = Policy.load(tmp_path / "release.yaml")
+    assert policy.source is not None
+    index = "index_1" if taken else "index"
+    read = embedded.scan(source_of(policy))
+    assert (read.schema.names, embedded.count(read)) == ([index, first, "sex"], 60)
+    assert index in policy.roles.unreleased
+
+
+def test_a_file_without_names_is_told_at_once(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "bare.csv").write_text("".join(f"{20 + at % 7},{'fm'[at % 2]}\n" for at in range(60)))
+    done = run("init", tmp_path / "bare.csv", "--bare", "--out", tmp_path / "release.yaml")
+    assert "NO HEADER" in done.stderr
+    assert "--columns" in done.stderr
+    named = run("init", tmp_path / "bare.csv", "--bare", "--columns", "age,sex")
+    assert "NO HEADER" not in named.stderr

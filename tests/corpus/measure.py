@@ -18,14 +18,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
+from .checklist import failures
 from .fetch import FOLDER, folder, place_of
-from .page import Row, page, table_of
+from .page import Row, checks_of, page, table_of
 from .tables import Table, named
 
 __all__ = ["POLICIES", "Run", "main", "measured", "release_by_hand", "release_unattended", "row_of"]
@@ -198,10 +199,12 @@ def measured(table: Table, data: Path) -> Row:
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         run = release_unattended(data, Path(one))
         hand = release_by_hand(table.name, data, Path(other))
+        judged = any(hand.role(name) == "sensitive" for name in hand.policy.get("columns", {}))
+        failed = failures(run, data, Path(one), table.age, judged=judged)
     for kind, each in (("draft", run), ("policy by hand", hand)):
         if any(each.codes.values()):
             print(f"{table.name}: {kind}: exit codes {dict(each.codes)}\n{each.text}", file=sys.stderr)
-    return row_of(table, data, run, hand)
+    return replace(row_of(table, data, run, hand), failed=failed)
 
 
 def main() -> int:
@@ -226,7 +229,7 @@ def main() -> int:
     if given.page:
         given.page.write_text(page(rows, absent), encoding="utf-8")
     else:
-        print("\n".join(table_of(rows)))
+        print("\n".join([*table_of(rows), "", *checks_of(rows)]))
     return 0
 
 

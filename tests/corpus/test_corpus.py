@@ -9,15 +9,19 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
 from privpipe.policy import Policy
 
+from .checklist import failures
 from .fetch import digest, fetch, folder, place_of
 from .measure import POLICIES, Run, compared, dependencies, release_unattended
-from .page import HEADINGS, MOST, TITLE, Row, page, table_of
+from .page import HEADINGS, MOST, TITLE, Row, checks_of, page, table_of
 from .tables import TABLES, named
 
 SMALL = ("pbc", "colon", "hmda", "sibr", "cps")
@@ -66,6 +70,55 @@ def test_a_line_of_the_page() -> None:
     assert "| - | - | - |" in table_of([failed])[2]
 
 
+def test_a_line_of_the_checklist() -> None:
+    assert checks_of([row(), row("colon", failed={}), row("gss", failed={"rows": "90", "zeros": "a 0.020"})]) == [
+        "| table | fails |",
+        "| --- | --- |",
+        "| colon | nothing |",
+        "| gss | rows: 90; zeros: a 0.020 |",
+    ]
+
+
+FOUND: dict[str, Any] = {
+    "blanked": {"blanked": 0.3},
+    "sensitive": {"role": "insensitive"},
+    "means": {"pay": [0.0, 0.0, 44.0, 50.0]},
+    "zeros": {"pay": [4.0, 6.0, 40.0, 40.0]},
+    "labels": {"age": ["20-29", "[30, 40)", "20-29", "30"]},
+    "ages": {"age": ["young", "old", "young", "old"]},
+    "rows": {"records": 3},
+}
+
+
+@pytest.mark.parametrize("fails", [None, *FOUND])
+def test_each_check_of_the_checklist_can_fail(fails: str | None, tmp_path: Path) -> None:
+    found = FOUND.get(fails or "", {})
+    (tmp_path / "a.csv").write_text("age,pay\n21,0\n30,0\n25,40\n30,50\n")
+    released = {
+        "age": found.get("age", ["20-29", "30-39", "20-29", "30"]),
+        "pay": found.get("pay", [0.0, 0.0, 41.0, 49.0]),
+    }
+    folder = tmp_path / "published" / "a"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table(released).slice(0, found.get("records", 4)), folder / "part.parquet")
+    loss = {"column": "age", "role": "quasi_identifier", "done": [], "loss": 0.1, "alarm": None}
+    verdict = {
+        "passed": True,
+        "guarantees": [{"name": "k_anonymity", "outcome": "pass", "threshold": 5}],
+        "column_loss": {"columns": [{**loss, "blanked": found.get("blanked", 0.1)}]},
+    }
+    policy = {
+        "source": {"path": "a.csv"},
+        "columns": {"age": {"role": "quasi_identifier"}, "pay": {"role": found.get("role", "sensitive")}},
+        "guarantees": [{"k_anonymity": {"k": 5}}, {"distinct_l_diversity": {"column": "pay", "l": 2}}],
+    }
+    run = Run(codes={}, policy=policy, verdict=verdict)
+    failed = failures(run, tmp_path / "a.csv", tmp_path, "age", judged=True)
+    assert list(failed) == [] if fails is None else fails in failed
+    if fails != "rows":  # fewer records have another mean, too
+        assert len(failed) == (fails is not None)
+
+
 @pytest.mark.parametrize(
     ("loss", "by_hand", "ratio"), [(0.3, 0.2, 1.5), (0.0, 0.0, 1.0), (0.1, 0.0, float("inf")), (None, None, None)]
 )
@@ -103,7 +156,9 @@ def test_the_page_is_of_the_shape_that_its_command_makes(project: Path) -> None:
     assert len(told) >= 12
     assert {len(line) for line in cells} == {len(HEADINGS)}
     made = page([row(name) for name in told], [name for name in BY_NAME if name not in told])
-    figures = re.compile(r"^\| \w+ \| [\d,]+ \| \d+ \|.*$|^\d+ of \d+ tables.*$", flags=re.MULTILINE)
+    figures = re.compile(
+        r"^\| \w+ \| [\d,]+ \| \d+ \|.*$|^\d+ of \d+ tables.*$|^\| \w+ \| [^|]+ \|\n", flags=re.MULTILINE
+    )
     assert figures.sub("", text) == figures.sub("", made), "`make first-release` makes the page"
 
 

@@ -103,6 +103,62 @@ def test_a_word_that_is_the_name_gives_a_role(name: str) -> None:
     assert not guess_role(Profile(name, "integer", 1000, 0, 40)).unknown
 
 
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        *(("status", "sensitive"), ("vital_status", "sensitive"), ("marital status", "quasi_identifier")),
+        *(("death", "sensitive"), ("tumor severity", "sensitive"), ("serum_creatinine", "sensitive")),
+        *(("creat", "sensitive"), ("employment status", "quasi_identifier"), ("test_result", "sensitive")),
+    ],
+)
+def test_outcomes_of_health_are_sensitive(name: str, role: str) -> None:
+    assert guess_role(Profile(name, "integer", 1000, 0, 4)).role == role
+
+
+@pytest.mark.parametrize(
+    ("name", "bottom", "top", "role"),
+    [
+        *(("agi", 412.0, 98_100.0, "quasi_identifier"), ("income", 100.0, 150.0, "sensitive")),
+        *(("code", 100_000.0, 999_000.0, "identifier"), ("code", 1.0, 1200.0, "identifier")),
+    ],
+)
+def test_an_amount_that_is_nearly_unique_is_no_key(name: str, bottom: float, top: float, role: str) -> None:
+    found = Profile(name, "integer", 1000, 0, 990, spread=top - bottom, bottom=bottom, top=top, even=True)
+    assert guess_role(found).role == role
+
+
+def test_where_nothing_is_sensitive_the_likeliest_is_taken_or_asked_about() -> None:
+    rng = np.random.default_rng(11)
+    columns = {"age": rng.integers(20, 60, 400), "sex": rng.integers(0, 2, 400), "xyz": rng.integers(0, 3, 400)}
+
+    def drafter(**more: Any) -> Drafter:
+        return Drafter(profile_table(pa.table({**columns, **more})), Path.cwd(), Asked())
+
+    text = drafter().draft(Method())
+    assert "# QUESTION: what must no one learn of a person?" in text
+    assert "Is it xyz?" in text
+    [asked] = [each.text for each in drafter().questions() if each.key == "sensitive"]
+    assert asked.endswith("'xyz' is the likeliest")
+    smoker = rng.integers(0, 2, 400)
+    text = drafter(smoker=smoker).draft(Method())
+    assert "smoker: {role: sensitive, type: integer}" in text
+    assert "# QUESTION" not in text
+    assert "smoker: {role: sensitive" not in drafter(smoker=smoker, death=smoker[::-1]).draft(Method())
+
+
+@pytest.mark.parametrize(("distinct", "whole", "floor"), [(60, False, 1), (60, True, 0), (3, False, 0)])
+def test_real_numbers_are_released_as_intervals_alone(distinct: int, whole: bool, floor: int) -> None:
+    found = suggest_hierarchy(Profile("x", "number", 1000, 0, distinct, spread=10.0, top=10.0, whole=whole))
+    assert found is not None
+    assert found.get("min_level", 0) == floor
+
+
+def test_dates_are_released_without_the_time_of_day() -> None:
+    days = np.datetime64("2001-01-01T00:00:00", "us") + np.arange(300).astype("timedelta64[D]")
+    found = suggest_hierarchy(profile_table(pa.table({"seen": days})).profiles[0])
+    assert found == {"dates": {"levels": ["day", "month", "quarter", "year", "decade"]}, "min_level": 1}
+
+
 def test_whole_numbers_that_are_averaged_stay_whole(survey: pa.Table) -> None:
     rng = np.random.default_rng(7)
     steps = pa.array(rng.lognormal(6, 1, N).astype(int))

@@ -299,3 +299,57 @@ def test_a_model_that_forbids_counts_leaves_the_source_out() -> None:
     for row in made.lost.columns:
         assert (row.labels_before, row.changed, row.blanked, row.loss) == (None, None, None, None)
     assert made.lost.alarms == ("`town` is blank from top to bottom",)
+
+
+def figures_of(pairs: Sequence[tuple[Any, Any]]) -> dict[str, float | None]:
+    """What a user sees of a number, from the definitions."""
+
+    def share(some: Sequence[tuple[Any, Any]], gone: Any) -> float | None:
+        return sum(map(gone, some)) / len(some) if some else None
+
+    held = [(first, second) for first, second in pairs if first is not None and second is not None]
+    first, second = (sorted(pair[side] for pair in pairs if pair[side] is not None) for side in (0, 1))
+    mean = sum(first) / len(first)
+    deviation = math.sqrt(sum((each - mean) ** 2 for each in first) / len(first))
+    ends = [
+        [side[math.ceil(share * len(side)) - 1] for share in (0.05, 0.25, 0.5, 0.75, 0.95)] for side in (first, second)
+    ]
+    return {
+        "zeros": sum(pair[0] == 0 for pair in pairs) / len(pairs),
+        "zeros_changed": share([pair for pair in pairs if pair[0] == 0], lambda pair: pair[1] != 0),
+        "signs_changed": share([pair for pair in held if pair[0] != 0], lambda pair: pair[0] * pair[1] < 0),
+        "missing_changed": share([pair for pair in pairs if pair[0] is None], lambda pair: pair[1] is not None),
+        "mean_change": (sum(second) / len(second) - mean) / deviation,
+        "quantile_change": max((b - a for a, b in zip(*ends, strict=True)), key=abs) / deviation,
+    }
+
+
+@pytest.mark.parametrize("rows", [40, 400])
+def test_what_a_user_sees_of_a_number_is_reported(engine: Engine, rows: int) -> None:
+    draw = random.Random(rows)
+    values = [0.0, 0.0, None, -1.0, -250.0, 4.0, 900.0]
+    before = table(rows=rows).assign(income=[draw.choice(values) for _ in range(rows)])
+    policy = pp.Policy.from_dict(document([STAGES[0]], guarantees=[{"k_anonymity": {"k": 1}}]))
+    made = pp.plan(before, policy, engine=engine)
+    after = pp.transform(before, made, policy=policy, engine="embedded")
+    assert made.lost is not None
+    found = made.lost.of("income")
+    for name, figure in figures_of(pairs_of(before, after, "income")).items():
+        assert getattr(found, name) == (None if figure is None else pytest.approx(figure)), name
+    assert found.alarm == "zeros"
+    assert made.lost.alarms == ("100 % of the zeros of `income` are zeros no more",)
+
+
+def test_a_fifth_of_the_cells_blanked_is_an_alarm_and_labels_have_no_mean() -> None:
+    stages: list[dict[str, Any]] = [{"suppress_cells": {}}]
+    made = pp.plan(table(rows=60), pp.Policy.from_dict(document(stages)))
+    assert made.lost is not None
+    rows = {each.column: each for each in made.lost.columns}
+    assert (rows["town"].mean_change, rows["town"].zeros, rows["town"].zeros_changed) == (None, None, None)
+    worst = next(each for each in made.lost.columns if each.alarm == "blanked")
+    assert (worst.blanked or 0) > 0.2
+    assert f"{100 * (worst.blanked or 0):.3g} % of the cells of `{worst.column}` are blanked" in made.lost.alarms
+    allowed = document(stages, utility={"column_loss": {"blanked_at_most": 1}})
+    made = pp.plan(table(rows=60), pp.Policy.from_dict(allowed))
+    assert made.lost is not None
+    assert [each.column for each in made.lost.columns if each.alarm == "blanked"] == []

@@ -109,6 +109,18 @@ def test_a_policy_that_gives_levels_has_others_beside_them(home: Path) -> None:
     assert len(found.data.settings) == 3
 
 
+def test_a_policy_without_levels_is_explored_by_sizes_of_classes(home: Path) -> None:
+    found = explore(Policy.from_dict(document(home, transform=[{"mondrian": {"score": "loss"}}])))
+    assert [each.setting for each in found.data.settings] == [
+        {"guarantees[0].k_anonymity.k": k} for k in (2, 5, 10, 20)
+    ]
+    assert [each.current for each in found.data.settings] == [False, True, False, False]
+    assert faults_of(explorer_page(found.data)) == []
+    losses = [each.loss for each in found.data.settings if each.loss is not None]
+    assert losses == sorted(losses)
+    assert len(losses) >= 2
+
+
 def test_what_cannot_be_explored_is_told(home: Path) -> None:
     with pytest.raises(UsageError, match="--grid FILE"):
         explore(Policy.from_dict(document(home, transform=[])))

@@ -83,7 +83,7 @@ def test_what_the_rooms_say_is_known() -> None:
     alarms = LossTable(
         columns=tuple(
             ColumnLoss(column="a", role="sensitive", labels_before=before, labels_after=0, loss=0.95, alarm=alarm)
-            for alarm in ("blank", "one label", "loss")
+            for alarm in ("blank", "one label", "loss", "blanked", "zeros")
             for before in (None, 1, 1204)
         ),
         records=90,

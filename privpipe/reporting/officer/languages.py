@@ -6,9 +6,10 @@ import functools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from importlib.resources import files
 from string import Formatter
 from typing import Any, Literal, Self, get_args
@@ -22,7 +23,9 @@ __all__ = [
     "Messages",
     "Noted",
     "Numbers",
+    "by_gravity",
     "catalogue",
+    "is_grave",
     "language_of",
     "noted",
 ]
@@ -136,6 +139,8 @@ class Numbers:
         ['30,162', '30.162', '30.162']
         >>> Numbers("es").number(4162), Numbers("de").number(0.012345), Numbers("fr").number(-3.0)
         ('4162', '0,01235', '-3')
+        >>> Numbers("en").number(1e-06)
+        '0.000001'
         """
         if isinstance(value, bool) or not isinstance(value, int | float):
             return str(value)
@@ -145,7 +150,18 @@ class Numbers:
             return self._signed(f"{int(value):,}")
         if abs(value) >= 10 ** (digits - 1):
             return self._signed(f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.{digits}g}")
-        return self._signed(f"{value:.{digits}g}")
+        text = f"{value:.{digits}g}"
+        return self._signed(f"{Decimal(text):f}" if "e" in text else text)
+
+    def loss(self, value: float) -> str:
+        """A loss in thousandths, which is as much as one can mean.
+
+        Examples
+        --------
+        >>> [Numbers("en").loss(value) for value in (3.8e-08, 0.0, 0.25049, 1.0)]
+        ['< 0.001', '0', '0.25', '1']
+        """
+        return self._signed("< 0.001") if 0 < value < 0.0005 else self.number(round(value, 3))
 
     def percent(self, share: Any) -> str:
         """A share in per cent, with two significant digits below 10 %.
@@ -244,6 +260,42 @@ def noted(sentence: str, messages: Messages, numbers: Numbers) -> Noted:
             said = {name: _said(name, text, messages, numbers) for name, text in found.groupdict().items()}
             return Noted(messages.text(key, **said) if said else messages.text(key))
     return Noted(sentence, english=True)
+
+
+GRAVE = (
+    *("insecure", "no_keys", "one_class", "idle", "near_unique", "recovered", "shows_values", "alone", "unjudged"),
+    *("persons", "links", "together", "joins", "formulas", "undeclared", "perturbed"),
+)
+"""Kinds of notes by how much they give away, the first words of their names in the catalogue."""
+
+
+def is_grave(sentence: str) -> bool:
+    """Whether a note is of one of these kinds.
+
+    Examples
+    --------
+    >>> is_grave("no guarantee looks at the sensitive column 'ill'"), is_grave("base distribution of 'a': the original")
+    (True, False)
+    """
+    return _gravity(sentence) < len(GRAVE)
+
+
+def _gravity(sentence: str) -> int:
+    """The place of a note among the kinds; of all others, as many as there are kinds."""
+    known = _forms() if len(sentence) <= LONGEST else ()
+    key = next((key.removeprefix("note.") for key, form in known if form.fullmatch(sentence)), "")
+    return next((at for at, kind in enumerate(GRAVE) if key.startswith(kind)), len(GRAVE))
+
+
+def by_gravity(sentences: Sequence[str]) -> list[str]:
+    """Notes, those that give most away first; as they were among equals.
+
+    Examples
+    --------
+    >>> by_gravity(["base distribution of 'ill': the original", "no guarantee looks at the sensitive column 'ill'"])
+    ["no guarantee looks at the sensitive column 'ill'", "base distribution of 'ill': the original"]
+    """
+    return sorted(sentences, key=_gravity)
 
 
 @functools.cache

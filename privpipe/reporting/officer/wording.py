@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from privpipe.reporting.entry_rows import entry_class, leading_figure
 from privpipe.reporting.officer.charts import Mark, columns_chart, scatter
-from privpipe.reporting.officer.languages import Noted, noted
+from privpipe.reporting.officer.languages import Noted, by_gravity, is_grave, noted
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -332,6 +332,16 @@ class Wording:
         loss, risk = (self.numbers.number(point[key]) for key in ("loss", "risk"))
         return f"{name}: {self.messages.text('axis.loss')} {loss}, {self.messages.text('axis.risk')} {risk}"
 
+    def worst(self) -> list[tuple[str, Noted]]:
+        """The three gravest things to know: alarms, guarantees that only warn, notes that give something away."""
+        grave = self.noted([each for each in by_gravity(self.data.notes) if is_grave(each)])
+        found = [
+            ("alarm", Noted(f"{self.messages.text('head.alarm').upper()}: {each.text}", each.english))
+            for each in self.noted(self.data.alarms)
+        ]
+        found += [("warning", each) for each in (*map(Noted, self.warnings()), *grave)]
+        return found[:WORST]
+
     def noted(self, sentences: Sequence[str]) -> list[Noted]:
         """Notes or alarms in the language of the page."""
         return [noted(sentence, self.messages, self.numbers) for sentence in sentences]
@@ -362,6 +372,9 @@ class Wording:
         if self._guards(name) or entry is None:
             return Noted(self._guards(name))
         return Noted(" ".join(entry.threat.split()) or entry.summary(), english=True)
+
+
+WORST = 3
 
 
 def _short_size(each: Mapping[str, Any]) -> str:
