@@ -62,6 +62,7 @@ def spread(engine: Engine, people: str, place: Path, rows_of: Any) -> dict[str, 
 TABLES = ("source", "with ids", "kept", "release")
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 def test_tasks_of_spark_have_alike_many_rows(spark_engine: SparkEngine, people: str, tmp_path: Path) -> None:
     from pyspark.sql import functions as sf

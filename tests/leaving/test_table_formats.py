@@ -124,6 +124,7 @@ def test_a_pattern_over_its_parts_finds_nothing(engine: Engine, tmp_path: Path) 
         engine.scan(Source(data=f"{delta(tmp_path / 'table')}/*.parquet"))
 
 
+@pytest.mark.deep
 def test_what_only_spark_sees_is_looked_at_too(spark_engine: Any, tmp_path: Path) -> None:
     from privpipe.engines.spark.sources import _refuse_table_format
 

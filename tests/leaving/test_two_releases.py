@@ -147,6 +147,7 @@ def test_two_releases_tell_no_more_than_their_cells(pairs: int, tmp_path: Path, 
     assert found["published"] >= pairs // 3, found
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("pairs", [range(3)])
 def test_nor_do_they_on_every_engine(tmp_path: Path, engine: Engine, pairs: range) -> None:
     assert sum(attack_pairs(pairs, tmp_path, engine).values()) == len(pairs)

@@ -63,6 +63,7 @@ def test_the_hook_refuses_a_wrong_policy_and_passes_a_sound_one(tmp_path: Path) 
     assert "1 of 2 policies cannot be used" in done.stderr
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("k", "code"), [(2, 0), (3, 5)])
 def test_the_workflow_fails_where_a_table_breaks_its_policy(tmp_path: Path, k: int, code: int) -> None:
     steps = read("pipelines/ci/privpipe.yml")["jobs"]["guarantees"]["steps"]
@@ -81,6 +82,7 @@ def test_the_citation_is_of_this_version() -> None:
     assert [each["name"] for each in cited["authors"]] == [each["name"] for each in held["authors"]]
 
 
+@pytest.mark.deep
 def test_a_command_writes_nothing_of_others_to_stderr(tmp_path: Path) -> None:
     """Every line is one of ours: DuckDB 2.0.0 ended with a list of leaks, and solvers write banners."""
     (tmp_path / "policy.yaml").write_text(

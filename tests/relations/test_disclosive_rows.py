@@ -80,6 +80,7 @@ def test_what_goes_on_any_set(seed: int) -> None:
         compare(engine, seed)
 
 
+@pytest.mark.deep
 @given(st.integers(0, 10**6))
 def test_no_person_of_a_common_row_has_to_go_any_more(seed: int) -> None:
     tables, _, _ = random_set(seed)

@@ -170,6 +170,7 @@ def test_a_table_of_others_under_one_of_the_names_is_refused(place: Place, tmp_p
     assert place.ask("SELECT own FROM clinic_visits") == [(1,)]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("step", STEPS)
 def test_a_run_killed_at_a_step_leaves_the_old_set_or_the_new_one(
     place: Place, runs: Runs, tmp_path: Path, step: str

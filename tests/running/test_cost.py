@@ -23,7 +23,6 @@ from privpipe.errors import UsageError
 from privpipe.running.cost import model
 from privpipe.running.cost.model import MEASURED
 from privpipe.running.cost.source_facts import KEPT, LookedAt, TableSketch, Work
-from tests.tiers import deep
 
 ROWS = 100_000
 FACTOR = 1.5
@@ -97,8 +96,9 @@ print(json.dumps({"read": read, "spilled": sum(staged), "written": written}))
 """
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count what a process reads")
-@pytest.mark.parametrize("memory", ["1GB", deep("40MB")])
+@pytest.mark.parametrize("memory", ["1GB", "40MB"])
 def test_the_prediction_is_near_the_counters(memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "KEPT_BYTES", 0)
     pq.write_table(rows_of(ROWS), tmp_path / "data.parquet")

@@ -183,6 +183,7 @@ def test_keys_of_table_formats_are_for_these_alone() -> None:
     assert (str(said.iceberg), said.iceberg and said.iceberg.catalog, said.mode) == ("db.t", "lake", "append")
 
 
+@pytest.mark.deep
 def test_a_table_of_many_releases_is_summed_up_for_its_readers(lake: Releases) -> None:
     for _ in range(11):
         lake.release(HALVES, "append")

@@ -33,6 +33,7 @@ def test_releases_hold_no_more_handles_and_threads(tmp_path: Path) -> None:
     assert held(growth(tmp_path, dict.fromkeys(SINKS, "release"), 3, 6), threads=12) == {}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("kind", "sinks"),
     [deep("look", ["iceberg", "sqlite", "parquet"], id="dry runs"), pytest.param("read", ["iceberg"], id="reading")],

@@ -46,6 +46,7 @@ def test_a_release_is_published_and_its_figures_are_those_of_the_public_edition(
     assert CANARY not in json.dumps(ending.to_dict()) + "".join(lines) + Path(ending.report).read_text("utf-8")
 
 
+@pytest.mark.deep
 def test_a_refusal_is_final_says_what_was_asked_and_leaves_what_stood_there(tmp_path: Path, written: Written) -> None:
     assert run_apart(Job(policy=written(3))).good
     before = published_at(str(tmp_path / "policies" / "published" / "visits"))

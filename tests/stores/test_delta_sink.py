@@ -108,7 +108,8 @@ def test_a_refused_release_leaves_nothing(store: ObjectStore, release: Release, 
         release(FIRST.append_column("day", FIRST["ill"]), mode, columns=columns)
 
 
-@pytest.mark.parametrize("mode", deep_beyond(1, ("replace", "append")))
+@pytest.mark.deep
+@pytest.mark.parametrize("mode", ["replace", "append"])
 def test_what_differs_after_the_commit_is_taken_back(
     store: ObjectStore, release: Release, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +156,7 @@ def test_a_commit_whose_answer_is_lost_is_there_or_never_will_be(
     assert not [name for name in listed(store) if "pending" in name]
 
 
+@pytest.mark.deep
 def test_another_writer_between_judging_and_commit_wins(
     store: ObjectStore, release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from tests.object_store import needs_object_store
 from tests.store_trials import KINDS, Trials
-from tests.tiers import deep
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +21,8 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trials]:
 STEPS = (0.5, 0.68)
 
 
-@pytest.mark.parametrize("kind", [kind if kind == "cut" else deep(kind) for kind in KINDS])
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", KINDS)
 def test_readers_see_the_old_release_or_the_new_one(trials: Trials, kind: str) -> None:
     wrong: list[str] = []
     for number, step in enumerate(STEPS):

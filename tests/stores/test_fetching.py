@@ -64,6 +64,7 @@ def test_a_file_that_was_changed_is_refused(store: ObjectStore, document: dict[s
     assert pp.fetch(SINK, tmp_path / "copy").run_id == second.run_id
 
 
+@pytest.mark.deep
 def test_what_is_no_release_is_refused(store: ObjectStore, tmp_path: Path) -> None:
     store.files().pipe_file(f"{BUCKET}/raw/a.parquet", b"")
     (tmp_path / "plain").mkdir()

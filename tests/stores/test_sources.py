@@ -16,7 +16,7 @@ import privpipe as pp
 from privpipe.engines import Engine
 from privpipe.errors import DataError, EngineError, PolicyError, PrivpipeError, UsageError
 from tests.object_store import BUCKET, Fault, FaultyProxy, ObjectStore
-from tests.tiers import deep_beyond, on_engines
+from tests.tiers import on_engines
 
 RAW = f"s3://{BUCKET}/raw"
 
@@ -159,7 +159,8 @@ def test_parts_of_table_formats_and_odd_keys_are_refused(
         pp.assess(f"s3://{BUCKET}/nowhere", rules)
 
 
-@pytest.mark.parametrize("kind", deep_beyond(1, ("cut", "503", "403")))
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", ["cut", "503", "403"])
 def test_a_store_that_fails_is_told_without_its_text(
     store: ObjectStore, proxy: FaultyProxy, people: pa.Table, rules: dict[str, Any], kind: Any
 ) -> None:

@@ -369,6 +369,7 @@ def test_the_audit_of_noise_finds_what_going_through_all_tables_finds(seed: int)
     assert verdict.observed == failing
 
 
+@pytest.mark.deep
 def test_noise_of_100_000_cells_has_its_distribution() -> None:
     """Cells of two persons, keyed and counted by the engine: unbiased within four deviations, and by chi-square."""
     number = 100_000

@@ -25,6 +25,7 @@ def paid(amount: int = 10, unit: str = "epsilon") -> Paid:
     return Paid(unit, Fraction(amount))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(7, 2)])
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_the_distribution_of_the_noise(mechanism: str, scale: Fraction) -> None:

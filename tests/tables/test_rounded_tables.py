@@ -60,6 +60,7 @@ def test_random_rounding_belongs_to_the_people_of_a_cell() -> None:
     assert seeded["count"].tolist() != one["count"].tolist()
 
 
+@pytest.mark.deep
 def test_random_rounding_is_unbiased_over_many_tables() -> None:
     """Within four standard deviations over 100,000 cells of two persons each, counted and keyed by the engine."""
     number = 100_000

@@ -141,6 +141,7 @@ def test_the_same_plans_and_records_everywhere(
         assert multiset(found) == multiset(wanted), chain
 
 
+@pytest.mark.deep
 def test_another_seed_another_release(embedded: Engine, people: pa.Table, tmp_path: Path) -> None:
     for name, chain in CHAINS.items():
         for stage in chain:

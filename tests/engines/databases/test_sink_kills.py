@@ -18,7 +18,6 @@ import pytest
 
 from privpipe.errors import SinkError
 from tests.engines.databases.sink_places import CANARY, Place, require_no_bytes, rows
-from tests.tiers import deep_beyond
 
 KILLED = """
 import os, signal, sys
@@ -49,7 +48,8 @@ pp.release(sys.argv[1], progress=progress)
 """
 
 
-@pytest.mark.parametrize("step", deep_beyond(1, ("within", "publish", "judge again")))
+@pytest.mark.deep
+@pytest.mark.parametrize("step", ["within", "publish", "judge again"])
 def test_a_reader_who_polls_sees_one_release(
     place: Place, release: Callable[..., Any], tmp_path: Path, step: str
 ) -> None:

@@ -12,6 +12,7 @@ from privpipe.errors import EngineError, Refused, SinkError
 from privpipe.running import run
 from privpipe.sinks.databases.postgresql_store import PostgresqlStore
 from tests.engines.databases.sink_places import CANARY, Place, rows
+from tests.tiers import deep_beyond
 
 pytestmark = pytest.mark.parametrize("place", ["postgresql"], indirect=True)
 Release = Callable[..., Any]
@@ -65,6 +66,7 @@ def test_nobody_reads_what_is_staged_whatever_new_tables_are_granted(
         assert cursor.fetchone() == (300,)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 @pytest.mark.parametrize("touched", [False, True])
 def test_a_transaction_of_a_reader_sees_one_release(place: Place, release: Release, level: str, touched: bool) -> None:
@@ -78,7 +80,7 @@ def test_a_transaction_of_a_reader_sees_one_release(place: Place, release: Relea
         assert cursor.fetchone() == ((300,) if level == "READ COMMITTED" else (200,))
 
 
-@pytest.mark.parametrize("step", [step for step in run.STEPS if step != "done"])
+@pytest.mark.parametrize("step", deep_beyond(1, [step for step in run.STEPS if step != "done"]))
 def test_a_connection_that_is_cut(place: Place, release: Release, step: str) -> None:
     first = release()
     before = rows(place)

@@ -112,6 +112,7 @@ def test_a_tuple_is_no_run_of_its_parts() -> None:
     assert len(set(value_words(STREAM, rows, ["a", "b"]).tolist())) == 2
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("value", ["same", "own"])
 def test_distributions_are_what_they_are_called(value: str) -> None:
     n = 200_000

@@ -91,6 +91,7 @@ def test_conditions_small_k_and_short_searches_stay_with_the_search() -> None:
         assert (found == search(points, start, k, STREAM, iterations=iterations, **more)).all()
 
 
+@pytest.mark.deep
 def test_by_default_four_runs_are_put_together_above_k_of_five() -> None:
     points = np.random.default_rng(5).normal(size=(90, 3))
     for k, runs in ((5, 2), (6, 4), (10, 4)):

@@ -75,6 +75,7 @@ def test_strength_is_that_of_the_dense_definition(size: int, ratio: float) -> No
     assert moved.mean() == pytest.approx(ratio, rel=0.06)
 
 
+@pytest.mark.deep
 def test_strength_grows_with_the_ratio_and_falls_with_the_block() -> None:
     found = [[strength(size, ratio) for ratio in (0.001, 0.1, 0.5, 1.0, 1.9)] for size in (8, 64, 200)]
     assert all(np.all(np.diff(row) > 0) for row in found)

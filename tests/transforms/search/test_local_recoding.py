@@ -238,6 +238,7 @@ CLUSTERED = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", deep_among(["adult k=5", "adult distinct 3"], CLUSTERED))
 def test_figures_of_clusters_are_reached(embedded: Engine, shared: Any, name: str) -> None:
     """Ours; an independent prototype has .0504, .0293, .0471, .0882, .0824 with as many steps; all are released."""
