@@ -313,7 +313,7 @@ def moments_moved(before: Floats, times: Ints, after: Floats, times_after: Ints)
     Parameters
     ----------
     before, after : ndarray of float64
-        Values.
+        Finite values.
     times, times_after : ndarray of int64
         Cells of each.
 
@@ -324,6 +324,9 @@ def moments_moved(before: Floats, times: Ints, after: Floats, times_after: Ints)
     """
     if not len(before) or not len(after):
         return {"mean_change": None, "quantile_change": None}
+    # Both changes are ratios: in a unit near the largest value, a power of two, no square or sum leaves 64-bit floats.
+    unit = -int(np.frexp(max(np.abs(before).max(), np.abs(after).max()))[1])
+    before, after = np.ldexp(before, unit), np.ldexp(after, unit)
     mean = float(np.average(before, weights=times))
     deviation = float(np.sqrt(np.average((before - mean) ** 2, weights=times)))
     if not deviation > 0:

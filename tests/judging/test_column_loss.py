@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
 from privpipe.judging import loss_counts, paired_columns
 from privpipe.judging.loss_counts import labels_of
+from privpipe.judging.paired_columns import moments_moved
 
 TREE = {"*": {"north": ["a", "b", "c"], "south": ["d", "e"]}}
 SEED = {"insecure": "a seed for tests"}
@@ -338,6 +340,13 @@ def test_what_a_user_sees_of_a_number_is_reported(engine: Engine, rows: int) -> 
         assert getattr(found, name) == (None if figure is None else pytest.approx(figure)), name
     assert found.alarm == "zeros"
     assert made.lost.alarms == ("100 % of the zeros of `income` are zeros no more",)
+
+
+@pytest.mark.parametrize("unit", [1e-320, 1e306])
+def test_the_unit_of_a_number_changes_no_figure_of_its_change(unit: float) -> None:
+    values, moved, times = np.array([-9.0, 0.0, 4.0, 9.0]), np.array([-9.0, 1.0, 4.0, 9.0]), np.array([1, 2, 3, 1])
+    found = moments_moved(values * unit, times, moved * unit, times)
+    assert found == pytest.approx(moments_moved(values, times, moved, times), rel=0.01)
 
 
 def test_a_fifth_of_the_cells_blanked_is_an_alarm_and_labels_have_no_mean() -> None:
