@@ -89,7 +89,7 @@ def test_a_function_of_a_generalized_column_is_not_released() -> None:
     rng = np.random.default_rng(7)
     age = rng.integers(20, 76, N)
     found = guesses(
-        pa.table({"age": age, "stage": np.array(list("abcd"))[(age - 20) // 14], "sex": rng.integers(0, 2, N)})
+        pa.table({"age": age, "band": np.array(list("abcd"))[(age - 20) // 14], "sex": rng.integers(0, 2, N)})
     )
-    assert found["stage"].role == "drop"
-    assert "a function of 'age'" in found["stage"].reason
+    assert found["band"].role == "drop"
+    assert "a function of 'age'" in found["band"].reason
