@@ -37,6 +37,8 @@ SMALL = 16_384
 """Elements that plain Python goes through in the time that loading numba takes."""
 ENOUGH = 100 * SMALL
 """Elements in one thread after which the next are worth the compiler, however small each call."""
+DIGEST_BYTES = 32
+"""At the head of a file of compiled code, of what follows: to load a damaged one could end a process."""
 KEPT_FOLDERS = 4
 """Folders of compiled code in one place, each of one version of the sources."""
 _kernels: list[Kernel] = []
@@ -319,10 +321,16 @@ def _folder() -> str:
     return f"{sources()[:20]}-numba{numba.__version__}-{sys.implementation.cache_tag}"
 
 
+def _sealed(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest() + data
+
+
 def _read(file: Path) -> Any:
     try:
-        return pickle.loads(file.read_bytes())
-    except (OSError, EOFError, ImportError, AttributeError, pickle.UnpicklingError):  # none, or one cut short
+        found = file.read_bytes()
+        data = found[DIGEST_BYTES:]
+        return pickle.loads(data) if found == _sealed(data) else None  # none of what was cut short or damaged
+    except (OSError, ImportError, AttributeError):  # none, or one that names what another release had
         return None
 
 
@@ -335,7 +343,7 @@ def _written(place: Path, name: str, data: bytes) -> bool:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as file:
             written = Path(file.name)
             try:
-                file.write(data)
+                file.write(_sealed(data))
                 file.close()
                 written.chmod(0o644)
                 written.replace(folder / name)

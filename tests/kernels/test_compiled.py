@@ -279,8 +279,10 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     file = folder_in(tmp_path) / "f.nbc"
     assert compiled._read(file) == ("code",)
     assert [each.name for each in file.parent.iterdir()] == ["f.nbc"]
-    file.write_bytes(file.read_bytes()[:-3])
-    assert compiled._read(file) is None
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:-3], whole[:31], whole[:-1] + b"x", b"x" + whole[1:]):
+        file.write_bytes(damaged)
+        assert compiled._read(file) is None
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -308,7 +310,7 @@ def test_code_that_names_what_another_release_had_is_none(tmp_path: Path, gone: 
     file = tmp_path / "f.nbc"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, here.__name__, here)
-        file.write_bytes(pickle.dumps(here.Key))  # type: ignore[attr-defined]
+        file.write_bytes(compiled._sealed(pickle.dumps(here.Key)))  # type: ignore[attr-defined]
         assert compiled._read(file) is here.Key  # type: ignore[attr-defined]
         if gone == "class":
             del here.Key  # type: ignore[attr-defined]
