@@ -23,9 +23,10 @@ SHARED = PROJECT.parent / "shared"
 # How long an example takes says nothing of what must hold. A checkout that passed once passes again: new examples are
 # the business of `make fuzz`, and what it finds becomes an example of its own.
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "privpipe")
-hypothesis.settings.register_profile("privpipe", deadline=None, print_blob=True, derandomize=True, max_examples=25)
-hypothesis.settings.register_profile("deep", deadline=None, print_blob=True, derandomize=True, max_examples=100)
-hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True)
+ANY_TIME = hypothesis.settings(deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("privpipe", ANY_TIME, derandomize=True, max_examples=25)
+hypothesis.settings.register_profile("deep", ANY_TIME, derandomize=True, max_examples=100)
+hypothesis.settings.register_profile("fuzz", ANY_TIME)
 hypothesis.settings.load_profile(PROFILE)
 
 DEEP_ON_SPARK = (
