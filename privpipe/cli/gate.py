@@ -20,15 +20,10 @@ if TYPE_CHECKING:
     from privpipe.judging.column_loss import LossTable
     from privpipe.policy import Policy
 
-__all__ = [
-    "assess",
-    "passed_with",
-    "show_alarms",
-    "show_assessment",
-    "show_lost",
-    "tell_where",
-    "validate",
-]
+__all__ = ["assess", "passed_with", "show_alarms", "show_assessment", "show_lost", "tell_where", "validate"]
+
+MOST_NOTES = 5
+"""On a terminal; all are in the record."""
 
 
 TEXTS = 3
@@ -95,10 +90,6 @@ def show_assessment(assessment: Assessment, *, json: bool) -> None:
         put(f"note: {more} more: `--json` prints all, and the private record of a release holds them")
     show_lost(assessment.lost)
     sys.stdout.flush()  # before what is printed next on stderr
-
-
-MOST_NOTES = 5
-"""On a terminal; all are in the record."""
 
 
 def tell_where(policy: Policy, assessment: Assessment) -> None:

@@ -24,7 +24,7 @@ from privpipe.reporting.entry_rows import (
     parameter_text,
     public_figure,
 )
-from privpipe.reporting.officer.languages import Language, language_of
+from privpipe.reporting.officer.languages import Language, Numbers, language_of
 from privpipe.reporting.officer.page import report_page
 from privpipe.reporting.officer.report_data import ReportData, sign_off_of
 from privpipe.reporting.run_documents import TRIED, RunDocuments, misshapen
@@ -84,7 +84,7 @@ def lost_rows(table: Mapping[str, Any], *, exact: bool = True) -> list[tuple[str
             _labels(row),
             _share(row.get("changed"), records, exact),
             _share(row.get("blanked"), records, exact),
-            _loss(row.get("loss")),
+            "-" if row.get("loss") is None else Numbers("en").loss(row["loss"]),
             str(row.get("measured_by") or ""),
             str(row.get("alarm") or "").upper(),
         )
@@ -103,12 +103,6 @@ def lost_text(table: Mapping[str, Any]) -> str:
         f"Shares and losses are of {of} of the released records compared with their originals ({table['records']:,}). "
         "A loss is 0 where all is kept and 1 where nothing is."
     )
-
-
-def _loss(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "< 0.001" if 0 < value < 0.0005 else f"{round(value, 3):.3g}"
 
 
 def _labels(row: Mapping[str, Any]) -> str:
