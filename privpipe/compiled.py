@@ -237,9 +237,9 @@ def places() -> list[Path]:
     if named:
         return named
     package = Path(__file__).absolute().parent
-    beside = [package / "__pycache__" / "kernels"] if package.is_dir() else []
+    packaged = [package / "__pycache__" / "kernels"] if package.is_dir() else []
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return [*beside, Path(cache).absolute() / "privpipe" / "kernels"]
+    return [*packaged, Path(cache).absolute() / "privpipe" / "kernels"]
 
 
 @functools.cache

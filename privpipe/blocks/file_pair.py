@@ -284,7 +284,7 @@ class FilePair:
         return None if self.counts is None else self.counts[0]
 
     def by_record(self, side: Side, values: Floats) -> Floats:
-        """A column of one side with the value of each row as often as it is a record."""
+        """A column of one side with the value of each row once for each of its records."""
         return values if self.counts is None else np.repeat(values, self.counts[side == "released"])
 
     def numbers(self, side: Side, column: str) -> Floats | None:

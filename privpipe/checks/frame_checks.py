@@ -297,7 +297,7 @@ def check(frame: Any, entries: Entries, *, hold: bool = False, **options: Unpack
     [(0,), (0,), (0,), (0,)]
     """
     entries = _entries_of(entries)
-    if "privpipe.tables.table" in sys.modules:  # else the frame is no table of cells
+    if "privpipe.tables.table" in sys.modules:  # else the frame cannot be a table of cells
         from privpipe.running.table_frames import check_tables, is_table
 
         if is_table(frame):

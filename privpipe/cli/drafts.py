@@ -186,7 +186,7 @@ def init(
         say("NO HEADER: the names of columns are made up, and roles are guessed by names. Give all, in their order:")
         say(f"next: `privpipe init {shlex.quote(data[0])} --columns age,sex,... --force`")
     for stages in missed:
-        say(f"NOT TRIED, for the time was over (--seconds): {stages}")
+        say(f"NOT TRIED within --seconds: {stages}")
     if out is None:
         print(text, end="")
     else:

@@ -192,9 +192,7 @@ def related_guesses(profiles: Sequence[Profile], found: Relations) -> dict[str, 
                 "insensitive", f"{tells}; a quasi-identifier if an attacker can know it", unknown=True
             )
     if likeliest := "" if _has_sensitive(guesses) else likeliest_sensitive(profiles, guesses, named=True):
-        reason = (
-            "the likeliest sensitive column, for no other was recognised; a quasi-identifier if an attacker can know it"
-        )
+        reason = "the likeliest sensitive column: no other was found; a quasi-identifier if an attacker can know it"
         guesses[likeliest] = Guess("sensitive", reason, unknown=True)
     guesses |= _undoing(guesses, found)
     return {name: found.decided.get(name, guess) for name, guess in guesses.items()}

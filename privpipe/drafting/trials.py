@@ -48,7 +48,7 @@ SEARCHES = ("generalize", "mondrian", "local_recoding")
 
 @dataclass
 class Clock:
-    """The time that is left, in CPU seconds of this process: a busy machine makes no other draft.
+    """The time that is left, in CPU seconds of this process, so that a busy machine drafts the same.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Clock:
         return self.seconds - (time.process_time() - self._start)
 
     def missed(self, stages: Sequence[str]) -> None:
-        """Note that there was no time for a method."""
+        """Note that no time was left for a method."""
         text = "; ".join(stages)
         if text not in self.untried:
             self.untried.append(text)
@@ -370,7 +370,7 @@ def _notes(trials: Sequence[Trial], best: Trial, choice: Choice, records: int, u
         fewer = f" (on {trial.records:,} records)" if trial.holds and trial.records < records else ""
         yield f"  {figure}: {'; '.join(trial.stages)}{blank}{fewer}"
     for stages in untried:
-        yield f"  not tried, for the time was over (`--seconds`): {stages}"
+        yield f"  not tried within `--seconds`: {stages}"
     if not best.stages[0].startswith("generalize"):
         yield "Cells of one column may have labels of several levels."
 

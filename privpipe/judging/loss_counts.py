@@ -85,13 +85,13 @@ def loss_table(
         rows, records, whole = _of_pairs(sample, asked, seen), len(sample.pairs[0]), sample.whole
         if not whole:
             rows = _counted_whole(engine, released, original, rows, asked.mark)
-    told = [replace(row, alarm=alarm_of(row, asked.rule)) for row in rows]
+    judged = [replace(row, alarm=alarm_of(row, asked.rule)) for row in rows]
     gone = [
         ColumnLoss(column=name, role=asked.roles.of(name), done=(NOT_RELEASED,))
         for name in original.schema.names
         if name not in names and name in asked.roles.columns
     ]
-    return LossTable(columns=(*told, *gone), records=records, whole=whole, withheld=asked.withheld, rule=asked.rule)
+    return LossTable(columns=(*judged, *gone), records=records, whole=whole, withheld=asked.withheld, rule=asked.rule)
 
 
 def _row(name: str, asked: LossAsked, **figures: Any) -> ColumnLoss:

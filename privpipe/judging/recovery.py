@@ -69,7 +69,7 @@ GUARD = Recovery(at_most=0.5, determined_at_most=0.2, beyond_chance=True)
 
 
 UNPAIRED = (
-    "what released columns reveal about transformed ones was not judged, for records of the table and of its original "
+    "what released columns reveal about transformed ones was not judged: the records of the table and of its original "
     "could not be paired; give both the policy's `record_id`, or both in the same order with align position"
 )
 
@@ -87,7 +87,7 @@ class Recoveries:
     exceeding : tuple of Recovered
         What makes it fail.
     unpaired : bool
-        Whether nothing was judged, for records of the two tables could not be paired.
+        Whether nothing was judged because the records of the two tables could not be paired.
     """
 
     notes: tuple[str, ...] = ()
@@ -102,8 +102,8 @@ class Recoveries:
         """
         decided = any(isinstance(each, Recovery) for each in guarantees)
         refused = () if self.refused is None or decided else (self.refused,)
-        said = (UNPAIRED,) if self.unpaired and not decided else ()
-        return replace(judged.noting(*said, source=self.notes), verdicts=(*refused, *judged.verdicts))
+        notes = (UNPAIRED,) if self.unpaired and not decided else ()
+        return replace(judged.noting(*notes, source=self.notes), verdicts=(*refused, *judged.verdicts))
 
 
 def recoveries(

@@ -297,9 +297,11 @@ def levels_of(cells: Cells) -> Ints:
 
 
 def _least_squares(parts: scipy.sparse.csr_array, measured: Ints, weight: Floats) -> Floats:
+    from scipy.sparse.linalg import cg
+
     weighted = scipy.sparse.csr_array(parts.T @ scipy.sparse.diags_array(weight))
     normal = scipy.sparse.csc_array(weighted @ parts)
-    found, failed = scipy.sparse.linalg.cg(
+    found, failed = cg(
         normal, weighted @ measured, rtol=1e-10, maxiter=10_000, M=scipy.sparse.diags_array(1.0 / normal.diagonal())
     )
     if failed:

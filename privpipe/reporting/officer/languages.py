@@ -263,8 +263,8 @@ def noted(sentence: str, messages: Messages, numbers: Numbers) -> Noted:
 
 
 GRAVE = (
-    *("insecure", "no_keys", "one_class", "idle", "near_unique", "recovered", "shows_values", "alone", "unjudged"),
-    *("persons", "links", "together", "joins", "formulas", "undeclared", "perturbed"),
+    *("insecure", "no_keys", "one_class", "idle", "near_unique", "recovered", "shows_values", "alone"),
+    *("unjudged", "unpaired", "persons", "links", "together", "joins", "formulas", "undeclared", "perturbed"),
 )
 """Kinds of notes by how much they give away, the first words of their names in the catalogue."""
 

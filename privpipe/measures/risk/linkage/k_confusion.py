@@ -172,7 +172,7 @@ def _rounded(files: FilePair, name: str) -> bool:
 
 
 def _compared(files: FilePair, name: str) -> tuple[Comparison, ...]:
-    """Released records that have a value in a column, and whose label says something of the original's values."""
+    """Released records that have a value in a column, and those whose label covers a value of the original."""
     assert files.counts is not None
     numbers = files.numbers("original", name), files.numbers("released", name)
     remedy = "leave columns without values out of quasi_identifiers"
