@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib.util
 import os
@@ -179,6 +180,14 @@ def spark_engine() -> Iterator[Engine]:
         pytest.skip(f"Spark: {reason}")
     with open_engine("spark", {"master": "local[2]", "shuffle_partitions": 2, "driver_bytes": 0}) as engine:
         yield engine
+
+
+@pytest.fixture
+def connect_port() -> Iterator[None]:
+    """The port that every local server of Spark Connect listens on, for one test of all processes at a time."""
+    with Path(tempfile.gettempdir(), "privpipe-tests-connect.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(params=["embedded", "dask", "spark"])

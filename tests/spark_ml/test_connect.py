@@ -99,12 +99,14 @@ def lines_of(script: str, argument: str, project: Path) -> list[str]:
 
 @pytest.mark.deep
 @pytest.mark.spark
+@pytest.mark.usefixtures("connect_port")
 def test_connect_serves_what_classic_spark_does(tmp_path: Path, project: Path) -> None:
     assert lines_of(SCRIPT, (tmp_path / "model").as_uri(), project)[-2:] == ["refused", "there already"]
 
 
 @pytest.mark.deep
 @pytest.mark.spark
+@pytest.mark.usefixtures("connect_port")
 def test_connect_reads_and_publishes_tables(tmp_path: Path, project: Path) -> None:
     # The source, the view, a table and its documents; nothing of the run that was refused, nor of the first release.
     assert lines_of(CATALOGUE, str(tmp_path), project)[-3:] == ["Refused", "DataError", "100 4"]

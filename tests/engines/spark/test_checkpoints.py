@@ -165,6 +165,7 @@ with open_engine("spark", {"remote": "local[2]", "shuffle_partitions": 2}) as en
 """
 
 
+@pytest.mark.usefixtures("connect_port")
 def test_spark_connect_holds_them_too(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", minversion="4.0")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

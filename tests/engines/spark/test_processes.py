@@ -75,9 +75,10 @@ def assert_nothing_personal(texts: list[str]) -> None:
 
 @pytest.mark.parametrize("mode", ["classic", "connect"])
 def test_answers_are_those_of_the_embedded_engine_and_logs_hold_no_value(
-    mode: str, wanted: Any, tmp_path: Path
+    mode: str, wanted: Any, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     if mode == "connect":
+        request.getfixturevalue("connect_port")
         reason = connect_is_missing()
         if reason:
             pytest.skip(f"Spark Connect: {reason}")
