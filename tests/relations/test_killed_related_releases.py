@@ -29,19 +29,23 @@ import os, signal, sys
 import privpipe as pp
 
 pp.release, pp.Policy  # whatever is imported late is imported before the first run
+
+def say(*words):
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())  # at once: who is killed leaves no half of a line
+
 for line in sys.stdin:
     policy, step = line.rstrip("\\n").split("\\t")
     child = os.fork()
     if not child:
         def progress(now):
-            print("step", now, flush=True)
+            say("step", now)
             if now == step:
                 os.kill(os.getpid(), signal.SIGKILL)
 
+        say("pid", os.getpid())  # before its first step
         pp.release(policy, progress=progress)
         os._exit(0)
-    print("pid", child, flush=True)
-    print("code", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    say("code", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 STEPS = (
     "stage patients",
