@@ -212,7 +212,7 @@ class DistinctPairMeasure(Guarantee):
     """A measure of the distinct combinations of the release, and of the original where there is one."""
 
     way = RECODED_TABLES
-    threshold_field = "at_most"
+    threshold_field: ClassVar[str | None] = "at_most"
 
     def columns_read(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         """Columns whose combinations it looks at, the quasi-identifiers first."""
@@ -340,7 +340,7 @@ class FilePairMeasure(Guarantee):
     """
 
     way = FILES
-    threshold_field = "at_most"
+    threshold_field: ClassVar[str | None] = "at_most"
 
     columns: Annotated[tuple[str, ...] | None, Columns()] = None
 
@@ -438,7 +438,7 @@ class JoinedClassMeasure(Guarantee):
     """
 
     way = JOINED_CLASSES
-    threshold_field = "at_most"
+    threshold_field: ClassVar[str | None] = "at_most"
 
     compares_numbers: ClassVar[bool] = True
     """Whether numbers that are not in the original leave a row unjudged; False: they show that it is not a copy."""

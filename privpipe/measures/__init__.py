@@ -46,6 +46,7 @@ CATALOGUE = Catalogue(
         "InferenceAttack": "risk.criteria.inference_attack",
         "RobustIntervalRisk": "risk.attribute.interval_disclosure",
         "Recovery": "risk.attribute.recovery",
+        "ResultPrivacy": "risk.attribute.result_privacy",
         "Downcoding": "risk.algorithm.downcoding",
         "MinimalityAttack": "risk.algorithm.minimality_attack",
         "Quality": "utility.quality",
