@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,16 +14,10 @@ from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.guarantee import require_columns, short
 from privpipe.blocks.parameters import require_integer, require_number
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
-from privpipe.hierarchies import canonical_text
-from privpipe.hierarchies.interval_levels import interval_ends
-from privpipe.roles import column_type_of
+from privpipe.measures.risk.attribute.counted_table import CountedColumn, CountedTable
 from privpipe.tolerance import at_least, at_most
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
-__all__ = ["CountedTable", "Found", "Result", "read_result"]
+__all__ = ["Found", "Result", "Rule", "Rules", "read_result"]
 
 MOST_ITEMS = 3
 """Items on the left side of a rule that a pattern covers."""
@@ -33,7 +25,6 @@ LARGEST_NUMBER_OF_SETS = 20_000
 MOST_GROUPS = 20
 """Distinct numbers that are categories themselves where they are compared with a text; more are ten groups."""
 GROUPS = 10
-INFINITE = Decimal("Infinity")
 NONE_SHOWN = "no record shows the columns of both sides"
 FOLDS = 5
 LARGEST_SAMPLE = 200_000
@@ -65,120 +56,6 @@ class Found(NamedTuple):
     columns: tuple[str, ...]
     text: str
     details: Mapping[str, float] = {}
-
-
-@dataclass(frozen=True)
-class _Column:
-    """A column of a table of combinations by its distinct texts, ordered where they are numbers or intervals."""
-
-    codes: Ints = field(repr=False)
-    texts: list[str] = field(repr=False)
-    numbers: Floats | None = field(repr=False)
-    typed: bool
-
-    @property
-    def shown(self) -> Bools:
-        return np.asarray(self.codes >= 0)
-
-
-class CountedTable:
-    """The distinct combinations of some columns with their records. In memory only.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        With the records of each row in ``__count``.
-    blanks : sequence of str or None
-        Texts that stand for no value.
-    """
-
-    def __init__(self, table: pa.Table, blanks: Sequence[str | None]) -> None:
-        self._table, self._blanks = table, set(blanks) - {None}
-        self._columns: dict[str, _Column] = {}
-
-    @cached_property
-    def counts(self) -> Ints:
-        """Records of each row, shape (n,)."""
-        return np.asarray(self._table["__count"].to_numpy(), dtype=np.int64)
-
-    @cached_property
-    def records(self) -> int:
-        """Records of all rows."""
-        return int(self.counts.sum())
-
-    def column(self, name: str) -> _Column:
-        """A column; -1 is the code of a cell without a value."""
-        if name not in self._columns:
-            self._columns[name] = self._read(name)
-        return self._columns[name]
-
-    def shown(self, names: Sequence[str]) -> Bools:
-        """Rows with a value in each of the columns, shape (n,)."""
-        shown = np.ones(len(self.counts), dtype=np.bool_)
-        for name in names:
-            shown &= self.column(name).shown
-        return shown
-
-    def place(self, name: str, value: Any) -> int:
-        """The code of a value in a column; -2 where no row has it."""
-        import pyarrow as pa
-
-        array, column = pa.array([value]), self.column(name)
-        text = canonical_text(array, column_type_of(array.type))[0].as_py()
-        return column.texts.index(text) if text in column.texts else -2
-
-    def matching(self, items: Mapping[str, Any]) -> Bools:
-        """Rows with these values, shape (n,)."""
-        found = np.ones(len(self.counts), dtype=np.bool_)
-        for name, value in items.items():
-            found &= self.column(name).codes == self.place(name, value)
-        return found
-
-    def total(self, rows: Bools) -> int:
-        """Records of some rows."""
-        return int(self.counts[rows].sum())
-
-    def _read(self, name: str) -> _Column:
-        import pyarrow.compute as pc
-
-        values = self._table[name].combine_chunks()
-        kind = column_type_of(values.type)
-        coded = canonical_text(values, kind, column=name).dictionary_encode()
-        texts: list[str] = coded.dictionary.to_pylist()
-        codes = np.asarray(pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-        typed = kind in ("integer", "number", "decimal", "date", "timestamp")
-        ends = [_ends(text, kind) for text in texts]
-        known = [pair for pair, text in zip(ends, texts, strict=True) if text not in self._blanks]
-        ordered = bool(known) and all(pair is not None for pair in known)
-        order = sorted(
-            range(len(texts)), key=lambda at: (*((ends[at] or (INFINITE, INFINITE)) if ordered else ()), texts[at])
-        )
-        place = np.full(len(texts) + 1, -1, dtype=np.int64)  # the last one for cells without a value
-        kept = [at for at in order if texts[at] not in self._blanks]
-        place[kept] = np.arange(len(kept))
-        numbers = np.array([_middle(*ends[at]) for at in kept]) if ordered else None  # type: ignore[misc]
-        return _Column(place[codes], [texts[at] for at in kept], numbers, typed)
-
-
-def _ends(text: str, kind: str) -> tuple[Decimal, Decimal] | None:
-    """The interval that a number, a date or a label of numbers stands for; a date counts in microseconds."""
-    if kind in ("date", "timestamp"):
-        moment = Decimal(int(np.datetime64(text.replace("Z", "").replace(" ", "T"), "us").astype(np.int64)))
-        return moment, moment
-    found = interval_ends(text)
-    low, high, _ = (text, text, True) if found is None else found
-    try:
-        ends = -INFINITE if low is None else Decimal(low), INFINITE if high is None else Decimal(high)
-    except InvalidOperation:
-        return None
-    return None if any(end.is_nan() for end in ends) or (found is None and ends[0].is_infinite()) else ends
-
-
-def _middle(low: Decimal, high: Decimal) -> float:
-    """Of an interval that is open on one side the end that is known."""
-    if low.is_infinite() or high.is_infinite():
-        return float(high if low.is_infinite() else low)
-    return float(low + (high - low) / 2)
 
 
 class Result:
@@ -473,7 +350,7 @@ def _spearman(x: Ints, y: Ints, counts: Ints) -> float:
     return abs(rank_correlation(CountedPairs(pairs[:, 0], pairs[:, 1], totals)))
 
 
-def _categories(column: _Column, rows: Bools, counts: Ints) -> Ints:
+def _categories(column: CountedColumn, rows: Bools, counts: Ints) -> Ints:
     """Codes of categories; many distinct numbers are groups of about equally many records."""
     codes = np.unique(column.codes[rows], return_inverse=True)[1].reshape(-1)
     if not column.typed or codes.max(initial=0) < MOST_GROUPS:
@@ -607,7 +484,7 @@ class Model(Result):
         return Found(skill, holds, compared, of, columns, text, {"base": base})
 
 
-def _skill(table: CountedTable, by: Sequence[str], target: _Column) -> tuple[float, float]:
+def _skill(table: CountedTable, by: Sequence[str], target: CountedColumn) -> tuple[float, float]:
     """Accuracy above that of the most frequent value, and this one, over records in an order of their own values."""
     from privpipe.measures.utility.loss_models import predicted
 
@@ -626,7 +503,7 @@ def _skill(table: CountedTable, by: Sequence[str], target: _Column) -> tuple[flo
     return (right - usual) / len(records), usual / len(records)
 
 
-def _features(column: _Column, rows: Ints) -> Iterator[Floats]:
+def _features(column: CountedColumn, rows: Ints) -> Iterator[Floats]:
     """Numbers as they are, categories as one column each; a missing cell is below all numbers, and no category."""
     codes = column.codes[rows]
     if column.numbers is not None:

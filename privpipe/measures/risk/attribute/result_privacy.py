@@ -13,7 +13,8 @@ from privpipe.blocks.file_pair import DistinctPair, DistinctPairMeasure
 from privpipe.blocks.marks import KeyColumns, Stricter
 from privpipe.blocks.verdict import Comparison
 from privpipe.errors import UsageError
-from privpipe.measures.risk.attribute.hidden_results import CountedTable, Found, Result, read_result
+from privpipe.measures.risk.attribute.counted_table import CountedTable
+from privpipe.measures.risk.attribute.hidden_results import Found, Result, read_result
 
 __all__ = ["ResultPrivacy"]
 
@@ -55,7 +56,7 @@ class ResultPrivacy(DistinctPairMeasure):
     ('fail', 0.75)
     """
 
-    threshold_field = None
+    threshold_field = "results"
     observes = dict[str, Any]
     source = "Verykios, Elmagarmid, Bertino, Saygin, Dasseni, IEEE TKDE 16(4), 2004; Domingo-Ferrer, Torra, 2008"
     threat = "An analyst mines the release for what its owner must keep: a rule, a share, a ranking, a prediction."
