@@ -16,6 +16,7 @@ CATALOGUE = Catalogue(
         "SuppressRecords": "suppression.record_suppression",
         "Safepub": "sampling.safepub",
         "SuppressCells": "local_suppression.suppress_cells",
+        "HideResults": "suppression.hide_results",
         "Microaggregate": "microaggregation.microaggregate",
         "FuzzyMicroaggregate": "microaggregation.microaggregate",
         "RankSwap": "swapping.rank_swap",

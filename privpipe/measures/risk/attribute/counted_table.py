@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,19 @@ class CountedTable:
     def records(self) -> int:
         """Records of all rows."""
         return int(self.counts.sum())
+
+    def parts(self, rows: Ints, counts: Ints, blank: Mapping[str, Bools]) -> CountedTable:
+        """Some rows with other counts, where cells of some columns are blank: shapes (p,)."""
+        part = CountedTable(self._table, ())
+        part.counts = counts
+        for name in self._table.column_names:
+            if name == "__count":
+                continue
+            own = self.column(name)
+            codes = own.codes[rows]
+            codes = np.where(blank[name], -1, codes) if name in blank else codes
+            part._columns[name] = replace(own, codes=codes)
+        return part
 
     def column(self, name: str) -> CountedColumn:
         """A column; -1 is the code of a cell without a value."""

@@ -58,6 +58,23 @@ class Found(NamedTuple):
     details: Mapping[str, float] = {}
 
 
+class Demand(NamedTuple):
+    """A rule that holds: rows with both of its sides, and how many of their records must not show one of them."""
+
+    rows: Bools
+    excess: int
+
+
+class _Groups(NamedTuple):
+    """Left sides of rules over some columns: of each row its number, of each number its records."""
+
+    names: tuple[str, ...]
+    rows: Bools
+    numbers: Ints
+    both: Ints
+    base: Ints
+
+
 class Result:
     """A result that must not hold in the release; subclasses have a `kind` and read their own parameters."""
 
@@ -70,6 +87,10 @@ class Result:
     def items(self) -> Mapping[str, Any]:
         """Values that the policy names, by column."""
         return {}
+
+    def demands(self, table: CountedTable, keys: tuple[str, ...]) -> Iterator[Demand]:
+        """The rules of it that hold; only those of `rule` and `rules` can be hidden by blank cells."""
+        raise TypeError(f"{self.kind} is no rule")
 
     def found(self, released: CountedTable, original: CountedTable | None, keys: tuple[str, ...]) -> Found:
         """What the release shows of it."""
@@ -142,6 +163,20 @@ class _Limits:
         """The fewest records that reach the support."""
         return self.support if isinstance(self.support, int) else max(1, math.ceil(self.support * table.records - 1e-9))
 
+    def reached(self, both: int, base: int, least: int) -> bool:
+        """Whether a rule counts as disclosed."""
+        return both >= least and bool(at_least(both / base, self.confidence))
+
+    def excess(self, both: int, base: int, least: int) -> int:
+        """The fewest records with both sides that must not show one of them, so that the rule is not reached."""
+        gone = both - least + 1
+        if 0 < self.confidence < 1:
+            few = max(0, math.ceil((both - self.confidence * base) / (1 - self.confidence)) - 1)
+            while few < gone and at_least((both - few) / (base - few), self.confidence):
+                few += 1
+            gone = min(gone, few)
+        return gone
+
     def __str__(self) -> str:
         support = f"{self.support:,} records" if isinstance(self.support, int) else f"{short(self.support)} of all"
         return f"support {support} and confidence {short(self.confidence)}"
@@ -179,6 +214,13 @@ class Rule(Result):
     def items(self) -> Mapping[str, Any]:
         return {**self.given, **self.then}
 
+    def demands(self, table: CountedTable, keys: tuple[str, ...]) -> Iterator[Demand]:
+        left = table.matching(self.given) & table.shown(self.columns(keys))
+        rows = left & table.matching(self.then)
+        base, both, least = table.total(left), table.total(rows), self.limits.records(table)
+        if self.limits.reached(both, base, least):
+            yield Demand(rows, self.limits.excess(both, base, least))
+
     def found(self, released: CountedTable, original: CountedTable | None, keys: tuple[str, ...]) -> Found:
         columns = self.columns(keys)
         shown = released.shown(columns)
@@ -187,7 +229,7 @@ class Rule(Result):
         left = released.matching(self.given) & shown
         base, both = released.total(left), released.total(left & released.matching(self.then))
         confidence = both / base if base else 0.0
-        holds = both >= self.limits.records(released) and bool(at_least(confidence, self.limits.confidence))
+        holds = self.limits.reached(both, base, self.limits.records(released))
         text = f"{_strength(both, base, str(self.limits), holds)}"
         return Found(confidence, holds, released.total(shown), released.records, columns, text, {"support": both})
 
@@ -240,10 +282,29 @@ class Rules(Result):
         text = f"strongest of {sets:,} sets of columns: from {side}, {_strength(both, base, str(self.limits), holds)}"
         return Found(confidence, holds, compared, released.records, (*names, *self.then), text, {"support": both})
 
+    def demands(self, table: CountedTable, keys: tuple[str, ...]) -> Iterator[Demand]:
+        known, least = table.shown(tuple(self.then)), self.limits.records(table)
+        wanted = table.matching(self.then)
+        for group in self._groups(table, known, self._left(keys), least):
+            confident = at_least(group.both / np.maximum(group.base, 1), self.limits.confidence)
+            for number in np.flatnonzero((group.both >= least) & confident).tolist():
+                rows = np.zeros(len(table.counts), dtype=np.bool_)
+                rows[group.rows] = group.numbers == number
+                excess = self.limits.excess(int(group.both[number]), int(group.base[number]), least)
+                yield Demand(rows & wanted, excess)
+
     def _counted(
         self, table: CountedTable, known: Bools, left: tuple[str, ...], least: int
     ) -> Iterator[tuple[tuple[str, ...], int, int]]:
-        """Of each set of columns its strongest rule: records with both sides, and with the left one.
+        """Of each set of columns its strongest rule: records with both sides, and with the left one."""
+        for group in self._groups(table, known, left, least):
+            both, base = group.both, group.base
+            at = np.lexsort((both, both / np.maximum(base, 1), both >= least))[-1]
+            if base[at]:
+                yield group.names, int(both[at]), int(base[at])
+
+    def _groups(self, table: CountedTable, known: Bools, left: tuple[str, ...], least: int) -> Iterator[_Groups]:
+        """Of each set of columns its left sides.
 
         Sets are skipped that hold one without any rule of enough records: support falls with every item.
         """
@@ -257,17 +318,14 @@ class Rules(Result):
                 rows = known & table.shown(names)
                 if not rows.any():
                     continue
-                codes = np.column_stack(
-                    [np.zeros(int(rows.sum()), np.int64), *(table.column(n).codes[rows] for n in names)]
-                )
+                first = np.zeros(int(rows.sum()), dtype=np.int64)
+                codes = np.column_stack([first, *(table.column(name).codes[rows] for name in names)])
                 numbers, base = projected_counts(codes, table.counts[rows])
                 both = np.zeros_like(base)
                 np.add.at(both, numbers, np.where(wanted[rows], table.counts[rows], 0))
                 if both.max(initial=0) >= least:
                     frequent.add(names)
-                at = np.lexsort((both, both / np.maximum(base, 1), both >= least))[-1]
-                if base[at]:
-                    yield names, int(both[at]), int(base[at])
+                yield _Groups(names, rows, numbers, both, base)
 
 
 @dataclass(frozen=True)

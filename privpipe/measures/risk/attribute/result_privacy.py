@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from typing_extensions import Doc
 
@@ -57,6 +57,7 @@ class ResultPrivacy(DistinctPairMeasure):
     """
 
     threshold_field = "results"
+    withheld: ClassVar[tuple[str, ...]] = ("results",)
     observes = dict[str, Any]
     source = "Verykios, Elmagarmid, Bertino, Saygin, Dasseni, IEEE TKDE 16(4), 2004; Domingo-Ferrer, Torra, 2008"
     threat = "An analyst mines the release for what its owner must keep: a rule, a share, a ranking, a prediction."
