@@ -500,7 +500,14 @@ class Policy:
         there is one.
         """
         shown = without_folders(without_queries(self._told()), self._path_keys())
-        return dict(shown) if self.tables is None else without_secrets(shown, self.tables.secrets())
+        secret = {} if self.tables is None else self.tables.secrets()
+        own = () if self.related is None else self.related.tables.values()
+        for policy in (self, *own):
+            secret |= {each.name(): each.withheld for each in (*policy.entries, *policy.transform) if each.withheld}
+        within = shown.get("tables")
+        if isinstance(within, Mapping):
+            shown = {**shown, "tables": {name: without_secrets(each, secret) for name, each in within.items()}}
+        return without_secrets(shown, secret)
 
     def queries(self) -> dict[str, str]:
         """The text of each query, by the section it is in; for private documents."""

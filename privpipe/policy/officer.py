@@ -267,14 +267,13 @@ def _guarantee(report: Report, item: Any, place: Place, catalogues: Catalogues) 
     given = {**parameters, asked.of_each: EACH} if asked.of_each else parameters
     for parameter, wrong in kind.problems(given).items():
         report.wrong((*asked.place, *parameter.split(".")) if parameter else asked.place, wrong)
-    if issubclass(kind, CellGuarantee):
-        if kind.withheld:
-            report.wrong(
-                asked.place,
-                "has a threshold that is in no public document, and the hash of an officer's policy is in the "
-                "manifest, by which it could be tried out; ask for it in each job",
-            )
-    elif not kind.problems(given) and not asked.kind.build(given).is_gate():
+    if kind.withheld:
+        report.wrong(
+            asked.place,
+            "has a threshold that is in no public document, and the hash of an officer's policy is in the manifest, "
+            "by which it could be tried out; ask for it in each job",
+        )
+    elif not issubclass(kind, CellGuarantee) and not kind.problems(given) and not asked.kind.build(given).is_gate():
         report.wrong(asked.place, f"needs its threshold `{asked.kind.threshold_field}`")
     return asked
 

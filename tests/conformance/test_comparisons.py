@@ -14,7 +14,7 @@ from privpipe.blocks.verdict import Comparison
 from privpipe.blocks.way import RECODED_TABLES
 from privpipe.engines import Engine
 from privpipe.judging.assessment import compares_tables, founded
-from privpipe.measures import RecordLinkage, Recovery
+from privpipe.measures import RecordLinkage, Recovery, ResultPrivacy
 from privpipe.models import WholeHouseholds
 from privpipe.testing import NOTHING_IN_COMMON, Judging, comparison_problems
 from privpipe.testing.stages import keys_of
@@ -48,7 +48,11 @@ def judging(tmp_path_factory: pytest.TempPathFactory) -> Judging:
 
 
 def of_classes_alone(entry: Guarantee) -> bool:
-    """Whether it is a quality figure of class sizes, to which the original only says how many records there were."""
+    """Whether it is a quality figure of class sizes, to which the original only says how many records there were, or
+    about results of the release itself.
+    """
+    if isinstance(entry, ResultPrivacy):
+        return True
     named = vars(entry).get("measure", vars(entry).get("name"))
     return entry.way == RECODED_TABLES and str(named) in ("average_class_size", "c_avg", "discernibility")
 
@@ -61,9 +65,9 @@ def tried(entry: Guarantee) -> list[str]:
 
 def test_the_whole_catalogue_is_gone_over() -> None:
     """A new entry that compares tables raises these numbers; one that leaves is named here."""
-    assert len({type(entry) for entry in EVERY}) == len([*models.CATALOGUE, *measures.CATALOGUE]) == 64
-    assert len({type(entry) for entry in COMPARING}) == 31
-    assert len(COMPARING) == 115
+    assert len({type(entry) for entry in EVERY}) == len([*models.CATALOGUE, *measures.CATALOGUE]) == 65
+    assert len({type(entry) for entry in COMPARING}) == 32
+    assert len(COMPARING) == 118
     assert sum(bool(tried(entry)) for entry in COMPARING) == 112
 
 

@@ -138,7 +138,7 @@ def test_every_example_has_the_verdict_of_assess() -> None:
     assert outcomes.count("fail") > 20
     refused = [each for each, outcome in zip(guarantees, outcomes, strict=True) if outcome == "error"]
     unjudged = {"transparency_attack", "quality", "probabilistic_linkage", "downcoding", "minimality_attack"}
-    unjudged |= {"k_concealment", "result_privacy"}  # ages without labels, and values that are not in this table
+    unjudged |= {"k_concealment", "result_privacy"}  # ages without labels, and a column that is not in this table
     undefined = [each for each in refused if each.name() == "correct_attribution" and each.figure == "tcap"]
     elsewhere = [each for each in refused if "town" in (getattr(each, "columns", None) or ())]  # not in this table
     left = [each for each in refused if each not in (*undefined, *elsewhere)]

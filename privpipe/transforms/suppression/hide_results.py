@@ -125,10 +125,10 @@ class HideResults(Transformer):
 
     @classmethod
     def examples(cls) -> list[Self]:
-        hiv = {"then": {"illness": "hiv"}, "support": 2, "confidence": 0.6}
+        flu = {"then": {"illness": "flu"}, "support": 2, "confidence": 0.6}
         return [
-            cls(results=[{"rules": hiv}]),
-            cls(results=[{"rule": {"if": {"sex": "f"}, **hiv}}], method="greedy"),
+            cls(results=[{"rules": flu}]),
+            cls(results=[{"rule": {"if": {"sex": "f"}, **flu}}], method="greedy"),
         ]
 
 

@@ -124,13 +124,13 @@ class ResultPrivacy(DistinctPairMeasure):
 
     @classmethod
     def examples(cls) -> list[Self]:
-        hiv = {"then": {"illness": "hiv"}, "support": 2, "confidence": 0.6}
+        flu = {"then": {"illness": "flu"}, "support": 2, "confidence": 0.6}
         return [
-            cls(results=[{"rules": hiv}]),
+            cls(results=[{"rules": flu}]),
             cls(
                 results=[
-                    {"rule": {"if": {"sex": "f"}, **hiv}},
-                    {"share": {"where": {"illness": "hiv"}, "at_most": 0.5}},
+                    {"rule": {"if": {"sex": "f"}, **flu}},
+                    {"share": {"where": {"illness": "flu"}, "at_most": 0.5}},
                 ]
             ),
             cls(results=[{"correlation": {"columns": ["zip", "illness"], "at_most": 0.3}}]),
