@@ -150,6 +150,8 @@ COUNTED: Mapping[str, tuple[str, ...]] = {
 """Thresholds that count somebody. Those of `record_swap` and `mondrian` are no figures: they have tests below."""
 SERVED = ("generalize", "local_recoding", "suppress_records", "safepub")
 """Stages that count as the guarantees do, or are refused with them (`Transformer.serves`)."""
+OF_RECORDS = ("hide_results",)
+"""Stages for measures that count records whatever `person_id` is: fewer persons than records support a rule."""
 WITHOUT = ("pram", "shuffle", "round", "sample", "shift_dates", "drop_identifiers", "pseudonymise")
 """Stages without a threshold: what they release of a value does not depend on how many have it."""
 
@@ -196,7 +198,7 @@ def fate(stage: Mapping[str, Any], *, engine: str = "embedded", **changes: Any) 
 
 def test_every_transformer_is_in_the_catalogue_of_thresholds() -> None:
     found = {CATALOGUE.attribute(name).name() for name in CATALOGUE.class_names}
-    assert found == {*COUNTED, *SERVED, *WITHOUT}
+    assert found == {*COUNTED, *SERVED, *WITHOUT, *OF_RECORDS}
     tried = {next(iter(stage)) for stage in ENTRIES.values()}
     assert {*COUNTED} - tried == {"record_swap", "mondrian"}
     assert len(ENTRIES) == 55
