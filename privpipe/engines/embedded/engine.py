@@ -18,6 +18,7 @@ from privpipe.blocks.requests import (
     ClassesOf,
     ClassFilter,
     Derivation,
+    GivenRows,
     Grouping,
     Identification,
     Joining,
@@ -59,7 +60,7 @@ from privpipe.engines.embedded.duckdb_table import EmbeddedTable, append, column
 from privpipe.engines.embedded.known_facts import EmbeddedKnown
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.sources import table_of
-from privpipe.engines.embedded.stored_rows import SmallRows
+from privpipe.engines.embedded.stored_rows import SmallRows, given
 
 __all__ = ["EmbeddedEngine"]
 
@@ -143,6 +144,8 @@ class EmbeddedEngine(Engine):
         return EmbeddedKnown(self.session, table)
 
     def _count_nulls(self, table: EmbeddedTable, columns: Sequence[str]) -> None:
+        if table.rows is not None:
+            table.nulls.update({name: int(table.rows.column(name).null_count) for name in columns})
         unknown = [name for name in columns if name not in table.nulls]
         if unknown:
             missing = ", ".join(f"count(*) - count({quoted(name)})" for name in unknown)
@@ -236,6 +239,8 @@ class EmbeddedEngine(Engine):
                 identified = record_ids.with_record_ids(self.session, table, column, seed)
                 identified.histograms.update(table.histograms)
                 return identified
+            case GivenRows(rows, ids):
+                return given(self.session, rows, ids)
             case Numbering():
                 return numbered(self, made)
             case Related():
