@@ -44,7 +44,7 @@ from privpipe.policy.named_entries import named_entries
 from privpipe.policy.secret import secret_given
 from privpipe.roles import NullRule, Roles, require_empty_rule, roles_of_call
 from privpipe.running.attached_source import require_no_refused_null
-from privpipe.running.frames import hierarchy_specs, policy_around
+from privpipe.running.frame_policies import hierarchy_specs, policy_around
 from privpipe.running.places import return_form
 from privpipe.running.plan import Plan
 from privpipe.running.report_figures import lost_columns

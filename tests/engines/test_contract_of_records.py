@@ -45,7 +45,9 @@ def ids_of(engine: Engine, table: Any) -> list[tuple[int, int]]:
 def test_rows_are_given_with_their_ids(engine: Engine) -> None:
     rows = pa.table({"word 0": [3, None, 3], "Word 1": ["a", "b", None]})
     given = engine.given(rows, np.array([[7, 1], [-(2**63), 2**63 - 1], [0, 0]]))
-    assert given.has_record_ids and given.schema.equals(rows.schema) and engine.count(given) == 3
+    assert given.has_record_ids
+    assert given.schema.equals(rows.schema)
+    assert engine.count(given) == 3
     assert ids_of(engine, given) == [(-(2**63), 2**63 - 1), (0, 0), (7, 1)]
     assert multiset(engine.collect(given)) == multiset(rows)
     mapped = engine.map_rows(given, lambda block: block.take(np.flatnonzero(block.record_ids[:, 0] >= 0)), given.schema)
