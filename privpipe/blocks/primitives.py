@@ -19,6 +19,7 @@ from privpipe.blocks.requests import (
     ClassesOf,
     ClassFilter,
     Derivation,
+    GivenRows,
     Grouping,
     Identification,
     Joining,
@@ -77,13 +78,13 @@ class RowBlock:
 
     __slots__ = ("_ids", "batch")
 
-    def __init__(self, batch: pa.RecordBatch, record_ids: Ints | None = None) -> None:
+    def __init__(self, batch: pa.RecordBatch, record_ids: Ints | tuple[pa.Array, ...] | None = None) -> None:
         names = batch.schema.names
-        if record_ids is None and ID_COLUMNS[0] in names:
-            words = [batch.column(name).to_numpy(zero_copy_only=False) for name in ID_COLUMNS]
-            record_ids = np.column_stack(words).astype(np.int64, copy=False)
-        self._ids = record_ids
-        self.batch = batch.select([name for name in names if name not in ID_COLUMNS])
+        if ID_COLUMNS[0] in names:
+            record_ids = tuple(map(batch.column, ID_COLUMNS)) if record_ids is None else record_ids
+            batch = batch.select([name for name in names if name not in ID_COLUMNS])
+        self._ids = record_ids  # words stay apart until they are asked for: most blocks only hand them on
+        self.batch = batch
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
@@ -98,6 +99,9 @@ class RowBlock:
         """Ids, shape (n, 2): signed words hi, lo."""
         if self._ids is None:
             raise LookupError("these rows carry no record ids; the runner attaches them before the first stage")
+        if isinstance(self._ids, tuple):
+            words = [word.to_numpy(zero_copy_only=False) for word in self._ids]
+            self._ids = np.column_stack(words).astype(np.int64, copy=False)
         return self._ids
 
     def column(self, name: str) -> pa.Array:
@@ -130,8 +134,10 @@ class RowBlock:
         """Rows at these positions, in this order."""
         import pyarrow as pa
 
-        ids = None if self._ids is None else self._ids[positions]
-        return RowBlock(self.batch.take(pa.array(positions)), ids)
+        at = pa.array(positions)
+        if isinstance(self._ids, tuple):
+            return RowBlock(self.batch.take(at), tuple(word.take(at) for word in self._ids))
+        return RowBlock(self.batch.take(at), None if self._ids is None else self._ids[positions])
 
     def to_batch(self) -> pa.RecordBatch:
         """The batch with the hidden id columns appended when the rows have ids."""
@@ -139,8 +145,9 @@ class RowBlock:
 
         if self._ids is None:
             return self.batch
-        columns = [*self.batch.columns, pa.array(self._ids[:, 0]), pa.array(self._ids[:, 1])]
-        return pa.record_batch(columns, names=[*self.batch.schema.names, *ID_COLUMNS])
+        ids = self._ids
+        words = ids if isinstance(ids, tuple) else (pa.array(ids[:, 0]), pa.array(ids[:, 1]))
+        return pa.record_batch([*self.batch.columns, *words], names=[*self.batch.schema.names, *ID_COLUMNS])
 
 
 def _as_floats(column: pa.Array) -> Floats:
@@ -418,6 +425,11 @@ class Primitives(ABC):
     def with_record_ids(self, table: Any, column: str | None, seed: Seed) -> Any:
         """The table with ids: from a declared unique column, else from the content of all columns and an ordinal."""
         return self.derive(Identification(table, column, seed))
+
+    @final
+    def given(self, rows: pa.Table, ids: Ints) -> Any:
+        """A new table of rows that are in this process, in logical types, and of their record ids, shape (n, 2)."""
+        return self.derive(GivenRows(rows, ids))
 
     @final
     def numbers(self, count: int, seed: Seed) -> Any:

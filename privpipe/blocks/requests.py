@@ -24,6 +24,7 @@ __all__ = [
     "ClassFilter",
     "ClassesOf",
     "Derivation",
+    "GivenRows",
     "Grouping",
     "Identification",
     "Joining",
@@ -242,6 +243,19 @@ class Numbering(Request):
     seed: Seed
 
 
+@dataclass(frozen=True, repr=False)
+class GivenRows(Request):
+    """A new table of rows in this process that are in logical types, without NaN, and of their record ids.
+
+    They are not copied. An engine that has them in this process too gives them back in their order, as long as they
+    only go through functions of rows.
+    """
+
+    TABLES: ClassVar[tuple[str, ...]] = ()
+    rows: pa.Table
+    ids: Ints
+
+
 PERSON, GROUP, VALUE = "__privpipe_person", "__privpipe_group", "__privpipe_value"
 """What names of columns begin with that hold a person's key, what is known of it, and a value of it."""
 
@@ -370,6 +384,7 @@ Derivation = (
     | Recoding
     | ClassFilter
     | RanksExchanged
+    | GivenRows
     | Identification
     | Numbering
     | Related

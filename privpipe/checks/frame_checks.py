@@ -22,7 +22,16 @@ from privpipe.border import bordered
 from privpipe.compiled import passed_over
 from privpipe.engines import Source
 from privpipe.engines.base.frame_kinds import is_evaluated, known_as_held
-from privpipe.engines.base.frames import Held, as_handed, at_hand, frame_like, is_pandas_on_spark, made_like
+from privpipe.engines.base.frames import (
+    Held,
+    arrow_of,
+    as_handed,
+    at_hand,
+    frame_like,
+    is_local_frame,
+    is_pandas_on_spark,
+    made_like,
+)
 from privpipe.engines.base.logical_types import CARRIED
 from privpipe.engines.base.return_forms import ReturnForm
 from privpipe.engines.lakes import pinned
@@ -34,11 +43,10 @@ from privpipe.policy.named_entries import is_entry_name, named_entries
 from privpipe.policy.secret import secret_given
 from privpipe.policy.specs import FrameSpec, SourceSpec
 from privpipe.roles import NullRule, Roles, require_empty_rule, roles_of_call
-from privpipe.running.frames import hierarchy_specs, policy_around
+from privpipe.running.finished_table import judge_table
+from privpipe.running.frame_policies import hierarchy_specs, policy_around
 from privpipe.running.run_context import OpenedEngine
 from privpipe.running.tables_read import pinned_tables, scanned
-from privpipe.running.verbs import assess as assess_by_policy
-from privpipe.running.verbs import judge_table
 
 __all__ = ["Check", "assess", "check", "checked", "held_frame", "judge_frame", "judged_alone"]
 
@@ -238,6 +246,8 @@ def assess(
         for name in given:
             if name not in OF_POLICIES:
                 raise UsageError(f"{name}= is for checks by entries; the policy says it itself")
+        from privpipe.running.verbs import assess as assess_by_policy
+
         handed = data if isinstance(data, Mapping) else at_hand(data, "assess")
         return assess_by_policy(handed, policy, allow_empty=allow_empty, **given)  # type: ignore[arg-type]
     return judge_frame(data, Check.of(policy, options), allow_empty=allow_empty)
@@ -427,6 +437,8 @@ def judge_frame(data: Any, asked: Check, *, allow_empty: bool = False) -> Assess
     if data is None:
         raise UsageError("give a frame or a path to judge")
     frame = at_hand(data, "assess")
+    if is_local_frame(frame) and is_evaluated(frame):
+        frame = arrow_of(frame)  # once: it is read for its columns, and to be counted
     with passed_over(), OpenedEngine(asked.given.get("engine"), frame, NOTHING) as engine:
         unread = dict.fromkeys((*asked.roles.carried, *asked.roles.unreleased), CARRIED)
         source = frame if isinstance(frame, Source) else Source(data=frame, types=unread)

@@ -128,7 +128,7 @@ def transform(
 
     Never writes to the policy's sink: only `privpipe release` publishes.
     """
-    from privpipe.policy.related import require_one_table
+    from privpipe.policy.specs import require_one_table
 
     rules = loaded(policy)
     require_one_table(rules, "transform")
@@ -234,12 +234,11 @@ def _written(policy: Policy, plan: Plan, folder: Path, engine: str | None, *, li
     from privpipe.private_files import make_public, public_modes
     from privpipe.progress import watched
     from privpipe.running.attached_source import attach
-    from privpipe.running.judged_rows import source_of
     from privpipe.running.places import write_rows
     from privpipe.running.report_figures import lost_columns
     from privpipe.running.run_context import RunContext, seed_of
     from privpipe.running.staging import run_stages
-    from privpipe.running.tables_read import pinned_tables
+    from privpipe.running.tables_read import pinned_tables, source_of
     from privpipe.sinks.local import sink_faults
     from privpipe.sinks.target import formula_notes
 

@@ -17,7 +17,7 @@ from privpipe.draws import Seed
 from privpipe.engines import Engine, open_engine
 from privpipe.errors import DataError, HierarchyError, NoSolutionError, PolicyError, UnsupportedError, UsageError
 from privpipe.policy import Policy
-from privpipe.policy.related import require_one_table
+from privpipe.policy.specs import require_one_table
 
 if TYPE_CHECKING:
     from privpipe.measures.risk.attribute.recovery import Recovered
@@ -137,8 +137,7 @@ def loaded(text: str, home: Path) -> Policy:
 
 def sample_of(engine: Engine, policy: Policy, frame: Any = None, most: int = MOST_RECORDS) -> Any:
     """All records, or about as many as the limit says."""
-    from privpipe.running.judged_rows import source_of
-    from privpipe.running.tables_read import read_as_source, scanned, without_others
+    from privpipe.running.tables_read import read_as_source, scanned, source_of, without_others
 
     source = source_of(policy) if frame is None else read_as_source(frame, policy)
     table = without_others(engine, scanned(engine, source), policy)

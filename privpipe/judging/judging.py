@@ -229,8 +229,9 @@ def assess(
 def _verdicts(context: JudgingContext, counted: CountedClasses) -> tuple[Verdict, ...]:
     """One an entry, in their order, whatever the order in which they are judged."""
     verdicts = dict(counted.verdicts)
-    for judging in WAYS.values():
-        own = {at: entry for at, entry in enumerate(context.entries) if at not in verdicts and way_of(entry) is judging}
+    judges = {at: way_of(entry) for at, entry in enumerate(context.entries) if at not in verdicts}
+    for judging in sorted(set(judges.values()), key=lambda judge: list(WAYS).index(judge.way)):
+        own = {at: context.entries[at] for at, judge in judges.items() if judge is judging and at not in verdicts}
         if own:
             lacking = judging.lacking(context)
             verdicts |= (

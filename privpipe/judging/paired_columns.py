@@ -15,9 +15,7 @@ from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.row_reductions import bears_nothing
 from privpipe.errors import PrivpipeError
 from privpipe.hierarchies import canonical_text
-from privpipe.kernels.losses.association import CountedPairs, counted_pairs, rank_correlation, rank_ratio, uncertainty
 from privpipe.roles import ColumnType, column_type_of
-from privpipe.transforms.recoding.loss import column_loss
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from privpipe.draws import Stream
     from privpipe.engines import Engine
     from privpipe.hierarchies import Hierarchy, HierarchySpec
+    from privpipe.kernels.losses.association import CountedPairs
 
 __all__ = [
     "LARGEST_SAMPLE",
@@ -149,6 +148,8 @@ class PairedColumn:
     @classmethod
     def of(cls, before: CodedColumn, after: CodedColumn, first: Ints, second: Ints) -> PairedColumn:
         """From the positions of the pairs in both."""
+        from privpipe.kernels.losses.association import counted_pairs
+
         return cls(before, after, counted_pairs(before.codes[first], after.codes[second], len(after.values)))
 
     @cached_property
@@ -215,6 +216,8 @@ class PairedColumn:
 
     def _kept(self, left: CountedPairs) -> tuple[float | None, str]:
         """The association that is left where there are labels on both sides."""
+        from privpipe.kernels.losses.association import rank_correlation, rank_ratio, uncertainty
+
         ranked = self.before.ordered and self.after.ordered
         by = "rank correlation" if self.before.ordered else "association"
         if self.before.labels < 2 or not self._differ.any():
@@ -260,6 +263,8 @@ class PairedColumn:
 
     def _by_hierarchy(self, spec: HierarchySpec, seen: Seen | None) -> float | None:
         """Iyengar's loss over the labels before; None where a released one is not of the hierarchy over its value."""
+        from privpipe.transforms.recoding.loss import column_loss
+
         texts, counts = seen or self.before.seen
         own = self.before.texts
         known = np.array([text is not None for text in own], dtype=np.bool_)

@@ -23,6 +23,7 @@ __all__ = [
     "NoiseStage",
     "Words",
     "class_memory",
+    "collected_rows",
     "gathered_rows",
     "gathered_words",
     "hashed_rows",
@@ -212,13 +213,18 @@ class _Whole:
 
 def gathered_rows(engine: Engine, table: Any, columns: Sequence[str]) -> tuple[Any, Ints]:
     """A pyarrow Table of some columns and the record ids, in the order of the ids."""
+    whole, ids = collected_rows(engine, table, columns)
+    order = np.lexsort((ids[:, 1], ids[:, 0]))
+    return whole.take(order), ids[order]
+
+
+def collected_rows(engine: Engine, table: Any, columns: Sequence[str]) -> tuple[Any, Ints]:
+    """A pyarrow Table of some columns and the record ids, as the engine has them: in no order that can be relied on."""
     import pyarrow as pa
 
     parts = engine.reduce_rows(table, columns, _Whole(), Facts()) or []
     whole = pa.Table.from_batches([batch.select(list(columns)) for batch, _ in parts])
-    ids = np.concatenate([ids for _, ids in parts])
-    order = np.lexsort((ids[:, 1], ids[:, 0]))
-    return whole.take(order), ids[order]
+    return whole, np.concatenate([ids for _, ids in parts])
 
 
 def hashed_rows(engine: Engine, table: Any, columns: Sequence[str], seed: Seed) -> tuple[Ints, Ints]:

@@ -38,6 +38,7 @@ __all__ = [
     "ExactSums",
     "add_up",
     "carry",
+    "counted_alone",
     "measure_sums",
     "rounded_sqrt",
     "split_floats",
@@ -315,6 +316,17 @@ def measure_sums(
         high,
         scales,
     )
+
+
+def counted_alone(present: Bools) -> ExactSums:
+    """The state of so many records over no column, where only their number is asked for.
+
+    Examples
+    --------
+    >>> counted_alone(np.array([True, False, True])).count
+    2
+    """
+    return ExactSums(int(np.count_nonzero(present)), 0, (), (), (), (), (), ())
 
 
 class _PlainSums:

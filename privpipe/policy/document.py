@@ -22,11 +22,6 @@ from privpipe.engines.base.logical_types import CARRIED
 from privpipe.hierarchies import HierarchySpec
 from privpipe.html_tables import cut
 from privpipe.judging.rules import OthersRule, UndeclaredRule
-from privpipe.policy.objects import PolicyOptions, read_objects, to_yaml, without_secret
-from privpipe.policy.officer import OfficerPolicy
-from privpipe.policy.policy_page import policy_page
-from privpipe.policy.related import RelatedRelease
-from privpipe.policy.rules import read_file, read_mapping
 from privpipe.policy.secret import SecretSpec
 from privpipe.policy.specs import (
     ColumnSpec,
@@ -41,15 +36,18 @@ from privpipe.policy.specs import (
     drawing_stage,
     roles_of,
 )
-from privpipe.policy.uses import Use
-from privpipe.relations.guarantees import JointGuarantee
-from privpipe.relations.set_stages import SetStage
 from privpipe.roles import ColumnType, EmptyRule, NullRule, Roles
-from privpipe.transforms.base import Transformer
 from privpipe.wired import room_above
 
 if TYPE_CHECKING:
+    from privpipe.policy.objects import PolicyOptions
+    from privpipe.policy.officer import OfficerPolicy
+    from privpipe.policy.related import RelatedRelease
     from privpipe.policy.tables import TableRelease
+    from privpipe.policy.uses import Use
+    from privpipe.relations.guarantees import JointGuarantee
+    from privpipe.relations.set_stages import SetStage
+    from privpipe.transforms.base import Transformer
 
 __all__ = ["PATH_KEYS", "QUERIED", "Policy", "without_folders", "without_paths", "without_queries"]
 
@@ -282,6 +280,8 @@ class Policy:
         seed: Seed | str | bytes | Mapping[str, Any] | None = None,
         **options: Unpack[PolicyOptions],
     ) -> None:
+        from privpipe.policy.objects import read_objects
+
         given = {
             "name": name,
             "roles": roles,
@@ -308,6 +308,8 @@ class Policy:
         UnsupportedError
             It asks for nothing wrong, but for something that is not served yet.
         """
+        from privpipe.policy.rules import read_file
+
         return cls.of_fields(**read_file(path))
 
     @classmethod
@@ -320,6 +322,8 @@ class Policy:
         base_dir : path, optional
             Where relative paths start; default: where the program runs.
         """
+        from privpipe.policy.rules import read_mapping
+
         return cls.of_fields(**read_mapping(document, base_dir))
 
     @classmethod
@@ -332,7 +336,7 @@ class Policy:
     def _hold(self, given: Mapping[str, Any]) -> None:
         for each in fields(self):
             value = given[each.name] if each.name in given else _default(each)
-            value = value.of_policies(self.of_fields) if isinstance(value, RelatedRelease) else value
+            value = value.of_policies(self.of_fields) if each.name == "related" and value is not None else value
             object.__setattr__(self, each.name, value)
 
     def replaced(self, **changes: Any) -> Self:
@@ -401,6 +405,8 @@ class Policy:
 
         A secret is never in it: a seed that was passed is expected in the environment variable that it names.
         """
+        from privpipe.policy.objects import to_yaml, without_secret
+
         return to_yaml(without_secret(self.document))
 
     @cached_property
@@ -479,6 +485,8 @@ class Policy:
         return f"Policy({cut(self.name, LONGEST_NAME)!r}, {said})"
 
     def _repr_html_(self) -> str:
+        from privpipe.policy.policy_page import policy_page
+
         about = {
             "engine": self.engine,
             "record id": self.record_id,

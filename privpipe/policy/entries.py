@@ -25,13 +25,21 @@ from privpipe.judging.judging import (
 from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.plain_values import Place, Report
 from privpipe.policy.secret import SecretSpec
-from privpipe.policy.specs import ColumnSpec, SinkSpec, SourceSpec, drawing_stage, located, roles_of
+from privpipe.policy.specs import (
+    KEEPS_KEYS,
+    ColumnSpec,
+    SinkSpec,
+    SourceSpec,
+    drawing_stage,
+    located,
+    roles_of,
+    suppresses,
+)
 from privpipe.roles import Roles
 from privpipe.tables.entries import CellGuarantee, TableStage
 from privpipe.transforms.base import Transformer
 
 __all__ = [
-    "KEEPS_KEYS",
     "Draft",
     "Lists",
     "ReadEntry",
@@ -43,7 +51,6 @@ __all__ = [
     "filled_in",
     "of_tables",
     "read_entries",
-    "suppresses",
     "unjudged_whole",
 ]
 
@@ -327,8 +334,6 @@ class Draft:
                 yield read, read.entry
 
 
-KEEPS_KEYS = ("suppress_records", "sample", "drop_identifiers", "pseudonymise")
-"""Stages that leave quasi-identifiers unchanged."""
 AS_RECORDS = "write `over: records` where it has that parameter, or leave it out"
 INSTEAD = "generalize by given `levels:` without suppress_at_most, and the gate judges what comes out"
 
@@ -452,15 +457,6 @@ def _stands_elsewhere(draft: Draft, read: ReadEntry, stage: Transformer) -> bool
         return False
     later = [other for where, other in draft.stages() if where.place > read.place]
     return stage.searches or any(other.name() not in KEEPS_KEYS for other in later)
-
-
-def suppresses(stage: Transformer) -> bool:
-    """Whether a stage suppresses with the parameters it has."""
-    from privpipe.transforms.recoding.generalize import Generalize
-
-    if isinstance(stage, Generalize):
-        return stage.limit is not None
-    return stage.suppresses
 
 
 def _touches_raw_population(draft: Draft, stage: Transformer) -> bool:

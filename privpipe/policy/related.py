@@ -25,7 +25,7 @@ from privpipe.relations.schema import RelatedColumns, Relation, Tree
 from privpipe.relations.set_stages import SetStage
 from privpipe.roles import Roles
 
-__all__ = ["RelatedRelease", "is_related", "read_related", "require_one_table"]
+__all__ = ["RelatedRelease", "is_related", "read_related"]
 
 INHERITED = ("engine", "engines", "nulls", "undeclared", "metadata", "suppression_mark", "seed", "allow_insecure_seed")
 """Keys of the set that its tables have too."""
@@ -106,20 +106,6 @@ class RelatedRelease:
 def is_related(document: Any) -> bool:
     """Whether a document is about related tables."""
     return isinstance(document, Mapping) and ("tables" in document or "relations" in document)
-
-
-def require_one_table(policy: Any, verb: str) -> None:
-    """Refuse a policy about related tables where only one table is served.
-
-    Raises
-    ------
-    UsageError
-    """
-    if policy.related is not None:
-        raise UsageError(
-            f"{verb}: policy {policy.name!r} is about related tables, and {verb} serves one; use `assess` for the "
-            "sources as they are, `release` (with `dry_run` to publish nothing), or `validate` for finished tables"
-        )
 
 
 def read_related(

@@ -17,13 +17,14 @@ from privpipe.engines.readers.unpacking import MOST_BYTES
 from privpipe.errors import UsageError
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import ColumnLossRule
-from privpipe.reporting.officer.languages import Language
 from privpipe.roles import ColumnType, Role, Roles
 
 if TYPE_CHECKING:
+    from privpipe.reporting.officer.languages import Language
     from privpipe.transforms.base import Transformer
 
 __all__ = [
+    "KEEPS_KEYS",
     "ColumnSpec",
     "DriftSpec",
     "FailingSpec",
@@ -39,7 +40,9 @@ __all__ = [
     "Utility",
     "drawing_stage",
     "located",
+    "require_one_table",
     "roles_of",
+    "suppresses",
 ]
 
 FormulaRule = Literal["keep", "escape", "refuse"]
@@ -329,3 +332,30 @@ def drawing_stage(stages: Iterable[Transformer], columns: Mapping[str, ColumnSpe
             return stage
         released += stage.made_columns()
     return None
+
+
+KEEPS_KEYS = ("suppress_records", "sample", "drop_identifiers", "pseudonymise")
+"""Stages that leave quasi-identifiers unchanged."""
+
+
+def suppresses(stage: Transformer) -> bool:
+    """Whether a stage suppresses with the parameters it has."""
+    from privpipe.transforms.recoding.generalize import Generalize
+
+    if isinstance(stage, Generalize):
+        return stage.limit is not None
+    return stage.suppresses
+
+
+def require_one_table(policy: Any, verb: str) -> None:
+    """Refuse a policy about related tables where only one table is served.
+
+    Raises
+    ------
+    UsageError
+    """
+    if policy.related is not None:
+        raise UsageError(
+            f"{verb}: policy {policy.name!r} is about related tables, and {verb} serves one; use `assess` for the "
+            "sources as they are, `release` (with `dry_run` to publish nothing), or `validate` for finished tables"
+        )

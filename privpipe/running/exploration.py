@@ -16,7 +16,7 @@ from privpipe.engines.base.frames import at_hand
 from privpipe.errors import NoSolutionError, SinkError, UnsupportedError, UsageError
 from privpipe.policy import Policy
 from privpipe.policy.plain_values import decoded, from_yaml, written
-from privpipe.policy.related import require_one_table
+from privpipe.policy.specs import require_one_table
 from privpipe.policy.text_changes import Edit, rewritten
 from privpipe.reporting.explorer_pages import ExplorerData
 from privpipe.reporting.officer.charts import solution_space

@@ -5,22 +5,22 @@ This covers its records paired with their originals, their positions, and what t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from privpipe.blocks.arrays import Ints
 from privpipe.blocks.file_pair import RowPositions
 from privpipe.blocks.release_history import HistoryMeasure
-from privpipe.draws import RunKey, Seed, Stream
+from privpipe.draws import Stream
 from privpipe.engines import Engine, Source, Written
 from privpipe.engines.base.contract import fingerprint
 from privpipe.engines.lakes import Appended
 from privpipe.engines.readers.source_facts import POSITION, positioned
-from privpipe.errors import DataError, EngineError, UnsupportedError, UsageError
+from privpipe.errors import EngineError, UnsupportedError
 from privpipe.judging import Assessment, assess
 from privpipe.judging.paired_columns import PairedSample
 from privpipe.judging.recovery import Recoveries, recoveries
@@ -28,134 +28,39 @@ from privpipe.judging.release_memory import hashed_rows
 from privpipe.ledger import NOT_JUDGED, history_entries
 from privpipe.roles import column_type_of
 from privpipe.running.attached_source import is_bytes
+from privpipe.running.finished_table import (
+    NO_MATCH,
+    found_at,
+    group_numbers,
+    reads_pairs,
+    reads_positions,
+    row_hashes,
+)
 from privpipe.running.places import written_source
 from privpipe.running.plan import Plan
 from privpipe.running.run_context import RunContext, judging_rules
 from privpipe.running.run_documents import linking_notes, seed_notes, value_notes
 from privpipe.running.staging import Staged
-from privpipe.running.tables_read import left_out_notes, read_as_source, run_columns, scanned
+from privpipe.running.tables_read import left_out_notes, run_columns, source_of
 from privpipe.sinks.target import Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from privpipe.judging import JudgingRules
     from privpipe.policy import Policy
-    from privpipe.roles import Roles
 
 __all__ = [
-    "Align",
-    "aligned",
     "appended",
-    "compares_tables",
-    "finished_positions",
     "judge_staged",
     "judge_whole",
     "judge_written",
     "read_back",
-    "reads_pairs",
-    "reads_positions",
-    "recoveries_beside_original",
     "recoveries_of_source",
     "require_judged_whole",
     "run_positions",
-    "source_of",
     "stages_of",
     "without_notes",
 ]
-
-
-Align = Literal["record_id", "position"]
-
-
-def reads_pairs(policy: Policy) -> bool:
-    """Whether an entry of the policy compares the release with its original."""
-    return any(entry.way.aligned for entry in policy.entries)
-
-
-def compares_tables(policy: Policy) -> bool:
-    """Whether an entry of the policy compares whole tables, without pairing their records."""
-    return any(entry.way.in_keyed_order for entry in policy.entries)
-
-
-def aligned(
-    engine: Engine, released: Source, original: Source, policy: Policy, align: Align, seed: Seed
-) -> tuple[Any, Any]:
-    """Both tables with record ids by which records are paired; as scanned where nothing pairs them.
-
-    Parameters
-    ----------
-    released, original : Source
-    align : {"record_id", "position"}
-        By the policy's `record_id` column, which both tables must hold, or by row number.
-
-    Returns
-    -------
-    (Table, Table)
-        Released, original. Without ids where the released table lacks the record id: entries over pairs are then
-        errors.
-
-    Raises
-    ------
-    DataError
-        By position, tables of different length.
-    UnsupportedError
-        By position, a source that has no order.
-    """
-    if align == "position":
-        return _by_position(engine, released, original, seed)
-    key = policy.record_id
-    first = scanned(engine, original)
-    if key is None:
-        return scanned(engine, released), first
-    kind = policy.types.get(key)
-    second = scanned(engine, released)
-    if key not in second.schema.names or key not in first.schema.names:
-        return second, first
-    if kind is not None and released.types.get(key) != kind:
-        second = scanned(engine, replace(released, types={**released.types, key: kind}))
-    return engine.with_record_ids(second, key, seed), engine.with_record_ids(first, key, seed)
-
-
-def _by_position(engine: Engine, released: Source, original: Source, seed: Seed) -> tuple[Any, Any]:
-    tables = [positioned(engine.frames.held(released)), positioned(engine.frames.held(original))]
-    if tables[0].num_rows != tables[1].num_rows:
-        raise DataError(
-            f"the tables cannot be aligned by position: one has {tables[0].num_rows:,} records, the original "
-            f"{tables[1].num_rows:,}; align by a record_id"
-        )
-    sides = []
-    for table, source in zip(tables, (released, original), strict=True):
-        found = scanned(engine, Source(data=table, types=source.types))
-        found = engine.with_record_ids(found, POSITION, seed)
-        sides.append(engine.select(found, [name for name in found.schema.names if name != POSITION]))
-    return sides[0], sides[1]
-
-
-def recoveries_beside_original(
-    engine: Engine, finished: Source, original: Any, policy: Policy, align: Align, roles: Roles, rules: JudgingRules
-) -> Recoveries:
-    """What released columns reveal about transformed ones; where records cannot be paired, that they cannot.
-
-    No guarantee requires these pairs, so tables that do not fit together are not an error, and no seed is needed: a
-    constant fixes the records by which a large table is sampled.
-    """
-    seed = Seed.public("privpipe/recovery")
-    try:
-        released, first = aligned(engine, finished, read_as_source(original, policy), policy, align, seed)
-    except (DataError, UnsupportedError):
-        return Recoveries(unpaired=True)
-    if not (released.has_record_ids and first.has_record_ids):
-        return Recoveries(unpaired=True)
-    return recoveries(engine, released, first, roles, rules, RunKey.of(seed, "", "").attacks())
-
-
-NO_MATCH = "the records of the release were not all found in the original's order."
-
-
-def reads_positions(policy: Policy) -> bool:
-    """Whether an entry of the policy asks for positions."""
-    return any(entry.way.of_positions for entry in policy.entries)
 
 
 def run_positions(
@@ -187,42 +92,14 @@ def run_positions(
     names = list(released.schema.names)
     ids, hashes = hashed_rows(engine, released, names, seed)
     keyed = order.arrange(ids)
-    proved = bool(np.array_equal(_row_hashes(written, names, seed), hashes[keyed]))
+    proved = bool(np.array_equal(row_hashes(written, names, seed), hashes[keyed]))
     places = np.empty(len(ids), dtype=np.int64)
     places[keyed] = np.arange(len(ids))
     own, at = _original_ids(context, source, first)
-    found = _found(own, ids)
+    found = found_at(own, ids)
     if (found < 0).any():
         return NO_MATCH
-    return RowPositions(classes=_numbers(hashes), released=places, original=at[found], proved=proved)
-
-
-def finished_positions(
-    policy: Policy, released: Source, original: Source, align: Literal["record_id", "position"]
-) -> RowPositions | str:
-    """Of the rows of a finished table and its original, as they are in their files or frames."""
-    seed = Seed.from_os()
-    key = policy.record_id
-    try:
-        last, first = positioned(released), positioned(original)
-    except UnsupportedError as error:
-        return f"{error}."
-    names = [name for name in last.schema.names if name not in (POSITION, key)]
-    positions = np.arange(last.num_rows)
-    if align == "position":
-        places = positions
-    elif key is None or key not in last.schema.names or key not in first.schema.names:
-        return "needs the original together with the release, aligned by record id, or by position."
-    else:
-        places = _found(_row_hashes(first, [key], seed), _row_hashes(last, [key], seed))
-        if (places < 0).any():
-            return NO_MATCH
-    return RowPositions(
-        classes=_numbers(_row_hashes(last, names, seed)),
-        released=positions,
-        original=places,
-        ordered=_in_order(last, names),
-    )
+    return RowPositions(classes=group_numbers(hashes), released=places, original=at[found], proved=proved)
 
 
 def _original_ids(context: RunContext, source: Source, first: pa.Table) -> tuple[Ints, Ints]:
@@ -236,49 +113,6 @@ def _original_ids(context: RunContext, source: Source, first: pa.Table) -> tuple
         return declared_id(table[policy.record_id], seed), at
     words = content_hash(table.select(run_columns(table.drop_columns([POSITION]).schema.names, policy)), seed)
     return record_id(words, ordinals(words), seed), at
-
-
-def _row_hashes(table: pa.Table, names: Sequence[str], seed: Seed) -> Ints:
-    import pyarrow as pa
-
-    from privpipe.judging.release_memory import row_texts
-    from privpipe.kernels.ids.record_ids import content_hash
-
-    return content_hash(pa.table(row_texts(table, names)), seed)
-
-
-def _found(ids: Ints, asked: Ints) -> Ints:
-    from privpipe.judging.release_memory import places_of
-
-    return places_of(ids, asked)
-
-
-def _numbers(hashes: Ints) -> Ints:
-    from privpipe.kernels.grouping.word_groups import group_rows
-
-    return group_rows(hashes)[0]
-
-
-def _in_order(table: pa.Table, names: Sequence[str]) -> bool:
-    import pyarrow.compute as pc
-
-    if not names or not table.num_rows:
-        return True
-    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
-    return bool((np.diff(order.to_numpy().astype(np.int64)) == 1).all())
-
-
-def source_of(policy: Policy) -> Source:
-    """The policy's source, for a scan.
-
-    Raises
-    ------
-    UsageError
-        The policy names none.
-    """
-    if policy.source is None:
-        raise UsageError("the policy has no `source:`; give one, or hand the data over in Python")
-    return policy.source.to_source(policy.source_types, policy.base_dir)
 
 
 def read_back(context: RunContext, staged: Staged, place: Rows) -> Any:

@@ -20,11 +20,10 @@ from privpipe.blocks.row_reductions import NothingLeft, without_suppressed
 from privpipe.engines import open_engine
 from privpipe.errors import SinkError, UsageError
 from privpipe.judging.record_risks import record_risks
-from privpipe.policy.related import require_one_table
-from privpipe.running.judged_rows import source_of
+from privpipe.policy.specs import require_one_table
 from privpipe.running.run_context import RunContext, judging_rules
 from privpipe.running.staging import Staged
-from privpipe.running.tables_read import scanned, without_others
+from privpipe.running.tables_read import scanned, source_of, without_others
 from privpipe.sinks.records import Quarantine
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from privpipe.relations.counting import Orphans, RelatedTables
 from privpipe.relations.guarantees import JointGuarantee
 from privpipe.relations.schema import Tree
 from privpipe.running.frames import with_frames
-from privpipe.running.judged_rows import judge_staged, source_of, without_notes
+from privpipe.running.judged_rows import judge_staged, without_notes
 from privpipe.running.places import return_form
 from privpipe.running.related_staging import Member, StagedSet, judged_alone, judged_together
 from privpipe.running.run_context import OpenedEngine, RunContext, is_path, seed_of
-from privpipe.running.tables_read import scanned
+from privpipe.running.tables_read import scanned, source_of
 
 __all__ = ["apply_related", "assess", "check"]
 

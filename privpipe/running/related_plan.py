@@ -13,11 +13,10 @@ from privpipe.errors import DataError
 from privpipe.policy import Policy
 from privpipe.progress import watched
 from privpipe.running.frames import with_frames
-from privpipe.running.judged_rows import source_of
 from privpipe.running.plan import Plan
 from privpipe.running.related_staging import StagedSet
 from privpipe.running.run_context import OpenedEngine, RunContext, seed_of
-from privpipe.running.tables_read import pinned_tables
+from privpipe.running.tables_read import pinned_tables, source_of
 
 __all__ = ["plan_related"]
 

@@ -13,7 +13,7 @@ from privpipe.engines.base.contract import fingerprint
 from privpipe.engines.readers.files import require_stamps
 from privpipe.errors import EngineError, UnsupportedError
 from privpipe.judging import Assessment
-from privpipe.running.judged_rows import judge_written, read_back, source_of, without_notes
+from privpipe.running.judged_rows import judge_written, read_back, without_notes
 from privpipe.running.places import write_rows
 from privpipe.running.plan import Plan
 from privpipe.running.related_staging import Member, StagedSet, judged_alone, judged_together, related_of
@@ -22,6 +22,7 @@ from privpipe.running.report_figures import RunReport
 from privpipe.running.run import ReleaseRun, Stamps
 from privpipe.running.run_documents import run_documents, write_public
 from privpipe.running.staging import Staged
+from privpipe.running.tables_read import source_of
 from privpipe.running.waiting_runs import Ready
 from privpipe.sinks.databases import DatabaseTarget
 from privpipe.sinks.local import LocalTarget, sink_faults

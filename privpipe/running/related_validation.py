@@ -16,10 +16,16 @@ from privpipe.judging import Assessment
 from privpipe.judging.rules import metadata_notes
 from privpipe.relations.counting import RelatedTables
 from privpipe.relations.schema import RelatedColumns, Tree
-from privpipe.running.judged_rows import source_of
 from privpipe.running.related_staging import judged_by_columns, judged_together, related_of
 from privpipe.running.run_context import OpenedEngine, RunContext, judging_rules, versions_at_work
-from privpipe.running.tables_read import finished_source, pinned_tables, scanned, unjudged_notes, without_others
+from privpipe.running.tables_read import (
+    finished_source,
+    pinned_tables,
+    scanned,
+    source_of,
+    unjudged_notes,
+    without_others,
+)
 from privpipe.running.verbs import assess
 from privpipe.sinks.local import METADATA
 

@@ -25,7 +25,6 @@ from privpipe.running.judged_rows import (
     read_back,
     recoveries_of_source,
     require_judged_whole,
-    source_of,
     without_notes,
 )
 from privpipe.running.kept_records import in_order, keep_left_out, of_sink, prune_records, published_rows, refused_runs
@@ -69,7 +68,7 @@ from privpipe.running.run_documents import (
     write_public,
 )
 from privpipe.running.staging import Rerun, Staged, run_stages
-from privpipe.running.tables_read import population_beside
+from privpipe.running.tables_read import population_beside, source_of
 from privpipe.running.waiting_runs import HeldRun, Ready, drop_stale, held_run, require_waitable, wait_if_asked
 from privpipe.sinks.local import sink_faults
 from privpipe.sinks.records import PrivateRecords, Quarantine

@@ -22,18 +22,17 @@ from privpipe.judging import Assessment
 from privpipe.policy import Policy
 from privpipe.policy.catalogues import Catalogues
 from privpipe.policy.plain_values import decoded, from_yaml
-from privpipe.policy.related import require_one_table
-from privpipe.policy.specs import FrameSpec
+from privpipe.policy.specs import FrameSpec, require_one_table
 from privpipe.progress import watched
 from privpipe.reporting.entry_rows import leading_figure
 from privpipe.reporting.run_comparison import Point, RiskUtilityMap, risk_weights
 from privpipe.running.attached_source import attach
-from privpipe.running.judged_rows import judge_written, source_of, without_notes
+from privpipe.running.judged_rows import judge_written, without_notes
 from privpipe.running.places import workplace, write_rows
 from privpipe.running.release_memory import Remembering
 from privpipe.running.run_context import OpenedEngine, RunContext, seed_of
 from privpipe.running.staging import Staged, run_stages
-from privpipe.running.tables_read import population_beside
+from privpipe.running.tables_read import population_beside, source_of
 from privpipe.sinks.local import LocalTarget
 
 if TYPE_CHECKING:

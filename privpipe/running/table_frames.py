@@ -17,7 +17,7 @@ from privpipe.errors import UsageError, did_you_mean
 from privpipe.judging import Assessment
 from privpipe.policy import Policy
 from privpipe.policy.secret import secret_given
-from privpipe.running.frames import hierarchy_specs
+from privpipe.running.frame_policies import hierarchy_specs
 from privpipe.running.run_context import OpenedEngine
 from privpipe.running.tables_read import scanned
 from privpipe.tables.aggregates import rational

@@ -20,8 +20,7 @@ from privpipe.engines.stores import refuse_credentials
 from privpipe.errors import DataError, PrivpipeError, UsageError, did_you_mean
 from privpipe.models.attribute.base_distribution import BaseFile
 from privpipe.policy import Policy
-from privpipe.policy.entries import KEEPS_KEYS, suppresses
-from privpipe.policy.specs import SourceSpec, located
+from privpipe.policy.specs import KEEPS_KEYS, SourceSpec, located, suppresses
 from privpipe.roles import column_type_of
 
 __all__ = [
@@ -37,6 +36,7 @@ __all__ = [
     "require_there",
     "run_columns",
     "scanned",
+    "source_of",
     "unjudged_notes",
     "untyped_columns",
     "versions_read",
@@ -340,3 +340,16 @@ def finished_population(engine: Engine, policy: Policy, table: Any, *, finished:
                 "generalized is not known here: give a population generalized alike and write `generalized: true`"
             )
     return population_beside(engine, policy, table)
+
+
+def source_of(policy: Policy) -> Source:
+    """The policy's source, for a scan.
+
+    Raises
+    ------
+    UsageError
+        The policy names none.
+    """
+    if policy.source is None:
+        raise UsageError("the policy has no `source:`; give one, or hand the data over in Python")
+    return policy.source.to_source(policy.source_types, policy.base_dir)

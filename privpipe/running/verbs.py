@@ -4,48 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
-from pathlib import Path, PurePath
-from typing import Any, get_args
+from pathlib import PurePath
+from typing import Any
 
-from privpipe.blocks import Facts
-from privpipe.blocks.release_history import ReleaseHistory
 from privpipe.blocks.table_name import TableName
 from privpipe.border import bordered
 from privpipe.compiled import passed_over
-from privpipe.draws import RunKey, Seed
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.contract import fingerprint
 from privpipe.engines.base.frames import as_handed, at_hand, made_like
 from privpipe.engines.databases import Database
 from privpipe.engines.readers.files import require_stamps, stamps_of
 from privpipe.errors import UsageError, did_you_mean
-from privpipe.judging import Assessment, JudgingRules
-from privpipe.judging import assess as judge
-from privpipe.judging.recovery import Recoveries, recoveries
-from privpipe.judging.rules import metadata_notes
-from privpipe.judging.table_facts import person_histograms
-from privpipe.ledger import named_ledger
+from privpipe.judging import Assessment
 from privpipe.policy import Policy
 from privpipe.policy.grammar import SOURCE
-from privpipe.policy.related import require_one_table
 from privpipe.progress import watched
-from privpipe.running.attached_source import attach, with_columns_read
-from privpipe.running.judged_rows import (
+from privpipe.running.attached_source import attach
+from privpipe.running.finished_table import (
     Align,
-    aligned,
-    compares_tables,
-    finished_positions,
-    reads_pairs,
-    reads_positions,
-    recoveries_beside_original,
-    source_of,
+    judge_table,
+    of_records,
 )
 from privpipe.running.places import return_form
 from privpipe.running.plan import Plan, require_same_columns
-from privpipe.running.published_release import process_beside
-from privpipe.running.release_memory import Remembering
 from privpipe.running.release_result import Outcome, ReleaseResult
 from privpipe.running.report_figures import lost_columns
 from privpipe.running.run import release_with
@@ -54,26 +37,19 @@ from privpipe.running.run_context import (
     OpenedEngine,
     RunContext,
     is_path,
-    judging_rules,
     seed_of,
-    versions_at_work,
 )
 from privpipe.running.staging import require_learnt, run_stages
 from privpipe.running.tables_read import (
-    finished_population,
     finished_source,
-    left_out_notes,
     pinned_tables,
     raw_population,
     read_as_source,
-    scanned,
-    unjudged_notes,
-    untyped_columns,
-    without_others,
+    source_of,
 )
 from privpipe.wired import room_above
 
-__all__ = ["assess", "judge_table", "plan", "release", "transform", "validate"]
+__all__ = ["assess", "plan", "release", "transform", "validate"]
 
 
 Progress = Callable[[str], None]
@@ -143,48 +119,6 @@ def assess(
     data, original = at_hand(data, "assess"), at_hand(original, "assess, original=")
     with _opened(engine, data, policy) as running:
         return judge_table(running, data, policy, original, align, allow_empty=allow_empty)
-
-
-def judge_table(
-    engine: Engine, data: Any, policy: Policy, original: Any, align: Align, *, allow_empty: bool
-) -> Assessment:
-    """As `assess`, on an open engine, by a policy whose tables are pinned."""
-    of_records(policy, "assess")
-    if align not in get_args(Align):
-        raise UsageError(f"align must be one of {', '.join(get_args(Align))}, got {align!r}")
-    if isinstance(original, str | PurePath):
-        original = read_as_source(original, policy)  # once: it is read again with the notes
-    case = _tables(engine, data, policy, original, align)
-    said = () if case.raw else metadata_notes(case.finished, policy.metadata)
-    rules, notes = _rules(engine, case, policy, align)
-    rules = replace(rules, allow_empty=allow_empty)
-    roles = policy.roles if case.raw else policy.released_roles
-    judged = judge(
-        engine,
-        case.table,
-        guarantees=policy.guarantees,
-        measures=policy.measures,
-        roles=roles,
-        rules=rules,
-        original=case.first,
-        population=finished_population(engine, policy, case.table, finished=not case.raw),
-    )
-    before = None if original is None else read_as_source(original, policy)
-    notes += left_out_notes(policy, table=case.finished if case.raw else None, original=before)
-    notes += () if case.raw else (*unjudged_notes(case.finished), *said)
-    recovered = Recoveries()
-    if case.paired and rules.order is not None:
-        recovered = recoveries(engine, case.table, case.first, roles, rules, rules.order)
-    elif original is not None:
-        recovered = recoveries_beside_original(engine, case.finished, original, policy, align, roles, rules)
-    return recovered.joining(judged.noting(*notes), policy.guarantees).within(
-        name=policy.name,
-        policy_hash=policy.digest(),
-        engine=engine.name,
-        versions=versions_at_work(engine, policy),
-        nulls=policy.nulls,
-        suppression_mark=policy.suppression_mark,
-    )
 
 
 @bordered
@@ -368,23 +302,6 @@ def _opened(engine: str | Engine | None, data: Any, policy: Policy, *, holds: bo
         yield running
 
 
-def of_records(policy: Policy, verb: str) -> Policy:
-    """The policy, if it releases records.
-
-    Raises
-    ------
-    UsageError
-        It releases tables of cells, or related tables.
-    """
-    require_one_table(policy, verb)
-    if policy.tables is not None:
-        raise UsageError(
-            f"{verb}: policy {policy.name!r} releases tables of cells; use `release` (with `dry_run` to publish "
-            "nothing), `Policy.apply` for a frame, or `validate` for finished tables"
-        )
-    return policy
-
-
 def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:
     if not isinstance(policy, Policy):
         policy = Policy.from_dict(policy) if isinstance(policy, Mapping) else Policy.load(policy)
@@ -393,103 +310,6 @@ def _policy(policy: Policy | str | PurePath | Mapping[str, Any]) -> Policy:
 
 def _raw(data: Any, policy: Policy) -> Source:
     return source_of(policy) if data is None else read_as_source(data, policy)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Tables:
-    """What `assess` judges, and the original it is compared with.
-
-    `original` is as it was passed, `first` its table or None; `drawn` is whether the seed fixes what is attacked.
-    """
-
-    finished: Source
-    table: Any
-    original: Any
-    first: Any
-    seed: Seed | None
-    raw: bool
-    paired: bool
-    drawn: bool
-
-
-def _tables(engine: Engine, data: Any, policy: Policy, original: Any, align: Align) -> _Tables:
-    finished = finished_source(data, policy) if data is not None else source_of(policy)
-    paired = original is not None and reads_pairs(policy)
-    # The seed fixes which records are attacked; without pairs nothing is drawn and no seed is asked for.
-    drawn = paired or (original is not None and compares_tables(policy))
-    seed = None if original is None else policy.seed.resolve() if policy.seed and drawn else Seed.from_os()
-    if paired and seed is not None:
-        table, first = aligned(engine, finished, read_as_source(original, policy), policy, align, seed)
-    else:
-        table = scanned(engine, finished)
-        first = None if original is None else scanned(engine, read_as_source(original, policy))
-    if data is None:
-        table = without_others(engine, table, policy)
-    return _Tables(
-        finished=finished,
-        table=table,
-        original=original,
-        first=first,
-        seed=seed,
-        raw=data is None,
-        paired=paired,
-        drawn=drawn,
-    )
-
-
-def _rules(engine: Engine, case: _Tables, policy: Policy, align: Align) -> tuple[JudgingRules, tuple[str, ...]]:
-    """The rules that the tables are judged by, and notes on the record of the process."""
-    entered = {} if case.first is None else _bases(engine, case.first, policy)
-    base = dict(entered[judging_rules(policy).person].histograms) if entered else {}
-    process, notes = _process(policy, case.finished)
-    histories = _histories(engine, case, policy)
-    order = None  # of attacks, each of which needs the original
-    if case.seed is not None:
-        # Without a declared seed the order is arbitrary anyway, and the fingerprint would be a pass for nothing.
-        source = fingerprint(engine, case.first, case.seed) if policy.seed and case.drawn else ""
-        order = RunKey.of(case.seed, policy.run_digest(), source).attacks()
-    whole = case.first if case.first is not None else case.table if case.raw else None
-    known = policy.hierarchies if whole is None else with_columns_read(engine, whole, policy.hierarchies, policy.types)
-    rules = replace(judging_rules(policy, base), entered=entered, order=order, process=process, hierarchies=known)
-    rules = replace(rules, untyped=untyped_columns(case.finished, policy))
-    positions = None
-    if case.paired and reads_positions(policy):
-        tables = engine.frames.held(case.finished), engine.frames.held(read_as_source(case.original, policy))
-        positions = finished_positions(policy, *tables, align)
-    gate = replace(rules.gate, raw=case.raw)
-    return replace(rules, histories=histories, positions=positions, gate=gate), notes
-
-
-def _process(policy: Policy, source: Source) -> tuple[Mapping[str, Any] | None, tuple[str, ...]]:
-    """The process record of what is judged, and notes on it; nothing where no guarantee is of a process."""
-    if not any(entry.way.of_process for entry in policy.entries):
-        return None, ()
-    path = str(source.data) if source.is_path else ""
-    if not path or "://" in path or not Path(path).is_dir():
-        return None, ("a process record is read only from the folder of a published release",)
-    found, why = process_beside(Path(path))
-    return found, (why,) if why else ()
-
-
-def _histories(engine: Engine, case: _Tables, policy: Policy) -> Mapping[str, ReleaseHistory]:
-    """What the ledger remembers of the records that both tables hold."""
-    with_ids = case.paired and case.table.has_record_ids and case.first.has_record_ids
-    if not with_ids or named_ledger(policy.entries) is None:
-        return {}
-    with Remembering(policy) as memory:
-        memory.gather(engine, case.first, case.table, policy.roles)
-        return memory.histories
-
-
-def _bases(engine: Engine, original: Any, policy: Policy) -> dict[str | None, Facts]:
-    """Base distributions in the original, by the column that distinguishes who is counted."""
-    entries, rules = policy.entries, judging_rules(policy)
-    columns = sorted({column for entry in entries if entry.needs_base for column in entry.sensitive_columns()})
-    if not columns:
-        return {}
-    units = dict.fromkeys((rules.person, *(rules.unit(entry) for entry in entries if entry.needs_base)))
-    found = {unit: person_histograms(engine, original, columns, unit) for unit in units}
-    return {unit: Facts(histograms=facts.histograms) for unit, facts in found.items()}
 
 
 @bordered

@@ -32,7 +32,7 @@ class GateParams(AskedParams):
             No guarantee is asked for.
         """
         from privpipe.judging.rules import undeclared_rule
-        from privpipe.running.frames import hierarchy_specs, policy_around
+        from privpipe.running.frame_policies import hierarchy_specs, policy_around
         from privpipe.running.verbs import assess
 
         require_rows_at_hand(type(self).__name__, dataset)

@@ -90,7 +90,7 @@ def _roles(owner: str, name: str, value: Any) -> Any:
 
 
 def _hierarchies(owner: str, name: str, value: Any) -> Any:
-    from privpipe.running.frames import hierarchy_specs
+    from privpipe.running.frame_policies import hierarchy_specs
 
     if not isinstance(value, Mapping):
         raise UsageError(f"{owner}: {name} must be a mapping of column to builder mapping, path or Hierarchy")

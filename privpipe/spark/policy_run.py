@@ -12,10 +12,11 @@ from privpipe.engines.base.frame_kinds import known_as_held
 from privpipe.errors import UnsupportedError
 from privpipe.judging import Assessment, assess
 from privpipe.policy import Policy
-from privpipe.policy.sinks import named_ledger
+from privpipe.policy.ledgers import named_ledger
 from privpipe.running.attached_source import attach
+from privpipe.running.finished_table import reads_pairs
 from privpipe.running.frames import held_staged
-from privpipe.running.judged_rows import reads_pairs, stages_of
+from privpipe.running.judged_rows import stages_of
 from privpipe.running.places import return_form
 from privpipe.running.plan import Plan
 from privpipe.running.run_context import OpenedEngine, RunContext

@@ -219,7 +219,7 @@ def fit(stage: Transformer, frame: Any, options: Mapping[str, Any]) -> LearntSta
         raise UsageError("empty= is for `apply`: from a frame without records nothing is learnt")
     seed = _seed(asked)
     with StageOver((stage,), frame, asked, seed) as over:
-        staged = over.staged()
+        staged = over.staged(lasting=True)
         released = tuple(staged.table.schema.names)
         return LearntStage(own=stage, made=staged.plan, asked=asked, released=released, seed=seed)
 

@@ -17,7 +17,7 @@ from privpipe.blocks import Guarantee
 from privpipe.border import callers_own
 from privpipe.draws import Seed
 from privpipe.engines import Engine, Source
-from privpipe.engines.base.contract import counted_fingerprint
+from privpipe.engines.base.contract import counted_fingerprint, fingerprint_text
 from privpipe.engines.base.conversion import typing_of
 from privpipe.engines.base.frame_columns import index_names, under_index, with_index_columns
 from privpipe.engines.base.frame_kinds import is_evaluated
@@ -31,20 +31,20 @@ from privpipe.engines.base.frames import (
     made_like,
     taken_from,
 )
-from privpipe.engines.base.logical_types import CARRIED, is_carried
+from privpipe.engines.base.logical_types import CARRIED, check_record_ids, is_carried
 from privpipe.engines.base.return_forms import ReturnForm
 from privpipe.engines.readers.files import require_stamps, stamps_of
 from privpipe.errors import DataError, UsageError, did_you_mean
 from privpipe.hierarchies import HierarchySpec
 from privpipe.judging.column_loss import LossTable
-from privpipe.judging.release_memory import gathered_rows, places_of
-from privpipe.kernels.ids.record_ids import content_hash, declared_id, ordinals, record_id
+from privpipe.judging.release_memory import collected_rows, places_of
+from privpipe.kernels.ids.record_ids import content_hash, declared_id, ordinals, record_id, sum_of_hashes
 from privpipe.policy import Policy, SecretSpec
 from privpipe.policy.named_entries import named_entries
 from privpipe.policy.secret import secret_given
 from privpipe.roles import NullRule, Roles, require_empty_rule, roles_of_call
 from privpipe.running.attached_source import require_no_refused_null
-from privpipe.running.frames import hierarchy_specs, policy_around
+from privpipe.running.frame_policies import hierarchy_specs, policy_around
 from privpipe.running.places import return_form
 from privpipe.running.plan import Plan
 from privpipe.running.report_figures import lost_columns
@@ -212,23 +212,49 @@ class Held:
         """Whether it is a frame that is lazy, and is where a cluster put it."""
         return self.like is not None and not is_local_frame(self.like)
 
-    def ids(self, column: str | None, seed: Seed) -> Ints:
-        """The ids that an engine gives these rows, in their own order.
+    def numbered(self, engine: Engine) -> tuple[Any, Ints]:
+        """The rows as a table of the engine, and their ids: their places, which are no ids to draw by."""
+        rows = self._logical()
+        ids = np.zeros((rows.num_rows, 2), np.int64)
+        ids[:, 1] = np.arange(rows.num_rows)
+        return engine.given(rows, ids), ids
 
-        Among equal rows which is which does not matter.
+    def identified(self, engine: Engine, column: str | None, seed: Seed) -> tuple[Any, Ints, str]:
+        """The rows as a table of the engine, the ids that any engine gives them, and the fingerprint of the table.
+
+        Raises
+        ------
+        DataError
+            The column is not there, or not unique and complete.
         """
-        rows = typing_of(self.rows.schema, self.source.types).convert(self.rows)  # type: ignore[union-attr]
-        if column is not None:
-            return declared_id(rows.column(column), seed)
+        rows = self._logical()
         words = content_hash(rows, seed)
-        return record_id(words, ordinals(words), seed)
+        ids = record_id(words, ordinals(words), seed) if column is None else _declared_ids(rows, column, seed)
+        return engine.given(rows, ids), ids, fingerprint_text(sum_of_hashes(words))
+
+    def _logical(self) -> pa.Table:
+        import pyarrow as pa
+
+        rows = self.rows
+        return pa.Table.from_batches([typing_of(rows.schema, self.source.types).convert(rows)])  # type: ignore[union-attr]
+
+
+def _declared_ids(rows: pa.Table, column: str, seed: Seed) -> Ints:
+    import pyarrow.compute as pc
+
+    if column not in rows.column_names:
+        raise DataError(f"column {column!r} is not in the table{did_you_mean(column, rows.column_names)}")
+    key = rows.column(column)
+    present = len(key) - key.null_count
+    check_record_ids(column, len(key), key.null_count, present - pc.count_distinct(key, mode="only_valid").as_py())
+    return declared_id(key, seed)
 
 
 def laid_back(
     engine: Engine,
     table: Any,
     held: Held,
-    record: tuple[str | None, Seed],
+    ids: Ints | None,
     *,
     keeps_places: bool,
     form: ReturnForm,
@@ -240,29 +266,31 @@ def laid_back(
 
     Parameters
     ----------
-    record : (str or None, Seed)
-        The declared id column, if any, and the seed that keys the ids.
+    ids : ndarray of int64, optional
+        Of the rows of a local frame, in their order, as the table before the stage had them.
     """
-    out = as_handed(_laid_back(engine, table, held, record, keeps_places, form), held.handed, form.labels)
+    out = as_handed(_laid_back(engine, table, held, ids, keeps_places, form), held.handed, form.labels)
     return under_index(out, held.index)
 
 
-def _laid_back(
-    engine: Engine, table: Any, held: Held, record: tuple[str | None, Seed], keeps_places: bool, form: ReturnForm
-) -> Any:
-    if held.rows is None:
+def _laid_back(engine: Engine, table: Any, held: Held, ids: Ints | None, keeps_places: bool, form: ReturnForm) -> Any:
+    if held.rows is None or ids is None:
         if held.on_cluster:
             return engine.collect(table, like=held.like, form=form, order="places" if keeps_places else "any")
         return engine.collect(table, like=made_like(held.like, held.handed), form=form)
     names = list(table.schema.names)
     if not engine.count(table):
         return frame_like(engine.collect(table), held.like, form)
-    rows, ids = gathered_rows(engine, table, names)
-    places = places_of(held.ids(*record), ids)
+    rows, found = collected_rows(engine, table, names)
+    if np.array_equal(found, ids):
+        return taken_from(held.like, held.rows, rows, None)
+    places = places_of(ids, found)
     if (places < 0).any():
-        return frame_like(rows, held.like, form)
-    order = np.argsort(places, kind="stable")
-    return taken_from(held.like, held.rows, rows.take(order), places[order])
+        return frame_like(rows.take(np.lexsort((found[:, 1], found[:, 0]))), held.like, form)
+    order = np.full(len(ids), -1, np.int64)
+    order[places] = np.arange(len(places))
+    kept = np.flatnonzero(order >= 0)
+    return taken_from(held.like, held.rows, rows.take(order[kept]), None if len(kept) == len(ids) else kept)
 
 
 NOT_JUDGED = (
@@ -310,8 +338,14 @@ class StageOver:
     def __exit__(self, *details: object) -> None:
         self._opened.__exit__(*details)
 
-    def staged(self, plan: Plan | None = None) -> Staged:
-        """The frame after the stages, by a plan of it or of another frame, else by one that they learn."""
+    def staged(self, plan: Plan | None = None, *, lasting: bool = False) -> Staged:
+        """The frame after the stages, by a plan of it or of another frame, else by one that they learn.
+
+        Parameters
+        ----------
+        lasting : bool
+            Whether the plan outlives the call, and has to say what it was learnt from.
+        """
         self._schema = self._engine.frames.schema(self._held.source)
         self._held.carry(self._schema, self._read)
         self._stamps = stamps_of(self._held.source)
@@ -321,10 +355,19 @@ class StageOver:
             self._engine, policy, self._seed, callers_own(self._asked.progress), releases=False
         )
         require_no_refused_null(self._engine, table, policy)
-        if self._is_bare:
+        self._ids: Ints | None = None
+        rows = self._held.rows
+        if self._is_bare and rows is None:
             return run_stages(context, table, source="", records=0, plan=plan, frozen=True)
-        original = self._engine.with_record_ids(table, policy.record_id, self._seed)
-        records, source = counted_fingerprint(self._engine, original, self._seed)
+        if self._is_bare and rows is not None and len(rows) and plan is None and not lasting:
+            original, self._ids = self._held.numbered(self._engine)
+            return run_stages(context, original, source="", records=len(rows))
+        if rows is not None:
+            original, self._ids, source = self._held.identified(self._engine, policy.record_id, self._seed)
+            records = len(rows)
+        else:
+            original = self._engine.with_record_ids(table, policy.record_id, self._seed)
+            records, source = counted_fingerprint(self._engine, original, self._seed)
         if not records and plan is None and policy.empty != "pass":
             raise DataError(
                 "the frame has no records: there is nothing to learn from; where a batch may be empty, give "
@@ -338,9 +381,10 @@ class StageOver:
 
     @property
     def _is_bare(self) -> bool:
-        """Whether the frame stays on its cluster unseen: no record is distinguished, none is removed and none moves."""
+        """Whether no record is distinguished, none is removed and none moves: a frame stays on its cluster unseen."""
         quiet = not any(stage.needs_ids for stage in self._stages)
-        return self._held.on_cluster and quiet and self._keeps_places and not self._compared
+        here = self._held.rows is not None
+        return (here or (self._held.on_cluster and not self._compared)) and quiet and self._keeps_places
 
     @property
     def _read(self) -> set[str]:
@@ -364,10 +408,9 @@ class StageOver:
 
     def returned(self, staged: Staged) -> Any:
         """What came out, as a frame of the kind that went in."""
-        record = (self._asked.values.get("record_id"), self._seed)
         drawn = any(stage.draws_records(staged.table.schema.names) for stage in self._stages)
         original = None if self._is_bare or drawn else staged.original
         form = return_form(self._schema, staged, self._stages, original=original, whole=self._whole)
-        out = laid_back(self._engine, staged.table, self._held, record, keeps_places=self._keeps_places, form=form)
+        out = laid_back(self._engine, staged.table, self._held, self._ids, keeps_places=self._keeps_places, form=form)
         require_stamps(self._stamps)
         return out

@@ -38,6 +38,7 @@ __all__ = [
     "first_outcome",
     "keys_of",
     "stage_problems",
+    "tables_for",
     "written_in_parts",
 ]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = [
     "masked_schema",
     "masked_type",
     "refuse_nulls",
+    "require_finite",
     "require_numeric",
     "require_summable",
     "unit_range",
@@ -103,6 +105,30 @@ def refuse_nulls(column: str, nulls: int, context: StageContext) -> None:
         raise DataError(
             f"{context.place}: column {column!r} has {nulls:,} missing values and the stage says `nulls: refuse`"
         )
+
+
+def require_finite(engine: Primitives, table: Any, names: Sequence[str], place: str) -> None:
+    """Refuse infinities, which have no place among the numbers.
+
+    Raises
+    ------
+    DataError
+    """
+    found = engine.reduce_rows(table, names, _Infinities(tuple(names)), Facts()) if names else None
+    for name in names:
+        if found and found[name]:
+            raise DataError(f"{place}: column {name!r} holds {found[name]:,} infinite values; code them first")
+
+
+@dataclass(frozen=True)
+class _Infinities:
+    columns: tuple[str, ...]
+
+    def measure(self, block: RowBlock, facts: Facts) -> dict[str, int]:
+        return {name: int(np.isinf(block[name]).sum()) for name in self.columns}
+
+    def merge(self, left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
+        return {name: count + right[name] for name, count in left.items()}
 
 
 def counted_nulls(

@@ -42,6 +42,19 @@ def ids_of(engine: Engine, table: Any) -> list[tuple[int, int]]:
     return sorted(engine.reduce_rows(table, [], Ids(), Facts()) or [])
 
 
+def test_rows_are_given_with_their_ids(engine: Engine) -> None:
+    rows = pa.table({"word 0": [3, None, 3], "Word 1": ["a", "b", None]})
+    given = engine.given(rows, np.array([[7, 1], [-(2**63), 2**63 - 1], [0, 0]]))
+    assert given.has_record_ids
+    assert given.schema.equals(rows.schema)
+    assert engine.count(given) == 3
+    assert ids_of(engine, given) == [(-(2**63), 2**63 - 1), (0, 0), (7, 1)]
+    assert multiset(engine.collect(given)) == multiset(rows)
+    mapped = engine.map_rows(given, lambda block: block.take(np.flatnonzero(block.record_ids[:, 0] >= 0)), given.schema)
+    assert engine.collect(mapped).to_pylist() == [rows.to_pylist()[at] for at in (2, 0)]
+    assert engine.count(engine.given(rows.slice(0, 0), np.zeros((0, 2), np.int64))) == 0
+
+
 def test_rows_are_mapped_and_may_go(engine: Engine, scanned: Any, ordinary: Any) -> None:
     rows = ordinary(11, 100)
     table = engine.with_record_ids(scanned(rows, 4), None, Seed.insecure(1))

@@ -19,7 +19,7 @@ from privpipe.engines.readers.source_facts import positioned
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.judging import JudgingRules, assess
 from privpipe.roles import Roles
-from privpipe.running.judged_rows import aligned
+from privpipe.running.finished_table import aligned
 
 SEED = Seed.insecure("pairs")
 ROLES = Roles(identifiers=("name",), quasi_identifiers=("age", "zip"))

@@ -21,7 +21,7 @@ from privpipe.errors import DataError, EngineError, NoSolutionError, PolicyError
 from privpipe.judging.release_memory import LedgerUnit
 from privpipe.ledger import Ledger
 from privpipe.record import history, verify
-from privpipe.running.frames import hierarchy_specs
+from privpipe.running.frame_policies import hierarchy_specs
 from privpipe.running.leaf_memory import table_memory
 from privpipe.running.table_release import EARLIER
 from privpipe.running.table_validation import NO_PERSONS, validate_tables

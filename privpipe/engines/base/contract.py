@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import numpy as np
 
 from privpipe.blocks import Facts, Primitives, RowBlock, Table
 from privpipe.blocks.aggregate_query import AggregateQuery, Ranks
-from privpipe.blocks.requests import Numbering
+from privpipe.blocks.requests import GivenRows, Numbering
 from privpipe.draws import Seed
 from privpipe.engines.base.catalogue import Catalogue
 from privpipe.engines.base.held_frames import Frames
@@ -34,7 +35,9 @@ __all__ = [
     "Written",
     "counted_fingerprint",
     "fingerprint",
+    "fingerprint_text",
     "numbered",
+    "with_words",
 ]
 
 
@@ -242,6 +245,16 @@ def numbered(engine: Engine, made: Numbering) -> Any:
     return engine.with_record_ids(table, "number", made.seed)
 
 
+def with_words(made: GivenRows) -> pa.Table:
+    """The rows of `GivenRows` with the two words of their ids as last columns, for engines that scan them."""
+    import pyarrow as pa
+
+    taken = {name.casefold() for name in made.rows.column_names}
+    unused = (name for name in (f"word {number}" for number in itertools.count()) if name not in taken)
+    words = (pa.array(np.ascontiguousarray(made.ids[:, at])) for at in (0, 1))
+    return pa.table([*made.rows.columns, *words], names=[*made.rows.column_names, next(unused), next(unused)])
+
+
 _MODULUS = 1 << 128
 
 
@@ -283,4 +296,9 @@ def counted_fingerprint(engine: Engine, table: Any, seed: Seed) -> tuple[int, st
     if found is None:
         found = engine.reduce_rows(table, list(table.schema.names), KeyedFingerprint(seed), Facts())
     records, total = found or (0, 0)
-    return records, f"sum-siphash128:{total:032x}"
+    return records, fingerprint_text(total)
+
+
+def fingerprint_text(total: int) -> str:
+    """The fingerprint of records the hashes of whose content add up to `total`, modulo 2^128."""
+    return f"sum-siphash128:{total:032x}"

@@ -381,22 +381,24 @@ def taken_from(like: Any, before: pa.Table, rows: pa.Table, places: Any) -> Any:
         What they came from, `before` as Arrow.
     rows : pyarrow.Table
         What became of those at `places`, in that order.
-    places : ndarray of int64
-        A pandas index is taken along.
+    places : ndarray of int64, optional
+        A pandas index is taken along. None: all of them.
     """
-    whole = len(places) == before.num_rows
-    rows, same = as_before(rows, before.take(pa.array(places)), whole=whole)
+    whole = places is None
+    rows, same = as_before(rows, before if whole else before.take(pa.array(places)), whole=whole)
     out = frame_like(rows, like)
     if _root(like) == "polars":
         # Gathered texts would share the memory of all texts, also of those that are gone.
         own = [name for name in same if like.schema[name].is_numeric() or like.schema[name].is_temporal()]
-        out = out.with_columns([like.get_column(name).gather(places) for name in own])
+        out = out.with_columns(
+            [like.get_column(name) if whole else like.get_column(name).gather(places) for name in own]
+        )
         return typed_as_before(out, like, same if whole else ())
     if _root(like) != "pandas":
         return out
-    out.index = named_alone(like.index.take(places))
+    out.index = named_alone(like.index if whole else like.index.take(places))
     for name in same:
-        out[name] = like[name].iloc[places]
+        out[name] = like[name].copy() if whole else like[name].iloc[places]
     out.attrs.update(like.attrs)
     return typed_as_before(out, like)
 

@@ -13,7 +13,7 @@ from privpipe.engines.base.paired_schemas import require_same, stacked_schema
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
 
-__all__ = ["DaskTable", "append", "stack", "taken"]
+__all__ = ["DaskTable", "append", "renamed", "stack", "taken"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,6 +79,11 @@ def append(runtime: Runtime, table: DaskTable, other: DaskTable) -> DaskTable:
 def taken(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     """Some columns of one partition, in this order."""
     return batch.select(list(columns))
+
+
+def renamed(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """One partition with other names of columns."""
+    return pa.record_batch(batch.columns, names=list(names))
 
 
 def tagged(batch: pa.RecordBatch, schema: pa.Schema, side: int) -> pa.RecordBatch:

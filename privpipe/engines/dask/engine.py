@@ -21,6 +21,7 @@ from privpipe.blocks.requests import (
     ClassesOf,
     ClassFilter,
     Derivation,
+    GivenRows,
     Grouping,
     Identification,
     Joining,
@@ -38,7 +39,7 @@ from privpipe.blocks.requests import (
 )
 from privpipe.blocks.table_name import TableName, refuse_table
 from privpipe.draws import Seed, Stream
-from privpipe.engines.base.contract import NO_TYPES, Engine, Order, Resources, Written, numbered
+from privpipe.engines.base.contract import NO_TYPES, Engine, Order, Resources, Written, numbered, with_words
 from privpipe.engines.base.default_primitives import FirstIds, exchange_in_segments, last_id_of
 from privpipe.engines.base.frames import Held
 from privpipe.engines.base.held_frames import Frames
@@ -47,7 +48,7 @@ from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.dask import aggregation, knowledge
 from privpipe.engines.dask.class_table import collected_blocks, kept_parts, measured_classes
 from privpipe.engines.dask.column_types import summed
-from privpipe.engines.dask.dask_table import DaskTable, append, stack, taken
+from privpipe.engines.dask.dask_table import DaskTable, append, renamed, stack, taken
 from privpipe.engines.dask.exchange import meet, ranked
 from privpipe.engines.dask.facts import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
 from privpipe.engines.dask.output import collected, held_frame, lying, written
@@ -320,6 +321,8 @@ class DaskEngine(Engine):
                 return swapped
             case Identification(table, column, seed):
                 return self._identified(table, column, seed)
+            case GivenRows(rows):
+                return self._given(rows.schema, with_words(made))
             case Numbering():
                 numbers: DaskTable = numbered(self, made)
                 return numbers
@@ -391,6 +394,12 @@ class DaskEngine(Engine):
             parts = declared_ids(self._runtime, table.parts, column, seed)
         kept = self._runtime.keep("attach ids", parts)
         return DaskTable(table.schema, tuple(kept), True)
+
+    def _given(self, schema: pa.Schema, rows: pa.Table) -> DaskTable:
+        table = self.scan(Source(data=rows))
+        names = [*schema.names, *ID_COLUMNS]
+        parts = [self._runtime.task("attach ids", renamed, part, names=names) for part in table.parts]
+        return DaskTable(schema, tuple(parts), True)
 
     def write(
         self,

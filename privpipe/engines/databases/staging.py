@@ -7,12 +7,7 @@ import weakref
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.dataset as ds
-
-from privpipe.engines.databases.duckdb_files import duckdb_rows
 from privpipe.engines.databases.locations import Database, database_kind
-from privpipe.engines.databases.servers import server_rows
-from privpipe.engines.databases.sqlite_files import sqlite_rows
 from privpipe.engines.readers.files import elsewhere, list_files
 from privpipe.engines.readers.parquet_files import parquet_table
 from privpipe.engines.readers.source import Source
@@ -79,6 +74,8 @@ class Staging:
         self._folders.append(folder)
         if self._shared:
             return replace(source, data=path, format="parquet")
+        import pyarrow.dataset as ds
+
         return replace(source, data=ds.dataset(path, format="parquet"), format=None)
 
     def _copied(self, source: Source) -> Source:
@@ -130,6 +127,10 @@ def _remove(folders: list[Path]) -> None:
 
 
 def _rows(database: Database, folder: Path) -> str:
+    from privpipe.engines.databases.duckdb_files import duckdb_rows
+    from privpipe.engines.databases.servers import server_rows
+    from privpipe.engines.databases.sqlite_files import sqlite_rows
+
     if not database.is_file:
         return server_rows(database, folder)
     path = database.at.removeprefix("file://")

@@ -18,6 +18,7 @@ from privpipe.blocks.requests import (
     ClassesOf,
     ClassFilter,
     Derivation,
+    GivenRows,
     Grouping,
     Identification,
     Joining,
@@ -44,22 +45,12 @@ from privpipe.engines.base.held_frames import Frames
 from privpipe.engines.base.histograms import ExactMoments, group_key, histogram_of
 from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.databases.staging import Staging
-from privpipe.engines.embedded import (
-    aggregation,
-    class_table,
-    joins,
-    knowledge,
-    output,
-    ranks,
-    record_ids,
-    row_functions,
-    sources,
-)
+from privpipe.engines.embedded import class_table, row_functions, sources
 from privpipe.engines.embedded.duckdb_table import EmbeddedTable, append, column_list, quoted, select, stack
 from privpipe.engines.embedded.known_facts import EmbeddedKnown
 from privpipe.engines.embedded.session import Session
 from privpipe.engines.embedded.sources import table_of
-from privpipe.engines.embedded.stored_rows import SmallRows
+from privpipe.engines.embedded.stored_rows import SmallRows, given
 
 __all__ = ["EmbeddedEngine"]
 
@@ -143,6 +134,8 @@ class EmbeddedEngine(Engine):
         return EmbeddedKnown(self.session, table)
 
     def _count_nulls(self, table: EmbeddedTable, columns: Sequence[str]) -> None:
+        if table.rows is not None:
+            table.nulls.update({name: int(table.rows.column(name).null_count) for name in columns})
         unknown = [name for name in columns if name not in table.nulls]
         if unknown:
             missing = ", ".join(f"count(*) - count({quoted(name)})" for name in unknown)
@@ -198,12 +191,18 @@ class EmbeddedEngine(Engine):
         return pa.table([pa.chunked_array(map(group_key, c.chunks), c.type) for c in found.columns], found.schema)
 
     def aggregate(self, table: EmbeddedTable, query: AggregateQuery) -> pa.Table:
+        from privpipe.engines.embedded import aggregation
+
         return aggregation.aggregate(self.session, table, query)
 
     def contributions(self, table: EmbeddedTable, query: AggregateQuery) -> tuple[EmbeddedTable, bool]:
+        from privpipe.engines.embedded import aggregation
+
         return aggregation.contributions(self.session, table, query)
 
     def ranked(self, table: EmbeddedTable, query: AggregateQuery, ranks: Sequence[Ranks]) -> pa.Table:
+        from privpipe.engines.embedded import aggregation
+
         return aggregation.ranked(self.session, table, query, ranks)
 
     def map(
@@ -213,6 +212,8 @@ class EmbeddedEngine(Engine):
             case ByKey(key):
                 return row_functions.map_groups(self.session, table, key, function, schema)
             case ByRank(column, stream):
+                from privpipe.engines.embedded import ranks
+
                 return ranks.map_ranked(self.session, table, column, stream, function, schema)
         return row_functions.map_rows(self.session, table, function, schema)
 
@@ -227,20 +228,34 @@ class EmbeddedEngine(Engine):
             case Joining(released, original, columns):
                 return row_functions.beside(self.session, released, original, columns)
             case Recoding(table, codebooks):
+                from privpipe.engines.embedded import joins
+
                 return joins.recode(self.session, table, codebooks)
             case ClassFilter(table, query, passing):
+                from privpipe.engines.embedded import joins
+
                 return joins.keep_classes(self.session, table, query, passing)
             case RanksExchanged(table, column, stream, exchange):
+                from privpipe.engines.embedded import ranks
+
                 return ranks.exchange_ranks(self.session, table, column, stream, exchange)
             case Identification(table, column, seed):
+                from privpipe.engines.embedded import record_ids
+
                 identified = record_ids.with_record_ids(self.session, table, column, seed)
                 identified.histograms.update(table.histograms)
                 return identified
+            case GivenRows(rows, ids):
+                return given(self.session, rows, ids)
             case Numbering():
                 return numbered(self, made)
             case Related():
+                from privpipe.engines.embedded import knowledge
+
                 return knowledge.related(made)
             case PersonCounts() | Knowledge():
+                from privpipe.engines.embedded import knowledge
+
                 return knowledge.derived(made)
 
     def write(
@@ -253,11 +268,15 @@ class EmbeddedEngine(Engine):
         escape: bool = False,
         types: Mapping[str, pa.DataType] = NO_TYPES,
     ) -> Written:
+        from privpipe.engines.embedded import output
+
         return output.write(self.session, table, folder, format, stream, escape, types)
 
     def collect(
         self, table: EmbeddedTable, *, like: Any = None, form: ReturnForm = AS_THEY_ARE, order: Order = "keyed"
     ) -> Any:
+        from privpipe.engines.embedded import output
+
         return frame_like(output.sorted_rows(self.session, table), like, form)
 
 

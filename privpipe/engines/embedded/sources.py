@@ -9,7 +9,6 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.types as pt
 
 from privpipe.blocks.table_name import TableName, refuse_table
@@ -215,6 +214,8 @@ def _scan_parquet(session: Session, source: Source, files: list[str]) -> Embedde
     if source.partitions:
         return _scan_frame(session, replace(source, data=partitioned_dataset(source, found)))
     if any(is_carried(field.type) for field in found.schema):
+        import pyarrow.dataset as ds
+
         dataset = ds.dataset(files, schema=found.schema, format="parquet", partitioning=None)
         return _streamed(session, _readable(dataset, source), source)
     if _is_escaped(files):
@@ -240,6 +241,8 @@ def _converted_files(session: Session, source: Source, found: ParquetFiles) -> E
 
 def _escaped(session: Session, files: list[str], schema: pa.Schema) -> EmbeddedTable:
     """Files with a backslash in a name, which DuckDB takes for an escape whatever stands around it."""
+    import pyarrow.dataset as ds
+
     view = session.name("frame")
     return EmbeddedTable(
         f"SELECT * FROM {view}", schema, False, {view: ds.dataset(files, schema, format="parquet", partitioning=None)}
@@ -258,7 +261,10 @@ def _scan_frame(session: Session, source: Source) -> EmbeddedTable:
     if is_small and "decimal" not in source.types.values():
         return stored_rows.scanned(session, frame, typing_of(frame.schema, source.types))
     view = session.name("frame")
-    return _typed(session, EmbeddedTable(f"SELECT * FROM {view}", frame.schema, False, {view: frame}), source)
+    table = _typed(session, EmbeddedTable(f"SELECT * FROM {view}", frame.schema, False, {view: frame}), source)
+    if isinstance(frame, pa.Table):
+        table.tell_records(frame.num_rows)
+    return table
 
 
 def _streamed(session: Session, batches: pa.RecordBatchReader, source: Source) -> EmbeddedTable:

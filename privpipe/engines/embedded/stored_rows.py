@@ -30,7 +30,7 @@ from privpipe.private_files import create_private
 if TYPE_CHECKING:
     from privpipe.engines.base.conversion import Typing
 
-__all__ = ["MEMORY_BYTES", "SmallRows", "fitted", "in_memory", "parquet_scan", "scanned", "store"]
+__all__ = ["MEMORY_BYTES", "SmallRows", "fitted", "given", "in_memory", "parquet_scan", "scanned", "store"]
 
 
 MEMORY_BYTES, SMALL_BYTES = 4 << 30, 32 << 20
@@ -271,6 +271,13 @@ class SmallRows:
             numbers = numbers * len(order) + ranks[encoded.indices.to_numpy(zero_copy_only=False)]
             space *= max(len(order), 1)
         return numbers
+
+
+def given(session: Session, rows: pa.Table, ids: Ints) -> EmbeddedTable:
+    """See `GivenRows`."""
+    words = [pa.array(np.ascontiguousarray(ids[:, word])) for word in (0, 1)]
+    whole = pa.table([*rows.columns, *words], schema=_with_id_fields(rows.schema))
+    return in_memory(session, whole, rows.schema, True, ids.nbytes)
 
 
 def scanned(session: Session, frame: pa.Table, typing: Typing) -> EmbeddedTable:

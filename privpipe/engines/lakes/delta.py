@@ -11,13 +11,12 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.fs as fs
 import pyarrow.types as pt
 
@@ -25,6 +24,9 @@ from privpipe.blocks.arrays import Ints
 from privpipe.engines.lakes.lake_table import LakeTable
 from privpipe.engines.readers.unpacking import reading
 from privpipe.errors import DataError, EngineError, PrivpipeError, UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 __all__ = ["DeltaPiece", "delta_said", "delta_table", "delta_version", "has_deltalake", "opened_delta", "reported"]
 
@@ -349,6 +351,8 @@ def _constant(files: pa.Table, name: str, at: int, schema: pa.Schema) -> Any:
 
 
 def _format() -> ds.ParquetFileFormat:
+    import pyarrow.dataset as ds
+
     # Old Spark writes timestamps as INT96; in nanoseconds those before 1677 and after 2262 would wrap around.
     return ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 
@@ -358,6 +362,8 @@ def _dataset(pieces: list[DeltaPiece], schema: pa.Schema, filesystem: Any) -> ds
 
     The log's statistics stay out: by them, rows would be skipped unread.
     """
+    import pyarrow.dataset as ds
+
     parquet = _format()
     fragments = []
     for piece in pieces:

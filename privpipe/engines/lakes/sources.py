@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from privpipe.engines.lakes.delta import DeltaPiece, delta_table, delta_version, has_deltalake
@@ -239,6 +238,8 @@ class Appended(LakeView):
             return LakeTable(schema, (*(WidenedPiece(piece, schema) for piece in lake.pieces), *added))
         both = None
         if lake.dataset is not None and all(schema.field(each.name).type == each.type for each in found):
+            import pyarrow.dataset as ds
+
             both = ds.dataset([lake.dataset.replace_schema(schema), ds.dataset(files, schema=schema, format="parquet")])
         return LakeTable(schema, (*lake.pieces, *added), both)
 
@@ -326,4 +327,6 @@ class PartFiles(LakeView):
         with reading(self.paths[0], "Parquet"):
             schema = pq.read_schema(self.paths[0]).remove_metadata()
         pieces = tuple(ParquetPiece(path, schema) for path in self.paths)
+        import pyarrow.dataset as ds
+
         return LakeTable(schema, pieces, ds.dataset(list(self.paths), schema=schema, format="parquet"))

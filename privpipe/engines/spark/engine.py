@@ -18,6 +18,7 @@ from privpipe.blocks.requests import (
     ClassesOf,
     ClassFilter,
     Derivation,
+    GivenRows,
     Grouping,
     Identification,
     Joining,
@@ -34,7 +35,7 @@ from privpipe.blocks.requests import (
     Stacking,
 )
 from privpipe.draws import Seed, Stream
-from privpipe.engines.base.contract import NO_TYPES, Engine, Order, Resources, Written, numbered
+from privpipe.engines.base.contract import NO_TYPES, Engine, Order, Resources, Written, numbered, with_words
 from privpipe.engines.base.default_primitives import exchange_in_segments, last_id_of
 from privpipe.engines.base.frames import Held
 from privpipe.engines.base.held_frames import Frames
@@ -72,7 +73,7 @@ from privpipe.engines.spark.session import (
 )
 from privpipe.engines.spark.session_settings import Loan
 from privpipe.engines.spark.sources import is_native, is_spark_frame, raw_frame, refuse_streaming, scan
-from privpipe.engines.spark.spark_table import SparkTable, append, select, stack
+from privpipe.engines.spark.spark_table import Layout, SparkTable, append, select, stack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -283,6 +284,8 @@ class SparkEngine(Engine):
         match made:
             case Identification(table, column, seed):
                 return self._identified(table, column, seed)
+            case GivenRows():
+                return self._given(made)
             case Numbering():
                 return numbered(self, made)
         return self._derived(made)
@@ -327,14 +330,26 @@ class SparkEngine(Engine):
         here = table if isinstance(table, EmbeddedTable) else self.near.drawn(table)
         if here is not None:
             return self.near.derive(Identification(here, column, seed))
-        if table.bound is not None:
-            self.loan.sized(table.bound, len(table.schema))
-            self.loan.keeps(table.bound * row_bytes(table.schema))
-            self.loan.sends(expected_bytes(table.frame), table.bound)
+        self._expect(table)
         if column is None:
             return record_ids.numbered_ids(table, seed, self._held)
         require_unique(self, table, column)
         return self._kept(record_ids.declared_ids(table, column, seed))
+
+    def _given(self, made: GivenRows) -> Any:
+        table = self.scan(Source(data=with_words(made)))
+        if isinstance(table, EmbeddedTable):
+            return self.near.derive(made)
+        self._expect(table)
+        layout = Layout(made.rows.schema, has_ids=True)
+        return SparkTable(table.frame.toDF(*layout.arrow.names), layout, {"records": made.rows.num_rows})
+
+    def _expect(self, table: SparkTable) -> None:
+        """Have the settings of the session fit a table whose rows are worked on."""
+        if table.bound is not None:
+            self.loan.sized(table.bound, len(table.schema))
+            self.loan.keeps(table.bound * row_bytes(table.schema))
+            self.loan.sends(expected_bytes(table.frame), table.bound)
 
     @where_it_lies
     def write(

@@ -168,6 +168,9 @@ def ordinals(hash_words: Ints) -> Ints:
     [0, 0, 1, 2]
     """
     words = np.asarray(hash_words, dtype=np.int64)
+    single = np.sort(words[:, 1])
+    if not (single[1:] == single[:-1]).any():  # one word is equal by chance once in 2^64 pairs
+        return np.zeros(len(words), np.int64)
     order = np.lexsort((words[:, 1], words[:, 0]))
     ordered = words[order]
     first = np.ones(len(words), dtype=np.bool_)

@@ -89,7 +89,7 @@ class LabelShares:
             total += table[codes]
         loss = pa.array(information_lost(total, self.domain))
         batch = rows.batch.append_column(pa.field(INFORMATION, pa.float64()), loss)
-        return RowBlock(batch, rows.record_ids if rows._ids is not None else None)
+        return rows.with_batch(batch)
 
 
 def _texts(column: str, histogram: Histogram) -> list[str | None]:

@@ -15,12 +15,11 @@ from privpipe.engines.readers.source_facts import MOST_ROWS
 from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.html_tables import Table, html_tables
 from privpipe.policy import Policy
-from privpipe.policy.related import require_one_table
+from privpipe.policy.specs import require_one_table
 from privpipe.running.attached_source import require_declared
 from privpipe.running.cost.source_facts import LookedAt, Work, looked_at, work_of
-from privpipe.running.judged_rows import source_of
 from privpipe.running.run_context import OpenedEngine
-from privpipe.running.tables_read import pinned_tables, read_as_source, scanned, without_others
+from privpipe.running.tables_read import pinned_tables, read_as_source, scanned, source_of, without_others
 
 __all__ = [
     "COUNTED_HERE",

@@ -11,13 +11,19 @@ import numpy as np
 from annotated_types import Gt
 from typing_extensions import Doc
 
-from privpipe.blocks import Facts, FactsRequest, Primitives, RowBlock
+from privpipe.blocks import Primitives, RowBlock
 from privpipe.blocks.arrays import Floats
 from privpipe.blocks.marks import Columns
 from privpipe.errors import DataError
 from privpipe.roles import column_type_of
 from privpipe.transforms.base import RowTransformer, StageContext, StagePlan, checked_columns
-from privpipe.transforms.numeric_columns import refuse_nulls, require_numeric, unit_range, whole_numbers
+from privpipe.transforms.numeric_columns import (
+    counted_nulls,
+    require_finite,
+    require_numeric,
+    unit_range,
+    whole_numbers,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +81,18 @@ class Round(RowTransformer):
     def links_releases(self) -> bool:
         return True  # at random, too, it is one of two multiples
 
-    def request(self, context: StageContext) -> FactsRequest:
+    @property
+    def needs_ids(self) -> bool:
+        return self.mode == "random"
+
+    def learn(self, engine: Primitives, table: Any, context: StageContext) -> StagePlan:
+        self._require_units(context)
+        nulls = counted_nulls(engine, table, self.columns, self.nulls, context)
+        floats = [name for name in self.columns if column_type_of(context.schema.field(name).type) == "number"]
+        require_finite(engine, table, floats, context.place)
+        return StagePlan(name=self.name(), parameters=self.parameters(), detail={"nulls": nulls})
+
+    def _require_units(self, context: StageContext) -> None:
         require_numeric(self.columns, context)
         for column in self.columns:
             found = context.schema.field(column).type
@@ -87,14 +104,6 @@ class Round(RowTransformer):
                 raise DataError(
                     f"{context.place}: base {self.base!r} is beyond all that {found} holds; give a smaller one"
                 )
-        return FactsRequest(moments=self.columns)
-
-    def plan(self, facts: Facts, context: StageContext) -> StagePlan:
-        nulls = {column: facts.moments[column].nulls for column in self.columns}
-        if self.nulls == "refuse":
-            for column, count in nulls.items():
-                refuse_nulls(column, count, context)
-        return StagePlan(name=self.name(), parameters=self.parameters(), detail={"nulls": nulls})
 
     def released_schema(self, schema: pa.Schema, plan: StagePlan) -> pa.Schema:
         for column in self.columns:

@@ -185,7 +185,7 @@ class TailCode(RowTransformer):
     ) -> dict[tuple[int, int], Tail]:
         """What lies beyond in each column and stratum."""
         persons = PersonCounts(units_of(context), self.at_least, context.seed_key)
-        counting = BeyondSums(strata, self.columns, thresholds, self.upper, persons)
+        counting = BeyondSums(strata, self.columns, thresholds, self.upper, persons, self.replace == "mean")
         columns = tuple(dict.fromkeys((*self.by, *self.columns, *persons.columns)))
         beyond, infinite = engine.reduce_rows(table, columns, counting, Facts()) or ({}, {})
         for column, count in infinite.items():
@@ -208,7 +208,7 @@ class TailCode(RowTransformer):
         for column, tails in plan.detail["columns"].items():
             array, target = rows.column(column), self._target(rows.schema.field(column))
             limits = limits_of([tail["threshold"] for tail in tails], array.type)
-            beyond = lying_beyond(array, column, limits[numbers], self.upper)
+            beyond = lying_beyond(array, column, limits[numbers] if strata.by else limits[0], self.upper)
             if self.replace == "label":
                 released = canonical_text(array, column_type_of(array.type))
             else:
@@ -216,7 +216,8 @@ class TailCode(RowTransformer):
             for number, tail in enumerate(tails):
                 if tail["replaced"]:
                     scalar = self._replacement(column, tail, array.type, target)
-                    released = _where(beyond & (numbers == number), scalar, released)
+                    here = beyond & (numbers == number) if strata.by else beyond
+                    released = _where(here, scalar, released)
             rows = rows.replace(column, released)
         return rows
 

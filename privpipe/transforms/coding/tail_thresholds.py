@@ -124,6 +124,11 @@ def lying_beyond(array: pa.Array, column: str, limits: NDArray[Any], upper: bool
     from privpipe.kernels.columns.cell_words import scaled_numbers
 
     values, gaps, _ = scaled_numbers(array, column)
+    return beyond_limits(values, gaps, limits, upper)
+
+
+def beyond_limits(values: NDArray[Any], gaps: Bools | None, limits: Any, upper: bool) -> Bools:
+    """As `lying_beyond`, of numbers and where there are none."""
     beyond = values > limits if upper else values < limits
     return np.asarray(beyond if gaps is None else beyond & ~gaps)
 
@@ -198,31 +203,38 @@ Tails = dict[tuple[int, int], Tail]
 
 @dataclass(frozen=True)
 class BeyondSums:
-    """Sums of the values beyond and their persons, by column and stratum; and infinite cells by column."""
+    """Sums of the values beyond and their persons, by column and stratum; and infinite cells by column.
+
+    `averaged`: whether a mean is asked of them; else they are only counted.
+    """
 
     strata: Strata
     columns: tuple[str, ...]
     thresholds: Mapping[str, list[Any]]
     upper: bool
     persons: PersonCounts
+    averaged: bool
 
     def measure(self, block: RowBlock, facts: Facts) -> tuple[Tails, dict[str, int]]:
         from privpipe.kernels.columns.cell_words import scaled_numbers
-        from privpipe.kernels.exact_sums import measure_sums
+        from privpipe.kernels.exact_sums import counted_alone, measure_sums
 
         numbers, codes = self.strata.of(block), self.persons.codes(block)
         found: Tails = {}
         infinite: dict[str, int] = {}
         for at, column in enumerate(self.columns):
             array = block.column(column)
-            values, _, scale = scaled_numbers(array, column)
+            values, gaps, scale = scaled_numbers(array, column)
             if values.dtype.kind == "f" and np.isinf(values).any():
                 infinite[column] = int(np.isinf(values).sum())
             limits = limits_of(self.thresholds[column], array.type)
-            beyond = lying_beyond(array, column, limits[numbers], self.upper)
-            for number in np.unique(numbers[beyond & (numbers >= 0)]).tolist():
-                here = beyond & (numbers == number)
-                found[at, number] = measure_sums([values[here]], None, [scale]), self.persons.of(codes, here)
+            beyond = beyond_limits(values, gaps, limits[numbers] if self.strata.by else limits[0], self.upper)
+            for number in np.unique(numbers[beyond]).tolist():
+                if number < 0:
+                    continue
+                here = beyond & (numbers == number) if self.strata.by else beyond
+                sums = measure_sums([values[here]], None, [scale]) if self.averaged else counted_alone(here)
+                found[at, number] = sums, self.persons.of(codes, here)
         return found, infinite
 
     def merge(

@@ -35,6 +35,9 @@ __all__ = [
     "with_population",
 ]
 
+NARROW_FROM = 1 << 20
+"""Rows from which codes of two bytes are worth kernels compiled for them in addition."""
+
 
 class Parts(NamedTuple):
     """A tree and what its leaves hold.
@@ -82,7 +85,7 @@ class CutProblem:
         Those to be cut, then those that stay as they are.
     cut : int
         How many are to be cut.
-    codes : ndarray of uint16 or int32, shape (t, c + s), (t, c + s + 1) or (t, c + s + 2)
+    codes : ndarray of int32, or of uint16 for many rows, shape (t, c + s), (t, c + s + 1) or (t, c + s + 2)
         Codes of the columns, then of the sensitive ones; with a population, how many of it a row is; where persons
         are counted, the number of a row's person and how many persons it stands for.
     counts : ndarray of int64, shape (t,)
@@ -447,7 +450,7 @@ def by_record(
     blocks = found.blocks if found is not None else ()
     keys = np.concatenate([np.empty(0, np.int64), *(block.keys for block in blocks)])
     order = np.argsort(keys, kind="stable")
-    coded = np.concatenate([np.empty((0, len(columns)), _width(columns)), *(block.codes for block in blocks)])[order]
+    coded = np.concatenate([np.empty((0, len(columns)), np.int32), *(block.codes for block in blocks)])[order]
     values: list[NDArray[Any]] = []
     persons = 0
     if beside and blocks:
@@ -492,18 +495,13 @@ class _Gathered:
     beside: tuple[str, ...]
 
     def measure(self, block: RowBlock, facts: Facts) -> _Held:
-        codes = np.empty((len(block.record_ids), len(self.columns)), dtype=_width(self.columns))
+        codes = np.empty((len(block.record_ids), len(self.columns)), dtype=np.int32)
         for at, column in enumerate(self.columns):
             codes[:, at] = value_codes(column, block.column(column.name))
         return _Held((_Block(codes, order_keys(block.record_ids), block.batch.select(list(self.beside))),))
 
     def merge(self, left: _Held, right: _Held) -> _Held:
         return _Held((*left.blocks, *right.blocks))
-
-
-def _width(columns: tuple[CutColumn, ...]) -> type[np.uint16] | type[np.int32]:
-    """The least integers that hold the codes of every column."""
-    return np.uint16 if max((column.size for column in columns), default=0) < 1 << 16 else np.int32
 
 
 def _coded(
@@ -526,10 +524,10 @@ def _beside(
 
 
 def _matrix(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Columns of codes next to one another, in the least integers that hold them."""
-    largest = max((int(codes.max(initial=0)) for codes in columns), default=0)
+    """Columns of codes next to one another."""
     rows = len(columns[0]) if columns else 0
-    matrix = np.empty((rows, len(columns)), dtype=np.uint16 if largest < 1 << 16 else np.int32)
+    narrow = rows > NARROW_FROM and max(int(codes.max(initial=0)) for codes in columns) < 1 << 16
+    matrix = np.empty((rows, len(columns)), dtype=np.uint16 if narrow else np.int32)
     for at, codes in enumerate(columns):
         matrix[:, at] = codes
     return matrix

@@ -37,7 +37,6 @@ __all__ = [
     "numbers_of",
     "ranks_of_column",
     "ranks_within",
-    "require_finite",
     "sums_by_stratum",
     "taken_at",
     "with_mid_ranks",
@@ -228,19 +227,6 @@ def dealt_by_rank(engine: Primitives, table: Any, column: str, at: int, score: s
     return engine.map_groups(engine.append(asking, giving), _Group(ROWS_PER_GROUP), _Dealt(column), schema)
 
 
-def require_finite(engine: Primitives, table: Any, names: Sequence[str], place: str) -> None:
-    """Refuse infinities, which have no place among the numbers.
-
-    Raises
-    ------
-    DataError
-    """
-    found = engine.reduce_rows(table, names, _Infinities(tuple(names)), Facts()) or {}
-    for name in names:
-        if found.get(name):
-            raise DataError(f"{place}: column {name!r} holds {found[name]:,} infinite values; code them first")
-
-
 @dataclass(frozen=True)
 class MidRankSums:
     """What `RankSums` learns, from the mid-ranks that lie with the records.
@@ -401,17 +387,6 @@ class _Dealt:
         senders = np.empty(len(asking), np.int64)
         senders[places] = giving
         return made.replace(self.column, rows.column(self.column).take(pa.array(senders)))
-
-
-@dataclass(frozen=True)
-class _Infinities:
-    columns: tuple[str, ...]
-
-    def measure(self, block: RowBlock, facts: Facts) -> dict[str, int]:
-        return {name: int(np.isinf(block[name]).sum()) for name in self.columns}
-
-    def merge(self, left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
-        return {name: count + right[name] for name, count in left.items()}
 
 
 def _integers(column: pa.Array) -> tuple[Ints, Bools]:

@@ -14,7 +14,13 @@ from privpipe.blocks.arrays import Floats, Ints
 from privpipe.blocks.marks import ColumnNames, Columns
 from privpipe.errors import DataError, UsageError
 from privpipe.transforms.base import StageContext, StagePlan, Transformer, checked_columns
-from privpipe.transforms.numeric_columns import RANK_CUT, covariance_factor, refuse_nulls, require_numeric
+from privpipe.transforms.numeric_columns import (
+    RANK_CUT,
+    covariance_factor,
+    refuse_nulls,
+    require_finite,
+    require_numeric,
+)
 from privpipe.transforms.strata import SmallStrata, Strata, checked_by
 from privpipe.transforms.synthesis.ranked_values import (
     MidRankSums,
@@ -26,7 +32,6 @@ from privpipe.transforms.synthesis.ranked_values import (
     numbers_of,
     ranks_of_column,
     ranks_within,
-    require_finite,
     taken_at,
     with_mid_ranks,
 )
