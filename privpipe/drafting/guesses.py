@@ -368,7 +368,7 @@ CODES: Mapping[str, tuple[Role, str]] = {
 }
 """Variables of EU-SILC, whose names are not words."""
 TYPED: tuple[tuple[ColumnType, re.Pattern[str]], ...] = (
-    ("integer", re.compile(r"[+-]?(0|[1-9]\d{0,17})")),
+    ("integer", re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.0)?")),
     ("number", re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")),
     ("boolean", re.compile(r"true|false", re.IGNORECASE)),
     ("date", re.compile(r"\d{4}-\d\d-\d\d")),
@@ -381,11 +381,12 @@ CODE = re.compile(r"[0-9A-Za-z-]+")
 def guess_type(values: Sequence[str]) -> tuple[ColumnType, tuple[str, ...]]:
     """The narrowest type all texts have, and the texts that seem to mean a missing value.
 
-    Texts with a leading zero are codes, not numbers.
+    Texts with a leading zero are codes, not numbers; ``1.0`` is how pandas writes the whole numbers of a column with
+    gaps.
 
     Examples
     --------
-    >>> guess_type(["39", "50", "?"]), guess_type(["01069", "80331"])
+    >>> guess_type(["39", "50.0", "?"]), guess_type(["01069", "80331"])
     (('integer', ('?',)), ('text', ()))
     """
     missing = tuple(value for value in MISSING if value in set(values))
