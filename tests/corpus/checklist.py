@@ -47,7 +47,8 @@ TAIL = re.compile(r"(<|>=)-?\d+(\.\d+)?")
 ALIKE = ({"day", "month", "quarter", "number"}, {"number", "decimal"})
 """Styles that are one: parts of dates, each shorter than the other; single numbers next to ranges of them."""
 AGE = re.compile(
-    r"-?\d+(\.\d+)?(-\d+|\+)?|[<>=]+ ?\d+|[\[(]-?(\d+(\.\d+)?|inf), ?(\d+(\.\d+)?|inf)[\])]|\d+ and (more|less)"
+    r"-?\d+(\.\d+)?(-\d+|\+)?|[<>=]+ ?-?\d+(\.\d+)?"
+    r"|[\[(]-?(\d+(\.\d+)?|inf), ?(\d+(\.\d+)?|inf)[\])]|\d+ and (more|less)"
 )
 
 

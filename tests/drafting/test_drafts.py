@@ -147,7 +147,7 @@ def test_where_nothing_is_sensitive_the_likeliest_is_taken_or_asked_about() -> N
     assert "smoker: {role: sensitive" not in drafter(smoker=smoker, death=smoker[::-1]).draft(Method())
 
 
-@pytest.mark.parametrize(("distinct", "whole", "floor"), [(60, False, 1), (60, True, 0), (3, False, 0)])
+@pytest.mark.parametrize(("distinct", "whole", "floor"), [(60, False, 1), (60, True, 0), (9, False, 1), (3, False, 0)])
 def test_real_numbers_are_released_as_intervals_alone(distinct: int, whole: bool, floor: int) -> None:
     found = suggest_hierarchy(Profile("x", "number", 1000, 0, distinct, spread=10.0, top=10.0, whole=whole))
     assert found is not None
