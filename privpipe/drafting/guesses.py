@@ -311,8 +311,8 @@ WORDS: Mapping[Role, frozenset[str]] = {
     "sensitive": word_set(
         "diagnosis disease illness condition disorder symptom treatment medication drug therapy hiv icd pregnancy",
         "disability religion religious relig denom belief union party partyid politics polviews vote orientation gene",
-        "genome conviction crime offence income rincome salary wage wages earnings debt wealth credit balance score",
-        "einkommen gehalt lohn revenu salaire ingreso ingresos renta reddito diagnose diagnostic maladie krankheit",
+        "genome conviction crime offence income rincome inc salary wage wages earnings debt wealth credit balance",
+        "score einkommen gehalt lohn revenu salaire ingreso ingresos renta reddito diagnose diagnostic maladie krankheit",
         "death dead died deceased mortality survival severity relapse recurrence metastasis metastases remission",
         "cancer tumor tumour carcinoma stroke diabetes diabetic asthma infection infected premie miscarriage abortion",
         "tod verstorben schweregrad befund deces gravite muerte fallecido gravedad morte deceduto",
