@@ -66,7 +66,7 @@ def test_what_keeps_no_more_gives_nothing_up(monkeypatch: pytest.MonkeyPatch) ->
     [
         ({FIVE: ("paid",)}, 0.2, ONE),
         ({FIVE: ("paid",), ONE: ("paid",)}, 0.2, NONE),
-        ({FIVE: ("paid",)}, 0.3, FIVE),
+        ({FIVE: ("paid",)}, 0.4, FIVE),
         ({}, 0.2, FIVE),
     ],
 )
@@ -86,6 +86,12 @@ def test_a_column_that_gives_something_back_once_it_is_masked_is_left_out(monkey
         return {"columns": {"a": 0.1}, "revealing": (("weeks", "why"),) if reveals else ()}
 
     assert drafted(monkeypatch, of).revealing == (("weeks", "why"),)
+
+
+def test_fewer_records_are_suppressed_where_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = drafted(monkeypatch, lambda stage, method: {"suppressed": {FIVE: 0.04, OTHER: 0.3}.get(stage, 0.005)})
+    few = drafted(monkeypatch, lambda stage, method: {"suppressed": 0.02})
+    assert (many.stages, few.stages) == ((ONE,), (FIVE,))
 
 
 @pytest.mark.parametrize(("name", "moved"), [("paid", True), ("age", True), ("town", False), ("gap", False)])
