@@ -86,7 +86,9 @@ def loss_table(
         seen = {} if sample.whole else _seen(engine, original, names, asked)
         related: dict[str, RelatedColumn] = {}
         rows, records, whole = _of_pairs(sample, asked, seen, related), len(sample.pairs[0]), sample.whole
-        relations = lost_relations(related, rows, asked.rule.relation_lost_at_most)
+        left = {each.column: bool(each.changed) for each in rows if (each.labels_after or 0) > 1}
+        changed = {name: found for name, found in left.items() if name in related}
+        relations = lost_relations(related, changed, asked.rule.relation_lost_at_most)
         if not whole:
             rows = _counted_whole(engine, released, original, rows, asked.mark)
     judged = [replace(row, alarm=alarm_of(row, asked.rule)) for row in rows]

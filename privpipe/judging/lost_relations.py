@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -13,7 +13,6 @@ from privpipe.blocks.arrays import Bools, Ints
 from privpipe.kernels.losses.association import counted_pairs, cramers_v, rank_correlation, rank_ratio
 
 if TYPE_CHECKING:
-    from privpipe.judging.column_loss import ColumnLoss
     from privpipe.judging.paired_columns import CodedColumn, PairedSample
 
 __all__ = ["LEAST_RECORDS", "LEAST_RELATED", "LostRelation", "RelatedColumn", "lost_relations", "places_of"]
@@ -99,22 +98,20 @@ def places_of(sample: PairedSample) -> tuple[Ints, Ints]:
 
 
 def lost_relations(
-    columns: Mapping[str, RelatedColumn], rows: Sequence[ColumnLoss], at_most: float
+    columns: Mapping[str, RelatedColumn], changed: Mapping[str, bool], at_most: float
 ) -> tuple[LostRelation, ...]:
     """Pairs of columns whose relation was above 0.3 and lost more than a share of it, the greatest loss first.
 
-    A pair of which neither column changed, and a column that has not two labels left, are left out; so is a relation
-    over fewer than 50 records on either side.
+    A pair of which neither column changed is left out; so is a relation over fewer than 50 records on either side.
 
     Parameters
     ----------
     columns : mapping of name to RelatedColumn
-    rows : sequence of ColumnLoss
-        What is known of the columns.
+    changed : mapping of name to bool
+        Whether a column changed, of those that have two labels or more left.
     at_most : float
         The share that a relation may lose.
     """
-    changed = {row.column: bool(row.changed) for row in rows if row.column in columns and (row.labels_after or 0) > 1}
     found = []
     for pair in combinations(changed, 2):
         if not any(changed[name] for name in pair):
