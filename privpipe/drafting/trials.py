@@ -126,11 +126,6 @@ class Trial:
         return self.suppressed + (1 - self.suppressed) * kept
 
     @property
-    def shifts(self) -> int:
-        """What a user sees of the suppressed records: the means that they moved, and whether they are many."""
-        return len(self.moved) + (self.suppressed > MOST_SUPPRESSED)
-
-    @property
     def blanked(self) -> list[str]:
         """Columns of which next to nothing is left."""
         return [name for name, loss in self.columns.items() if loss > MOST_LOSS]
@@ -250,9 +245,8 @@ FEW_KNOWN = 3
 MOST_AGAIN = 2
 """Methods that are tried again after something was given up: the best ones."""
 MOST_MOVED = 0.02
-MOST_SUPPRESSED = 0.03
 LESS = (0.01, 0.0)
-"""Shares of suppressed records that are tried where those of the best method moved means, or are many."""
+"""Shares of suppressed records that are tried where those of the best method moved means."""
 MOST_MORE = 0.05
 """How much more may be lost for means that stay."""
 SHARE = re.compile(r"(?<=suppress_at_most: )[\d.]+")
@@ -332,9 +326,9 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
     found = min(good, key=rank)
     for trial in _fewer_suppressed(found, choice, asked, home, rows, engine):
         trials = [*trials, trial]
-        if trial.holds and rank(trial)[:2] <= rank(found)[:2] and trial.shifts < found.shifts:
+        if trial.holds and rank(trial)[:2] <= rank(found)[:2] and len(trial.moved) < len(found.moved):
             found = trial if choice.score(trial) <= choice.score(found) + MOST_MORE else found
-        if not found.shifts:
+        if not found.moved:
             break
     made = replace(
         asked,
@@ -350,8 +344,8 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
 def _fewer_suppressed(
     found: Trial, choice: Choice, asked: Method, home: Path, rows: Any, engine: Engine
 ) -> Iterator[Trial]:
-    """The method with fewer records suppressed, where these moved means or are many."""
-    for share in LESS if found.shifts else ():
+    """The method with fewer records suppressed, where these moved means."""
+    for share in LESS if found.moved else ():
         stages = tuple(SHARE.sub(f"{share:g}", stage) for stage in found.stages)
         if stages != found.stages:
             policy = loaded(choice.draft(replace(asked, stages=stages)), home)

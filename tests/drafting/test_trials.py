@@ -88,12 +88,6 @@ def test_a_column_that_gives_something_back_once_it_is_masked_is_left_out(monkey
     assert drafted(monkeypatch, of).revealing == (("weeks", "why"),)
 
 
-def test_fewer_records_are_suppressed_where_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = drafted(monkeypatch, lambda stage, method: {"suppressed": {FIVE: 0.04, OTHER: 0.3}.get(stage, 0.005)})
-    few = drafted(monkeypatch, lambda stage, method: {"suppressed": 0.02})
-    assert (many.stages, few.stages) == ((ONE,), (FIVE,))
-
-
 @pytest.mark.parametrize(("name", "moved"), [("paid", True), ("age", True), ("town", False), ("gap", False)])
 def test_a_mean_moves_by_the_records_that_are_left(name: str, moved: bool) -> None:
     assert trials._moved(ROWS, ROWS.slice(0, 38), name) is moved
