@@ -24,6 +24,7 @@ from privpipe.drafting.relations import Relations, relate
 from privpipe.drafting.source_formats import database_source, made_up_names, sniffed
 from privpipe.engines import Engine, Source, open_engine
 from privpipe.engines.base.conversion import from_text
+from privpipe.engines.base.frames import arrow_of, is_local_frame
 from privpipe.engines.readers.files import elsewhere, list_files
 from privpipe.engines.readers.text_forms import TextForm, plain_cells
 from privpipe.errors import DataError, UsageError
@@ -46,6 +47,8 @@ RARE = 0.005
 SKEWED = 3.0
 """How much farther the upper tenth of a skewed distribution reaches from its middle than the lower one."""
 DECIMALS = 100
+MOST_WHOLE = 2.0**53
+"""Whole numbers below it are exact as floats."""
 MIDDLE = 0.8
 """Share of its range that the middle eight tenths of an even distribution take."""
 
@@ -282,8 +285,11 @@ def profile_table(
             raise NoRecords(f"{named} has no records: there is nothing to guess from")
         untyped = form in ("csv", "json", "excel")
         histograms = {name: _histogram(engine, table, name) for name in table.schema.names}
+        orders = _declared_orders(data) if form == "frame" else {}
         profiles = {
-            name: _profile(name, histogram, table.schema.field(name).type, records, untyped=untyped)
+            name: _profile(
+                name, histogram, table.schema.field(name).type, records, untyped=untyped, order=orders.get(name, ())
+            )
             for name, histogram in histograms.items()
         }
         if form != "csv":
@@ -330,7 +336,25 @@ def _csv_source(data: str, delimiter: str | None, columns: Sequence[str]) -> Sou
     return Source(**given, header=False, columns=tuple(columns) or made_up_names(found.fields))
 
 
-def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, untyped: bool) -> Profile:
+def _declared_orders(data: Any) -> dict[str, tuple[str, ...]]:
+    """Texts of the ordered categories of a frame in memory, by column, in their order."""
+    import pyarrow as pa
+
+    table = arrow_of(data) if is_local_frame(data) else None
+    if not isinstance(table, pa.Table):
+        return {}
+    orders = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_dictionary(column.type) and column.type.ordered and column.num_chunks:
+            words = column.unify_dictionaries().chunk(0).dictionary
+            if pa.types.is_string(words.type) or pa.types.is_large_string(words.type):
+                orders[name] = tuple(words.to_pylist())
+    return orders
+
+
+def _profile(
+    name: str, histogram: Histogram, arrow_type: Any, records: int, *, untyped: bool, order: Sequence[str] = ()
+) -> Profile:
     import pyarrow as pa
 
     values = histogram.values.drop_null()
@@ -344,6 +368,9 @@ def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, 
     )
     present = [text for text in texts if text not in null_values]
     shape = _shape(values, present, histogram, null_values) if found in NUMBERS and len(values) else NumberShape()
+    # Frames hold whole numbers as floats where some are missing.
+    if found == "number" and not texts and len(values) and shape.whole and max(-shape.bottom, shape.top) < MOST_WHOLE:
+        found = "integer"
     return Profile(
         name=name,
         type=found,
@@ -356,10 +383,14 @@ def _profile(name: str, histogram: Histogram, arrow_type: Any, records: int, *, 
         counts=tuple(histogram.counts.tolist()) if len(histogram) <= MOST_COUNTS else (),
         words=sum(len(text.split()) for text in present) / len(present) if present and found == "text" else 0.0,
         findings=tuple(kinds_in_column(name, histogram)),
-        scale=scale_of(present) if found == "text" and len(present) <= MOST_WORDS else (),
+        scale=_scale(present, order) if found == "text" and max(len(present), len(order)) <= MOST_WORDS else (),
         by_text=_is_by_text(present) if found == "text" and len(present) <= MOST_WORDS else False,
         **vars(shape),
     )
+
+
+def _scale(present: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
+    return tuple(order) if set(present) <= set(order) else scale_of(present)
 
 
 def _shape(values: Any, texts: list[str], histogram: Histogram, null_values: tuple[str, ...]) -> NumberShape:

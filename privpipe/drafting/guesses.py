@@ -311,9 +311,9 @@ WORDS: Mapping[Role, frozenset[str]] = {
     "sensitive": word_set(
         "diagnosis disease illness condition disorder symptom treatment medication drug therapy hiv icd pregnancy",
         "disability religion religious relig denom belief union party partyid politics polviews vote orientation gene",
-        "genome conviction crime offence income rincome salary wage wages earnings debt wealth credit balance score",
+        "genome conviction crime offence income rincome inc salary wage wages earnings debt wealth credit balance",
         "einkommen gehalt lohn revenu salaire ingreso ingresos renta reddito diagnose diagnostic maladie krankheit",
-        "death dead died deceased mortality survival severity relapse recurrence metastasis metastases remission",
+        "score death dead died deceased mortality survival severity relapse recurrence metastasis metastases remission",
         "cancer tumor tumour carcinoma stroke diabetes diabetic asthma infection infected premie miscarriage abortion",
         "tod verstorben schweregrad befund deces gravite muerte fallecido gravedad morte deceduto",
         "cholesterol chol hdl ldl triglycerides albumin bilirubin bili creatinine creat hemoglobin haemoglobin hgb",
@@ -368,7 +368,7 @@ CODES: Mapping[str, tuple[Role, str]] = {
 }
 """Variables of EU-SILC, whose names are not words."""
 TYPED: tuple[tuple[ColumnType, re.Pattern[str]], ...] = (
-    ("integer", re.compile(r"[+-]?(0|[1-9]\d{0,17})")),
+    ("integer", re.compile(r"[+-]?(0|[1-9]\d{0,17})(\.0)?")),
     ("number", re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")),
     ("boolean", re.compile(r"true|false", re.IGNORECASE)),
     ("date", re.compile(r"\d{4}-\d\d-\d\d")),
@@ -381,11 +381,12 @@ CODE = re.compile(r"[0-9A-Za-z-]+")
 def guess_type(values: Sequence[str]) -> tuple[ColumnType, tuple[str, ...]]:
     """The narrowest type all texts have, and the texts that seem to mean a missing value.
 
-    Texts with a leading zero are codes, not numbers.
+    Texts with a leading zero are codes, not numbers; ``1.0`` is how pandas writes the whole numbers of a column with
+    gaps.
 
     Examples
     --------
-    >>> guess_type(["39", "50", "?"]), guess_type(["01069", "80331"])
+    >>> guess_type(["39", "50.0", "?"]), guess_type(["01069", "80331"])
     (('integer', ('?',)), ('text', ()))
     """
     missing = tuple(value for value in MISSING if value in set(values))

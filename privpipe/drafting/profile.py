@@ -17,7 +17,7 @@ NUMBERS = ("integer", "number", "decimal")
 
 @dataclass(frozen=True)
 class Profile:
-    """What was seen of a column; of its values only ends of numbers, and words of known scales.
+    """What was seen of a column; of its values only ends of numbers, words of known scales, and declared categories.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Profile:
     even : bool
         Whether numbers are spread as evenly as those that are given out in turn, or drawn.
     scale : tuple of str
-        The texts in the order of a known scale that has them all.
+        The texts in the order of a known scale that has them all; ordered categories as they are declared.
     by_text : bool
         Whether the order of the texts is that of codes that they begin with.
     findings : tuple of Finding

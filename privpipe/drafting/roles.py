@@ -80,12 +80,14 @@ def _of_numbers(profile: Profile) -> dict[str, Any]:
         return {"intervals": {"widths": list(POSTAL)}}
     if is_nominal(profile) and profile.distinct <= MOST_KEPT * 2:
         return _by_frequency(profile)
+    # A single real number next to an interval would be a label of another style.
+    floor = {} if profile.whole else {"min_level": 1}
     if is_age(profile):
-        return {"bands": {"steps": list(AGE_STEPS), **_top(profile, AGE_STEPS[0], OLDEST)}}
+        return {"bands": {"steps": list(AGE_STEPS), **_top(profile, AGE_STEPS[0], OLDEST)}, **floor}
     if profile.type == "integer" and profile.distinct <= FEW_NUMBERS and profile.spread < 2 * FEW_NUMBERS:
         return _few_numbers(profile)
-    # A single real number next to an interval would be a label of another style.
-    floor = {} if profile.whole or profile.distinct <= FEW_NUMBERS else {"min_level": 1}
+    if profile.distinct <= FEW_WORDS:
+        return {"priority": {"levels": 1}}
     if profile.skewed and profile.distinct > MANY_NUMBERS:
         return {"quantiles": {"counts": list(CUTS), "round": "auto"}, **floor}
     return {"bands": {"steps": _steps(profile.spread, least=2 if profile.type == "integer" else 0)}, **floor}

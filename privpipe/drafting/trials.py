@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from privpipe.engines import Engine, open_engine
 from privpipe.errors import DataError, HierarchyError, NoSolutionError, PolicyError, UnsupportedError, UsageError
 from privpipe.policy import Policy
 from privpipe.policy.specs import require_one_table
+from privpipe.roles import column_type_of
 
 if TYPE_CHECKING:
     from privpipe.measures.risk.attribute.recovery import Recovered
@@ -97,6 +99,9 @@ class Trial:
         Columns that give back a generalized one, and what was found.
     thinned : tuple of str
         Columns of which something is left, and too many cells are blanked.
+    moved : tuple of str
+        Numbers that are released as such, and whose mean the suppressed records moved by more than 2 % of the mean size
+        of a value.
     """
 
     stages: tuple[str, ...]
@@ -107,6 +112,7 @@ class Trial:
     paired: Paired | None = field(default=None, repr=False, compare=False)
     revealing: tuple[tuple[str, str], ...] = ()
     thinned: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -191,7 +197,22 @@ def tried(stages: tuple[str, ...], policy: Policy, rows: Any, engine: Engine) ->
         if row.column in policy.roles.quasi_identifiers
     }
     thinned = tuple(row.column for row in lost.columns if row.alarm == "blanked" and columns.get(row.column, 1) < 1)
-    return Trial(stages, columns, share, spent, len(rows), paired, _revealing(found.exceeding, policy), thinned)
+    moved = tuple(name for name in after.column_names if _moved(rows, after, name))
+    return Trial(stages, columns, share, spent, len(rows), paired, _revealing(found.exceeding, policy), thinned, moved)
+
+
+def _moved(rows: Any, after: Any, name: str) -> bool:
+    """Whether the mean of a number is another one in the release."""
+    import pyarrow.compute as pc
+
+    if name not in rows.column_names:
+        return False
+    kinds = {column_type_of(side.schema.field(name).type) for side in (rows, after)}
+    before, left = (pc.drop_null(side.column(name)) for side in (rows, after))
+    if not kinds <= {*NUMBERS} or not len(before) or not len(left):
+        return False
+    size, *means = (float(pc.mean(each).as_py()) for each in (pc.abs(before), before, left))
+    return abs(means[1] - means[0]) > MOST_MOVED * size
 
 
 def _revealing(found: Sequence[Recovered], policy: Policy) -> tuple[tuple[str, str], ...]:
@@ -222,6 +243,12 @@ FEW_KNOWN = 3
 """Quasi-identifiers of which none is left out for the blanks of others."""
 MOST_AGAIN = 2
 """Methods that are tried again after something was given up: the best ones."""
+MOST_MOVED = 0.02
+LESS = (0.01, 0.0)
+"""Shares of suppressed records that are tried where those of the best method moved means."""
+MOST_MORE = 0.05
+"""How much more may be lost for means that stay."""
+SHARE = re.compile(r"(?<=suppress_at_most: )[\d.]+")
 
 
 @dataclass(frozen=True)
@@ -279,7 +306,7 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
         trials = list(_trials(choice, asked, home, rows, engine, clock, fewer))
         good = [trial for trial in trials if trial.holds]
         whole = [trial for trial in good if not (trial.blanked or trial.thinned or trial.revealing)]
-        if good and (best is None or not best[1] or whole):
+        if good and (best is None or whole or _lacking(asked, trials) < _lacking(*best)):
             best = (asked, trials)
         if whole or clock.left < SOON:
             break
@@ -296,7 +323,13 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
     asked, trials = best
     good = [trial for trial in trials if trial.holds]
     found = min(good, key=rank)
-    return replace(
+    for trial in _fewer_suppressed(found, choice, asked, home, rows, engine):
+        trials = [*trials, trial]
+        if trial.holds and rank(trial)[:2] <= rank(found)[:2] and len(trial.moved) < len(found.moved):
+            found = trial if choice.score(trial) <= choice.score(found) + MOST_MORE else found
+        if not found.moved:
+            break
+    made = replace(
         asked,
         stages=found.stages,
         notes=tuple(_notes(trials, found, choice, whole_rows, clock.untried)),
@@ -304,6 +337,38 @@ def chosen_method(choice: Choice, home: Path, rows: Any, engine: Engine, clock: 
         revealing=(*asked.revealing, *found.revealing),
         masked=True,
     )
+    return _without_what_masks_reveal(made, choice, home, rows, engine)
+
+
+def _fewer_suppressed(
+    found: Trial, choice: Choice, asked: Method, home: Path, rows: Any, engine: Engine
+) -> Iterator[Trial]:
+    """The method with fewer records suppressed, where these moved means."""
+    for share in LESS if found.moved else ():
+        stages = tuple(SHARE.sub(f"{share:g}", stage) for stage in found.stages)
+        if stages != found.stages:
+            policy = loaded(choice.draft(replace(asked, stages=stages)), home)
+            yield tried(stages, policy, rows.slice(0, found.records), engine)
+
+
+def _lacking(asked: Method, trials: Sequence[Trial]) -> int:
+    """Columns that are left out, or of which nothing or too little is left, by the best trial."""
+    counts = [len(trial.blanked) + len(trial.thinned) for trial in trials if trial.holds]
+    return len(asked.left_out) + min(counts)
+
+
+def _without_what_masks_reveal(made: Method, choice: Choice, home: Path, rows: Any, engine: Engine) -> Method:
+    """Without columns that give something back once they are masked: of few values then, they are evidence."""
+    for _ in range(MOST_AGAIN):
+        policy = loaded(choice.draft(made), home)
+        if not any(stage.name() == "microaggregate" for stage in policy.transform):
+            break
+        judged = [each for each in policy.guarantees if each.name() != "recovery"]
+        trial = tried(made.stages, policy.replaced(guarantees=judged), rows, engine)
+        if not trial.revealing:
+            break
+        made = replace(made, revealing=(*made.revealing, *trial.revealing))
+    return made
 
 
 def _spared(found: Trial, choice: Choice, asked: Method) -> list[str]:

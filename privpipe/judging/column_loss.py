@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from privpipe.errors import UsageError
 from privpipe.html_tables import Table, html_tables
+from privpipe.judging.lost_relations import LostRelation
 
 __all__ = ["NOT_RELEASED", "AlarmAction", "AlarmKind", "ColumnLoss", "ColumnLossRule", "LossTable", "alarm_of"]
 
@@ -15,6 +16,7 @@ AlarmKind = Literal["blank", "one label", "loss", "blanked", "zeros"]
 LEAST_ZEROS, MOST_ZEROS = 0.01, 0.5
 """Share of zeros from which on their change may be an alarm, and the share of them that may change."""
 NOT_RELEASED = "not released"
+MOST_RELATIONS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,16 +29,19 @@ class ColumnLossRule:
         Loss above which a column is an alarm, in [0, 1].
     blanked_at_most : float
         Share of blanked cells above which a column is an alarm, in [0, 1].
+    relation_lost_at_most : float
+        Share of a relation between two columns above whose loss it is an alarm, in [0, 1].
     on_alarm : {"warn", "refuse"}
         Whether an alarm refuses the release.
     """
 
     at_most: float = 0.9
     blanked_at_most: float = 0.2
+    relation_lost_at_most: float = 0.5
     on_alarm: AlarmAction = "warn"
 
     def __post_init__(self) -> None:
-        for name in ("at_most", "blanked_at_most"):
+        for name in ("at_most", "blanked_at_most", "relation_lost_at_most"):
             share = getattr(self, name)
             if isinstance(share, bool) or not 0 <= share <= 1:
                 raise UsageError(f"column_loss: {name} must be a number from 0 to 1, got {share!r}")
@@ -104,6 +109,8 @@ class LossTable:
     withheld : bool
         Whether figures of the source are left out, since a model forbids counts of it.
     rule : ColumnLossRule
+    relations : tuple of LostRelation
+        Pairs of columns whose relation was above 0.3 and is lost, the greatest loss first.
 
     Examples
     --------
@@ -118,11 +125,19 @@ class LossTable:
     whole: bool = True
     withheld: bool = False
     rule: ColumnLossRule = field(default_factory=ColumnLossRule)
+    relations: tuple[LostRelation, ...] = ()
 
     @property
     def alarms(self) -> tuple[str, ...]:
-        """A sentence for each column that lost all its information, or more than the policy says."""
-        return tuple(self._sentence(each) for each in self.columns if each.alarm is not None)
+        """A sentence for each column that lost all its information, or more than the policy says; then lost relations.
+
+        Of more than three relations the others are counted.
+        """
+        found = [self._sentence(each) for each in self.columns if each.alarm is not None]
+        found += [_relation(each) for each in self.relations[:MOST_RELATIONS]]
+        if more := len(self.relations[MOST_RELATIONS:]):
+            found.append(f"{more:,} more relation{'s' if more > 1 else ''} between two columns lost as much")
+        return tuple(found)
 
     @property
     def refuses(self) -> bool:
@@ -166,6 +181,7 @@ class LossTable:
             "withheld": self.withheld,
             **asdict(self.rule),
             "columns": [{**asdict(each), "done": list(each.done)} for each in self.columns],
+            "relations": [{**asdict(each), "columns": list(each.columns)} for each in self.relations],
         }
         return {"alarms": list(self.alarms), "column_loss": table}
 
@@ -204,6 +220,14 @@ def alarm_of(row: ColumnLoss, rule: ColumnLossRule) -> AlarmKind | None:
     if row.blanked is not None and row.blanked > rule.blanked_at_most + 1e-9:
         return "blanked"
     return "zeros" if (row.zeros or 0.0) >= LEAST_ZEROS and (row.zeros_changed or 0.0) > MOST_ZEROS else None
+
+
+def _relation(lost: LostRelation) -> str:
+    first, second = lost.columns
+    return (
+        f"the relation of `{first}` and `{second}` fell from {lost.before:.2f} to {lost.after:.2f} "
+        f"({lost.records:,} of {lost.of:,} records have both)"
+    )
 
 
 def _percent(share: float | None) -> str:

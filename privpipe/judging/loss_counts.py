@@ -15,6 +15,7 @@ from privpipe.engines import Engine
 from privpipe.engines.base.batches import in_order
 from privpipe.hierarchies import canonical_text
 from privpipe.judging.column_loss import NOT_RELEASED, ColumnLoss, ColumnLossRule, LossTable, alarm_of
+from privpipe.judging.lost_relations import LostRelation, RelatedColumn, lost_relations, places_of
 from privpipe.judging.notes import stage_names
 from privpipe.judging.paired_columns import PairedColumn, Seen
 from privpipe.roles import Roles, column_type_of
@@ -78,11 +79,16 @@ def loss_table(
         Records of both with every common column; None where they cannot be aligned, or may not be compared.
     """
     names = list(released.schema.names)
+    relations: tuple[LostRelation, ...] = ()
     if asked.withheld or sample is None:
         rows, records, whole = _of_labels(engine, released, original, asked), None, True
     else:
         seen = {} if sample.whole else _seen(engine, original, names, asked)
-        rows, records, whole = _of_pairs(sample, asked, seen), len(sample.pairs[0]), sample.whole
+        related: dict[str, RelatedColumn] = {}
+        rows, records, whole = _of_pairs(sample, asked, seen, related), len(sample.pairs[0]), sample.whole
+        left = {each.column: bool(each.changed) for each in rows if (each.labels_after or 0) > 1}
+        changed = {name: found for name, found in left.items() if name in related}
+        relations = lost_relations(related, changed, asked.rule.relation_lost_at_most)
         if not whole:
             rows = _counted_whole(engine, released, original, rows, asked.mark)
     judged = [replace(row, alarm=alarm_of(row, asked.rule)) for row in rows]
@@ -91,7 +97,14 @@ def loss_table(
         for name in original.schema.names
         if name not in names and name in asked.roles.columns
     ]
-    return LossTable(columns=(*judged, *gone), records=records, whole=whole, withheld=asked.withheld, rule=asked.rule)
+    return LossTable(
+        columns=(*judged, *gone),
+        records=records,
+        whole=whole,
+        withheld=asked.withheld,
+        rule=asked.rule,
+        relations=relations,
+    )
 
 
 def _row(name: str, asked: LossAsked, **figures: Any) -> ColumnLoss:
@@ -99,8 +112,15 @@ def _row(name: str, asked: LossAsked, **figures: Any) -> ColumnLoss:
     return ColumnLoss(column=name, role=role, done=_done(name, asked), **figures)
 
 
-def _of_pairs(sample: PairedSample, asked: LossAsked, seen: Mapping[str, Seen]) -> list[ColumnLoss]:
+def _of_pairs(
+    sample: PairedSample,
+    asked: LossAsked,
+    seen: Mapping[str, Seen],
+    related: dict[str, RelatedColumn],
+) -> list[ColumnLoss]:
+    """The rows; `related` receives each column that has a loss."""
     first, second = sample.pairs
+    places = places_of(sample)
 
     def row(name: str) -> ColumnLoss:
         after = sample.coded("released", name, asked.mark)
@@ -111,6 +131,7 @@ def _of_pairs(sample: PairedSample, asked: LossAsked, seen: Mapping[str, Seen]) 
         loss, by = (None, "")
         if name not in asked.pseudonyms:
             loss, by = column.loss(asked.hierarchies.get(name), seen.get(name))
+            related[name] = RelatedColumn.of(before, after, places)
         figures = {
             "changed": column.changed,
             "blanked": column.blanked,

@@ -230,6 +230,11 @@ COLUMN_LOSS: Mapping[str, Key] = {
         "share of blanked cells above which a column is an alarm, from 0 to 1",
         default=ColumnLossRule.blanked_at_most,
     ),
+    "relation_lost_at_most": Key(
+        "share",
+        "share of a relation between two columns above whose loss it is an alarm, from 0 to 1",
+        default=ColumnLossRule.relation_lost_at_most,
+    ),
     "on_alarm": Key(
         "text",
         "whether an alarm is said or refuses the release",

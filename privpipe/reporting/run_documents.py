@@ -189,6 +189,9 @@ LOST = document(
         **dict.fromkeys(("measured_by", "alarm"), text),
     },
 )
+RELATION = document(
+    {"columns": listed(text), "measured_by": text, "before": number, "after": number, "records": count, "of": count}, {}
+)
 WHOLE = document({"passed": flag, "records": count, "guarantees": listed(JUDGED)}, {"notes": listed(text)})
 VERDICT = document(
     {"guarantees": listed(JUDGED), "measures": listed(ROW)},
@@ -203,7 +206,10 @@ VERDICT = document(
         "alarms": listed(text),
         "warnings": listed(text),
         "whole_table": WHOLE,
-        "column_loss": document({"columns": listed(LOST)}, {"records": count, "whole": flag, "withheld": flag}),
+        "column_loss": document(
+            {"columns": listed(LOST)},
+            {"records": count, "whole": flag, "withheld": flag, "relations": listed(RELATION)},
+        ),
     },
 )
 FILE = document({"name": text, "bytes": count, "sha256": text}, {})

@@ -13,7 +13,7 @@ from privpipe.blocks.marks import Columns
 from privpipe.blocks.public_edition import public_parameters
 from privpipe.blocks.way import Over
 from privpipe.errors import DataError, UsageError
-from privpipe.roles import NullRule, Roles
+from privpipe.roles import NullRule, Roles, not_text
 from privpipe.transforms.face import StageFace
 from privpipe.transforms.shared_draws import SameWithin, Together, together_of, varying
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from privpipe.hierarchies import HierarchySpec
 
 __all__ = [
+    "NO_GOAL",
     "Kind",
     "RowTransformer",
     "StageContext",
@@ -411,6 +412,10 @@ def keyed_digest(key: bytes, digest: str) -> str:
     return hmac.new(key, digest.encode(), hashlib.sha256).hexdigest() if key and digest else digest
 
 
+NO_GOAL = "a search needs a guarantee over classes to work for (in Python guarantees=[KAnonymity(k=5)])"
+"""What a stage that searches says where nothing has to hold."""
+
+
 def checked_columns(owner: str, columns: object) -> tuple[str, ...]:
     """Names of columns as a tuple.
 
@@ -424,8 +429,10 @@ def checked_columns(owner: str, columns: object) -> tuple[str, ...]:
     >>> checked_columns("AddNoise", ["income", "age"])
     ('income', 'age')
     """
-    if not isinstance(columns, list | tuple) or not columns or not all(isinstance(name, str) for name in columns):
+    if not isinstance(columns, list | tuple) or not columns:
         raise UsageError(f"{owner}: columns must be a list of at least one column name")
+    if why := not_text(columns):
+        raise UsageError(f"{owner}: columns: {why}")
     if len(set(columns)) != len(columns):
         raise UsageError(f"{owner}: columns names a column twice")
     return tuple(columns)

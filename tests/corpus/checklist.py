@@ -33,7 +33,7 @@ LEAST_ROWS = 0.97
 MARK = "*"
 OTHER = "other"
 STYLES = (
-    ("number", re.compile(r"-?\d+(-\d+)?")),
+    ("number", re.compile(r"-?\d+(-\d+| to -?\d+)?")),
     ("decimal", re.compile(r"-?\d+\.\d+(e[+-]?\d+)?")),
     ("interval", re.compile(r"[\[(]-?(\d|inf)[^A-Za-z]*")),
     ("time", re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:.*")),
@@ -47,7 +47,8 @@ TAIL = re.compile(r"(<|>=)-?\d+(\.\d+)?")
 ALIKE = ({"day", "month", "quarter", "number"}, {"number", "decimal"})
 """Styles that are one: parts of dates, each shorter than the other; single numbers next to ranges of them."""
 AGE = re.compile(
-    r"-?\d+(\.\d+)?(-\d+|\+)?|[<>=]+ ?\d+|[\[(]-?(\d+(\.\d+)?|inf), ?(\d+(\.\d+)?|inf)[\])]|\d+ and (more|less)"
+    r"-?\d+(\.\d+)?(-\d+| to -?\d+|\+)?|[<>=]+ ?-?\d+(\.\d+)?"
+    r"|[\[(]-?(\d+(\.\d+)?|inf), ?(\d+(\.\d+)?|inf)[\])]|\d+ and (more|less)"
 )
 
 
@@ -56,8 +57,8 @@ def style_of(label: str) -> str:
 
     Examples
     --------
-    >>> [style_of(label) for label in ("20-29", "2009-12", "192x", "[0, 16)", "Never-married")]
-    ['number', 'month', 'placeholder', 'interval', 'text']
+    >>> [style_of(label) for label in ("20-29", "-9 to -5", "2009-12", "192x", "[0, 16)", "Never-married")]
+    ['number', 'number', 'month', 'placeholder', 'interval', 'text']
     """
     for name, pattern in reversed(STYLES):
         if pattern.fullmatch(label):

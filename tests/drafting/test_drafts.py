@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -146,7 +147,7 @@ def test_where_nothing_is_sensitive_the_likeliest_is_taken_or_asked_about() -> N
     assert "smoker: {role: sensitive" not in drafter(smoker=smoker, death=smoker[::-1]).draft(Method())
 
 
-@pytest.mark.parametrize(("distinct", "whole", "floor"), [(60, False, 1), (60, True, 0), (3, False, 0)])
+@pytest.mark.parametrize(("distinct", "whole", "floor"), [(60, False, 1), (60, True, 0), (9, False, 1), (3, False, 0)])
 def test_real_numbers_are_released_as_intervals_alone(distinct: int, whole: bool, floor: int) -> None:
     found = suggest_hierarchy(Profile("x", "number", 1000, 0, distinct, spread=10.0, top=10.0, whole=whole))
     assert found is not None
@@ -184,6 +185,34 @@ def test_whole_numbers_are_codes_by_their_name_unless_they_count(name: str, hier
     found = suggest_hierarchy(Profile(name, "integer", 1000, 0, 12, spread=11, top=12))
     assert found is not None
     assert list(found) == [hierarchy]
+
+
+def test_columns_of_pandas_are_taken_for_what_they_are() -> None:
+    at = np.arange(600)
+    frame = pd.DataFrame(
+        {
+            "code": np.where(at % 17, at % 5 + 1.0, np.nan),
+            "grade": pd.Categorical.from_codes(at % 4, ["low", "mid", "none yet", "high", "top"], ordered=True),
+            "age": pd.cut(at % 70, [-1, 20, 40, 60, 80]),
+            "month": pd.period_range("2001-01", periods=24, freq="M")[at % 24],
+        }
+    )
+    found = {each.name: each for each in profile_table(frame).profiles}
+    assert {name: each.type for name, each in found.items()} == {
+        "code": "integer",
+        "grade": "text",
+        "age": "text",
+        "month": "date",
+    }
+    assert found["grade"].scale == ("low", "mid", "none yet", "high", "top")
+    assert found["age"].scale == ("(-1, 20]", "(20, 40]", "(40, 60]", "(60, 80]")
+
+
+def test_codes_that_pandas_wrote_with_a_point_are_integers(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"code": [1.0, np.nan, 2, 3] * 50, "pay": [1.0, 2.5, 3, 4] * 50, "cents": ["7.00"] * 200})
+    rows.to_csv(tmp_path / "a.csv", index=False)
+    types = {each.name: each.type for each in profile_table(str(tmp_path / "a.csv")).profiles}
+    assert types == {"code": "integer", "pay": "number", "cents": "number"}
 
 
 def test_the_rows_may_lie_in_any_order(survey: pa.Table) -> None:

@@ -35,6 +35,7 @@ DIVERSE = {"l_diversity": {"column": "ill", "l": 2}}
         (lambda: transforms.RankSwap("age", 0.1), "by name: RankSwap(columns=['age'], p=0.1)"),
         (lambda: transforms.RankSwap(FRAME), "takes a frame afterwards: RankSwap(columns=[...]).apply(frame)"),
         (lambda: models.KAnonymity(FRAME), "afterwards: KAnonymity(k=...).assess(frame, quasi_identifiers=[...])"),
+        (lambda: transforms.RankSwap(columns=[("a", "age")], p=0.1), "must be text and one is tuple; rename"),
         (lambda: models.KAnonymity(kk=5), "unknown parameter 'kk'; did you mean 'k'?"),
         (lambda: transforms.Pseudonymise("a secret"), "Pseudonymise(columns=['a secret'], key=..., domain=...)"),
         (lambda: transforms.AddNoise(["age"], "a secret"), "AddNoise(columns=['age'], "),
@@ -45,6 +46,39 @@ def test_a_wrong_call_of_an_entry_is_answered_with_the_right_one(call: Callable[
         call()
     assert right in str(error.value)
     assert "'a secret'" not in str(error.value).replace("['a secret']", "")
+
+
+@pytest.mark.parametrize(
+    ("stage", "options", "right"),
+    [
+        (
+            transforms.Generalize(levels={"age": 1}),
+            {},
+            "quasi_identifiers=['age'] and hierarchies={'age': {'bands': {'steps': [5, 10, 20]}}} (or",
+        ),
+        (
+            transforms.Generalize(levels={"age": 1}),
+            {"hierarchies": BANDS},
+            "in Python give quasi_identifiers=['age']; in",
+        ),
+        (
+            transforms.Generalize(levels={"zip": 1}),
+            {"quasi_identifiers": ["zip"]},
+            "in Python give hierarchies={'zip': {'redact': {'keep': 'left'}}} (or",
+        ),
+        (transforms.Mondrian(), {"quasi_identifiers": ["age"]}, "guarantees=[KAnonymity(k=5)]"),
+        (transforms.LocalRecoding(), {"quasi_identifiers": ["age"]}, "guarantees=[KAnonymity(k=5)]"),
+        (
+            transforms.Mondrian(),
+            {"quasi_identifiers": ["age"], "guarantees": [{"k_anonymity": {"k": 2}}]},
+            "in Python Mondrian(columns=['age'])",
+        ),
+    ],
+)
+def test_a_stage_that_lacks_something_is_answered_with_how_it_is_given(stage: Any, options: Any, right: str) -> None:
+    with pytest.raises(UsageError) as error:
+        stage.apply(FRAME, seed=SEED, **options)
+    assert right in str(error.value)
 
 
 def test_an_entry_can_still_be_copied_and_pickled() -> None:

@@ -45,7 +45,8 @@ __all__ = [
 
 
 _PATTERN: Final = {
-    "integer": r"^[+-]?[0-9]+$",
+    # As pandas writes whole numbers of a column with gaps.
+    "integer": r"^[+-]?[0-9]+(?:\.0*)?$",
     "number": r"^(?i:[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,4})?|[+-]?(?:inf|infinity))$",
     "decimal": r"^[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?$",
     "boolean": r"^(?i:true|false|t|f|1|0)$",
@@ -73,13 +74,13 @@ def from_text(array: pa.Array, kind: str, *, scale: int = 0) -> tuple[pa.Array, 
     -------
     (pyarrow.Array, int)
         Of `arrow_type(kind)`, null where the cell does not convert; and how many did not. A timestamp with an
-        offset becomes UTC. The text NaN is null in numeric columns.
+        offset becomes UTC. The text NaN is null in numeric columns. Integers may have zeros after the point.
 
     Examples
     --------
-    >>> values, bad = from_text(pa.array(["7", " -7 ", "7.0", "", None]), "integer")
+    >>> values, bad = from_text(pa.array(["7", " -7 ", "7.0", "7.5", "", None]), "integer")
     >>> values.to_pylist(), bad
-    ([7, -7, None, None, None], 1)
+    ([7, -7, 7, None, None, None], 1)
     >>> from_text(pa.array(["2024-05-01T10:00:00+02:00"]), "timestamp")[0].to_pylist()
     [datetime.datetime(2024, 5, 1, 8, 0)]
     """
@@ -143,6 +144,8 @@ def _cast(array: pa.Array, kind: str, scale: int) -> pa.Array:
     if kind == "boolean":
         true = pc.is_in(pc.utf8_lower(array), value_set=pa.array(["true", "t", "1"]))
         return pc.if_else(pc.is_null(array), pa.scalar(None, pa.bool_()), true)
+    if kind == "integer":
+        array = pc.replace_substring_regex(array, r"\.0*$", "")
     if kind in {"integer", "number"}:
         return pc.replace_substring_regex(array, r"^\+", "").cast(arrow_type(kind))
     if kind == "decimal":

@@ -218,7 +218,7 @@ def _pandas_column(column: Any, kind: Any, texts: Any) -> Any:
         return column.astype(object) if text else column
     if text and not isinstance(kind, pd.StringDtype) and not _is_arrow_text(kind):
         kind = texts
-    if kind is None:
+    if kind is None or isinstance(kind, pd.PeriodDtype):
         return column
     try:
         cast = column.astype(kind)

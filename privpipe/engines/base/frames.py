@@ -252,18 +252,51 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
     check_names(names)
     arrays = []
     for at, name in enumerate(names):
-        column = frame.iloc[:, at]
+        column = _without_intervals(frame.iloc[:, at])
+        if (begins := _begins_of_periods(column)) is not None:
+            arrays.append(begins)
+            continue
         lists = None
         if column.dtype == object:
             found = pd.api.types.infer_dtype(column, skipna=True)
             if found not in _KINDS_OF_ONE_TYPE and not _is_of_mappings(column) and (lists := _lists_of(column)) is None:
-                raise DataError(f"column {name!r} mixes types ({found}); make it one type, text say")
+                raise DataError(
+                    f"column {name!r} mixes types ({found}); make it one type, as in frame[{name!r}].astype('string')"
+                )
         try:
             arrays.append(pa.array(column, from_pandas=True) if lists is None else pa.array(map(_listed, lists)))
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             # The text of the library's error quotes cells.
             raise DataError(f"column {name!r} ({column.dtype}) holds values of no one Arrow type") from None
     return pa.table(arrays, names=names)
+
+
+def _without_intervals(column: Any) -> Any:
+    """A column of intervals, or of categories that are some, as ordered categories of their texts; any other as is."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.IntervalDtype):
+        column = pd.Series(pd.Categorical(column, ordered=True), index=column.index)
+    kind = column.dtype
+    if isinstance(kind, pd.CategoricalDtype) and isinstance(kind.categories.dtype, pd.IntervalDtype):
+        return column.cat.rename_categories(kind.categories.astype(str))
+    return column
+
+
+def _begins_of_periods(column: Any) -> pa.Array | None:
+    """When each period begins, as a year, a day, or the moment where it is shorter than a day; None for no periods."""
+    import pandas as pd
+
+    kind = column.dtype
+    if isinstance(kind, pd.CategoricalDtype) and isinstance(kind.categories.dtype, pd.PeriodDtype):
+        column, kind = column.astype(kind.categories.dtype), kind.categories.dtype
+    if not isinstance(kind, pd.PeriodDtype):
+        return None
+    unit = kind.freq.rule_code.partition("-")[0]
+    if unit in ("Y", "A", "YE"):
+        return pa.array(column.dt.year, pa.int64(), mask=column.isna().to_numpy(), from_pandas=True)
+    begins = pa.array(column.dt.to_timestamp(how="start"), from_pandas=True)
+    return begins.cast(pa.date32()) if unit in ("Q", "QE", "M", "ME", "W", "B", "D") else begins
 
 
 def _is_of_mappings(column: Any) -> bool:

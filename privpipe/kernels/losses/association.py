@@ -8,7 +8,7 @@ import numpy as np
 
 from privpipe.blocks.arrays import Bools, Ints
 
-__all__ = ["CountedPairs", "counted_pairs", "rank_correlation", "rank_ratio", "uncertainty"]
+__all__ = ["CountedPairs", "counted_pairs", "cramers_v", "rank_correlation", "rank_ratio", "uncertainty"]
 
 
 class CountedPairs:
@@ -119,10 +119,42 @@ def uncertainty(pairs: CountedPairs) -> float | None:
     return min(1.0, max(0.0, (h + g - joint - chance) / (h - chance)))
 
 
+def cramers_v(pairs: CountedPairs, *, corrected: bool = True) -> float | None:
+    """Cramer's V of two columns of labels, in [0, 1]; 0 where a column has one label.
+
+    Corrected for chance: None where labels have fewer than two records each on average. Source: Bergsma, J. Korean
+    Statistical Society 42, 2013.
+
+    Examples
+    --------
+    >>> cramers_v(CountedPairs(np.array([0, 1]), np.array([0, 1]), np.array([500, 500])))
+    1.0
+    """
+    n = pairs.records
+    rows, columns = (_by_code(codes, pairs.counts) for codes in (pairs.before, pairs.after))
+    r, c = int(np.count_nonzero(rows)), int(np.count_nonzero(columns))
+    if corrected and (n < 2 * max(r, c) or n < 2):
+        return None
+    if min(r, c) < 2:
+        return 0.0
+    squares = pairs.counts.astype(np.float64) ** 2 / (rows[pairs.before].astype(np.float64) * columns[pairs.after])
+    square = math.fsum(squares.tolist()) - 1.0
+    if not corrected:
+        return math.sqrt(min(1.0, max(0.0, square / (min(r, c) - 1))))
+    square -= (r - 1) * (c - 1) / (n - 1)
+    most = min(r - (r - 1) ** 2 / (n - 1), c - (c - 1) ** 2 / (n - 1)) - 1.0
+    return math.sqrt(min(1.0, max(0.0, square / most))) if most > 0 else 0.0
+
+
 def _totals(codes: Ints, counts: Ints) -> Ints:
+    totals = _by_code(codes, counts)
+    return totals[totals > 0]
+
+
+def _by_code(codes: Ints, counts: Ints) -> Ints:
     totals = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.int64)
     np.add.at(totals, codes, counts)
-    return totals[totals > 0]
+    return totals
 
 
 def _entropy(counts: Ints, n: int) -> float:
@@ -135,8 +167,7 @@ def _entropy(counts: Ints, n: int) -> float:
 
 def _centred_ranks(codes: Ints, counts: Ints) -> Ints:
     """Twice the mid-rank of each pair's code, less its mean: whole numbers that sum to 0 over the records."""
-    totals = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.int64)
-    np.add.at(totals, codes, counts)
+    totals = _by_code(codes, counts)
     ends = np.cumsum(totals)
     n = int(ends[-1]) if len(ends) else 0
     ranks: Ints = (2 * ends - totals - n)[codes]

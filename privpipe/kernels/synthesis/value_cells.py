@@ -3,9 +3,9 @@
 A value that enough records hold is a separate cell and is released unchanged. The rare ones form cells of
 consecutive values; within a cell, groups of at least five records are released as two points of their mean and
 deviation (mean less and plus deviation, unless the group is skewed), so that mean and variance of a tail stay, and no
-point is a value that only few records hold. Where all whole numbers near are taken, as in a running number, none is
-free, and the point is the nearest one within the range: it stands for its group, and reveals no more than that the
-numbers are dense.
+point is a value that only few records hold. Where all numbers near are taken, as in a running number or in days, none
+is free, and the point is the nearest one within the range: it stands for its group, and reveals no more than that the
+numbers are dense. Where a column has no number between its ends, the point is the rounded mean of the group.
 """
 
 from __future__ import annotations
@@ -315,21 +315,37 @@ class _Grid:
                 return cls(10.0**-decimals, decimals, 0, float(low), float(high), forbidden)
         return cls(None, 0, 0, float(low), float(high), forbidden)
 
-    def free(self, value: float) -> Any:
-        """The nearest number to be released; None where there is none near, and no whole number within the range."""
+    def free(self, value: float, mean: float) -> Any:
+        """The nearest number to be released of a group with this mean; None where no number near is free.
+
+        Where all numbers of the grid near are taken, at least five of them, the nearest is released: it reveals that
+        the column is dense, as ages and days are. Of fewer, a number between two of them; and the rounded mean of the
+        group where there is none.
+        """
         if self.step is None:
             return None if self._is_taken(value) else value
-        # Where all numbers of the grid are taken, one may lie between two of them.
+        found = self._nearest(value, 0)
+        if found is None and len(self.forbidden) >= FEWEST:
+            found = self._within(value)
         finest = min(self.step - 1, 1) if isinstance(self.step, int) else 2
-        for finer in range(finest + 1):
-            for k in range(FARTHEST + 1):
-                for away in (k, -k) if k else (0,):
-                    at = self._at(value, away, finer)
-                    if self.low < at < self.high and not self._is_taken(at):
-                        return at
-        if isinstance(self.step, int):
-            dense = min(max(self._at(value, 0, 0), self.low + self.step), self.high - self.step)
-            return dense if self.low < dense < self.high else None
+        for finer in range(1, finest + 1):
+            found = self._nearest(value, finer) if found is None else found
+        found = self._within(value) if found is None else found
+        return self._at(mean, 0, 0) if found is None else found
+
+    def _nearest(self, value: float, finer: int) -> Any:
+        for k in range(FARTHEST + 1):
+            for away in (k, -k) if k else (0,):
+                at = self._at(value, away, finer)
+                if self.low < at < self.high and not self._is_taken(at):
+                    return at
+        return None
+
+    def _within(self, value: float) -> Any:
+        """The nearest number of the grid between both ends of the column, taken or not; None where there is none."""
+        for end in (self._at(value, 0, 0), self._at(float(self.low), 1, 0), self._at(float(self.high), -1, 0)):
+            if self.low < end < self.high:
+                return end
         return None
 
     def _at(self, value: float, away: int, finer: int) -> Any:
@@ -402,17 +418,17 @@ def _points(
         for first, last in zip(firsts, [*firsts[1:], len(values)], strict=True)
     ]
     # Points are equally likely, and so are groups: where one is skewed, each has as many points.
-    even = all(above == EIGHTHS // 2 for _, _, above in pairs)
+    even = all(above == EIGHTHS // 2 for _, _, _, above in pairs)
     found = []
-    for low, high, above in pairs:
+    for mean, low, high, above in pairs:
         times = (1, 1) if even else (EIGHTHS - above, above)
-        for point, count in zip((grid.free(low), grid.free(high)), times, strict=True):
+        for point, count in zip((grid.free(low, mean), grid.free(high, mean)), times, strict=True):
             found += [point] * count if point is not None else []
     return tuple(sorted(found))
 
 
-def _two_points(values: NDArray[Any], weights: Ints) -> tuple[float, float, int]:
-    """A low and a high point with the mean of the group, and its deviation as far as its ends allow.
+def _two_points(values: NDArray[Any], weights: Ints) -> tuple[float, float, float, int]:
+    """The mean of the group, a low and a high point with this mean, and its deviation as far as its ends allow.
 
     And how many eighths of the group go to the high one: half, unless more of the deviation is kept by other shares.
     """
@@ -425,7 +441,7 @@ def _two_points(values: NDArray[Any], weights: Ints) -> tuple[float, float, int]
         kept = min(1.0, below / down, over / up) if sd > 0 else 1.0
         if kept > best[0] + LEAST_GAIN:
             best = (kept, mean - kept * down, mean + kept * up, above)
-    return best[1], best[2], best[3]
+    return mean, best[1], best[2], best[3]
 
 
 def _filled(points: list[tuple[Any, ...]], means: Floats) -> list[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from privpipe.blocks import Primitives
 from privpipe.errors import UsageError
 from privpipe.kernels.quality.loss import LossModel
 from privpipe.progress import within
-from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.base import NO_GOAL, StageContext, StagePlan
 from privpipe.transforms.local_recoding.clusters import Clusters
 from privpipe.transforms.local_recoding.local_recoding_stage import LocalRecodingStage, as_generalize
 from privpipe.transforms.local_recoding.rounds import GONE, Merged, Tuples
@@ -48,7 +48,7 @@ def plan(engine: Any, table: Any, stage: LocalRecodingStage, context: StageConte
     """
     sets = judged_sets(context, serves=stage.serves)  # refuses ways of counting that this stage does not serve
     if not sets.keys:
-        raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for")
+        raise UsageError(f"{context.place}: {NO_GOAL}")
     encoded = encode(engine, table, as_generalize(stage), context)
     for hierarchy in encoded.hierarchies:
         require_one_node_a_label(hierarchy, context)

@@ -11,7 +11,7 @@ import numpy as np
 from privpipe.blocks import ClassModel, FactsRequest, Primitives
 from privpipe.blocks.arrays import Codes, Ints
 from privpipe.errors import NoSolutionError, UnsupportedError, UsageError
-from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.base import NO_GOAL, StageContext, StagePlan
 from privpipe.transforms.mondrian.cut_columns import CutColumn
 from privpipe.transforms.mondrian.cut_passes import MOST_COMBINATIONS, InPasses, combinations_exceed
 from privpipe.transforms.mondrian.cut_search import (
@@ -55,7 +55,7 @@ def plan(engine: Any, table: Any, stage: MondrianStage, context: StageContext) -
         raise UnsupportedError(f"{context.place}: {why}")
     sets = judged_sets(context, serves=stage.serves)
     if not sets.keys and stage.k is None:
-        raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for, or a k of its own")
+        raise UsageError(f"{context.place}: {NO_GOAL}, or a `k:` of the stage")
     problem = _counted(engine, table, stage, sets, context)
     problem = replace(problem, mended=_mended(stage, sets, problem.models))
     _require_sample(problem, sets)

@@ -242,7 +242,8 @@ def tree_names(stage: MondrianStage, context: StageContext) -> tuple[tuple[str, 
     cut = _cut_names(stage, known, context.hierarchies)
     if not cut:
         raise UsageError(
-            f"{context.place}: no quasi-identifier has a `hierarchy:`; name the `columns:` to cut by their values"
+            f"{context.place}: no quasi-identifier has a `hierarchy:`; name the `columns:` to cut by their values, in "
+            f"Python Mondrian(columns={list(known)!r})"
         )
     return cut, tuple(name for name in judged_sets(context, serves=stage.serves).columns if name not in cut)
 

@@ -14,7 +14,7 @@ from privpipe.blocks.quality_spec import DEFAULT_AGGREGATES
 from privpipe.errors import NoSolutionError, PrivpipeError, UnsupportedError, UsageError
 from privpipe.kernels.quality import quality_model
 from privpipe.kernels.quality.table import TableOfColumns
-from privpipe.transforms.base import StageContext, StagePlan
+from privpipe.transforms.base import NO_GOAL, StageContext, StagePlan
 from privpipe.transforms.recoding.encoded_table import EncodedTable, encode, searched_quality
 from privpipe.transforms.recoding.generalize_stage import GeneralizeStage, generalized_columns, levels_detail
 from privpipe.transforms.recoding.labelling import Labelled, Labelling, built_over, texts_of
@@ -250,7 +250,7 @@ def plan(engine: Any, table: Any, stage: GeneralizeStage, context: StageContext)
     if not stage.is_search:
         return _given(stage, encoded, check, context)
     if not check.sets.keys:
-        raise UsageError(f"{context.place}: a search needs a guarantee over classes to work for")
+        raise UsageError(f"{context.place}: {NO_GOAL}")
     require_attainable(context, encoded.records)
     budget = budget_of(stage.limit or 0.0, encoded.records, context)
     outcome = searched(stage, check, budget, context.place)

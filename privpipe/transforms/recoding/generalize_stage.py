@@ -14,7 +14,7 @@ from privpipe.blocks.arrays import Bools
 from privpipe.blocks.marks import Columns, Levels
 from privpipe.blocks.parameters import check_parameters
 from privpipe.errors import DataError, UnsupportedError, UsageError, did_you_mean
-from privpipe.roles import Roles
+from privpipe.roles import column_type_of
 from privpipe.transforms.base import StageContext, StagePlan, checked_columns
 from privpipe.transforms.local_suppression.cell_blanks import Blanked, apply_blanks
 from privpipe.transforms.recoding.labelling import (
@@ -330,30 +330,30 @@ def generalized_columns(stage: GeneralizeStage, context: StageContext) -> tuple[
         if column not in held:
             raise UsageError(
                 f"{context.place}: {column!r} is no quasi-identifier with a hierarchy{did_you_mean(column, held)}; "
-                f"{how_given(column, context.roles)}"
+                f"{how_given(column, context)}"
             )
     if not asked:
         name = next(iter(context.roles.quasi_identifiers), "age")
         raise UsageError(
             f"{context.place}: no quasi-identifier has a `hierarchy:`, so there is nothing to generalize; "
-            f"{how_given(name, context.roles)}"
+            f"{how_given(name, context)}"
         )
     return tuple(name for name in held if name in set(asked))
 
 
-def how_given(column: str, roles: Roles) -> str:
-    """How a policy and a call give a column its role and its hierarchy.
+NUMBERS = ("integer", "number", "decimal")
 
-    Examples
-    --------
-    >>> how_given("zip", Roles(quasi_identifiers=["zip"])).partition(";")[0]
-    "in Python give hierarchies={'zip': {'redact': {'keep': 'left'}}} (or another builder, or the path of a CSV file)"
-    """
-    role = "" if column in roles.quasi_identifiers else f"quasi_identifiers=[{column!r}] and "
-    builder = "{'redact': {'keep': 'left'}}"
+
+def how_given(column: str, context: StageContext) -> str:
+    """How a call and a policy give a column its role and its hierarchy, where it lacks them."""
+    given = [] if column in context.roles.quasi_identifiers else [f"quasi_identifiers=[{column!r}]"]
+    if column not in context.hierarchies:
+        numbers = column in context.schema.names and column_type_of(context.schema.field(column).type) in NUMBERS
+        builder = {"bands": {"steps": [5, 10, 20]}} if numbers else {"redact": {"keep": "left"}}
+        given.append(f"hierarchies={{{column!r}: {builder}}} (or another builder, or the path of a CSV file)")
     return (
-        f"in Python give {role}hierarchies={{{column!r}: {builder}}} (or another builder, or the path of a CSV file); "
-        f"in a policy `hierarchy:` of the column; `privpipe explain hierarchy` lists the builders"
+        f"in Python give {' and '.join(given)}; in a policy `role: quasi_identifier` and `hierarchy:` of the column; "
+        "`privpipe explain hierarchy` lists the builders"
     )
 
 

@@ -176,7 +176,7 @@ class Safepub(RecodingStage):
             if column not in held:
                 raise UsageError(
                     f"{context.place}: {column!r} is no quasi-identifier with a hierarchy{did_you_mean(column, held)}; "
-                    f"{how_given(column, context.roles)}"
+                    f"{how_given(column, context)}"
                 )
         if not context.roles.quasi_identifiers:
             raise UsageError(f"{context.place}: no quasi-identifier is declared, so there are no classes")

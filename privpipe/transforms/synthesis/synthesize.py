@@ -138,8 +138,8 @@ class Synthesize(Transformer):
     min_count : int
         A category or a number of fewer records is rare; under copula a number of fewer than five always. A number that
         is released instead of rare ones stands for a group of at least so many, and of at least five; it is none of
-        them, unless every whole number near is one, as in a running number. Where the policy distinguishes persons,
-        all of these count persons.
+        them, unless every number near is one, as in ages, days or a running number. Where the policy distinguishes
+        persons, all of these count persons.
     rare : {"other", "drop"}
         Rare categories of text become ``other`` (dropped where even together they are rare), or go.
     nulls : {"keep", "refuse", "model"}
@@ -332,8 +332,8 @@ class Synthesize(Transformer):
             books = [model["codebooks"] for model in models]
         warnings = ["synthetic records are not safe by that name: judge linkage and membership as well"]
         warnings += [
-            f"{name!r}: every value is held by too few records, and there is no number within their range that stands "
-            "for a group of them; the column is released as missing"
+            f"{name!r}: too few records have a value, so that no number stands for a group of them; the column is "
+            "released as missing"
             for name in columns
             if any(strata.known[name]) and all(is_bare(book[name]) for book in books)
         ]

@@ -77,6 +77,34 @@ def test_object_columns_that_mix_types_are_refused(values: list[Any]) -> None:
     assert raised.value.__suppress_context__ or raised.value.__context__ is None
 
 
+BEGINS = {
+    "2001": ("Y", pa.int64(), 2001),
+    "2001-03": ("M", pa.date32(), dt.date(2001, 3, 1)),
+    "2001Q2": ("Q", pa.date32(), dt.date(2001, 4, 1)),
+    "2001-03-05": ("D", pa.date32(), dt.date(2001, 3, 5)),
+    "2001-03-05 07:00": ("h", pa.timestamp("ns"), dt.datetime(2001, 3, 5, 7)),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), BEGINS.items(), ids=BEGINS)
+def test_periods_are_what_they_begin_with(text: str, expected: tuple[str, pa.DataType, Any]) -> None:
+    unit, kind, begin = expected
+    column = pd.Series(pd.PeriodIndex([text, None], freq=unit))
+    for held in (column, column.astype("category")):
+        rows = arrow_of(pd.DataFrame({"c": held}))["c"]
+        assert (rows.type, rows.to_pylist()) == (kind, [begin, None])
+    assert arrow_of(pd.DataFrame({"c": column[:0]})).schema.field("c").type == kind
+
+
+def test_intervals_are_ordered_categories() -> None:
+    cut = pd.cut(pd.Series([7.0, 150, None, 70]), [0.0, 18.0, 100.0, 200.0])
+    for held in (cut, cut.astype(object).astype("interval")):
+        rows = arrow_of(pd.DataFrame({"c": held}))["c"].combine_chunks()
+        assert rows.type.ordered
+        assert rows.dictionary.to_pylist() == ["(0.0, 18.0]", "(18.0, 100.0]", "(100.0, 200.0]"]
+        assert rows.to_pylist() == ["(0.0, 18.0]", "(100.0, 200.0]", None, "(18.0, 100.0]"]
+
+
 def test_a_pandas_index_and_unused_categories_are_left_behind() -> None:
     frame = pd.DataFrame({"c": pd.Categorical(["x"], categories=["x", "unused"])}, index=["secret"])
     rows = arrow_of(frame)

@@ -55,7 +55,7 @@ def test_a_cell_means_what_a_literal_means(text: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "good", "bad"),
     [
-        ("integer", {"7": 7, " -7 ": -7, "+7": 7, "007": 7, " ": None}, ["7.0", "1e3", "0x1F", "7_0", "9" * 19]),
+        ("integer", {"7": 7, " -7 ": -7, "+7.0": 7, "007": 7, " ": None}, ["7.5", "1e3", "0x1F", "7_0", "9" * 19]),
         ("number", {"7": 7.0, "+.5": 0.5, "5.": 5.0, "1E2": 100.0, "NaN": None, "-inf": -float("inf")}, ["1,5", "0x1"]),
         ("decimal", {"1.50": Decimal("1.50"), "1e-2": Decimal("0.01"), "nan": None}, ["inf", "1.2.3"]),
         ("date", {"2024-02-29": LEAP, "2024-02-29T00:00": LEAP}, ["2023-02-29", "29.2.2024"]),

@@ -163,8 +163,6 @@ DENSE: dict[str, list[Any]] = {
     "tens": [10 * at for at in range(100)],
     "floats": [at / 1 for at in range(100)],
 }
-BETWEEN = ("noons", "tens", "floats")
-"""Numbers between which there are others of their type."""
 
 
 @pytest.mark.parametrize("min_count", [3, 5, 20])
@@ -178,16 +176,24 @@ def test_dense_rare_numbers_are_drawn_from_groups_of_enough_records(run: Any, me
         # Neither end is one person's figure, and a number stands for a group.
         assert min(values) < min(made) <= max(made) < max(values), name
         assert len(set(made)) <= len(values) // max(min_count, 5), name
-        if name in BETWEEN:
-            assert not set(made) & set(values), name
+        # The grid of the column: no time of day on a day, no half of a whole number.
+        assert set(made) <= set(values), name
 
 
-def test_numbers_with_nothing_between_their_ends_are_missing_and_said_so(run: Any) -> None:
-    found = run(Synthesize(min_count=60), {"row": [0, 1] * 50, "half": [at / 1 for at in range(100)]})
-    assert set(found["row"]) == {None}
+@pytest.mark.parametrize("method", ["cart", "copula"])
+def test_of_few_values_one_between_them_or_the_rounded_mean_is_drawn(run: Any, method: Any) -> None:
+    x = {"row": [0, 1] * 50, "three": [0, 10, 20, 10] * 25, "neither": [True, False] * 50}
+    found = run(Synthesize(method=method, min_count=60), {**x, "half": [at / 1 for at in range(100)]})
+    assert set(found["row"]) <= {0, 1}
+    assert set(found["three"]) <= {5, 15}
     assert None not in found["half"]
-    told = [warning for warning in found.plan.detail["warnings"] if "missing" in warning]
-    assert [warning.split(":")[0] for warning in told] == ["'row'"]
+    assert not [warning for warning in found.plan.detail["warnings"] if "missing" in warning]
+
+
+def test_fewer_records_than_a_group_needs_are_missing_and_said_so(run: Any) -> None:
+    found = run(Synthesize(), {"job": ["clerk", "nurse"] * 50, "pay": [7, 8, 9, *[None] * 97]})
+    assert set(found["pay"]) == {None}
+    assert [warning.split(":")[0] for warning in found.plan.detail["warnings"] if "missing" in warning] == ["'pay'"]
 
 
 def test_a_column_without_values_is_nothing_to_warn_of(run: Any) -> None:

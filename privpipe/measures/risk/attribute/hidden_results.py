@@ -14,6 +14,7 @@ from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.blocks.guarantee import require_columns, short
 from privpipe.blocks.parameters import require_integer, require_number
 from privpipe.errors import UnsupportedError, UsageError, did_you_mean
+from privpipe.kernels.losses.association import CountedPairs, cramers_v, rank_correlation
 from privpipe.measures.risk.attribute.counted_table import CountedColumn, CountedTable
 from privpipe.tolerance import at_least, at_most
 
@@ -387,11 +388,12 @@ class Correlation(Result):
         compared = released.total(rows)
         if compared < 2:
             return Found(None, False, compared, released.records, self.pair, "fewer than two records show both columns")
-        counts, figures = released.counts[rows], {}
+        counts, figures = released.counts[rows], dict[str, float]()
         if x.numbers is not None and y.numbers is not None:
-            figures["spearman"] = _spearman(x.codes[rows], y.codes[rows], counts)
+            figures["spearman"] = abs(rank_correlation(_pairs(x.codes[rows], y.codes[rows], counts)))
         if not (x.typed and y.typed):
-            figures["cramers_v"] = _cramers_v(_categories(x, rows, counts), _categories(y, rows, counts), counts)
+            categories = (_categories(each, rows, counts) for each in (x, y))
+            figures["cramers_v"] = cramers_v(_pairs(*categories, counts), corrected=False) or 0.0
         name, figure = max(figures.items(), key=lambda each: each[1])
         shown = {"spearman": "|Spearman's rho|", "cramers_v": "Cramer's V"}[name]
         text = f"{shown} {short(figure)} over {compared:,} records, required at most {short(self.at_most)}"
@@ -399,13 +401,11 @@ class Correlation(Result):
         return Found(figure, holds, compared, released.records, self.pair, text, figures)
 
 
-def _spearman(x: Ints, y: Ints, counts: Ints) -> float:
-    from privpipe.kernels.losses.association import CountedPairs, rank_correlation
-
+def _pairs(x: Ints, y: Ints, counts: Ints) -> CountedPairs:
     pairs, place = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
     totals = np.zeros(len(pairs), dtype=np.int64)
     np.add.at(totals, place.reshape(-1), counts)
-    return abs(rank_correlation(CountedPairs(pairs[:, 0], pairs[:, 1], totals)))
+    return CountedPairs(pairs[:, 0], pairs[:, 1], totals)
 
 
 def _categories(column: CountedColumn, rows: Bools, counts: Ints) -> Ints:
@@ -416,20 +416,6 @@ def _categories(column: CountedColumn, rows: Bools, counts: Ints) -> Ints:
     below = np.concatenate([[0], np.cumsum(np.bincount(codes, weights=counts))])
     middle = (below[:-1] + below[1:]) / 2
     return np.asarray(np.minimum(middle * GROUPS // below[-1], GROUPS - 1).astype(np.int64)[codes])
-
-
-def _cramers_v(x: Ints, y: Ints, counts: Ints) -> float:
-    """sqrt(chi2 / (n (min(r, c) - 1))); 0 where a column has one category."""
-    n = int(counts.sum())
-    pairs, place = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
-    cells = np.bincount(place.reshape(-1), weights=counts)
-    rows, columns = np.bincount(x, weights=counts), np.bincount(y, weights=counts)
-    degrees = min(int((rows > 0).sum()), int((columns > 0).sum())) - 1
-    if degrees < 1:
-        return 0.0
-    expected = rows[pairs[:, 0]] * columns[pairs[:, 1]]
-    chi2 = n * (math.fsum((cells**2 / expected).tolist()) - 1)
-    return math.sqrt(min(1.0, max(0.0, chi2 / (n * degrees))))
 
 
 @dataclass(frozen=True)
