@@ -362,7 +362,7 @@ def _in_programmes(audience: _Audience, pairs: _Pairs) -> tuple[_Pairs, _Pairs, 
     """Pairs of which programmes prove that they fail, those that are not proved, and how many programmes there were."""
     shrunk, asked = audience.shrunk, audience.asked
     failing, unproved, programmes = _Pairs.joined(), _Pairs.joined(), 0
-    while len(pairs):
+    while len(pairs) and not audience.late:
         batch, pairs = pairs.among(slice(AT_A_TIME)), pairs.among(slice(AT_A_TIME, None))
         known = (
             (request, audience.knows(insider))
@@ -373,4 +373,4 @@ def _in_programmes(audience: _Audience, pairs: _Pairs) -> tuple[_Pairs, _Pairs, 
         failing = _Pairs.joined(failing, batch.among(outcome == FAILS))
         unproved = _Pairs.joined(unproved, batch.among(outcome == UNPROVED))
         pairs = pairs.among(audience.still(pairs, _Pieces.of(shrunk, audience.base, moves)))
-    return failing, unproved, programmes
+    return failing, _Pairs.joined(unproved, pairs), programmes

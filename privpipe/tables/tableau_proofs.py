@@ -29,6 +29,8 @@ LARGEST_COMPONENT = 400
 """Columns of a component whose tableau is made whole."""
 REGIONS = (150, 300, 600)
 """Columns of the surroundings of a requirement in a larger component, one size after another."""
+LITTLE = 0.8
+"""Share of requirements left by one size from which a larger one, which takes longer, is not worth its time."""
 BATCH = 20_000
 """Columns of groups that are looked at before the time is."""
 SEEDS = 8
@@ -89,8 +91,10 @@ class TableauProofs:
                 return
             self.search(groups, certify=True)
         for size in REGIONS:
-            self._regions(np.flatnonzero(self.waiting & ~small), size, deadline)
-            self._short_regions(np.flatnonzero(self.waiting & ~small), size, deadline)
+            requests = np.flatnonzero(self.waiting & ~small)
+            self._regions(requests, size, deadline)
+            if np.count_nonzero(self.waiting[requests]) > LITTLE * len(requests):
+                break
 
     def _components(self, requests: Integers) -> Iterator[list[tuple[Integers, Integers]]]:
         """Columns and requirements of each component, in batches."""
@@ -133,18 +137,6 @@ class TableauProofs:
                 batch = []
         if batch:
             self.search(batch, certify=False)
-
-    def _short_regions(self, requests: Integers, size: int, deadline: float) -> None:
-        """Look for relations around requirements that alone prove that these are not met."""
-        seen = np.zeros(self.system.size, dtype=np.bool_)
-        for start in range(0, len(requests), max(BATCH // size, 1)):
-            if time.monotonic() > deadline:
-                return
-            batch = requests[start : start + max(BATCH // size, 1)]
-            targets = self.asked.columns[batch]
-            regions = [np.sort(nearby_columns(self._by_column, self._by_row, each, size, seen)) for each in targets]
-            proofs, _ = tableaus_of(self.system, self.base, regions, self.asked.of(batch), inside=True)
-            self.failed[batch] |= proofs.failed
 
     def search(self, groups: list[tuple[Integers, Integers]], *, certify: bool) -> None:
         """Look for moves of the columns of each group that meet its requirements, and whether none does.
