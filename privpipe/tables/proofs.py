@@ -39,7 +39,11 @@ TRIES = 3
 FEW_LEFT = 20
 """Programmes of a large component as a whole are for more than one of so many requirements."""
 LONGEST_BRANCHING = 5.0
-"""Seconds."""
+"""Seconds for one requirement."""
+BRANCHING_EACH = 0.1
+"""Seconds for each requirement that shares a programme, where these are more."""
+JOINT_GAP = 0.1
+"""How far from the optimum a programme of many may end: what it leaves is for the next one."""
 FEWEST_MET = 3
 """Requirements that a joint programme must meet for another one to follow it."""
 
@@ -218,10 +222,11 @@ class _Part:
                 few = max(few, len(found.asked) // FEW_LEFT)
                 self._by_surroundings(size)
         for sign in (1, -1) if found.system.whole or len(every) < LARGE else ():
-            while len(waiting := self._waiting(sign)) > few:
-                self._joint(every, waiting, sign)
-                if len(waiting) - len(self._waiting(sign)) < FEWEST_MET:
-                    break
+            for whole in (False, True) if found.system.whole else (False,):
+                while len(waiting := self._waiting(sign)) > few and time.monotonic() < self.deadline:
+                    self._joint(every, waiting, sign, whole=whole)
+                    if len(waiting) - len(self._waiting(sign)) < FEWEST_MET:
+                        break
         for requirement in range(len(found.asked.columns)):
             if found.met[requirement] < 0 and not self.failed[requirement] and time.monotonic() < self.deadline:
                 self.single(requirement)
@@ -356,7 +361,10 @@ class _Part:
         programme, at = self._programme(columns, required, sign, worth, whole=whole)
         self.programmes += 1
         remaining = self.deadline - time.monotonic()
-        answer = solve(programme, min(LONGEST_BRANCHING, remaining) if whole else remaining)
+        if whole:
+            remaining = min(max(LONGEST_BRANCHING, BRANCHING_EACH * len(required)), remaining)
+            programme = replace(programme, gap=JOINT_GAP if len(required) > 1 else 0.0)
+        answer = solve(programme, remaining)
         if answer.point is not None:
             move = answer.point[: len(columns)].copy()
             np.add.at(move, at, answer.point[len(columns) :])
