@@ -157,7 +157,7 @@ def audit(problem: AuditProblem, *, time_limit: float = 600.0, others: NDArray[n
     kinds[target[proofs.outcome == FAILS]] = Kind.LEVEL
     never = np.flatnonzero(kinds == Kind.LEVEL)
     never = never[~proofs.moved[column[never]]]
-    exact, programmes = _exact(system, shrunk.component, base, column[never], deadline)
+    exact, changed, programmes = _exact(system, shrunk.component, base, column[never], deadline)
     kinds[never[exact == FAILS]] = Kind.EXACT
     farther = _judge_spans(kinds, levels, system, shrunk, base, column, scale, deadline)
     if problem.true is None and problem.at_least is not None:
@@ -172,14 +172,16 @@ def audit(problem: AuditProblem, *, time_limit: float = 600.0, others: NDArray[n
     below[target[signs < 0]] = proofs.witness[signs < 0]
     whole_base = shrunk.constants * scale
     whole_base[shrunk.variables] = base
-    insiders, unproved, more = insider_failures(problem, shrunk, base, proofs.moves, deadline)
+    constant = np.zeros(shrunk.system.size, dtype=np.bool_)
+    constant[column[never[exact == FAILS]]] = True
+    insiders, unproved, more = insider_failures(problem, shrunk, base, [*proofs.moves, *changed], constant, deadline)
     secondary = ~problem.published
     secondary[levels.variables] = False
     fixed = np.flatnonzero(secondary & (shrunk.place < 0))
     # What a move changes has several values; the rest is asked one by one.
     still = np.flatnonzero(secondary & (shrunk.place >= 0) & (False if others is None else others))
     still = still[~proofs.moved[shrunk.place[still]]]
-    outcome, further = _exact(system, shrunk.component, base, shrunk.place[still], deadline)
+    outcome, _, further = _exact(system, shrunk.component, base, shrunk.place[still], deadline)
     return AuditResult(
         variables=levels.variables,
         kinds=kinds,
@@ -386,11 +388,11 @@ def _times(values: Integers, factor: int) -> Integers:
 
 def _exact(
     system: OpenSystem, component: Integers, base: Integers, columns: Integers, deadline: float
-) -> tuple[Integers, int]:
-    """For each column whether it can be anything else than it is: an outcome of `prove`."""
+) -> tuple[Integers, list[Move], int]:
+    """For each column whether it can be anything else than it is: an outcome of `prove`, with its moves."""
     ones = np.ones(len(columns), dtype=np.int64)
     proofs = prove(system, component, base, (columns, ones, 0 * ones), 1, deadline)
-    return proofs.outcome, proofs.programmes
+    return proofs.outcome, proofs.moves, proofs.programmes
 
 
 def _judge_spans(

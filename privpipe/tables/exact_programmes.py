@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor, lcm
@@ -16,7 +16,17 @@ from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem, tightened
 from privpipe.tables.solver import Programme, solve
 
-__all__ = ["DENOMINATORS", "Extreme", "Point", "bound_by", "exact_point", "extreme", "feasible_point", "linear_extreme"]
+__all__ = [
+    "DENOMINATORS",
+    "Extreme",
+    "Point",
+    "bound_by",
+    "exact_point",
+    "extreme",
+    "feasible_point",
+    "is_short",
+    "linear_extreme",
+]
 
 DENOMINATORS = (1, 2, 3, 4, 6, 12, 60, 2520)
 FINE = (2**20, 2**40)
@@ -209,6 +219,31 @@ def linear_extreme(
         if start is not None:
             return Extreme(sign * start.at(column), start, None, True), answer.point
     return Extreme(value, point, bound), answer.point
+
+
+def is_short(system: OpenSystem, column: int, sign: int, short: Callable[[Fraction], bool], deadline: float) -> bool:
+    """Whether a bound is proved on ``sign * x[column]`` that is short; no point is looked for.
+
+    Parameters
+    ----------
+    short : callable
+        Of a bound; if one is short, so is every lower one.
+    """
+    cost = np.zeros(system.size, dtype=np.int64)
+    cost[column] = -sign
+    programme = Programme(
+        cost.astype(np.float64), system.matrix, system.right, system.low, system.high, multipliers=True
+    )
+    answer = solve(programme, deadline - time.monotonic())
+    if answer.point is None or answer.multipliers is None or len(answer.multipliers) != system.matrix.shape[0]:
+        return False
+    if not short(Fraction(sign * float(answer.point[column]) - NEARLY)):
+        return False  # no bound that is could be proved
+    least = bound_by(system, cost, answer.multipliers)
+    if least is None or not short(-least):
+        exact = _multipliers(system, cost, answer.point, answer.multipliers)
+        least = None if exact is None else _bound(system, cost, exact.numerators, exact.denominator)
+    return least is not None and short(-least)
 
 
 def _has_ray(system: OpenSystem, column: int, sign: int, deadline: float) -> bool:

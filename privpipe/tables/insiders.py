@@ -2,49 +2,236 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privpipe.kernels.integer_tableaus import nearby_columns
 from privpipe.tables.audit_problem import AuditProblem, Levels
-from privpipe.tables.integer_matrices import Integers, matrix_of, product
-from privpipe.tables.proofs import FAILS, HOLDS, Proofs, prove
-from privpipe.tables.shrinking import OpenSystem, Shrunk, components_of, tightened
+from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
+from privpipe.tables.proofs import FAILS, UNPROVED, prove_knowing
+from privpipe.tables.shrinking import Shrunk, components_of
+from privpipe.tables.tableau_proofs import FEWEST, REGIONS, Known, counts_of, ranges_of, tableaus_of
 from privpipe.tables.witnesses import Move, Requirements
 
 __all__ = ["insider_failures"]
 
+Bools = NDArray[np.bool_]
 BATCH = 50_000
 """Columns of the systems of several insiders that are proved together."""
 MOST_MARKS = 20_000_000
-"""Columns of all moves of a component that are looked at; programmes do what moves beyond them would."""
+"""Entries of all moves that are looked at, the shortest first; programmes do what moves beyond them would."""
+AT_A_TIME = 200
+"""Pairs that get programmes before their moves are tried on the others."""
+AT_ONCE = 1_000
+"""Requirements whose moves are compared with what all insiders know at once."""
 
 
 @dataclass(frozen=True)
-class _Open:
-    """What is not settled for one insider: open columns of its components, and requirements on those of others.
+class _Pairs:
+    """Requirements, each with an insider for whom it is not settled."""
 
-    `known` are columns that it knows to be between `low` and `high`.
+    requirements: Integers
+    insiders: Integers
+
+    def __len__(self) -> int:
+        return len(self.requirements)
+
+    def among(self, chosen: Integers | Bools | slice) -> _Pairs:
+        return _Pairs(self.requirements[chosen], self.insiders[chosen])
+
+    def split(self, number: Integers) -> list[_Pairs]:
+        """Pairs by a number of each."""
+        order = np.argsort(number, kind="stable")
+        cuts = np.flatnonzero(np.diff(number[order])) + 1
+        return [self.among(own) for own in np.split(order, cuts)] if len(self) else []
+
+    @classmethod
+    def joined(cls, *parts: _Pairs) -> _Pairs:
+        none = np.empty(0, dtype=np.int64)
+        return cls(
+            np.concatenate([none, *(each.requirements for each in parts)]),
+            np.concatenate([none, *(each.insiders for each in parts)]),
+        )
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Moves no part of which is a move: the number, column and numerator of each entry, and the denominators."""
+
+    number: Integers
+    columns: Integers
+    numerators: Integers
+    denominators: Integers
+
+    @classmethod
+    def of(cls, shrunk: Shrunk, base: Integers, moves: Sequence[Move]) -> _Pieces:
+        none = np.empty(0, dtype=np.int64)
+        columns = np.concatenate([none, *(move.columns for move in moves)])
+        numerators = np.concatenate([none, *(move.numerators.astype(np.int64) for move in moves)])
+        move = np.repeat(np.arange(len(moves)), [len(each.columns) for each in moves])
+        number = components_of(shrunk.system.copies(columns, move, base).matrix)
+        sizes = np.bincount(number)
+        rank = np.empty_like(sizes)
+        rank[np.argsort(sizes, kind="stable")] = np.arange(len(sizes))
+        few = int(np.searchsorted(np.cumsum(np.sort(sizes)), MOST_MARKS, side="right"))
+        kept = np.flatnonzero(rank[number] < few)
+        denominators = np.ones(few, dtype=np.int64)
+        denominators[rank[number[kept]]] = np.array([each.denominator for each in moves], dtype=np.int64)[move[kept]]
+        return cls(rank[number[kept]], columns[kept], numerators[kept], denominators)
+
+    def meets(self, asked: Requirements) -> Matrix:
+        """1 where a requirement (a row) is met by a piece (a column)."""
+        counts = counts_of(asked.columns, self.columns)
+        requirements = ranges_of(asked.columns, self.columns)
+        at = np.repeat(np.arange(len(self.columns)), counts)
+        met = asked.met(requirements, self.numerators[at], self.denominators[self.number[at]])
+        ones = np.ones(int(met.sum()), dtype=np.int64)
+        return matrix_of(ones, requirements[met], self.number[at[met]], (len(asked), len(self.denominators)))
+
+    def touching(self, known: Matrix) -> Matrix:
+        """1 where a piece (a row) changes something that an insider (a column) knows."""
+        ones = np.ones(len(self.columns), dtype=np.int64)
+        found = matrix_of(ones, self.number, self.columns, (len(self.denominators), known.shape[0])) @ known
+        found.data[:] = 1
+        return found
+
+
+@dataclass(frozen=True)
+class _Audience:
+    """Insiders, and what each of them must find possible.
+
+    Parameters
+    ----------
+    asked : Requirements
+        Of the sensitive cells of all contributors, by ascending columns.
+    known : csr_array of int64, shape (open columns, insiders)
+        1 for what an insider knows.
     """
 
-    position: int
-    columns: Integers
-    known: Integers
-    low: Integers
-    high: Integers
-    requirements: Integers
+    problem: AuditProblem
+    shrunk: Shrunk
+    base: Integers
+    asked: Requirements
+    known: Matrix
+    deadline: float
+
+    @cached_property
+    def by_insider(self) -> Matrix:
+        return cast(Matrix, cast(Any, self.known).T.tocsr())
+
+    @cached_property
+    def places(self) -> tuple[tuple[Integers, Integers], tuple[Integers, Integers]]:
+        """Starts and places of the entries of the relations, by columns and by rows."""
+        rows = self.shrunk.system.matrix
+        by_column, by_row = (
+            (each.indptr.astype(np.int64), each.indices.astype(np.int64)) for each in (cast(Any, rows).tocsc(), rows)
+        )
+        return by_column, by_row
+
+    @cached_property
+    def seen(self) -> Bools:
+        """What `nearby_columns` marks."""
+        return np.zeros(self.shrunk.system.size, dtype=np.bool_)
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def columns_of(self, insiders: Integers) -> Integers:
+        """Open columns that some insiders know."""
+        starts = self.by_insider.indptr
+        parts = [self.by_insider.indices[starts[each] : starts[each + 1]] for each in insiders.tolist()]
+        return np.unique(np.concatenate(parts)).astype(np.int64)
+
+    def knows(self, insider: int, columns: Integers | None = None) -> Known:
+        """What an insider knows of open columns, or of some of them."""
+        own = self.problem.knowing[insider]
+        place = self.shrunk.place[own.known]
+        here = np.flatnonzero(place >= 0 if columns is None else np.isin(place, columns))
+        known = place[here]
+        low, high = (self.base[known] if side is None else side[here] for side in (own.low, own.high))
+        return known, low, high
+
+    @cached_property
+    def _sensitive(self) -> tuple[list[Bools], Integers]:
+        """Open columns that are sensitive to some insiders, and which of these sets is each insider's."""
+        sets: list[Bools] = []
+        number: dict[bytes, int] = {}
+        place: dict[int, int] = {}
+        for insider in self.problem.knowing:
+            own = insider.sensitive
+            if id(own) not in place:
+                place[id(own)] = number.setdefault(own.tobytes(), len(sets))
+                if place[id(own)] == len(sets):
+                    sets.append(np.zeros(self.shrunk.system.size + 1, dtype=np.bool_))
+                    sets[-1][self.shrunk.place[own]] = True  # constants fall to the place that no column has
+        return sets, np.array([place[id(each.sensitive)] for each in self.problem.knowing])
+
+    def asking(self, pairs: _Pairs) -> _Pairs:
+        """Pairs of a requirement on a cell that is sensitive and the insider does not know."""
+        sets, number = self._sensitive
+        columns = self.asked.columns[pairs.requirements]
+        own = np.zeros(len(pairs), dtype=np.bool_)
+        for at, sensitive in enumerate(sets):
+            own |= (number[pairs.insiders] == at) & sensitive[columns]
+        count = self.known.shape[1]
+        entries = self.known.tocoo()
+        knows = np.isin(columns * count + pairs.insiders, entries.row.astype(np.int64) * count + entries.col)
+        return pairs.among(own & ~knows)
+
+    def unsettled(self, pieces: _Pieces) -> _Pairs:
+        """All pairs in one component for which every move that meets the requirement changes what the insider knows."""
+        meets, found = pieces.meets(self.asked), self._touched(pieces)
+        never = np.flatnonzero(np.diff(meets.indptr) == 0)
+        component = self.shrunk.component
+        size = self.shrunk.system.size
+        joined = matrix_of(np.ones(size, dtype=np.int64), component, np.arange(size), (self.shrunk.components, size))
+        near = cast(Any, joined @ self.known)[component[self.asked.columns[never]]].tocoo()
+        alone = _Pairs(never[near.row].astype(np.int64), near.col.astype(np.int64))
+        return _Pairs.joined(found, self.asking(alone))
+
+    def still(self, pairs: _Pairs, pieces: _Pieces) -> Bools:
+        """Which pairs no move settles."""
+        count = self.known.shape[1]
+        touched = self._touched(pieces)
+        unmet = np.diff(pieces.meets(self.asked).indptr) == 0
+        keys = pairs.requirements * count + pairs.insiders
+        return np.asarray(
+            unmet[pairs.requirements] | np.isin(keys, touched.requirements * count + touched.insiders), dtype=np.bool_
+        )
+
+    def _touched(self, pieces: _Pieces) -> _Pairs:
+        """Pairs for which some moves meet the requirement, and all of these change what the insider knows."""
+        meets, touching = cast(Any, pieces.meets(self.asked)), pieces.touching(self.known)
+        number = np.diff(meets.indptr)
+        found = []
+        for start in range(0, len(self.asked), AT_ONCE):
+            counts = (meets[start : start + AT_ONCE] @ touching).tocoo()
+            row = counts.row.astype(np.int64) + start
+            every = counts.data == number[row]
+            found.append(self.asking(_Pairs(row[every], counts.col[every].astype(np.int64))))
+        return _Pairs.joined(*found)
 
 
 def insider_failures(
-    problem: AuditProblem, shrunk: Shrunk, base: Integers, moves: list[Move], deadline: float
+    problem: AuditProblem, shrunk: Shrunk, base: Integers, moves: list[Move], fixed: Bools, deadline: float
 ) -> tuple[dict[int, Integers], int, int]:
     """What follows from what insiders know.
 
     A move that leaves what an insider knows as it is shows that others' cells which it changes stay hidden from that
-    insider; what no such move changes gets programmes in which the known cells are constants, or closely bounded.
+    insider. Where all moves touch what it knows, others around the cell are sought, for many insiders at once and then
+    for fewer; the rest gets programmes in which the known cells are constants, or closely bounded.
+
+    Parameters
+    ----------
+    fixed : ndarray of bool
+        Open columns that have one value for every reader.
 
     Returns
     -------
@@ -53,26 +240,44 @@ def insider_failures(
         levels require; how many others were not proved; how many programmes were solved.
     """
     failures: dict[int, Integers] = {}
-    unproved = programmes = 0
     if not problem.knowing:
-        return failures, unproved, programmes
+        return failures, 0, 0
     for position, insider in enumerate(problem.knowing):
         constant = insider.others[shrunk.place[insider.others] < 0]
         if len(constant):
             failures[position] = np.unique(constant)
-    asked = _requirements(problem, shrunk)
-    for batch in _batches(_unsettled(problem, shrunk, base, asked, moves)):
-        proofs = _knowing(shrunk, base, asked, batch, deadline)
-        programmes += proofs.programmes
-        ends = np.cumsum([len(each.requirements) for each in batch])[:-1]
-        for each, outcome in zip(batch, np.split(proofs.outcome, ends), strict=True):
-            variables = shrunk.variables[asked.columns[each.requirements]]
-            failing = np.unique(variables[outcome == FAILS])
-            open_ = np.unique(variables[(outcome != FAILS) & (outcome != HOLDS)])
-            unproved += len(np.setdiff1d(open_, failing))
-            if len(failing):
-                failures[each.position] = np.union1d(failures.get(each.position, failing), failing)
+    audience = _Audience(problem, shrunk, base, _requirements(problem, shrunk), _known(problem, shrunk), deadline)
+    asked = audience.asked
+    waiting = audience.unsettled(_Pieces.of(shrunk, base, moves))
+    lost = fixed[asked.columns[waiting.requirements]]
+    failing, waiting = waiting.among(lost), waiting.among(~lost)
+    if len(waiting) >= FEWEST:
+        groups = waiting.split(waiting.requirements)
+        for size in REGIONS:
+            waiting = _not_met_nearby(audience, groups, size)
+            short = _short_nearby(audience, waiting, size)
+            failing, waiting = _Pairs.joined(failing, waiting.among(short)), waiting.among(~short)
+            groups = waiting.split(np.arange(len(waiting)))
+    more, rest, programmes = _in_programmes(audience, waiting)
+    failing = _Pairs.joined(failing, more)
+    for own in failing.split(failing.insiders):
+        position = int(own.insiders[0])
+        variables = shrunk.variables[asked.columns[own.requirements]]
+        failures[position] = np.union1d(failures.get(position, variables[:0]), variables)
+    unproved = 0
+    for own in rest.split(rest.insiders):
+        variables = shrunk.variables[asked.columns[own.requirements]]
+        unproved += len(np.setdiff1d(variables, failures.get(int(own.insiders[0]), variables[:0])))
     return failures, unproved, programmes
+
+
+def _known(problem: AuditProblem, shrunk: Shrunk) -> Matrix:
+    columns = [shrunk.place[insider.known] for insider in problem.knowing]
+    number = np.repeat(np.arange(len(columns)), [len(each) for each in columns])
+    every = np.concatenate(columns)
+    is_open = every >= 0
+    ones = np.ones(int(is_open.sum()), dtype=np.int64)
+    return matrix_of(ones, every[is_open], number[is_open], (shrunk.system.size, len(columns)))
 
 
 def _requirements(problem: AuditProblem, shrunk: Shrunk) -> Requirements:
@@ -96,125 +301,76 @@ def _requirements(problem: AuditProblem, shrunk: Shrunk) -> Requirements:
     return Requirements(found[order], signs[order], needs[order], levels.denominator)
 
 
-def _unsettled(
-    problem: AuditProblem, shrunk: Shrunk, base: Integers, asked: Requirements, moves: list[Move]
-) -> Iterator[_Open]:
-    """Each insider with the requirements that no move meets which leaves alone what it knows."""
-    members = _groups(shrunk.component, shrunk.components)
-    own_requirements = _groups(shrunk.component[asked.columns], shrunk.components)
-    moved = _moved(shrunk, members, asked, own_requirements, moves)
-    component = np.full(len(shrunk.place), shrunk.components)
-    component[shrunk.variables] = shrunk.component
-    near = np.zeros(shrunk.components + 1, dtype=np.bool_)
-    for position, insider in enumerate(problem.knowing):
-        is_open = shrunk.place[insider.known] >= 0
-        known = shrunk.place[insider.known][is_open]
-        near[shrunk.component[known]] = True
-        # Most others are in components of which the insider knows nothing: there may be very many.
-        places = np.setdiff1d(shrunk.place[insider.sensitive[near[component[insider.sensitive]]]], known)
-        near[:] = False
-        columns, waiting = [], []
-        for number in np.unique(shrunk.component[places]).tolist():
-            own, requirements = members[number], own_requirements[number]
-            inside = np.isin(asked.columns[requirements], places)
-            if number in moved:
-                changed, met = moved[number]
-                knows = np.searchsorted(own, known[shrunk.component[known] == number])
-                still = np.flatnonzero(~np.any(changed[:, knows], axis=1))
-                inside &= ~np.any(met[still], axis=0)
-            if inside.any():
-                columns.append(own)
-                waiting.append(requirements[inside])
-        if waiting:
-            every = np.sort(np.concatenate(columns))
-            here = np.isin(known, every)
-            low, high = (base[known] if side is None else side[is_open] for side in (insider.low, insider.high))
-            yield _Open(position, every, known[here], low[here], high[here], np.concatenate(waiting))
+def _not_met_nearby(audience: _Audience, groups: list[_Pairs], size: int) -> _Pairs:
+    """Pairs for which tableaus find no move around the requirement that leaves what the insider knows as it is.
 
-
-def _groups(number: Integers, most: int) -> list[Integers]:
-    """Places of each number from 0 to below `most`, in ascending order."""
-    order = np.argsort(number, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(number, minlength=most))[:-1])
-
-
-def _moved(
-    shrunk: Shrunk, members: list[Integers], asked: Requirements, own_requirements: list[Integers], moves: list[Move]
-) -> dict[int, tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """For each component which of its columns each move changes, and which requirements it meets.
-
-    The part of a move in a component is a move.
+    A move is sought for all insiders of a group, of one requirement, then for each half of those whom it does not suit.
     """
-    found: dict[int, tuple[list[NDArray[np.bool_]], list[NDArray[np.bool_]]]] = {}
-    distance = np.zeros(shrunk.system.size, dtype=np.int64)
-    for move in moves:
-        component = shrunk.component[move.columns]
-        distance[move.columns] = move.numerators
-        for number in np.unique(component).tolist():
-            own, requirements = members[number], own_requirements[number]
-            changed, met = found.setdefault(number, ([], []))
-            if len(changed) * (len(own) + len(requirements)) <= MOST_MARKS:
-                changed.append(distance[own] != 0)
-                far = distance[asked.columns[requirements]]
-                met.append(asked.met(requirements, far, np.full(len(far), move.denominator)))
-        distance[move.columns] = 0
-    return {number: (np.stack(changed), np.stack(met)) for number, (changed, met) in found.items()}
-
-
-def _batches(insiders: Iterator[_Open]) -> Iterator[list[_Open]]:
-    batch: list[_Open] = []
-    size = 0
-    for each in insiders:
-        batch.append(each)
-        size += len(each.columns)
-        if size > BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _knowing(shrunk: Shrunk, base: Integers, asked: Requirements, batch: Sequence[_Open], deadline: float) -> Proofs:
-    """Whether each requirement is met where what its insider knows is constant, or within bounds.
-
-    The components of each insider are a system for that insider alone; all of them side by side are one system.
-    """
-    columns = np.concatenate([each.columns for each in batch])
-    sizes = [len(each.columns) for each in batch]
-    starts = np.cumsum([0, *sizes])
-    part = _side_by_side(shrunk.system, columns, np.repeat(np.arange(len(batch)), sizes))
-    low, high, fixed = part.low.copy(), part.high.copy(), np.zeros(len(columns), dtype=np.bool_)
-    for start, each in zip(starts, batch, strict=False):
-        at = start + np.searchsorted(each.columns, each.known)
-        low[at], high[at] = np.maximum(low[at], each.low), np.minimum(high[at], each.high)
-        fixed[at] = low[at] == high[at]
-    right = part.right - product(part.matrix, np.where(fixed, base[columns], 0))
-    matrix = part.matrix[:, ~fixed]
-    left = np.flatnonzero(np.diff(matrix.indptr))
-    matrix, right = matrix[left], right[left]
-    low, high = tightened(OpenSystem(matrix, right, low[~fixed], high[~fixed], part.whole))
-    place = np.cumsum(~fixed) - 1
-    targets = np.concatenate(
-        [
-            place[start + np.searchsorted(each.columns, asked.columns[each.requirements])]
-            for start, each in zip(starts, batch, strict=False)
+    left: list[_Pairs] = []
+    while groups and not audience.late:
+        each = max(BATCH // size, 1)
+        moves = [
+            move
+            for start in range(0, len(groups), each)
+            for move in _moves_nearby(audience, groups[start : start + each], size)
         ]
-    )
-    own = np.concatenate([each.requirements for each in batch])
-    requirements = (targets, asked.signs[own], asked.needs[own])
-    system = OpenSystem(matrix, right, low, high, part.whole)
-    return prove(system, components_of(matrix), base[columns[~fixed]], requirements, asked.denominator, deadline)
+        rest = _Pairs.joined(*groups)
+        number = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        still = audience.still(rest, _Pieces.of(audience.shrunk, audience.base, moves))
+        groups = []
+        for group in rest.among(still).split(number[still]):
+            if len(group) == 1:
+                left.append(group)
+            else:
+                groups += group.split(np.arange(len(group)) * 2 // len(group))
+    return _Pairs.joined(*left, *groups)
 
 
-def _side_by_side(system: OpenSystem, columns: Integers, copy: Integers) -> OpenSystem:
-    """Columns of a system, as many times as they are given; a relation is one of each copy that has columns in it."""
-    by_column = cast(Any, system.matrix).tocsc()
-    starts, counts = by_column.indptr[columns].astype(np.int64), np.diff(by_column.indptr)[columns]
-    at = np.repeat(np.arange(len(columns)), counts)
-    entry = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
-    relations = system.matrix.shape[0]
-    numbers, row = np.unique(copy[at] * relations + by_column.indices[entry], return_inverse=True)
-    matrix = matrix_of(by_column.data[entry], row.astype(np.int64), at, (len(numbers), len(columns)))
-    return OpenSystem(
-        matrix, system.right[numbers % relations], system.low[columns], system.high[columns], system.whole
-    )
+def _moves_nearby(audience: _Audience, groups: list[_Pairs], size: int) -> Iterator[Move]:
+    """Moves around the requirement of each group that leave alone what all insiders of the group know."""
+    asked = audience.asked.of(np.array([group.requirements[0] for group in groups]))
+    regions = []
+    for group, column in zip(groups, asked.columns, strict=True):
+        known = audience.columns_of(group.insiders)
+        audience.seen[known] = True  # as if seen already, these are left out
+        regions.append(np.sort(nearby_columns(*audience.places, column, size, audience.seen)))
+        audience.seen[known] = False
+    proofs, columns = tableaus_of(audience.shrunk.system, audience.base, regions, asked)
+    for move in proofs.moves:
+        yield Move(columns[move.columns], move.numerators, move.denominator)
+
+
+def _short_nearby(audience: _Audience, pairs: _Pairs, size: int) -> Bools:
+    """Pairs for which the relations around a requirement alone prove that it is not met."""
+    short = np.zeros(len(pairs), dtype=np.bool_)
+    each = max(BATCH // size, 1)
+    for start in range(0, len(pairs), each):
+        if audience.late:
+            break
+        batch = pairs.among(np.arange(start, min(start + each, len(pairs))))
+        asked = audience.asked.of(batch.requirements)
+        regions = [np.sort(nearby_columns(*audience.places, at, size, audience.seen)) for at in asked.columns]
+        known = [
+            audience.knows(insider, region) for insider, region in zip(batch.insiders.tolist(), regions, strict=True)
+        ]
+        proofs, _ = tableaus_of(audience.shrunk.system, audience.base, regions, asked, known, inside=True)
+        short[start : start + each] = proofs.failed
+    return short
+
+
+def _in_programmes(audience: _Audience, pairs: _Pairs) -> tuple[_Pairs, _Pairs, int]:
+    """Pairs of which programmes prove that they fail, those that are not proved, and how many programmes there were."""
+    shrunk, asked = audience.shrunk, audience.asked
+    failing, unproved, programmes = _Pairs.joined(), _Pairs.joined(), 0
+    while len(pairs) and not audience.late:
+        batch, pairs = pairs.among(slice(AT_A_TIME)), pairs.among(slice(AT_A_TIME, None))
+        known = (
+            (request, audience.knows(insider))
+            for request, insider in zip(batch.requirements.tolist(), batch.insiders.tolist(), strict=True)
+        )
+        outcome, moves, more = prove_knowing(shrunk.system, audience.base, asked, known, audience.deadline)
+        programmes += more
+        failing = _Pairs.joined(failing, batch.among(outcome == FAILS))
+        unproved = _Pairs.joined(unproved, batch.among(outcome == UNPROVED))
+        pairs = pairs.among(audience.still(pairs, _Pieces.of(shrunk, audience.base, moves)))
+    return failing, _Pairs.joined(unproved, pairs), programmes

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import floor
@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privpipe.kernels.integer_tableaus import nearby_columns
-from privpipe.tables.exact_programmes import Extreme, extreme, linear_extreme
+from privpipe.tables.exact_programmes import Extreme, extreme, is_short, linear_extreme
 from privpipe.tables.integer_matrices import Integers, Matrix, matrix_of
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem, components_of
 from privpipe.tables.solver import Programme, solve
-from privpipe.tables.tableau_proofs import FEWEST, TableauProofs
+from privpipe.tables.tableau_proofs import FEWEST, TableauProofs, ranges_of
 from privpipe.tables.witnesses import Move, Requirements, Witnesses
 
-__all__ = ["FAILS", "HOLDS", "UNPROVED", "Proofs", "parts", "prove"]
+__all__ = ["FAILS", "HOLDS", "UNPROVED", "Proofs", "parts", "prove", "prove_knowing"]
 
 HOLDS, FAILS, UNPROVED = 0, 1, 2
 BUNDLE = 200
@@ -31,11 +31,19 @@ NEAR = 400
 SURROUNDINGS = (NEAR, NEAR // 2, 2 * NEAR, 4 * NEAR)
 """Of a component half as large again: so many variables are tried, for all requirements in the middle of them."""
 LARGE = 2_000
-"""Variables from which this is done for sums: programs of fewer are fast, for sums need not be whole numbers."""
+"""Variables from which sums, which need not be whole numbers, get no joint programmes: their moves are not exact."""
+NEARBY = (NEAR, 4 * NEAR, 16 * NEAR, 40 * NEAR)
+"""Variables around a single requirement, of a component half as large again."""
+TRIES = 3
+"""Short moves of sums in one region, as long as the solver finds some and none is exact."""
 FEW_LEFT = 20
 """Programmes of a large component as a whole are for more than one of so many requirements."""
 LONGEST_BRANCHING = 5.0
-"""Seconds."""
+"""Seconds for one requirement."""
+BRANCHING_EACH = 0.1
+"""Seconds for each requirement that shares a programme, where these are more."""
+JOINT_GAP = 0.1
+"""How far from the optimum a programme of many may end: what it leaves is for the next one."""
 FEWEST_MET = 3
 """Requirements that a joint programme must meet for another one to follow it."""
 
@@ -140,7 +148,7 @@ def prove(
     place = np.full(system.size, -1, dtype=np.int64)
     for here, part in parts(system, component, asked.columns[rest]):
         place[here] = np.arange(len(here))
-        numbers = by_column[_ranges(asked.columns[by_column], here)]
+        numbers = by_column[ranges_of(asked.columns[by_column], here)]
         own = Requirements(place[asked.columns[numbers]], asked.signs[numbers], asked.needs[numbers], denominator)
         search = _Part(Witnesses(part, base[here], own), deadline)
         search.run()
@@ -152,6 +160,46 @@ def prove(
         programmes += search.programmes
     outcome = np.where(witness >= 0, HOLDS, np.where(failed, FAILS, UNPROVED))
     return Proofs(outcome, witness, moved, moves, programmes, settled)
+
+
+def prove_knowing(
+    system: OpenSystem,
+    base: Integers,
+    asked: Requirements,
+    known: Iterable[tuple[int, tuple[Integers, Integers, Integers]]],
+    deadline: float,
+) -> tuple[Integers, list[Move], int]:
+    """Prove requirements one by one, each where a reader knows more.
+
+    Parameters
+    ----------
+    asked : Requirements
+    known : iterable of (int, (ndarray, ndarray, ndarray))
+        A requirement; columns, and between which values its reader knows them to be.
+
+    Returns
+    -------
+    tuple
+        The outcome of each, moves that were found, how many programmes were solved.
+    """
+    own = replace(system, low=system.low.copy(), high=system.high.copy())
+    witnesses = Witnesses(own, base, asked)
+    search = _Part(witnesses, deadline)
+    outcome = []
+    for requirement, (columns, low, high) in known:
+        kept = own.low[columns], own.high[columns]
+        room = witnesses.up[columns], witnesses.down[columns]
+        own.low[columns], own.high[columns] = np.maximum(kept[0], low), np.minimum(kept[1], high)
+        witnesses.up[columns] = np.where(own.high[columns] == NO_BOUND, NO_BOUND, own.high[columns] - base[columns])
+        witnesses.down[columns] = np.where(own.low[columns] == -NO_BOUND, NO_BOUND, base[columns] - own.low[columns])
+        witnesses.met[requirement], search.failed[requirement] = -1, False
+        if time.monotonic() < deadline:
+            search.single(requirement)
+        met, failed = witnesses.met[requirement] >= 0, search.failed[requirement]
+        outcome.append(HOLDS if met else FAILS if failed else UNPROVED)
+        own.low[columns], own.high[columns] = kept
+        witnesses.up[columns], witnesses.down[columns] = room
+    return np.array(outcome, dtype=np.int64), witnesses.moves, search.programmes
 
 
 class _Part:
@@ -169,18 +217,19 @@ class _Part:
         found = self.witnesses
         every = np.arange(found.system.size)
         few = FEWEST_MET
-        for size in SURROUNDINGS if found.system.whole or len(every) >= LARGE else ():
+        for size in SURROUNDINGS if found.system.whole else ():
             if 2 * len(every) >= 3 * size:
                 few = max(few, len(found.asked) // FEW_LEFT)
                 self._by_surroundings(size)
-        for sign in (1, -1):
-            while len(waiting := self._waiting(sign)) > few:
-                self._joint(every, waiting, sign)
-                if len(waiting) - len(self._waiting(sign)) < FEWEST_MET:
-                    break
+        for sign in (1, -1) if found.system.whole or len(every) < LARGE else ():
+            for whole in (False, True) if found.system.whole else (False,):
+                while len(waiting := self._waiting(sign)) > few and time.monotonic() < self.deadline:
+                    self._joint(every, waiting, sign, whole=whole)
+                    if len(waiting) - len(self._waiting(sign)) < FEWEST_MET:
+                        break
         for requirement in range(len(found.asked.columns)):
             if found.met[requirement] < 0 and not self.failed[requirement] and time.monotonic() < self.deadline:
-                self._single(requirement)
+                self.single(requirement)
 
     def _waiting(self, sign: int) -> Integers:
         """Requirements that may still be met in one direction, one for each column."""
@@ -219,37 +268,46 @@ class _Part:
         )
         return by_column, by_row
 
-    def _single(self, requirement: int) -> None:
+    def single(self, requirement: int) -> None:
+        """Look for a move that meets one requirement, or for a proof that none does, in ever larger surroundings."""
         found = self.witnesses
         column = int(found.asked.columns[requirement])
         signs = (1, -1) if found.asked.needs[requirement] == 0 else (int(found.asked.signs[requirement]),)
         every = np.flatnonzero(self.component == self.component[column])
-        sizes = [size for size in SURROUNDINGS if 2 * len(every) >= 3 * size]
-        for sign in signs:
-            for region in (*(np.sort(self._nearest(column, size)) for size in sizes), every):
-                near = self._shortest(region, requirement, sign)
-                if near and found.system.whole and found.met[requirement] < 0:
-                    self._joint(region, np.array([requirement]), sign, whole=True)
-                if found.met[requirement] >= 0:
-                    return
-        if all(
-            (len(sizes) > 0 and self._certified_near(requirement, sign)) or self._certified(every, requirement, sign)
-            for sign in signs
-        ):
-            self.failed[requirement] = True
+        regions = (np.sort(self._nearest(column, size)) for size in NEARBY if 2 * len(every) >= 3 * size)
+        waiting = list(signs)
+        for region in (*regions, every):
+            # Of a large component as a whole the bound gives a move too, where that need not be whole.
+            last = len(region) == len(every)
+            tries = 0 if last and len(every) >= LARGE and not found.system.whole else TRIES
+            certified = self._certified if last else self._certified_near
+            for sign in tuple(waiting):
+                for attempt in range(tries):
+                    near = self._shortest(region, requirement, sign, shaken=attempt > 0)
+                    if near and found.system.whole and found.met[requirement] < 0:
+                        self._joint(region, np.array([requirement]), sign, whole=True)
+                    if found.met[requirement] >= 0:
+                        return
+                    if not near or found.system.whole:
+                        break
+                if certified(region, requirement, sign):
+                    waiting.remove(sign)
+            if not waiting:
+                self.failed[requirement] = True
+                return
 
-    def _certified_near(self, requirement: int, sign: int) -> bool:
-        """Whether the relations around a requirement alone prove that it is not met in one direction."""
-        found = self.witnesses
-        system, column = found.system, int(found.asked.columns[requirement])
-        columns = np.sort(self._nearest(column, NEAR))
-        block = system.matrix[:, columns]
-        # A relation with a column elsewhere is left out: what holds of more tables holds of these.
-        whole = np.flatnonzero((np.diff(block.indptr) > 0) & (np.diff(block.indptr) == np.diff(system.matrix.indptr)))
-        part = OpenSystem(block[whole], system.right[whole], system.low[columns], system.high[columns], system.whole)
-        place = int(np.searchsorted(columns, column))
-        short, *_ = self._proved_short(part, found.base[columns], requirement, place, sign)
-        return short
+    def _certified_near(self, columns: Integers, requirement: int, sign: int) -> bool:
+        """Whether the relations between some columns alone prove that a requirement is not met in one direction."""
+        found, asked = self.witnesses, self.witnesses.asked
+        part = found.system.copies(columns, np.zeros_like(columns), found.base, inside=True)
+        at = int(np.searchsorted(columns, asked.columns[requirement]))
+        start, level = sign * int(found.base[columns[at]]), int(asked.needs[requirement])
+
+        def short(bound: Fraction) -> bool:
+            return _short((Fraction(floor(bound)) if part.whole else bound) - start, level, asked.denominator)
+
+        self.programmes += 1
+        return is_short(replace(part, whole=False), at, sign, short, self.deadline)
 
     def _proved_short(
         self, system: OpenSystem, base: Integers, requirement: int, column: int, sign: int
@@ -303,13 +361,16 @@ class _Part:
         programme, at = self._programme(columns, required, sign, worth, whole=whole)
         self.programmes += 1
         remaining = self.deadline - time.monotonic()
-        answer = solve(programme, min(LONGEST_BRANCHING, remaining) if whole else remaining)
+        if whole:
+            remaining = min(max(LONGEST_BRANCHING, BRANCHING_EACH * len(required)), remaining)
+            programme = replace(programme, gap=JOINT_GAP if len(required) > 1 else 0.0)
+        answer = solve(programme, remaining)
         if answer.point is not None:
             move = answer.point[: len(columns)].copy()
             np.add.at(move, at, answer.point[len(columns) :])
             found.offer(columns, move)
 
-    def _shortest(self, columns: Integers, requirement: int, sign: int) -> bool:
+    def _shortest(self, columns: Integers, requirement: int, sign: int, *, shaken: bool = False) -> bool:
         """Offer a short move of some columns that takes one requirement as far as it needs to go.
 
         Cells with little room are dear: what is left moves few cells, mostly in whole steps, and often serves others.
@@ -331,6 +392,8 @@ class _Part:
             return False
         need = min(need, int(high[there]))
         cost = 1 / np.clip(high, 1, 1000) + 0.05
+        if shaken:  # so that another vertex is the shortest
+            cost *= np.exp(self.draw.random(len(cost)))
         high[there], high[back], cost[there] = need, 0, -1e4
         entries = block.tocoo()
         row, column = entries.row.astype(np.int64), entries.col.astype(np.int64)
@@ -386,11 +449,3 @@ def _rows_from(matrix: Matrix, row: int, last: int, start: int, end: int) -> Mat
     block = matrix[row:last]
     rows = np.repeat(np.arange(last - row), np.diff(block.indptr))
     return matrix_of(block.data, rows, block.indices.astype(np.int64) - start, (last - row, end - start))
-
-
-def _ranges(sorted_values: Integers, wanted: Integers) -> Integers:
-    """Places in `sorted_values` of all values that are wanted."""
-    first = np.searchsorted(sorted_values, wanted)
-    count = np.searchsorted(sorted_values, wanted, side="right") - first
-    starts = np.repeat(first - np.concatenate([[0], np.cumsum(count)[:-1]]), count)
-    return np.asarray(starts + np.arange(int(count.sum())), dtype=np.int64)

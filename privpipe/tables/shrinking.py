@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import scipy
@@ -39,6 +40,30 @@ class OpenSystem:
         block = self.matrix[:, columns]
         rows = np.flatnonzero(np.diff(block.indptr))
         return OpenSystem(block[rows], self.right[rows], self.low[columns], self.high[columns], self.whole)
+
+    def copies(self, columns: Integers, copy: Integers, base: Integers, *, inside: bool = False) -> OpenSystem:
+        """Some columns as a system, those of each copy for themselves, where all others are what they are in a point.
+
+        Parameters
+        ----------
+        columns, copy : ndarray of int64
+            Columns, and the number of the copy that each is of.
+        base : ndarray of int64
+            A point of the system.
+        inside : bool
+            Leave out relations with columns that a copy does not have: what is impossible without them is so with them.
+        """
+        by_column = cast(Any, self.matrix).tocsc()
+        starts, counts = by_column.indptr[columns].astype(np.int64), np.diff(by_column.indptr)[columns]
+        at = np.repeat(np.arange(len(columns)), counts)
+        entry = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum()))
+        relations = self.matrix.shape[0]
+        numbers, row = np.unique(copy[at] * relations + by_column.indices[entry], return_inverse=True)
+        matrix = matrix_of(by_column.data[entry], row.astype(np.int64), at, (len(numbers), len(columns)))
+        if inside:
+            matrix = matrix[np.diff(matrix.indptr) == np.diff(self.matrix.indptr)[numbers % relations]]
+        right = product(matrix, base[columns])
+        return OpenSystem(matrix, right, self.low[columns], self.high[columns], self.whole)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ __all__ = ["Answer", "Programme", "solve"]
 class Programme:
     """Minimise cost x subject to matrix x = right, low <= x <= high; x whole if `whole`.
 
-    `multipliers` asks for those of the relations too.
+    `multipliers` asks for those of the relations too; `gap` is by how much whole numbers may miss the optimum, of it.
     """
 
     cost: NDArray[np.float64]
@@ -30,6 +30,7 @@ class Programme:
     high: NDArray[np.int64]
     whole: bool = False
     multipliers: bool = False
+    gap: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def solve(programme: Programme, time_limit: float) -> Answer:
                 integrality=np.full(columns, int(programme.whole)),
                 bounds=scipy.optimize.Bounds(low, high),
                 constraints=constraint if rows else None,
-                options={"time_limit": time_limit, "presolve": programme.whole},
+                options={"time_limit": time_limit, "presolve": programme.whole, "mip_rel_gap": programme.gap},
             )
             return Answer(_finite(branched.x, columns))
         except (ValueError, RuntimeError, ArithmeticError, AttributeError):

@@ -5,10 +5,11 @@ What the tableaus find is checked here by products of sparse matrices in integer
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +19,18 @@ from privpipe.tables.integer_matrices import Integers, matrix_of
 from privpipe.tables.shrinking import NO_BOUND, OpenSystem
 from privpipe.tables.witnesses import Move, Requirements
 
-__all__ = ["FEWEST", "TableauProofs"]
+__all__ = ["FEWEST", "LARGEST_COMPONENT", "REGIONS", "Known", "TableauProofs", "counts_of", "ranges_of", "tableaus_of"]
 
 Bools = NDArray[np.bool_]
+Known: TypeAlias = tuple[Integers, Integers, Integers]
 FEWEST = 60
 """Requirements for which a compiler is worth its start."""
 LARGEST_COMPONENT = 400
 """Columns of a component whose tableau is made whole."""
-REGION = 150
-"""Columns of the surroundings of a requirement in a larger component."""
+REGIONS = (150, 300, 600)
+"""Columns of the surroundings of a requirement in a larger component, one size after another."""
+LITTLE = 0.8
+"""Share of requirements left by one size from which a larger one, which takes longer, is not worth its time."""
 BATCH = 20_000
 """Columns of groups that are looked at before the time is."""
 SEEDS = 8
@@ -85,8 +89,12 @@ class TableauProofs:
         for groups in self._components(np.flatnonzero(self.waiting & small)):
             if time.monotonic() > deadline:
                 return
-            self._search(groups, certify=True)
-        self._regions(np.flatnonzero(self.waiting & ~small), deadline)
+            self.search(groups, certify=True)
+        for size in REGIONS:
+            requests = np.flatnonzero(self.waiting & ~small)
+            self._regions(requests, size, deadline)
+            if np.count_nonzero(self.waiting[requests]) > LITTLE * len(requests):
+                break
 
     def _components(self, requests: Integers) -> Iterator[list[tuple[Integers, Integers]]]:
         """Columns and requirements of each component, in batches."""
@@ -109,7 +117,7 @@ class TableauProofs:
         if batch:
             yield batch
 
-    def _regions(self, requests: Integers, deadline: float) -> None:
+    def _regions(self, requests: Integers, size: int, deadline: float) -> None:
         """Look for moves near requirements of large components, one after another."""
         seen = np.zeros(self.system.size, dtype=np.bool_)
         tried = np.zeros(len(self.asked), dtype=np.bool_)
@@ -117,20 +125,24 @@ class TableauProofs:
         for request in requests.tolist():
             if tried[request] or not self.waiting[request]:
                 continue
-            columns = nearby_columns(self._by_column, self._by_row, self.asked.columns[request], REGION, seen)
-            inside = self._order[_ranges(self._sorted, np.sort(columns[: REGION // 3]))]
+            columns = nearby_columns(self._by_column, self._by_row, self.asked.columns[request], size, seen)
+            inside = self._order[ranges_of(self._sorted, np.sort(columns[: size // 3]))]
             inside = inside[self.waiting[inside] & ~tried[inside]]
             tried[inside] = True
             batch.append((np.sort(columns), inside))
             if len(batch) == SEEDS:
                 if time.monotonic() > deadline:
                     return
-                self._search(batch, certify=False)
+                self.search(batch, certify=False)
                 batch = []
         if batch:
-            self._search(batch, certify=False)
+            self.search(batch, certify=False)
 
-    def _search(self, groups: list[tuple[Integers, Integers]], *, certify: bool) -> None:
+    def search(self, groups: list[tuple[Integers, Integers]], *, certify: bool) -> None:
+        """Look for moves of the columns of each group that meet its requirements, and whether none does.
+
+        Groups in which failures are looked for must be whole components.
+        """
         asked, system = self.asked, self.system
         starts = np.cumsum([0, *(len(columns) for columns, _ in groups)])
         asked_starts = np.cumsum([0, *(len(requests) for _, requests in groups)])
@@ -154,8 +166,8 @@ class TableauProofs:
         fine = self._in_system(number, columns, numerators, denominators)
         inside = fine[number]
         number, columns, numerators = number[inside], columns[inside], numerators[inside]
-        counts = _counts(self._sorted, columns)
-        requests = self._order[_ranges(self._sorted, columns)]
+        counts = counts_of(self._sorted, columns)
+        requests = self._order[ranges_of(self._sorted, columns)]
         at = np.repeat(np.arange(len(columns)), counts)
         met = self.asked.met(requests, numerators[at], denominators[number[at]]) & self.waiting[requests]
         first = np.full(len(self.asked), len(denominators), dtype=np.int64)
@@ -237,6 +249,40 @@ class TableauProofs:
         self.failed |= np.where(either, shown.all(axis=1), own_side) & (self.witness < 0)
 
 
+def tableaus_of(
+    system: OpenSystem,
+    base: Integers,
+    regions: list[Integers],
+    asked: Requirements,
+    known: Sequence[Known] = (),
+    *,
+    inside: bool = False,
+) -> tuple[TableauProofs, Integers]:
+    """Proofs of one requirement each in regions that know nothing of each other, and the column that each of theirs is.
+
+    Parameters
+    ----------
+    regions : list of ndarray of int64
+        Columns, in ascending order. All others are constants: moves are moves of the system.
+    known : sequence of three ndarrays of int64
+        For each region, if anything, columns in it and between which values they are.
+    inside : bool
+        Leave out relations with other columns instead: failures are failures in the system.
+    """
+    sizes = [len(region) for region in regions]
+    starts = np.cumsum([0, *sizes])
+    copy, columns = np.repeat(np.arange(len(regions)), sizes), np.concatenate(regions)
+    local = system.copies(columns, copy, base, inside=inside)
+    for start, region, (own, low, high) in zip(starts, regions, known, strict=False):
+        at = start + np.searchsorted(region, own)
+        local.low[at], local.high[at] = np.maximum(local.low[at], low), np.minimum(local.high[at], high)
+    place = [np.searchsorted(region, column) for region, column in zip(regions, asked.columns, strict=True)]
+    proofs = TableauProofs(local, copy, base[columns], replace(asked, columns=starts[:-1] + place))
+    ends = itertools.pairwise(starts)
+    proofs.search([(np.arange(*each), np.array([at])) for at, each in enumerate(ends)], certify=inside)
+    return proofs, columns
+
+
 def _sums(size: int, number: Integers, left: Integers, right: Integers) -> NDArray[np.object_]:
     """Exact sums of products by number."""
     sums = np.zeros(size, dtype=object)
@@ -251,11 +297,12 @@ def _sums(size: int, number: Integers, left: Integers, right: Integers) -> NDArr
     return sums
 
 
-def _counts(sorted_values: Integers, wanted: Integers) -> Integers:
+def counts_of(sorted_values: Integers, wanted: Integers) -> Integers:
+    """How often each wanted value is among `sorted_values`."""
     return np.searchsorted(sorted_values, wanted, side="right") - np.searchsorted(sorted_values, wanted)
 
 
-def _ranges(sorted_values: Integers, wanted: Integers) -> Integers:
+def ranges_of(sorted_values: Integers, wanted: Integers) -> Integers:
     """Places in `sorted_values` of all values that are wanted, in their order."""
     first = np.searchsorted(sorted_values, wanted)
     count = np.searchsorted(sorted_values, wanted, side="right") - first

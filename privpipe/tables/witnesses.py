@@ -51,6 +51,10 @@ class Requirements:
     def __len__(self) -> int:
         return len(self.columns)
 
+    def of(self, numbers: Integers) -> Requirements:
+        """Some of them."""
+        return Requirements(self.columns[numbers], self.signs[numbers], self.needs[numbers], self.denominator)
+
     def met(self, numbers: Integers, numerators: Integers, denominators: Integers) -> Bools:
         """Whether moves of the columns of some requirements by such distances meet them."""
         here, needs = self.signs[numbers] * numerators, self.needs[numbers]

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from privpipe.tables import insiders
 from privpipe.tables.audit_problem import Insider
 from privpipe.tables.exact_audit import Kind, audit, intervals, verified
 from tests.tables.exhaustive_search import Small, all_tables, linear_ends, small_table, solution_space
@@ -69,8 +70,15 @@ def differences_of(table: Small) -> list[object]:
     return wrong
 
 
+@pytest.fixture(params=["programmes", "tableaus"])
+def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What insiders find is proved by programmes; where many ask, by tableaus of what is near before."""
+    monkeypatch.setattr(insiders, "FEWEST", 0 if request.param == "tableaus" else 10**9)
+    monkeypatch.setattr(insiders, "REGIONS", (6, 12))
+
+
 @pytest.mark.parametrize("first", deep_beyond(1, range(0, 100, AT_ONCE)))
-def test_what_insiders_find_is_that_of_exhaustive_search(first: int) -> None:
+def test_what_insiders_find_is_that_of_exhaustive_search(first: int, ways: None) -> None:
     """Each insider knows one hidden cell, or two; all other sensitive cells are those of others."""
     searched = 0
     for seed in range(first, first + AT_ONCE):
@@ -95,7 +103,7 @@ def test_what_insiders_find_is_that_of_exhaustive_search(first: int) -> None:
 
 
 @pytest.mark.parametrize("first", deep_beyond(1, range(0, 100, AT_ONCE)))
-def test_levels_for_insiders_who_know_bounds_are_those_of_exhaustive_search(first: int) -> None:
+def test_levels_for_insiders_who_know_bounds_are_those_of_exhaustive_search(first: int, ways: None) -> None:
     """Each insider knows one or two cells to within a few units: others must still find the levels possible."""
     draws, failing = np.random.default_rng(first), 0
     for seed in range(first, first + AT_ONCE):
