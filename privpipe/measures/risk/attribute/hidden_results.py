@@ -392,8 +392,8 @@ class Correlation(Result):
         if x.numbers is not None and y.numbers is not None:
             figures["spearman"] = abs(rank_correlation(_pairs(x.codes[rows], y.codes[rows], counts)))
         if not (x.typed and y.typed):
-            categories = (_categories(each, rows, counts) for each in (x, y))
-            figures["cramers_v"] = cramers_v(_pairs(*categories, counts), corrected=False) or 0.0
+            pairs = _pairs(_categories(x, rows, counts), _categories(y, rows, counts), counts)
+            figures["cramers_v"] = cramers_v(pairs, corrected=False) or 0.0
         name, figure = max(figures.items(), key=lambda each: each[1])
         shown = {"spearman": "|Spearman's rho|", "cramers_v": "Cramer's V"}[name]
         text = f"{shown} {short(figure)} over {compared:,} records, required at most {short(self.at_most)}"
