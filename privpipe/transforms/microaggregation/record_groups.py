@@ -18,6 +18,7 @@ from privpipe.blocks.arrays import Bools, Floats, Ints
 from privpipe.errors import NoSolutionError
 from privpipe.transforms.microaggregation.group_aggregates import Aggregate, Groups
 from privpipe.transforms.microaggregation.group_plan import PART, Encoding, GroupPlan, missing_cells
+from privpipe.transforms.microaggregation.tied_blocks import tied_apart, with_tied_values
 from privpipe.transforms.numeric_columns import masked_type, written
 from privpipe.transforms.strata import Strata, person_codes
 
@@ -277,7 +278,6 @@ class Pass:
     def _along(self, values: Floats, order: Ints, condition: GroupCondition) -> Ints:
         from privpipe.kernels.microaggregation.groups import merged_groups
         from privpipe.kernels.microaggregation.univariate import fixed_groups, univariate_groups
-        from privpipe.transforms.microaggregation.tied_blocks import tied_apart
 
         groups_of = univariate_groups if self.rules.method == "univariate" else fixed_groups
         found = groups_of(values[order], self.group.k, keep_ties=self.rules.keep_ties)
@@ -348,6 +348,9 @@ class Pass:
             member = self._member(groups, inside, column, apart)
             if member is None:
                 each = groups.numbers(inside[column], self.rules.aggregate, trim=self.rules.trim, weights=weights)
+                if self.rules.keep_ties:
+                    owners = [person_codes(inside.batch, unit, b"") for unit in self.units]
+                    each = with_tied_values(each, inside[column], labels, self.group.k, owners)
                 values = rows[column].copy()
                 values[held] = np.where(np.isnan(values[held]), np.nan, each[published])
                 rows = rows.replace(column, self._written(values, rows, column))

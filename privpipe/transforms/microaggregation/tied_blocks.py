@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from privpipe.blocks.arrays import Floats, Ints
 
-__all__ = ["tied_apart"]
+__all__ = ["tied_apart", "with_tied_values"]
 
 
 def tied_apart(values: Floats, labels: Ints, k: int) -> Ints:
@@ -65,3 +67,43 @@ def _cuts_of_gap(ordered: Floats, cuts: Ints, first: int, last: int, k: int) -> 
         return []
     middle = ordered[first:last].mean()
     return [last if middle - ordered[first - 1] <= ordered[last] - middle else first]
+
+
+def with_tied_values(means: Floats, values: Floats, labels: Ints, k: int, owners: Sequence[Ints] = ()) -> Floats:
+    """The value of each group, which is that of `k` records, or owners, or more where so many share one.
+
+    The mean of such a group and the tied value, which everyone knows, would give back the few others exactly.
+
+    Parameters
+    ----------
+    means : ndarray of float64, shape (groups,)
+    values : ndarray of float64, shape (n,)
+    labels : ndarray of int64, shape (n,)
+        The group of each record.
+    k : int
+    owners : sequence of ndarray of int64, shape (n,)
+        Whom each record is of, where persons or households are counted instead of records.
+
+    Returns
+    -------
+    ndarray of float64, shape (groups,)
+        Of several such values the most frequent, the least of equally frequent ones.
+
+    Examples
+    --------
+    >>> with_tied_values(np.array([-2.0]), np.array([-8.0, 0, 0, 0]), np.array([0, 0, 0, 0]), 3).tolist()
+    [0.0]
+    """
+    order = np.lexsort((values, labels))
+    group, ordered = labels[order], values[order]
+    starts = np.flatnonzero(np.r_[True, (group[1:] != group[:-1]) | (ordered[1:] != ordered[:-1])])
+    sizes = np.diff(np.r_[starts, len(order)])
+    run = np.repeat(np.arange(len(starts)), sizes)
+    for each in owners:
+        pairs = np.unique(np.column_stack([run, each[order]]), axis=0)
+        sizes = np.minimum(sizes, np.bincount(pairs[:, 0], minlength=len(starts)))
+    found = means.copy()
+    tied = np.flatnonzero(sizes >= k)
+    tied = tied[np.lexsort((-ordered[starts[tied]], sizes[tied]))]  # the last one of each group stays
+    found[group[starts[tied]]] = ordered[starts[tied]]
+    return found
