@@ -17,7 +17,7 @@ from privpipe.transforms import Microaggregate
 
 ROWS = pa.table({"age": list(range(40)), "paid": [0] * 38 + [1, 1], "town": ["a", "b"] * 20, "gap": [None] * 40})
 FIVE, ONE, NONE = (f"generalize: {{search: optimal, suppress_at_most: {share}}}" for share in ("0.05", "0.01", "0"))
-OTHER = "mondrian: {}"
+OTHER, WORST, CELLS = "mondrian: {}", "mondrian: {score: width}", "local_recoding: {}"
 
 
 def drafted(monkeypatch: pytest.MonkeyPatch, of: Any) -> Method:
@@ -40,7 +40,7 @@ def drafted(monkeypatch: pytest.MonkeyPatch, of: Any) -> Method:
     monkeypatch.setattr(trials, "tried", trial)
     choice: Any = Choice(
         draft=lambda method: method,  # type: ignore[arg-type, return-value]
-        methods=lambda method: [Candidate((FIVE,)), Candidate((OTHER,))],
+        methods=lambda method: [Candidate((each,)) for each in (FIVE, OTHER, WORST, CELLS)],
         order=lambda left_out: [name for name in "abcde" if name not in left_out],
     )
     return chosen_method(choice, Path(), ROWS, None)  # type: ignore[arg-type]
@@ -54,6 +54,29 @@ def test_what_keeps_more_columns_is_chosen_though_something_was_given_up(monkeyp
     assert found.without == ("t_closeness",)
     assert "d" in found.left_out
     assert not {"a", "b", "c"} & {*found.left_out}
+
+
+def test_every_method_is_tried_again_under_fewer_guarantees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that kept least under a guarantee may keep most without it."""
+
+    def of(stage: str, method: Method) -> dict[str, Any]:
+        kept = stage == WORST and method.without
+        return {"columns": {"a": 0.1 if kept else 1.0, "b": 0.1 if kept or stage != WORST else 1.0, "c": 0.1}}
+
+    found = drafted(monkeypatch, of)
+    assert (found.stages, found.left_out) == ((WORST,), ())
+
+
+def test_recoding_by_cells_is_tried_whenever_a_column_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of(stage: str, method: Method) -> dict[str, Any]:
+        left = {name: 1.0 for name in "abcde" if name not in method.left_out}
+        if stage == CELLS and method.left_out:
+            left = dict.fromkeys(left, 0.1)
+        return {"columns": left | {"f": 1.0 if stage == CELLS and not method.left_out else 0.1}}
+
+    found = drafted(monkeypatch, of)
+    assert found.stages == (CELLS,)
+    assert len(found.left_out) == 1
 
 
 def test_what_keeps_no_more_gives_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
