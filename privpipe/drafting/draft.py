@@ -250,7 +250,7 @@ def _transform(profiles: Sequence[Profile], made: Planned, method: Method, asked
         return ["transform:", *lines, *(f"  - {stage}" for stage in method.stages)]
     if not asked.suggest:
         lines.append("  # Without hierarchies records can only be left out; without --bare some are proposed.")
-    return ["transform:", *lines, "  - suppress_records: {suppress_at_most: 0.05}"]
+    return ["transform:", *lines, "  - suppress_records: {suppress_at_most: 0.03}"]
 
 
 def _guarantees(profiles: Sequence[Profile], made: Planned) -> list[str]:

@@ -91,7 +91,7 @@ INTERNAL = Purpose(
 RESEARCH = Purpose(
     "research",
     RULE_OF_THUMB,
-    0.05,
+    0.03,
     f"known recipients who promised not to look for anybody: a chance of 0.2 to 0.05 ({SOURCE})",
 )
 PUBLIC = Purpose(

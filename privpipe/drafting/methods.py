@@ -120,7 +120,7 @@ def _coarser(hierarchy: dict[str, Any]) -> dict[str, Any]:
     return {**hierarchy, "min_level": hierarchy.get("min_level", 0) + 1}
 
 
-FULL_DOMAIN = "generalize: {search: optimal, suppress_at_most: 0.05}"
+FULL_DOMAIN = "generalize: {search: optimal, suppress_at_most: 0.03}"
 VECTORS_A_SECOND = 3e7
 """Vectors of levels times records that local recoding walks, under guarantees that it judges within."""
 SLOWER = 12.0
