@@ -131,7 +131,7 @@ def test_a_closed_engine_says_so() -> None:
     table = engine.scan(Source(data=ROWS))
     engine.close()
     with pytest.raises(EngineError):
-        engine.count(table)
+        engine.distinct(table, table.schema.names)
 
 
 def test_missing_columns_are_data_errors(embedded: Engine) -> None:
