@@ -45,7 +45,7 @@ class CountedTable:
     table : pyarrow.Table
         With the records of each row in ``__count``.
     blanks : sequence of str or None
-        Texts that stand for no value.
+        Texts of cells without a value.
     """
 
     def __init__(self, table: pa.Table, blanks: Sequence[str | None]) -> None:
@@ -130,7 +130,7 @@ class CountedTable:
 
 
 def _ends(text: str, kind: str) -> tuple[Decimal, Decimal] | None:
-    """The interval that a number, a date or a label of numbers stands for; a date counts in microseconds."""
+    """The interval of a number, a date or a label of numbers; a date counts in microseconds."""
     if kind in ("date", "timestamp"):
         moment = Decimal(int(np.datetime64(text.replace("Z", "").replace(" ", "T"), "us").astype(np.int64)))
         return moment, moment

@@ -91,7 +91,7 @@ class Result:
 
     def demands(self, table: CountedTable, keys: tuple[str, ...]) -> Iterator[Demand]:
         """The rules of it that hold; only those of `rule` and `rules` can be hidden by blank cells."""
-        raise TypeError(f"{self.kind} is no rule")
+        raise TypeError(f"{self.kind} is not a rule")
 
     def found(self, released: CountedTable, original: CountedTable | None, keys: tuple[str, ...]) -> Found:
         """What the release shows of it."""
@@ -110,7 +110,7 @@ def read_result(place: str, given: Any) -> Result:
     [(kind, parameters)] = given.items()
     if kind not in KINDS:
         raise UsageError(
-            f"{place}: {kind!r} is no kind of result; one of {', '.join(KINDS)}{did_you_mean(kind, KINDS)}"
+            f"{place}: {kind!r} is not a kind of result; use one of {', '.join(KINDS)}{did_you_mean(kind, KINDS)}"
         )
     make, required, optional = KINDS[kind]
     place = f"{place}: {kind}"
@@ -265,10 +265,14 @@ class Rules(Result):
 
     def found(self, released: CountedTable, original: CountedTable | None, keys: tuple[str, ...]) -> Found:
         left, columns = self._left(keys), self.columns(keys)
+        if not left:
+            text = "no column for the left side; name columns"
+            return Found(None, False, 0, released.records, columns, text)
         known = released.shown(tuple(self.then))
-        compared, least = released.total(known), self.limits.records(released)
+        compared = released.total(known & np.logical_or.reduce([released.column(name).shown for name in left]))
         if not compared:
             return Found(None, False, 0, released.records, columns, NONE_SHOWN)
+        least = self.limits.records(released)
         sets = sum(math.comb(len(left), size) for size in range(self.max_items + 1))
         if sets > LARGEST_NUMBER_OF_SETS:
             text = f"{len(left)} columns make {sets:,} sets, more than {LARGEST_NUMBER_OF_SETS:,}; lower max_items"

@@ -200,6 +200,14 @@ def test_over_nothing_it_is_an_error() -> None:
     assert verdict_of({"model": {"target": "illness", "at_most": 1}}, blank).outcome == "error"
 
 
+def test_rules_need_a_left_side_that_some_record_shows() -> None:
+    rules = {"rules": {"then": {"illness": "hiv"}, "support": 30}}
+    table = pa.table({"sex": pa.nulls(9, pa.string()), "illness": ["hiv", "flu", "flu"] * 3})
+    assert verdict_of(rules, table).outcome == "error"
+    assert verdict_of(rules, table.select(["illness"])).outcome == "error"
+    assert verdict_of(rules, table.set_column(0, "sex", pa.array(["f"] * 9))).outcome == "pass"
+
+
 def test_half_of_the_records_have_to_show_the_columns(embedded: Engine) -> None:
     illness = ["hiv", "flu", "flu", *[None] * 4]
     table = pa.table({"sex": ["f"] * 7, "illness": pa.array(illness, pa.string())})
