@@ -38,14 +38,12 @@ class ResultPrivacy(DistinctPairMeasure):
 
     Notes
     -----
-    Counted over records, exactly, from the distinct combinations of the columns that a result is about; only the
-    tree of `model` looks at no more than 200,000 records. Records with a suppressed or missing cell in a column of a
-    result are left out of it, of both sides of a
-    confidence too. `rules` count the empty left
-    side as well. Texts and mixed columns have Cramer's V, with more than 20 distinct numbers in ten groups; where both
-    are ordered (labels of intervals), the larger of the two figures counts. A value that occurs neither in the
-    release nor in the original is an error, since a misspelt one would never be found; so is a result over less than
-    half of the records.
+    Counted over records, exactly, from the distinct combinations of the columns that a result is about; only the tree
+    of `model` looks at no more than 200,000 records. Records with a suppressed or missing cell in a column of a result
+    are left out of it, of both sides of a confidence too. `rules` count the empty left side as well. Texts and mixed
+    columns have Cramer's V, with more than 20 distinct numbers in ten groups; where both are ordered (labels of
+    intervals), the larger of the two figures counts. A value that occurs neither in the release nor in the original is
+    an error, since a misspelt one would never be found; so is a result over less than half of the records.
 
     Examples
     --------
