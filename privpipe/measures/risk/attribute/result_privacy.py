@@ -42,8 +42,9 @@ class ResultPrivacy(DistinctPairMeasure):
     of `model` looks at no more than 200,000 records. Records with a suppressed or missing cell in a column of a result
     are left out of it, of both sides of a confidence too. `rules` count the empty left side as well. Texts and mixed
     columns have Cramer's V, with more than 20 distinct numbers in ten groups; where both are ordered (labels of
-    intervals), the larger of the two figures counts. A value that occurs neither in the release nor in the original is
-    an error, since a misspelt one would never be found; so is a result over less than half of the records.
+    intervals), the larger of the two figures counts. A named value that neither the release nor the original has is
+    an error, since a misspelt one would never be found; so is one that no record shows in a column that the release
+    recodes (name the label that covers it), and a result over less than half of the records.
 
     Examples
     --------
@@ -149,13 +150,28 @@ def _names(found: Found) -> str:
 def _unseen(results: Sequence[Result], released: CountedTable, original: CountedTable | None) -> str:
     """Why values that a result names cannot be looked for, or nothing."""
     unseen: dict[str, int] = {}
+    recoded: dict[str, int] = {}
     for at, result in enumerate(results, 1):
         for name, value in result.items().items():
-            tables = [released] if original is None else [released, original]
-            if all(table.place(name, value) < 0 for table in tables):
+            if released.place(name, value) >= 0:
+                continue
+            if original is None or original.place(name, value) < 0:
                 unseen.setdefault(name, at)
-    if not unseen:
-        return ""
-    columns = ", ".join(f"{name!r} (result {at})" for name, at in unseen.items())
-    where = "the release, and there is no original to look in" if original is None else "the release or the original"
-    return f"a value named of {columns} is in no record of {where}: correct it, or take the result out"
+            elif set(released.column(name).texts) - set(original.column(name).texts):
+                recoded.setdefault(name, at)
+    if unseen:
+        where = (
+            "the release, and there is no original to look in" if original is None else "the release or the original"
+        )
+        return f"a value named of {_at(unseen)} is in no record of {where}: correct it, or take the result out"
+    if recoded:
+        return (
+            f"a value named of {_at(recoded)} is in no record of the release, whose column is recoded: name the label "
+            "that covers the value"
+        )
+    return ""
+
+
+def _at(places: Mapping[str, int]) -> str:
+    """Columns with the first result that names them."""
+    return ", ".join(f"{name!r} (result {at})" for name, at in places.items())

@@ -200,6 +200,22 @@ def test_over_nothing_it_is_an_error() -> None:
     assert verdict_of({"model": {"target": "illness", "at_most": 1}}, blank).outcome == "error"
 
 
+def test_a_value_behind_a_label_is_an_error() -> None:
+    original = pa.table({"sex": ["f"] * 6, "town": ["a", "a", "b"] * 2, "job": ["x"] * 6, "illness": ["hiv"] * 6})
+    labels = original.set_column(1, "town", pa.array(["a or b"] * 6))
+    rule = {"rule": {"if": {"town": "a"}, "then": {"illness": "hiv"}, "support": 2, "confidence": 0.9}}
+    verdict = verdict_of(rule, labels, original)
+    assert (verdict.outcome, "'town' (result 1)" in verdict.reason, "recoded" in verdict.reason) == (
+        "error",
+        True,
+        True,
+    )
+    named = {"rule": {**rule["rule"], "if": {"town": "a or b"}}}
+    assert verdict_of(named, labels, original).outcome == "fail"
+    blank = original.set_column(1, "town", pa.array(["b", None, None] * 2))
+    assert verdict_of(rule, blank, original).outcome == "pass"  # suppressed, and not behind a label
+
+
 def test_rules_need_a_left_side_that_some_record_shows() -> None:
     rules = {"rules": {"then": {"illness": "hiv"}, "support": 30}}
     table = pa.table({"sex": pa.nulls(9, pa.string()), "illness": ["hiv", "flu", "flu"] * 3})
