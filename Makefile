@@ -15,7 +15,7 @@ export GX_ANALYTICS_ENABLED := false
 # Bytecode that is kept serves every process of a run.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo setup java lint docs test test-deep test-embedded test-lowest test-python test-versions test-spark35 test-checked test-integrations \
+.PHONY: help demo setup java classes lint docs test test-deep test-embedded test-lowest test-python test-versions test-spark35 test-checked test-integrations \
         lock sbom licences fuzz soak mutants bench corpus first-release first-install clean checks kernels
 
 help:
@@ -75,6 +75,11 @@ setup: $(VENV)/.privpipe-all
 java:
 	@bash docker/steps.sh java || echo "No Java 17 or newer: the Spark tests will be skipped."
 
+# A JVM that maps the classes of Spark starts in half the time. Without the archive everything runs all the same.
+CLASSES := build/spark-classes.jsa
+classes: setup java
+	@[ $(CLASSES) -nt constraints.txt ] || "$(BIN)/python" -m tests.spark_classes $(CLASSES) 2>/dev/null || echo "No archive of Spark's classes."
+
 # All checks run, whatever the first of them says.
 checks: setup
 	@status=0; "$(BIN)/ruff" format --check . || status=1; \
@@ -99,13 +104,13 @@ docs: setup
 # the tests run even where a check fails, so that one run shows everything; either fails the target.
 test:
 	@$(MAKE) --no-print-directory -j2 setup java
-	@status=0; $(MAKE) --no-print-directory -j2 -k checks kernels || status=1; \
+	@status=0; $(MAKE) --no-print-directory -j2 -k checks kernels classes || status=1; \
 	[ $$status -eq 0 ] || echo "A check failed, see above; the tests run all the same." >&2; \
 	"$(BIN)/python" -m pytest -n $(WORKERS) -m "not deep and not rare" --durations=15 $(PYTEST_ARGS) || status=1; \
 	exit $$status
 
 # Everything else: all tables on Spark, kills, signals, clusters, matrices, the site, and the properties on more examples.
-test-deep: setup java kernels
+test-deep: setup java kernels classes
 	HYPOTHESIS_PROFILE=deep "$(BIN)/python" -m pytest -n $(WORKERS) -m "deep and not rare" --durations=15 $(PYTEST_ARGS)
 
 # Spark's tests on pyspark 3.5; what only 4 has is skipped by name.

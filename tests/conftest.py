@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 from privpipe.engines import Engine, open_engine
+from tests.spark_classes import java_options
 
 PROJECT = Path(__file__).resolve().parent.parent
 SHARED = PROJECT.parent / "shared"
@@ -51,10 +52,12 @@ Spark with `make test-integrations` alone."""
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-# Jobs of a few rows end before the JVM's second compiler would have paid for itself.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
+# Plans of a few rows end before compiled ones would have paid for themselves: `make test` shows the compiled ones.
+INTERPRETED = "--conf spark.sql.codegen.wholeStage=false --conf spark.sql.codegen.factoryMode=NO_CODEGEN "
 # Each process of the tests has a JVM, and some tests start more: a quarter of the memory for each would be all of it.
-os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "--driver-memory 2g pyspark-shell")
+PLANS = INTERPRETED if PROFILE == "deep" else ""
+os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--driver-memory 2g {PLANS}pyspark-shell")
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
 
