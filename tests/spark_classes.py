@@ -1,4 +1,4 @@
-"""``python -m tests.spark_classes FILE``: an archive of the classes of Spark, with which a JVM starts in half the time."""
+"""``python -m tests.spark_classes FILE``: an archive of the classes of Spark; with it a JVM starts in half the time."""
 
 from __future__ import annotations
 
