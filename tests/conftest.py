@@ -41,10 +41,11 @@ DEEP_ON_SPARK = (
 """Where tests run on Spark in the deep tier alone; the mark `usual` leaves a test in `make test`, which shows Spark by
 the contract of engines, by conformance with one example of each entry, and by measures of different kinds."""
 
+PICKS, ROWS = "tests/relations/test_disclosive_picks.py", "tests/relations/test_disclosive_rows.py"
 RARE_ON_SPARK = (
     "tests/leaving/test_same_rows_same_documents.py",
-    *(f"tests/relations/test_disclosive_picks.py::test_{name}" for name in ("a_pair", "nobody", "one_of", "where_all")),
-    *(f"tests/relations/test_disclosive_rows.py::test_{name}" for name in ("a_row", "all_equal", "rows_are", "rows_go")),
+    *(f"{PICKS}::test_{name}" for name in ("a_pair", "nobody", "one_of", "where_all")),
+    *(f"{ROWS}::test_{name}" for name in ("a_row", "all_equal", "rows_are", "rows_go")),
     "tests/running/test_suppression_by_every_count.py",
     "tests/tables/test_order_statistics.py",
 )
