@@ -23,6 +23,8 @@ def observe_stub() -> str:
     stub = Stub()
     for name in observe.__all__:
         stub.imported("privpipe.observe.figures", f"{name} as {name}")
+    for name in observe.RELEASED_MODELS:
+        stub.imported("privpipe.observe.released_models", f"{name} as {name}")
     unpack, options = stub.imported("typing", "Unpack"), stub.imported("privpipe.blocks.guarantee", "CheckOptions")
     frame, keys = f"frame: {stub.imported('typing', 'Any')}", f"quasi_identifiers: {NAMES} | None"
     for name in observe.figures.names():

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from privpipe.observe.figures import average_risk, figures, k_anonymity, l_diversity, t_closeness, uniqueness
@@ -16,11 +17,17 @@ from privpipe.observe.figures import average_risk, figures, k_anonymity, l_diver
 __all__ = ["average_risk", "figures", "k_anonymity", "l_diversity", "t_closeness", "uniqueness"]
 
 
+RELEASED_MODELS = ("ModelGenerators", "linear_model", "model_generators", "tree_rules")
+"""Names of a module that figures of frames do not need."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in RELEASED_MODELS:
+        return getattr(importlib.import_module("privpipe.observe.released_models"), name)
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return figures.attribute(name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *figures.names()})
+    return sorted({*__all__, *RELEASED_MODELS, *figures.names()})
