@@ -468,13 +468,6 @@ def _kind_of(value: object) -> str:
     return kinds.get(type(value), "a mapping" if isinstance(value, Mapping) else "a list")
 
 
-def is_optional(annotation: Any) -> bool:
-    """Whether a type admits None."""
-    return typing.get_origin(annotation) in (types.UnionType, typing.Union) and type(None) in typing.get_args(
-        annotation
-    )
-
-
 class Catalogue(Mapping[str, type[Entry]]):
     """Entries of one room by snake_case name: those built in, in order, then those of plug-ins.
 

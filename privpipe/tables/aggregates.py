@@ -142,18 +142,6 @@ class CellFigures:
     def __len__(self) -> int:
         return len(self.cells)
 
-    def largest_sum(self, number: int) -> Ints | NDArray[np.object_]:
-        """Sum of the `number` largest contributions of each cell.
-
-        Raises
-        ------
-        DataError
-            Fewer are known of a cell that has more.
-        """
-        self.require(number)
-        found: Ints | NDArray[np.object_] = exact(self.largest[:, :number], 1).sum(axis=1)
-        return found
-
     def require(self, number: int) -> None:
         """Refuse a rule that needs more of the largest contributions than were kept."""
         kept = self.largest.shape[1]

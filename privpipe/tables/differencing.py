@@ -93,21 +93,6 @@ class Differencing:
             rests = small_rests(relations, sizes, shown, self.at_least)
         return Differences(outer, inner, rests)
 
-    def failures_by_definition(
-        self, cells: Cells, contributors: Ints, published: NDArray[np.bool_] | None = None
-    ) -> Differences:
-        """Small differences between published cells of one table, one inside the other by their labels.
-
-        It needs no atoms, so it serves contributors that are in several leaf cells: those of A without the contributors
-        of B inside A are counted by the difference.
-        """
-        shown = np.ones(len(cells), dtype=np.bool_) if published is None else published
-        pairs = _inside(Cells(cells.dimensions, cells.codes), Cells(cells.dimensions, cells.codes)).tocoo()
-        outer, inner = pairs.row.astype(np.int64), pairs.col.astype(np.int64)
-        rest = contributors[outer] - contributors[inner]
-        small = shown[outer] & shown[inner] & (contributors[inner] > 0) & (rest > 0) & (rest < self.at_least)
-        return Differences(outer[small], inner[small], np.empty(0, dtype=np.int64))
-
     def _pairs(
         self, inside: scipy.sparse.csr_array, populations: Ints, sizes: Ints, shown: NDArray[np.bool_]
     ) -> tuple[Ints, Ints]:

@@ -33,7 +33,6 @@ __all__ = [
     "of_implied",
     "of_noisy",
     "protection_levels",
-    "unsafe_cells",
 ]
 
 Bools = NDArray[np.bool_]
@@ -460,14 +459,6 @@ def of_noisy(rule: Rule) -> Rule:
     if isinstance(rule, OfHoldings):
         return OfHoldings(of_noisy(rule.rule), rule.column)
     return replace(rule, protect="exact") if isinstance(rule, MinimumFrequency) else rule
-
-
-def unsafe_cells(rules: Sequence[Rule], figures: CellFigures) -> Bools:
-    """Cells that one of the rules calls unsafe."""
-    found = np.zeros(len(figures), dtype=np.bool_)
-    for rule in rules:
-        found |= rule.unsafe(figures)
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing_extensions import Doc
 
 from privpipe import measures, models, transforms
 from privpipe.blocks import Entry
-from privpipe.blocks.entry import is_optional, snake_case
+from privpipe.blocks.entry import snake_case
 from privpipe.blocks.parameters import require_choice, require_integer, require_number
 from privpipe.errors import UsageError
 
@@ -116,11 +116,6 @@ def test_no_choice() -> None:
         require_choice("Sieve", "distance", "equel", ("equal", "ordered"))
     with pytest.raises(UsageError, match="one of equal"):
         require_choice("Sieve", "distance", 3, ("equal", "ordered"))
-
-
-def test_optional_types_are_told() -> None:
-    assert is_optional(int | None)
-    assert not is_optional(int)
 
 
 def test_the_docstring_of_each_entry_names_its_source_once() -> None:

@@ -115,32 +115,3 @@ def test_a_table_with_another_dimension() -> None:
         atoms_of_leaves([other], Cells.complete([ages()]))
     with pytest.raises(UsageError, match="at least 1"):
         Differencing(at_least=0)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_contributors_in_several_leaves_by_the_labels_of_cells(seed: int) -> None:
-    draw = np.random.default_rng(seed)
-    place = Dimension.tree("place", {"a": "Total", "b": "Total", "b1": "b", "b2": "b"})
-    kind = Dimension.tree("kind", {"x": "Total", "y": "Total"})
-    cells = Cells.complete([place, kind])
-    below = {0: {1, 3, 4}, 2: {3, 4}}
-    leaves = {(p, k): set(draw.integers(0, 12, 5).tolist()) for p in (1, 3, 4) for k in (1, 2)}
-    held = []
-    for p, k in cells.codes.tolist():
-        inside = [leaves[i, j] for i in below.get(p, {p}) for j in ({1, 2} if k == 0 else {k})]
-        held.append(set().union(*inside))
-    contributors = np.array([len(each) for each in held], dtype=np.int64)
-    published = draw.random(len(cells)) < 0.8
-
-    def nested(outer: int, inner: int) -> bool:
-        (p, k), (i, j) = cells.codes[outer].tolist(), cells.codes[inner].tolist()
-        return (p == 0 or i == p or i in below.get(p, ())) and k in (0, j) and outer != inner
-
-    expected = {
-        (a, b)
-        for a in range(len(cells))
-        for b in range(len(cells))
-        if published[a] and published[b] and nested(a, b) and held[b] and 0 < len(held[a] - held[b]) < 4
-    }
-    found = Differencing(at_least=4).failures_by_definition(cells, contributors, published)
-    assert set(zip(found.outer.tolist(), found.inner.tolist(), strict=True)) == expected

@@ -22,7 +22,6 @@ from privpipe.tables.primary_rules import (
     Rule,
     Settings,
     protection_levels,
-    unsafe_cells,
 )
 from tests.tables.table_cases import cases, figures_of, row_of_cells
 
@@ -114,7 +113,6 @@ def test_several_rules_take_the_largest_level_of_those_that_call_a_cell_unsafe()
     levels = protection_levels(rules, figures)
     assert levels.variables.tolist() == [0]
     assert Fraction(int(levels.upper[0]), levels.denominator) == Fraction(390, 17)
-    assert unsafe_cells(rules, figures).tolist() == [True, False]
 
 
 def test_equality_is_safe() -> None:

@@ -248,16 +248,6 @@ def alike(words: Any, hidden: Any, one: int, other: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _same_class(words: Any, hidden: Any, one: int, other: int) -> bool:
-    for word in range(words.shape[1]):
-        if hidden[one, word] != hidden[other, word]:
-            return False
-        if (words[one, word] ^ words[other, word]) & ~hidden[one, word]:
-            return False
-    return True
-
-
-@njit(cache=True, nogil=True)
 def differing_columns(words: Any, hidden: Any, fields: Any, one: int, other: int) -> int:
     """Columns in which two combinations differ visibly, as bits; -1: in one that cannot be blanked."""
     found = 0
