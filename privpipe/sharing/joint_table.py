@@ -204,10 +204,12 @@ def _notes(document: RunDocument) -> tuple[str, ...]:
             f"the holder {document.writer!r} saw the exact joint cells before the guarantees were applied",
             "a holder can subtract its own cells from published ones: what is left are cells of the others together",
         )
-    among = len(document.holders) - document.colluding
+    among, noise = len(document.holders) - document.colluding, document.noise()
+    share = Fraction(1, len(document.figures))
+    scales = ", ".join(f"{name} {float(noise.scale(name, share)):g}" for name in document.figures)
     return (
         first,
-        f"each holder added a part of discrete Laplace noise of which {among} make up the whole, so that the table is "
-        f"private also for {document.colluding} holders who pool what they know",
+        f"each holder added a part of discrete Laplace noise (scales in units: {scales}), of which {among} make up the "
+        f"whole, so that the table is private also for {document.colluding} holders who pool what they know",
         f"a person counts in up to {document.contribution_bound} cells, and in totals as often as in cells",
     )

@@ -151,6 +151,7 @@ class RunDocument:
             )
         holders = _holders(given["holders"])
         epsilon = None if given.get("epsilon") is None else rational(given["epsilon"], "epsilon")
+        rules = _rules(given, holders, epsilon)
         measures = {
             name: _measure(name, each, private=epsilon is not None)
             for name, each in _mapping(given["measures"], "measures", (COUNT,), None).items()
@@ -164,7 +165,7 @@ class RunDocument:
             "person_id": given.get("person_id"),
             "epsilon": epsilon,
             "digest": _digest({name: value for name, value in given.items() if name != "exchange"}),
-            **_rules(given, holders, epsilon),
+            **rules,
         }
         found = cls(**own)
         found._check()
