@@ -45,15 +45,15 @@ def split(
     Every cell is split into shares that look random; each is encrypted to one holder. Repeated after a kill, it sends
     the same shares.
     """
-    from privpipe.sharing import Budget, RunDocument
-    from privpipe.sharing import split as run
+    from privpipe.sharing import Budget, Participant, RunDocument
     from privpipe.tables.aggregates import rational
 
     if (ledger is None) != (limit is None):
         raise UsageError("--ledger and --limit belong together")
     budget = None if ledger is None or limit is None else Budget(ledger, rational(limit, "--limit"))
     found = RunDocument.load(document)
-    sent = run(found, holder, private_key(key), data, work, engine=engine, budget=budget)
+    own = Participant(document=found, name=holder, key=private_key(key), work=work)
+    sent = own.split(data, engine=engine, budget=budget)
     say(f"SENT: {sent} shares to {found.folder}; {len(found.holders) - 1 - sent} were there already")
 
 
@@ -62,11 +62,10 @@ def add_up(document: DocumentArgument, holder: HolderOption, work: WorkOption, k
 
     All shares must be there. With guarantees the sum is encrypted to the writer.
     """
-    from privpipe.sharing import RunDocument
-    from privpipe.sharing import add_up as run
+    from privpipe.sharing import Participant, RunDocument
 
     found = RunDocument.load(document)
-    new = run(found, holder, private_key(key), work)
+    new = Participant(document=found, name=holder, key=private_key(key), work=work).add_up()
     say(f"{'SENT' if new else 'THERE ALREADY'}: the partial sum of {holder} in {found.folder}")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from privpipe.sharing.holder_steps import Budget, add_up, split
+from privpipe.sharing.holder_steps import Budget, Participant
 from privpipe.sharing.joint_table import joint_policy
 from privpipe.sharing.run_document import RunDocument
 from privpipe.sharing.sealed_files import SealingKey
 
-__all__ = ["Budget", "RunDocument", "SealingKey", "add_up", "joint_policy", "split"]
+__all__ = ["Budget", "Participant", "RunDocument", "SealingKey", "joint_policy"]

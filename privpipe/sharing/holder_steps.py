@@ -7,9 +7,9 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from privpipe.kernels.synthesis.noisy_marginals import Below
     from privpipe.signing import SigningKey
 
-__all__ = ["Budget", "add_up", "partial_sum", "split"]
+__all__ = ["Budget", "Participant", "partial_sum"]
 
 Ints = NDArray[np.int64]
 STATE, LOCK = "kept.bin", "lock"
@@ -56,104 +56,160 @@ class Budget:
 
 
 @bordered
-def split(
-    document: RunDocument,
-    holder: str,
-    key: SigningKey,
-    data: Any,
-    work: Path,
-    *,
-    engine: str | Engine | None = None,
-    budget: Budget | None = None,
-    progress: Callable[[str], None] = no_progress,
-    below: Below = secrets.randbelow,
-) -> int:
-    """Count the holder's table and send each other holder an encrypted share; how many were sent now.
-
-    What was drawn is kept in `work` before anything is sent. A step that was killed is repeated with the same shares.
+@dataclass(frozen=True, kw_only=True)
+class Participant:
+    """A holder in a run, with its key and its private folder.
 
     Parameters
     ----------
-    data : path or frame
-        The holder's records; they do not leave it, and neither does a cell.
+    document : RunDocument
+    name : str
+        As the document has it.
+    key : SigningKey
     work : Path
         The holder's private folder. It remembers which nonces served.
-    budget : Budget, optional
-        Needed with epsilon.
-    progress : callable
-        Called with ``count``, ``keep``, then with the file of each share before it is written.
 
     Raises
     ------
     UsageError
-        The key is not that of the holder, or the nonce served another run.
-    DataError
-        Records lie outside the declared dimensions, a figure is out of its bounds, or persons are in several cells.
-    Refused
-        Less of the budget is left than the run costs; nothing was sent.
+        The key is not that of the holder.
     """
-    _require_key(document, holder, key)
-    place = _place(document, work)
-    with _locked(place):
-        stamp = _stamp(data)
-        kept = _read(place, document)
-        if kept is None:
-            _require_unused(document, holder)
-            progress("count")
-            values = _counted(document, data, engine)
-            if document.epsilon is not None:
-                values = _noisy(document, values, data, budget, below)
-            keys = {name: secrets.token_bytes(KEY) for name in document.holders if name != holder}
-            left = remainder(values, keys.values())
-            progress("keep")
-            head = {"run": document.digest, "data": stamp, "keys": {name: each.hex() for name, each in keys.items()}}
-            deliver(place / STATE, json.dumps(head).encode() + b"\n" + left.astype("<u8").tobytes(), PRIVATE)
-            kept = keys, left, stamp
-        if kept[2] != stamp:
-            raise UsageError(
-                "shares of this run were drawn for other data, or data of another time; a nonce serves one run: make a "
-                "new run document"
-            )
-        sent = 0
-        for name, each in kept[0].items():
-            letter = _letter(document, "share", holder, name)
+
+    document: RunDocument
+    name: str
+    key: SigningKey = field(repr=False)
+    work: Path
+
+    def __post_init__(self) -> None:
+        own = self.document.require(self.name)
+        if self.key.public != own.sign or SealingKey.from_private(self.key) != own.seal:
+            raise UsageError(f"the key is not that of the holder {self.name!r} in the run document")
+
+    def split(
+        self,
+        data: Any,
+        *,
+        engine: str | Engine | None = None,
+        budget: Budget | None = None,
+        progress: Callable[[str], None] = no_progress,
+        below: Below = secrets.randbelow,
+    ) -> int:
+        """Count the holder's table and send each other holder an encrypted share; how many were sent now.
+
+        What was drawn is kept in `work` before anything is sent. A step that was killed is repeated with the same
+        shares.
+
+        Parameters
+        ----------
+        data : path or frame
+            The holder's records; they do not leave it, and neither does a cell.
+        budget : Budget, optional
+            Needed with epsilon.
+        progress : callable
+            Called with ``count``, ``keep``, then with the file of each share before it is written.
+
+        Raises
+        ------
+        UsageError
+            The nonce served another run.
+        DataError
+            Records lie outside the declared dimensions, a figure is out of its bounds, or persons are in several cells.
+        Refused
+            Less of the budget is left than the run costs; nothing was sent.
+        """
+        document, place = self.document, self._place()
+        with _locked(place):
+            stamp = _stamp(data)
+            kept = _read(place, document)
+            if kept is None:
+                self._require_unused()
+                progress("count")
+                values = _counted(document, data, engine)
+                if document.epsilon is not None:
+                    values = _noisy(document, values, data, budget, below)
+                keys = {name: secrets.token_bytes(KEY) for name in document.holders if name != self.name}
+                left = remainder(values, keys.values())
+                progress("keep")
+                head = {
+                    "run": document.digest,
+                    "data": stamp,
+                    "keys": {name: each.hex() for name, each in keys.items()},
+                }
+                deliver(place / STATE, json.dumps(head).encode() + b"\n" + left.astype("<u8").tobytes(), PRIVATE)
+                kept = keys, left, stamp
+            if kept[2] != stamp:
+                raise UsageError(
+                    "shares of this run were drawn for other data, or data of another time; a nonce serves one run: "
+                    "make a new run document"
+                )
+            sent = 0
+            for name, each in kept[0].items():
+                letter = _letter(document, "share", self.name, name)
+                progress(letter.name)
+                sent += self._send(letter, each)
+        return sent
+
+    def add_up(self, *, progress: Callable[[str], None] = no_progress) -> bool:
+        """Publish the sum of the shares that the holder has of every table; whether it was not there already.
+
+        With guarantees it is encrypted to the writer.
+
+        Raises
+        ------
+        DataError
+            A share is missing, of another run, or was altered: nothing is published.
+        UsageError
+            The holder has not split its own table.
+        """
+        document, place = self.document, self._place()
+        with _locked(place):
+            kept = _read(place, document)
+            if kept is None:
+                raise UsageError("this holder's table is not split yet: `privpipe share split` comes first")
+            others = {name: _letter(document, "share", name, self.name) for name in kept[0]}
+            missing = [name for name, letter in others.items() if not (document.folder / letter.name).exists()]
+            if missing:
+                raise DataError(
+                    f"the shares from {', '.join(map(repr, missing))} are missing: all holders take part, or nothing "
+                    "is added"
+                )
+            parts = [kept[1]]
+            for name, letter in others.items():
+                body = opened(document.folder / letter.name, letter, document.holders[name].sign, self.key)
+                if len(body) != KEY:
+                    raise DataError(f"{letter.text} holds no share")
+                parts.append(keystream(body, len(kept[1])))
+            letter = _letter(document, "sum", self.name, document.writer or "")
             progress(letter.name)
-            sent += _send(document, letter, each, key)
-    return sent
+            return self._send(letter, joined(parts).astype("<i8").tobytes())
 
+    def _place(self) -> Path:
+        """The private folder of this run."""
+        return private_folder(private_folder(self.work) / self.document.nonce)
 
-@bordered
-def add_up(
-    document: RunDocument, holder: str, key: SigningKey, work: Path, *, progress: Callable[[str], None] = no_progress
-) -> bool:
-    """Publish the sum of the shares that the holder has of every table; whether it was not there already.
+    def _require_unused(self) -> None:
+        """Refuse a run in which the holder took part from another work folder: its shares cannot be drawn again."""
+        folder = self.document.folder
+        there = [*folder.glob(f"{self.name}-to-*.share"), *folder.glob(f"{self.name}.sum")]
+        if there:
+            raise UsageError(
+                f"{len(there)} files of {self.name!r} are in the exchange folder, and this work folder did not make "
+                "them: the nonce served a run already; make a new run document"
+            )
 
-    With guarantees it is encrypted to the writer.
-
-    Raises
-    ------
-    DataError
-        A share is missing, of another run, or was altered: nothing is published.
-    UsageError
-        The holder has not split its own table.
-    """
-    _require_key(document, holder, key)
-    place = _place(document, work)
-    with _locked(place):
-        kept = _read(place, document)
-        if kept is None:
-            raise UsageError("this holder's table is not split yet: `privpipe share split` comes first")
-        others = {name: _letter(document, "share", name, holder) for name in document.holders if name != holder}
-        _require_there(document, others)
-        parts = [kept[1]]
-        for name, letter in others.items():
-            body = opened(document.folder / letter.name, letter, document.holders[name].sign, key)
-            if len(body) != KEY:
-                raise DataError(f"{letter.text} holds no share")
-            parts.append(keystream(body, len(kept[1])))
-        letter = _letter(document, "sum", holder, document.writer or "")
-        progress(letter.name)
-        return _send(document, letter, joined(parts).astype("<i8").tobytes(), key)
+    def _send(self, letter: Letter, body: bytes) -> bool:
+        """Deliver a file, or hold the one that is there to be of this run and this holder."""
+        document = self.document
+        seal = document.holders[letter.to].seal if letter.to else None
+        try:
+            document.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SinkError(f"the exchange folder cannot be made: {error.strerror}") from None
+        path = document.folder / letter.name
+        if not path.exists() and deliver(path, sealed(letter, body, self.key, seal), PUBLIC):
+            return True
+        verified(path, letter, self.key.public)
+        return False
 
 
 def partial_sum(document: RunDocument, holder: str, key: SigningKey | None) -> NDArray[np.uint64]:
@@ -172,50 +228,6 @@ def partial_sum(document: RunDocument, holder: str, key: SigningKey | None) -> N
 
 def _letter(document: RunDocument, kind: str, sender: str, to: str) -> Letter:
     return Letter(nonce=document.nonce, run=document.digest, kind=kind, sender=sender, to=to)
-
-
-def _require_key(document: RunDocument, holder: str, key: SigningKey) -> None:
-    own = document.require(holder)
-    if key.public != own.sign or SealingKey.from_private(key) != own.seal:
-        raise UsageError(f"the key is not that of the holder {holder!r} in the run document")
-
-
-def _require_there(document: RunDocument, letters: Mapping[str, Letter]) -> None:
-    missing = [name for name, letter in letters.items() if not (document.folder / letter.name).exists()]
-    if missing:
-        raise DataError(
-            f"the shares from {', '.join(map(repr, missing))} are missing: all holders take part, or nothing is added"
-        )
-
-
-def _require_unused(document: RunDocument, holder: str) -> None:
-    """Refuse a run that the holder took part in from another work folder: its shares cannot be drawn again."""
-    there = [*document.folder.glob(f"{holder}-to-*.share"), *document.folder.glob(f"{holder}.sum")]
-    if there:
-        raise UsageError(
-            f"{len(there)} files of {holder!r} are in the exchange folder, and this work folder did not make them: the "
-            "nonce served a run already; make a new run document"
-        )
-
-
-def _send(document: RunDocument, letter: Letter, body: bytes, key: SigningKey) -> bool:
-    """Deliver a file, or hold the one that is there to be of this run and this holder."""
-    seal = document.holders[letter.to].seal if letter.to else None
-    try:
-        document.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SinkError(f"the exchange folder cannot be made: {error.strerror}") from None
-    path = document.folder / letter.name
-    if not path.exists() and deliver(path, sealed(letter, body, key, seal), PUBLIC):
-        return True
-    verified(path, letter, key.public)
-    return False
-
-
-def _place(document: RunDocument, work: Path) -> Path:
-    """The private folder of this run."""
-    private_folder(work)
-    return private_folder(work / document.nonce)
 
 
 @contextmanager

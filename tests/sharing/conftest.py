@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from privpipe.sharing import RunDocument, SealingKey, add_up, split
+from privpipe.sharing import Participant, RunDocument, SealingKey
 from privpipe.signing import SigningKey, new_key, read_private
 
 pytest.importorskip("cryptography")
@@ -66,12 +66,16 @@ class Run:
     def work(self, name: str) -> Path:
         return self.folder / name / "work"
 
+    def participant(self, name: str, **changes: Any) -> Participant:
+        own = {"document": self.document, "name": name, "key": self.keys[name], "work": self.work(name)}
+        return Participant(**{**own, **changes})
+
     def split(self, name: str, **options: Any) -> int:
         data = self.folder / name / "records.parquet"
-        return split(self.document, name, self.keys[name], data, self.work(name), **options)
+        return self.participant(name).split(data, **options)
 
     def add_up(self, name: str, **options: Any) -> bool:
-        return add_up(self.document, name, self.keys[name], self.work(name), **options)
+        return self.participant(name).add_up(**options)
 
     def all_but_the_last(self, **options: Any) -> None:
         for name in self.tables:

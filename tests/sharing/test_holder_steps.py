@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from privpipe.errors import DataError, Refused, SinkError, UsageError
-from privpipe.sharing import Budget, RunDocument, add_up, joint_policy, split
+from privpipe.sharing import Budget, RunDocument, joint_policy
 from privpipe.sharing.holder_steps import partial_sum
 from tests.gathering import gathered
 from tests.sharing.conftest import AGES, NONCE, REGIONS, Run, records
@@ -122,7 +122,7 @@ def test_a_nonce_serves_one_run(run: Runs) -> None:
     with pytest.raises(UsageError, match="drawn for other data"):
         made.split("north")
     with pytest.raises(UsageError, match="this work folder did not make them: the nonce served"):
-        split(made.document, "north", made.key("north"), made.tables["north"], made.folder / "other")
+        made.participant("north", work=made.folder / "other").split(made.tables["north"])
     made.given["person_id"] = None
     made.write()
     with pytest.raises(UsageError, match="another version of the run document"):
@@ -133,14 +133,10 @@ def test_a_nonce_serves_one_run(run: Runs) -> None:
 
 def test_another_key_is_refused(run: Runs) -> None:
     made = run()
-    for step in (
-        lambda: split(made.document, "north", made.key("south"), made.tables["north"], made.work("north")),
-        lambda: add_up(made.document, "north", made.key("south"), made.work("north")),
-    ):
-        with pytest.raises(UsageError, match="not that of the holder 'north'"):
-            step()
+    with pytest.raises(UsageError, match="not that of the holder 'north'"):
+        made.participant("north", key=made.key("south"))
     with pytest.raises(UsageError, match="no holder 'nort'; did you mean 'north'"):
-        add_up(made.document, "nort", made.key("north"), made.work("north"))
+        made.participant("north", name="nort")
     made.all_but_the_last()
     for key in (None, made.key("south")):
         with pytest.raises(UsageError, match="written by 'north' alone"):
@@ -228,14 +224,7 @@ def test_noise_is_paid_for_before_it_is_drawn(run: Runs, tmp_path: Path) -> None
     assert made.split("north", budget=budget) == 0  # nothing is drawn or spent again
     again = run(**PRIVATE, nonce=NONCE[::-1])
     with pytest.raises(Refused, match="0.5 of 1.5 is left"):
-        split(
-            again.document,
-            "north",
-            again.key("north"),
-            made.folder / "north" / "records.parquet",
-            again.work("north"),
-            budget=budget,
-        )
+        again.participant("north").split(made.folder / "north" / "records.parquet", budget=budget)
     assert not again.document.folder.exists()
 
 

@@ -19,7 +19,7 @@ STEP = """
 import os, signal, sys
 from pathlib import Path
 import privpipe as pp
-from privpipe.sharing import RunDocument, add_up, joint_policy, split
+from privpipe.sharing import Participant, RunDocument, joint_policy
 from privpipe.signing import read_private
 
 folder, name, step, kill = Path(sys.argv[1]), *sys.argv[2:]
@@ -29,10 +29,11 @@ def progress(now):
     if str(now) == kill:
         os.kill(os.getpid(), signal.SIGKILL)
 
+own = Participant(document=document, name=name, key=key, work=work)
 if step == "split":
-    split(document, name, key, folder / name / "records.parquet", work, progress=progress)
+    own.split(folder / name / "records.parquet", progress=progress)
 elif step == "sum":
-    add_up(document, name, key, work, progress=progress)
+    own.add_up(progress=progress)
 else:
     policy = joint_policy(document, work, str(folder / "out"), key=key)
     pp.release(policy, batch=document.nonce, progress=progress)
