@@ -31,7 +31,7 @@ def keystream(key: bytes, words: int) -> Words:
     Examples
     --------
     >>> keystream(bytes(32), 1).tolist()
-    [2900474038137372278]
+    [10393729187455219830]
     """
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20

@@ -22,7 +22,7 @@ from privpipe.errors import DataError, SinkError, UsageError, did_you_mean
 from privpipe.private_files import private_folder
 from privpipe.running.run_context import no_progress
 from privpipe.sharing.additive_shares import joined, keystream, noise_part, remainder, require_drawable
-from privpipe.sharing.run_document import RunDocument
+from privpipe.sharing.run_document import CONTRIBUTORS, RunDocument
 from privpipe.sharing.sealed_files import Letter, SealingKey, deliver, opened, sealed, verified
 from privpipe.tables.aggregation import COUNT
 
@@ -314,8 +314,7 @@ def _counted(document: RunDocument, data: Any, engine: str | Engine | None) -> I
     at = np.ix_(*([each.codes[label] for label in document.dimensions[each.name]] for each in table.cells.dimensions))
     vectors = []
     for name in document.figures:
-        column, _, counted = name.partition(":") if name.endswith(":contributors") else (name, "", "")
-        figures = table.figures[column]
+        figures, counted = table.figures[name.removesuffix(CONTRIBUTORS)], name.endswith(CONTRIBUTORS)
         grid = np.zeros(table.cells.shape, dtype=np.int64)
         grid[tuple(table.cells.codes.T)] = figures.contributors if counted else figures.totals
         cells = grid[at].ravel()

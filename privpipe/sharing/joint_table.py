@@ -16,7 +16,7 @@ from privpipe.errors import DataError, UsageError
 from privpipe.private_files import flush_new, private_folder
 from privpipe.sharing.additive_shares import joined
 from privpipe.sharing.holder_steps import partial_sum
-from privpipe.sharing.run_document import TABLE, RunDocument
+from privpipe.sharing.run_document import CONTRIBUTORS, TABLE, RunDocument
 from privpipe.tables.aggregates import CellFigures
 from privpipe.tables.aggregation import COUNT, Aggregated
 from privpipe.tables.cells import Cells, Dimension
@@ -85,7 +85,7 @@ def _require_sound(document: RunDocument, columns: dict[str, Ints]) -> None:
     for name, found in columns.items():
         least, most = document.bounds(name)
         beyond = int(((found < holders * least) | (found > holders * most)).sum())
-        if name.endswith(":contributors"):
+        if name.endswith(CONTRIBUTORS):
             beyond += int((found > columns[COUNT]).sum())
         if beyond:
             raise DataError(
@@ -136,7 +136,7 @@ def _tables(document: RunDocument, policy: Policy, rows: pa.Table) -> TableSet:
     figures = {COUNT: counted_figures(cells, counts, single)}
     for name, measure in document.measures.items():
         if name != COUNT:
-            contributors = counts if document.epsilon is not None else whole(f"{name}:contributors")
+            contributors = counts if document.epsilon is not None else whole(f"{name}{CONTRIBUTORS}")
             figures[name] = _summed(name, cells, contributors, whole(name), measure.decimals, single)
     [spec] = policy.tables.aggregate.specs().values()
     table = Table.of(TABLE, Aggregated(spec, cells, figures))

@@ -22,9 +22,11 @@ from privpipe.tables.private_noise import PrivateNoise
 if TYPE_CHECKING:
     from privpipe.policy import Policy
 
-__all__ = ["TABLE", "Holder", "RunDocument", "SharedMeasure"]
+__all__ = ["CONTRIBUTORS", "TABLE", "Holder", "RunDocument", "SharedMeasure"]
 
 VERSION = 1
+CONTRIBUTORS = ":contributors"
+"""After the name of a sum: the persons who have a value."""
 TABLE = "joint"
 """Name of the table that is published."""
 MOST_TOTAL = 2**62
@@ -158,11 +160,11 @@ class RunDocument:
         }
         own = {
             "nonce": given["nonce"],
-            "exchange": folder / str(given["exchange"]),
+            "exchange": folder / (_text(given, "exchange") or "."),
             "holders": holders,
             "dimensions": _dimensions(given["dimensions"]),
             "measures": measures,
-            "person_id": given.get("person_id"),
+            "person_id": _text(given, "person_id"),
             "epsilon": epsilon,
             "digest": _digest({name: value for name, value in given.items() if name != "exchange"}),
             **rules,
@@ -177,7 +179,7 @@ class RunDocument:
         if self.epsilon is not None:
             return tuple(self.measures)
         return tuple(
-            each for name in self.measures for each in ((name,) if name == COUNT else (f"{name}:contributors", name))
+            each for name in self.measures for each in ((name,) if name == COUNT else (f"{name}{CONTRIBUTORS}", name))
         )
 
     @property
@@ -201,7 +203,7 @@ class RunDocument:
 
     def bounds(self, figure: str) -> tuple[int, int]:
         """Least and greatest figure of one cell at one holder."""
-        found = self.measures[COUNT if figure.endswith(":contributors") else figure]
+        found = self.measures[COUNT if figure.endswith(CONTRIBUTORS) else figure]
         return found.least, found.most
 
     def noise(self) -> PrivateNoise:
@@ -269,6 +271,8 @@ class RunDocument:
         if self.leaves > MOST_LEAVES:
             raise _wrong("dimensions", f"make {self.leaves:,} cells, and {MOST_LEAVES:,} are served; take fewer")
         for name, each in self.measures.items():
+            if name.endswith(CONTRIBUTORS):
+                raise _wrong(f"measures.{name}", f"must not end with {CONTRIBUTORS}, which names the persons of a sum")
             if len(self.holders) * self.leaves * each.largest >= MOST_TOTAL:
                 raise _wrong(
                     f"measures.{name}.between",
@@ -370,6 +374,13 @@ def _mapping(given: Any, what: str, required: tuple[str, ...], more: tuple[str, 
         if key not in (*required, *(more or ())):
             raise _wrong(what, f"has an unknown key {key!r}{did_you_mean(key, (*required, *(more or ())))}")
     return dict(given)
+
+
+def _text(given: Mapping[str, Any], key: str) -> str | None:
+    found = given.get(key)
+    if key in given and (not isinstance(found, str) or not found):
+        raise _wrong(key, "must be a text")
+    return found
 
 
 def _wrong(place: str, why: str) -> PolicyError:

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from privpipe.errors import DataError, Refused, SinkError, UsageError
-from privpipe.sharing import Budget, RunDocument, joint_policy
+from privpipe.sharing import Budget, Participant, RunDocument, joint_policy
 from privpipe.sharing.holder_steps import partial_sum
 from tests.gathering import gathered
 from tests.sharing.conftest import AGES, NONCE, REGIONS, Run, records
@@ -123,7 +123,7 @@ def test_a_nonce_serves_one_run(run: Runs) -> None:
         made.split("north")
     with pytest.raises(UsageError, match="this work folder did not make them: the nonce served"):
         made.participant("north", work=made.folder / "other").split(made.tables["north"])
-    made.given["person_id"] = None
+    made.given.pop("person_id")
     made.write()
     with pytest.raises(UsageError, match="another version of the run document"):
         made.split("north")
@@ -136,7 +136,7 @@ def test_another_key_is_refused(run: Runs) -> None:
     with pytest.raises(UsageError, match="not that of the holder 'north'"):
         made.participant("north", key=made.key("south"))
     with pytest.raises(UsageError, match="no holder 'nort'; did you mean 'north'"):
-        made.participant("north", name="nort")
+        Participant(document=made.document, name="nort", key=made.key("north"), work=made.work("north"))
     made.all_but_the_last()
     for key in (None, made.key("south")):
         with pytest.raises(UsageError, match="written by 'north' alone"):

@@ -136,6 +136,44 @@ def test_small_joint_cells_are_hidden_and_large_ones_of_small_parts_are_not(run:
     assert again.repeated
 
 
+def test_a_sum_is_judged_by_those_who_have_a_value(run: Runs, tmp_path: Path) -> None:
+    """Six persons in a cell of whom two have a cost: the count is published, and their sum is not."""
+    table = pd.concat([records(0, 40, 0), pd.DataFrame({"person": range(50, 90), "region": "West", "age": "old"})])
+    few = pd.DataFrame({"person": range(6), "region": "East", "age": "old", "cost": [5.0, 7.0] + [None] * 4})
+    whole = table.assign(cost=table["cost"].fillna(1.0))
+    made = run(
+        {"north": pd.concat([whole, few.assign(person=range(900, 906))]), "south": whole, "west": whole},
+        dimensions={"region": [*REGIONS, "East"], "age": AGES},
+        suppress={"share_pattern": False},
+    )
+    made.all_but_the_last()
+    pp.release(joint(made, str(tmp_path / "out")))
+    shown = pd.read_parquet(tmp_path / "out" / "joint.parquet").set_index(["region", "age"])
+    assert shown["sum_cost_status"][("East", "old")] == "c"
+    assert table_of(joint(made)).measures["cost"].figures.contributors.min() == 0
+
+
+def test_no_person_at_any_holder(run: Runs, tmp_path: Path) -> None:
+    """Over nothing no guarantee holds."""
+    made = run({name: records(0, 3, 0).iloc[:0] for name in "abc"})
+    made.all_but_the_last()
+    with pytest.raises(Refused):
+        pp.release(joint(made, str(tmp_path / "out")))
+
+
+def test_hostile_names_and_labels(run: Runs, tmp_path: Path) -> None:
+    names = ('a"b;--', "c:d'", "é\u202e")
+    table = records(0, 30, 0)
+    own = pd.DataFrame({names[0]: ["x'y", "%s", "Ü"] * 10, names[1]: table["cost"], names[2]: table["person"]})
+    labels = {names[0]: ["Ü", "x'y", "%s", "never"]}
+    measures = {"count": {"between": [0, 99]}, names[1]: {"decimals": 2, "between": [0, 9999]}}
+    made = run(dict.fromkeys("abc", own), dimensions=labels, measures=measures, person_id=names[2])
+    made.all_but_the_last()
+    pp.release(joint(made, str(tmp_path / "out")))
+    shown = pd.read_parquet(tmp_path / "out" / "joint.parquet").set_index(names[0])
+    assert shown["count"].to_dict() == {"Total": 90, "Ü": 30, "x'y": 30, "%s": 30, "never": 0}
+
+
 def test_what_cannot_be_hidden_is_refused_and_nothing_is_written(run: Runs, tmp_path: Path) -> None:
     made = run(guarantees=[{"minimum_frequency": {"at_least": 60}}, {"table_audit": {}}], suppress={"fixed": [{}]})
     made.all_but_the_last()
