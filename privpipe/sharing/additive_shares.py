@@ -21,8 +21,8 @@ __all__ = ["joined", "keystream", "noise_part", "remainder", "require_drawable"]
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
-MOST_TRIES = 2_000
-"""Draws for one part of the noise, on average."""
+MOST_DRAWS = 50_000_000
+"""Of a holder in a run; half an hour."""
 
 
 def keystream(key: bytes, words: int) -> Words:
@@ -64,17 +64,18 @@ def joined(parts: Iterable[Words]) -> Ints:
     return total.view(np.int64)
 
 
-def require_drawable(scale: Fraction, among: int) -> None:
-    """Refuse parts of noise that would take too many draws.
+def require_drawable(scale: Fraction, among: int, number: int) -> None:
+    """Refuse so many parts of noise that would take too many draws: about scale^(1 - 1/among) for each.
 
     Raises
     ------
     UsageError
     """
-    if float(scale) ** (1 - 1 / among) > MOST_TRIES:
+    draws = number * max(float(scale), 1.0) ** (1 - 1 / among)
+    if draws > MOST_DRAWS:
         raise UsageError(
-            f"noise of scale {float(scale):,.0f} units in {among} parts would take too long to draw exactly; declare "
-            "fewer decimals, or leave `colluding` out"
+            f"{number:,} cells with noise of scale {float(scale):,.0f} units in {among} parts need {draws:.0e} draws, "
+            f"and {MOST_DRAWS:.0e} are served; declare fewer decimals, or leave `colluding` out"
         )
 
 

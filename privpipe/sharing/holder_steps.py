@@ -337,7 +337,7 @@ def _noisy(document: RunDocument, values: Ints, data: Any, budget: Budget | None
     noise, among = document.noise(), len(document.holders) - document.colluding
     scales = [noise.scale(name, Fraction(1, len(document.figures))) for name in document.figures]
     for scale in scales:
-        require_drawable(scale, among)
+        require_drawable(scale, among, document.leaves)
     where = os.path.realpath(data) if isinstance(data, str | PurePath) else "frames"
     SpendBook(budget.ledger).spend(json.dumps([where, document.person_id]), noise.spend, budget.limit)
     drawn = [noise_part(scale, among, below) % 2**64 for scale in scales for _ in range(document.leaves)]
