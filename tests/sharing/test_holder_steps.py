@@ -228,21 +228,32 @@ def test_noise_is_paid_for_before_it_is_drawn(run: Runs, tmp_path: Path) -> None
     assert not again.document.folder.exists()
 
 
-def test_with_noise_contributions_are_bounded_and_everything_is_noisy(run: Runs, tmp_path: Path) -> None:
-    """A person in six cells counts in one; a draw of no noise shows what is shared."""
+@pytest.mark.parametrize("colluding", [1, None])
+def test_with_noise_contributions_are_bounded(
+    run: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, colluding: int | None
+) -> None:
+    """Of a person in six cells one counts, with a cost of at most 300; every figure gets its part of the noise."""
+    drawn: list[tuple[Fraction, int]] = []
+
+    def no_noise(scale: Fraction, among: int, below: object) -> int:
+        drawn.append((scale, among))
+        return 0
+
+    monkeypatch.setattr("privpipe.sharing.holder_steps.noise_part", no_noise)
     cells = [(region, age) for region in REGIONS for age in AGES]
     table = pd.DataFrame([{"person": 1, "region": r, "age": a, "cost": 500.0} for r, a in cells])
-    made = run({"north": table, "south": table.assign(person=2), "west": table.assign(person=3)}, **PRIVATE)
-    for at, name in enumerate(made.tables):
-        made.split(name, budget=Budget(tmp_path / f"ledger-{at}", Fraction(1)), below=lambda bound: bound - 1)
+    tables = {"north": table, "south": table.assign(person=2), "west": table.assign(person=3)}
+    made = run(tables, **PRIVATE, colluding=colluding)
+    for name in made.tables:
+        made.split(name, budget=Budget(tmp_path / f"ledger-{name}", Fraction(1)))
     for name in made.tables:
         made.add_up(name)
     policy = joint_policy(made.document, tmp_path / "anyone", "out")
     assert policy.source is not None
     joint = pd.read_parquet(policy.source.path)
-    shift = joint["count"].min()
-    assert (joint["count"] - shift).sum() <= 3
-    assert RunDocument.load(made.path).noise().scale("cost", Fraction(1, 2)) == 2 * 30_000
+    assert (joint["count"].sum(), joint["cost"].sum()) == (3, 3 * 30_000)
+    among = 2 if colluding else 1  # of three holders
+    assert drawn == ([(Fraction(2), among)] * 6 + [(Fraction(60_000), among)] * 6) * 3
 
 
 def wide(*values: int) -> pd.DataFrame:
