@@ -97,7 +97,9 @@ def require_plain_sums(tmp_path: Path, given: list[list[tuple[int, int, int]]]) 
 
 def test_it_has_the_figures_that_aggregate_has(run: Runs) -> None:
     """Cells, contributors, codes of lone ones and sums, as one holder of all records would have."""
-    made = run({name: records(at * 100, 7, at) for at, name in enumerate("abc")})
+    measures = {"count": {"between": [0, 100]}, "cost": {"decimals": 2, "between": [-9999, 9999]}}
+    tables = {name: records(at * 100, 7, at) for at, name in enumerate("abc")}
+    made = run({**tables, "c": tables["c"].assign(cost=-500.5)}, measures=measures)
     made.all_but_the_last()
     found = table_of(joint(made))
     responses = ["count", {"sum": "cost", "decimals": 2}]
@@ -111,7 +113,7 @@ def test_it_has_the_figures_that_aggregate_has(run: Runs) -> None:
         mine, other = found.measures[key].figures, one.measures[key].figures
         lone = [{each.cells.name(at) for at in range(len(each)) if each.single[at]} for each in (mine, other)]
         assert lone[0] == lone[1] != set()
-        assert (mine.negative > 0).any() == (other.negative > 0).any()
+        assert (mine.negative > 0).any() == (other.negative > 0).any() == (key == "cost")
 
 
 def test_small_joint_cells_are_hidden_and_large_ones_of_small_parts_are_not(run: Runs, tmp_path: Path) -> None:
