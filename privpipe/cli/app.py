@@ -22,6 +22,7 @@ from privpipe.cli import (
     ledger,
     plan,
     release,
+    share,
     tables,
     warm,
 )
@@ -109,6 +110,7 @@ for name, command in (
 app.add_typer(hierarchy.commands, name="hierarchy")
 app.add_typer(ledger.commands, name="ledger")
 app.add_typer(tables.commands, name="tables")
+app.add_typer(share.commands, name="share")
 app.add_typer(keys.commands, name="key")
 app.add_typer(gx_contexts.commands, name="gx")
 

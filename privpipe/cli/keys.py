@@ -19,12 +19,12 @@ from privpipe.cli.console import as_json, guarded, put, say
 from privpipe.errors import SinkError, UsageError
 
 if TYPE_CHECKING:
-    from privpipe.signing import PublicKey
+    from privpipe.signing import PublicKey, SigningKey
 
-__all__ = ["commands", "seed", "sign"]
+__all__ = ["KeyOption", "commands", "private_key", "seed", "sign"]
 
 
-commands = typer.Typer(help="Make and show keys for signing releases.", no_args_is_help=True)
+commands = typer.Typer(help="Make and show keys for signing and sharing.", no_args_is_help=True)
 KEY_VARIABLE, PASSWORD_VARIABLE = "PRIVPIPE_KEY", "PRIVPIPE_KEY_PASSWORD"
 KeyOption = Annotated[
     Path | None,
@@ -130,7 +130,22 @@ def show(key: KeyOption = None) -> None:
     say(public.fingerprint)
 
 
-for each, command in (("make", make), ("show", show)):
+def holder(key: KeyOption = None) -> None:
+    """Print the public keys of a holder, for a run document."""
+    from privpipe.sharing import SealingKey
+
+    private = private_key(key)
+    print(f"{{sign: {private.public.line}, seal: {SealingKey.from_private(private).line}}}")
+
+
+def private_key(given: Path | None) -> SigningKey:
+    """The private key that a command was given, or else finds."""
+    from privpipe.signing import read_private
+
+    return read_private(_key(given), _password())
+
+
+for each, command in (("make", make), ("show", show), ("holder", holder)):
     commands.command(each)(guarded(command))
 
 

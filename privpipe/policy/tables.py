@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from privpipe.policy.entries import Lists, ReadEntry, of_tables
 from privpipe.policy.noisy_tables import asked_of_tables, check_counting, check_private
 from privpipe.policy.plain_values import Report
 from privpipe.policy.specs import ColumnSpec
-from privpipe.tables.entries import CellGuarantee, TableStage, UnionGuarantee
+from privpipe.tables.entries import CellGuarantee, TableSet, TableStage, UnionGuarantee
 from privpipe.tables.response_judgement import unjudged, unjudged_text
 from privpipe.tables.stages import Aggregate
 from privpipe.tables.table_audit import TableAudit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["TableRelease", "without_tables"]
 
@@ -36,11 +39,15 @@ class TableRelease:
     stages : tuple of TableStage
         After `aggregate`, in order.
     guarantees : tuple of CellGuarantee
+    counted : callable, optional
+        Makes the tables of the rows of a source whose rows are cells, which several holders counted; of records,
+        `aggregate` does.
     """
 
     aggregate: Aggregate
     stages: tuple[TableStage, ...] = ()
     guarantees: tuple[CellGuarantee, ...] = ()
+    counted: Callable[[pa.Table], TableSet] | None = field(default=None, compare=False)
 
     def secrets(self) -> dict[str, tuple[str, ...]]:
         """Parameters that no public document shows, by the name of their entry."""

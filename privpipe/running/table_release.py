@@ -71,6 +71,8 @@ def aggregated(context: RunContext, staged: Staged, memory: Remembering | None =
     policy = context.policy
     if policy.tables is None:
         raise TypeError("the policy makes no tables")
+    if policy.tables.counted is not None:
+        return policy.tables.counted(context.engine.collect(staged.table))
     require_ledger_apart(policy)
     records = staged.table if staged.counted is None else staged.counted
     made = policy.tables.aggregate.tables_over(

@@ -20,7 +20,7 @@ from privpipe.tables.table import Measure, Table, measures_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["counted_figures", "kept_contributions", "known_table"]
+__all__ = ["counted_figures", "kept_contributions", "known_table", "lone_codes"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -64,7 +64,7 @@ def known_table(
     _require_rows(name, true, cells, contributors, _counts(original, names, None))
     contributors = contributors.astype(np.int64)
     additive = not np.any(product(cells.relations, contributors))
-    single = _singles(cells, contributors, additive=additive)
+    single = lone_codes(cells, contributors, additive=additive)
     figures = {COUNT: counted_figures(cells, contributors, single, additive=additive)}
     measures: dict[str, Measure] = {}
     shown_by: dict[str, list[FinishedTable]] = {}
@@ -129,7 +129,7 @@ def _require_rows(name: str, true: Cells, cells: Cells, inside: Ints, every: Int
         )
 
 
-def _singles(cells: Cells, contributors: Ints, *, additive: bool) -> Ints:
+def lone_codes(cells: Cells, contributors: Ints, *, additive: bool) -> Ints:
     """A code for the only contributor of each cell with one: the same in a cell and the totals that hold no other."""
     alone = contributors == 1
     labels: Any = np.arange(len(cells))

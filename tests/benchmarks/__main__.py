@@ -87,6 +87,7 @@ PLANS: dict[str, dict[str, Sequence[Sequence[object]]]] = {
     },
     "sample_risks": {"quick": [["--rows", 300_000]], "usual": [["--rows", 10_000_000]]},
     "tables": {"quick": [["--rows", 300_000, "--engines", "embedded", "dask", "--rounds", 1]], "usual": [[]]},
+    "share": {"quick": [["--cells", 10_000, "--holders", 3]], "usual": [[]]},
     "attacks": {"quick": [["--rows", 20_000, "--p", 0.02]], "usual": [["--rows", 200_000, "--attacked", 20_000]]},
 }
 """The argument lists of each benchmark, by size."""

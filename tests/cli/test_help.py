@@ -54,6 +54,7 @@ COMMANDS = (
     "report",
     "schema",
     "seed",
+    "share",
     "transform",
     "validate",
     "warm",
@@ -127,7 +128,7 @@ def test_wrong_arguments_end_with_2(run: Any, arguments: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("group", ["", "hierarchy", "ledger", "key", "gx"])
+@pytest.mark.parametrize("group", ["", "hierarchy", "ledger", "key", "share", "gx"])
 def test_what_a_command_does_is_listed_in_whole(run: Any, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     listed = run(*filter(None, [group]), "--help").stdout.partition("Commands:")[2].partition("\n\n")[0]

@@ -21,6 +21,9 @@ from privpipe.policy import Policy
 from privpipe.policy.officer import read_officer
 from privpipe.policy.schema import json_schema, officer_schema
 from privpipe.scheduled.job import Job
+from privpipe.sharing import RunDocument
+from privpipe.sharing.sealed_files import Letter, verified
+from privpipe.signing import PublicKey
 from privpipe.transforms import CATALOGUE as TRANSFORMS
 from tests.fuzzing.mutations import mutated_file, smaller_file
 
@@ -151,6 +154,20 @@ def _read_job(data: bytes, place: Path) -> None:
     Job.from_json(data)
 
 
+def _read_run(data: bytes, place: Path) -> None:
+    (place / "run.yaml").write_bytes(data)
+    found = RunDocument.load(place / "run.yaml")
+    if found.digest != RunDocument.load(place / "run.yaml").digest:
+        raise Wrong("two readings of one run document differ")
+
+
+def _read_sum(data: bytes, place: Path) -> None:
+    (place / SUM.name).write_bytes(data)
+    verified(place / SUM.name, SUM, PublicKey.of(SIGNER))
+    if data not in SUMS:
+        raise Wrong("a changed file was taken for what was signed")
+
+
 def _files(delimiter: str = "") -> Mutate:
     return lambda data, queue, draw: mutated_file(data, queue, draw, words(), delimiter)
 
@@ -212,6 +229,57 @@ SOURCES = (
 )
 JOBS = (b'{"action": "release", "policy": "release.yaml", "keep_out": [["tags", "tags"]]}',)
 
+SHARED = b"AAAAC3NzaC1lZDI1NTE5AAAAI"
+"""How every public key begins."""
+HOLDERS = b"".join(
+    b"  %s: {sign: ssh-ed25519 %s, seal: x25519 %s}\n" % (name, SHARED + sign, seal)
+    for name, sign, seal in (
+        (b"north", b"IqI4910CfGV/VLbLTy6XXLKZwm/HZQSG/N0iAG0D29c", b"Jps0Aj5En5XKG3n3FG4H/91e98lo7vIBcbljDpXJAAw="),
+        (b"south", b"IE5dw6ofRdfVqNUZsNMfszLjYqRtO43ol32D1uPybOU", b"GhW/Z/ZGkPMqnm6hG9tqvRccZkGjNbCVOusHrawXeXE="),
+        (b"west", b"O1JKMYo0cLG6ukDOJBZlWEpWSc6XGP5NjbBRhSshzfR", b"ak0FOthzyxMWlMDBjf31QIin5EdT5aZpKQmuuLDBBD4="),
+    )
+)
+RUNS = (
+    b"""version: 1
+nonce: 0123456789abcdef0123456789abcdef
+exchange: exchange
+holders:
+"""
+    + HOLDERS
+    + b"""dimensions: {region: [North, South], age: [1, 2]}
+measures: {count: {between: [0, 1000]}, cost: {decimals: 2, between: [0, 99.5]}}
+person_id: patient
+disjoint_persons: true
+writer: west
+guarantees: [{minimum_frequency: {at_least: 3}}, {table_audit: {}}]
+suppress: {cost: value}
+""",
+    b"""version: 1
+nonce: "0123456789abcdef0123456789abcdef"
+exchange: exchange
+holders:
+"""
+    + HOLDERS
+    + b"""dimensions: {region: [North]}
+measures: {count: {between: [0, 1000]}, cost: {between: [-5, 5], person: [0, 1]}}
+disjoint_persons: true
+epsilon: 0.5
+contribution_bound: 2
+colluding: 1
+""",
+)
+SIGNER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIqI4910CfGV/VLbLTy6XXLKZwm/HZQSG/N0iAG0D29c"
+SUM = Letter(
+    nonce="0123456789abcdef0123456789abcdef",
+    run="abababababababababababababababababababababababababababababababab",
+    kind="sum",
+    sender="north",
+    to="",
+)
+SUMS = (
+    b'{"kind":"sum","nonce":"0123456789abcdef0123456789abcdef","run":"abababababababababababababababababababababababababababababababab","sender":"north","signature":"TwNmVXLrYgfBqG9OiVwn8sDuT2NhmyL5AdT01rajfQvAd0U8wcExdLFLdTmXPFNLMREbbzwnrZVXhEGDYirNDQ==","to":""}\n12345678',
+)
+
 TEXT_READERS = (
     Reader(
         name="policy",
@@ -261,5 +329,21 @@ TEXT_READERS = (
         errors=(UsageError,),
         mutate=_files(),
         first=JOBS,
+    ),
+    Reader(
+        name="run_document",
+        rooms=("sharing/run_document.py",),
+        read=_read_run,
+        errors=(UsageError,),
+        mutate=_files(),
+        first=RUNS,
+    ),
+    Reader(
+        name="share",
+        rooms=("sharing/sealed_files.py",),
+        read=_read_sum,
+        errors=(DataError,),
+        mutate=_files(),
+        first=SUMS,
     ),
 )

@@ -22,6 +22,7 @@ __all__ = [
     "chosen",
     "delta_of",
     "discrete_gaussian",
+    "discrete_geometric",
     "discrete_laplace",
     "fitted",
     "measured",
@@ -84,6 +85,17 @@ def discrete_gaussian(variance: Fraction, below: Below = SECRET) -> int:
             return y
 
 
+def discrete_geometric(scale: Fraction, below: Below = SECRET) -> int:
+    """An integer from 0 with probability proportional to exp(-k / scale).
+
+    Examples
+    --------
+    >>> 1.2 < sum(discrete_geometric(Fraction(2)) for _ in range(2000)) / 2000 < 1.9
+    True
+    """
+    return _geometric_exp(scale.numerator, below) // scale.denominator
+
+
 def discrete_laplace(scale: Fraction, below: Below = SECRET) -> int:
     """An integer with probability proportional to exp(-|y| / scale).
 
@@ -94,7 +106,7 @@ def discrete_laplace(scale: Fraction, below: Below = SECRET) -> int:
     (True, True)
     """
     while True:
-        magnitude = _geometric_exp(scale.numerator, below) // scale.denominator
+        magnitude = discrete_geometric(scale, below)
         negative = below(2) == 1
         if magnitude or not negative:
             return -magnitude if negative else magnitude
