@@ -212,7 +212,7 @@ class DaskEngine(Engine):
         require_columns(table, columns)
         learn = Learn(request)
         parts = [self._runtime.task("learn", learn.measure, part) for part in table.coded(columns)]
-        what = of_columns("distinct values", request.histograms) if request.histograms else "facts"
+        what = of_columns("distinct values", request.histograms) if request.histograms else ""
         merged = self._runtime.tree("merge facts", learn.merge, parts, what)
         (learnt,) = self._runtime.compute("learn facts", [merged], what)
         return facts_of(learnt, request)

@@ -162,10 +162,11 @@ class Runtime:
     def tree(self, name: str, function: Callable[[list[Any]], Any], tasks: Sequence[Node], what: str = "") -> Node:
         """One task: the results merged by `function`, some at a time, so that none waits for all.
 
-        What is merged only grows: as soon as it exceeds what this process may take, no more is merged.
+        Results of which it is said what they are only grow: as soon as they exceed what this process may take, no more
+        is merged.
         """
         level = list(tasks)
-        function = Bounded(function, what or f"the results of {name!r}", self.limit)
+        function = Bounded(function, what, self.limit) if what else function
         while len(level) > FAN_IN:
             runs = [level[start : start + FAN_IN] for start in range(0, len(level), FAN_IN)]
             level = [self.task(name, function, run) for run in runs]
@@ -193,7 +194,7 @@ class Runtime:
         Parameters
         ----------
         what : str, optional
-            The results, with their columns, for the refusal.
+            Results that may be large, with their columns, for the refusal; numbers and the like are not measured.
 
         Raises
         ------
@@ -203,10 +204,17 @@ class Runtime:
         log.debug("%s: %d tasks", step, len(tasks))
         if self.is_near(tasks):
             return self.near.compute(step, tasks, what)
-        room = Room(what or f"the results of {step!r}", self.limit)
+        room = Room(what, self.limit)
         if self.client is None:
-            return self._results(step, [self.task(step, room.admit, task) for task in tasks])
-        return list(self._guarded(step, lambda tasks: self._within(step, tasks, room), tasks))
+            return self._results(step, [self.task(step, room.admit, task) for task in tasks] if what else tasks)
+        return list(self._guarded(step, lambda tasks: self._brought(step, tasks, room), tasks))
+
+    def _brought(self, step: str, tasks: Sequence[Node], room: Room) -> list[Any]:
+        """Results of workers."""
+        if room.what:
+            return self._within(step, tasks, room)
+        futures = self.client.get(self._graph(tasks), [task.key for task in tasks], sync=False)
+        return self._patience.results(step, futures)
 
     def _within(self, step: str, tasks: Sequence[Node], room: Room) -> list[Any]:
         """Results of workers: small ones at once, others once the sizes of all are known."""
