@@ -138,7 +138,7 @@ def require_room_for_places(runtime: Runtime, sent: Sequence[Node], what: str) -
         With the bytes of the largest place.
     """
     sizes = runtime.compute("measure pieces", [runtime.task("measure pieces", place_bytes, part) for part in sent])
-    most, limit = max(np.sum(sizes, axis=0).tolist(), default=0.0), runtime.task_limit
+    most, limit = float(np.sum(sizes, axis=0).max()) if sizes else 0.0, runtime.task_limit
     if most > limit:
         raise too_large("dask", what, most, limit, MORE_ROOM, taker="one task of a worker")
 
