@@ -230,8 +230,8 @@ def _brought(example: Any, engine: Engine, folder: Path) -> Brought:
     few_rows, many_rows = MANY_ROWS if example.name() in LONG_BLOCKS else ROWS
     try:
         with keys_of(example), _limited():
-            few, _ = _run(example, engine, folder, few_rows)
-            many, together = _run(example, engine, folder, many_rows)
+            few, _ = _run(example, engine, folder / str(few_rows), few_rows)
+            many, together = _run(example, engine, folder / str(many_rows), many_rows)
     except (LookupError, _TooSlow):  # it is judged with earlier releases, files or a process that no setting has
         return Brought("not measured")
     except PrivpipeError:
@@ -272,12 +272,12 @@ def _run(example: Any, engine: Engine, folder: Path, n: int) -> tuple[dict[Call,
     folder.mkdir(exist_ok=True, parents=True)
     if isinstance(example, Transformer):
         return _staged(example, engine, folder, n)
-    if (n, engine.name) not in JUDGING:
+    shared = folder.parents[1] / f"releases-{engine.name}-{n}"
+    if shared not in JUDGING:
         settings = {name: replace(each, table=_Large(each, n)) for name, each in SETTINGS.items()}
-        shared = folder.parent / f"releases-{engine.name}-{n}"
         shared.mkdir(exist_ok=True)
-        JUDGING[n, engine.name] = Judging(shared, settings)
-    judging = JUDGING[n, engine.name]
+        JUDGING[shared] = Judging(shared, settings)
+    judging = JUDGING[shared]
     setting, verdict = judging.first(example, engine)
     if verdict.observed is None:
         raise LookupError(verdict.reason)
@@ -288,8 +288,8 @@ def _run(example: Any, engine: Engine, folder: Path, n: int) -> tuple[dict[Call,
         return {call: size for call, size in seen.calls.items() if call not in before}, seen.largest
 
 
-JUDGING: dict[tuple[int, str], Judging] = {}
-"""Releases made once, for all entries that judge."""
+JUDGING: dict[Path, Judging] = {}
+"""Releases made once for all entries that judge, by the folder of their tables."""
 
 
 @dataclass(frozen=True)
