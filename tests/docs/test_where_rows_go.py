@@ -35,7 +35,7 @@ SLOW = (
     "minimality_attack",
 )
 """Entries that take more than ten seconds."""
-ON_SPARK = ("stage rank_swap", "model k_anonymity", "measure risky_cells", "measure rank_interval_disclosure")
+ON_SPARK = ("stage round", "model k_anonymity", "measure risky_cells", "measure rank_interval_disclosure")
 
 
 @pytest.fixture(scope="module")
