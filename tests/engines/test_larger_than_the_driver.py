@@ -80,8 +80,8 @@ def test_dask_sends_figures_to_the_driver_and_no_classes(
     received: list[int] = []
     compute = Runtime.compute
 
-    def weighted(self: Runtime, step: str, tasks: Any) -> list[Any]:
-        results = compute(self, step, tasks)
+    def weighted(self: Runtime, step: str, tasks: Any, what: str = "") -> list[Any]:
+        results = compute(self, step, tasks, what)
         if step != "scan":
             received.append(len(pickle.dumps(results)))
         return results
