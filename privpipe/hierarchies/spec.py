@@ -7,7 +7,7 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from os import PathLike
@@ -109,6 +109,40 @@ def builders() -> tuple[str, ...]:
     return (*BUILDERS, *plugins.names(PLUG_INS))
 
 
+HELD_BUILDS = 8
+HELD_VALUES = 10_000
+
+
+class _Builds:
+    """The last hierarchies of one declaration, by the values they hold; they stay in this process."""
+
+    def __init__(self) -> None:
+        self._found: dict[Any, Hierarchy] = {}
+
+    def __reduce__(self) -> Any:
+        return _Builds, ()
+
+    def of(self, key: Any, build: Callable[[], Hierarchy], read: Callable[[], bytes | None]) -> Hierarchy:
+        """The hierarchy over some values, built unless it is held.
+
+        Parameters
+        ----------
+        key : hashable
+        build : callable
+        read : callable
+            The content of the declaration's file, which another run may have changed.
+        """
+        content = read()
+        found = self._found.get((key, content))
+        if found is None:
+            found = build()
+            if read() == content:
+                while len(self._found) >= HELD_BUILDS:
+                    self._found.pop(next(iter(self._found)), None)
+                self._found[key, content] = found
+        return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class HierarchySpec:
     """A declared hierarchy: one builder and the options next to it.
@@ -133,6 +167,7 @@ class HierarchySpec:
     builder: Builder
     options: Options
     text: str = field(default="", repr=False)
+    _builds: _Builds = field(default_factory=_Builds, init=False, repr=False, compare=False)
 
     @classmethod
     def from_mapping(cls, mapping: object, base_dir: str | PathLike[str] = ".", *, column: str = "") -> Self:
@@ -292,6 +327,19 @@ class HierarchySpec:
             When the hierarchy is ill-formed, or values lie outside of it under ``unknown: refuse``.
         """
         kind = checked_type(type)
+        if len(values) > HELD_VALUES or not isinstance(self.builder, tuple(CLASSES.values())):
+            return self._built(values, counts, kind)
+        key = (kind, tuple(values), None if counts is None else tuple(counts))
+        return self._builds.of(key, lambda: self._built(values, counts, kind), self._file_content)
+
+    def _file_content(self) -> bytes | None:
+        path = getattr(self.builder, "path", None)
+        try:
+            return None if path is None else Path(path).read_bytes()
+        except OSError:  # the builder reports it
+            return None
+
+    def _built(self, values: Sequence[str | None], counts: Sequence[int] | None, kind: str | None) -> Hierarchy:
         places = [place for place, value in enumerate(values) if value is not None]
         seen = [value for value in values if value is not None]
         weights = None if counts is None else [int(counts[place]) for place in places]

@@ -25,6 +25,7 @@ from privpipe.draws.siphash import high_product, word_of_2
 from privpipe.errors import UsageError
 
 __all__ = [
+    "SEGMENT_WINDOWS",
     "Partner",
     "bucket_permutation",
     "distribution_permutation",
@@ -42,6 +43,8 @@ UNSWAPPED, CONTENT, SKIP = 0, 1, 2
 PARTNERS = {"unswapped": UNSWAPPED, "content": CONTENT, "skip": SKIP}
 TRIES = 8  # of a uniform partner, before the free ones are counted
 BLOCK = 2048
+SEGMENT_WINDOWS = 64
+"""Windows in a segment by default."""
 
 
 def segment_length(n: int, w: int) -> int:
@@ -54,7 +57,7 @@ def segment_length(n: int, w: int) -> int:
     >>> segment_length(10_000_000, 10_000), segment_length(10_000_000, 500_000)
     (640000, 10000000)
     """
-    return min(n, max(64 * w, 65536))
+    return min(n, max(SEGMENT_WINDOWS * w, 65536))
 
 
 def swap_permutation(

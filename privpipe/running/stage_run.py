@@ -25,7 +25,7 @@ from privpipe.draws.seed import key_id, read_key
 from privpipe.draws.stream import SCHEME, SHARED_SCHEME
 from privpipe.engines import Engine
 from privpipe.engines.base.contract import fingerprint
-from privpipe.errors import UsageError
+from privpipe.errors import EngineError, UsageError
 from privpipe.judging.table_facts import bases_from_files, person_histograms
 from privpipe.roles import Roles
 from privpipe.running.plan import DrawnIn, Plan, canonical_json
@@ -232,12 +232,20 @@ class StageRun:
         return self.context.policy
 
     def run(self, at: int, stage: Transformer, given: StagePlan | None) -> None:
-        """Plan a stage, unless its plan is given, and apply it."""
+        """Plan a stage, unless its plan is given, and apply it; an engine's error has the place of the stage."""
+        try:
+            if self.empty:
+                self._run_over_nothing(at, stage, given)
+            else:
+                self._run(at, stage, given)
+        except EngineError as error:
+            if type(error) is not EngineError:
+                raise
+            raise EngineError(f"{self.policy.located_stage(at)}: {error}") from error
+
+    def _run(self, at: int, stage: Transformer, given: StagePlan | None) -> None:
         from privpipe.transforms.recoding.generalize import Generalize
 
-        if self.empty:
-            self._run_over_nothing(at, stage, given)
-            return
         if stage.suppresses and not self.based:
             early = self.root.draws(at, stage, None, self.source)
             self._learn_base(stage.entering(self.engine, self.table, early))

@@ -71,8 +71,8 @@ def _spark(kind: str, marker: str) -> Iterator[None]:
         wanted = function.__qualname__.rpartition(".")[2] == OF_SPARK.get(kind)
         return on_worker(Deadly(function, marker, True) if wanted else function)
 
-    def collected(frame: Any, function: Any, step: str) -> Any:
-        return results_of(frame, Deadly(function, marker, True), step)
+    def collected(frame: Any, function: Any, step: str, room: Any = None) -> Any:
+        return results_of(frame, Deadly(function, marker, True), step, room)
 
     place = {"collect": workers, "write": output}.get(kind)
     with mock.patch.object(workers, "_on_worker", mapped):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from privpipe.errors import PolicyError, UsageError
+from privpipe.errors import HierarchyError, PolicyError, UsageError
 from privpipe.hierarchies import BUILDERS, OPTION_KEYS, Hierarchy, HierarchySpec
 
 EXAMPLES: dict[str, Any] = {
@@ -153,3 +154,34 @@ def test_what_a_plan_records_lists_no_value() -> None:
         {"intervals": {"widths": [5, 10]}, "max_level": 2},
     ]
     assert HierarchySpec.from_hierarchy(made).recorded() == {"prepared": "made here"}
+
+
+def test_a_hierarchy_is_built_once_for_the_same_values_and_again_when_its_file_changes(tmp_path: Path) -> None:
+    file = tmp_path / "towns.csv"
+    file.write_text("Crewe;north;*\nDerby;south;*\n")
+    spec = HierarchySpec.from_mapping({"file": "towns.csv"}, tmp_path, column="town")
+    first = spec.build(["Crewe", "Derby"], [1, 2], "text")
+    assert spec.build(["Crewe", "Derby"], [1, 2], "text") is first
+    assert spec.build(["Crewe"], [1], "text") is not first
+    stat = file.stat()
+    file.write_text("Crewe;south;*\nDerby;north;*\n")
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert spec.build(["Crewe", "Derby"], [1, 2], "text").texts(1) == ["south", "north"]
+    assert first.texts(1) == ["north", "south"]
+    file.unlink()
+    with pytest.raises(HierarchyError, match="cannot be read"):
+        spec.build(["Crewe", "Derby"], [1, 2], "text")
+
+
+def test_what_was_built_is_neither_compared_nor_sent() -> None:
+    spec, other = (HierarchySpec.from_mapping({"frequency_groups": {"keep": [1]}}, column="x") for _ in range(2))
+    assert spec.build(["a", "b", "c"], [5, 1, 1], "text").digest() != spec.build(["a", "b", "c"], [1, 1, 5]).digest()
+    assert spec == other
+    assert len(pickle.dumps(spec)) == len(pickle.dumps(other))
+
+
+def test_values_that_do_not_fit_are_refused_every_time() -> None:
+    spec = HierarchySpec.from_mapping({"rows": [["a", "*"]]}, column="x")
+    for _ in range(2):
+        with pytest.raises(HierarchyError, match="unknown"):
+            spec.build(["a", "b"], [1, 1], "text")

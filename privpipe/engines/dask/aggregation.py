@@ -33,6 +33,7 @@ from privpipe.engines.dask.exchange import Pieces, meet
 from privpipe.engines.dask.knowledge import Query
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.distributed.codes import encode, encode_ranks, grouped, tuple_hashes
+from privpipe.engines.distributed.collection import of_columns
 from privpipe.kernels.grouping.word_groups import split_order
 
 __all__ = ["aggregate", "contributions", "ranked"]
@@ -86,8 +87,9 @@ def aggregate(runtime: Runtime, table: DaskTable, query: AggregateQuery, places:
     nodes, query = _nodes(runtime, table, query, places)
     measure = runtime.place(_CellsOf(query))
     parts = [runtime.task("count cells", measure, part) for part in nodes]
-    whole = runtime.tree("merge cells", _Merge(query), parts)
-    (found,) = runtime.compute("count cells", [runtime.task("code contributors", _Finish(query), whole)])
+    what = of_columns("the cells", query.keys)
+    whole = runtime.tree("merge cells", _Merge(query), parts, what)
+    (found,) = runtime.compute("count cells", [runtime.task("code contributors", _Finish(query), whole)], what)
     made: pa.Table = found
     return made
 
@@ -105,7 +107,8 @@ def ranked(runtime: Runtime, table: DaskTable, query: AggregateQuery, ranks: Seq
     figures = [(name, pa.int64()) for name in ("value", "number", "before", "present")]
     schema = pa.schema([*zip(keys, kinds, strict=True), *figures])
     met = meet(runtime, "rank values", sent, places, Query(ranks_sql(keys, ranks, counted), (len(sent),), schema))
-    return pa.Table.from_batches(runtime.compute("rank values", met), schema)
+    what = of_columns("ranked values", query.columns)
+    return pa.Table.from_batches(runtime.compute("rank values", met, what), schema)
 
 
 def _nodes(runtime: Runtime, table: DaskTable, query: AggregateQuery, places: int) -> tuple[list[Any], AggregateQuery]:

@@ -26,6 +26,7 @@ from privpipe.engines.distributed.class_parts import (
     value_columns,
 )
 from privpipe.engines.distributed.codes import Encoded, encode, grouped, tuple_hashes
+from privpipe.engines.distributed.collection import of_columns
 from privpipe.kernels.grouping.word_groups import ordered_by_group, split_order
 
 __all__ = ["collected_blocks", "kept_parts", "measured_classes"]
@@ -120,14 +121,16 @@ def measured_classes(
     plan, sent = _sent(runtime, table, query, places)
     shared = (runtime.place(plan), runtime.place(facts))
     tasks = meet(runtime, "measure classes", sent, places, _Measure(reduction), *shared)
-    return list(runtime.compute("measure classes", tasks))
+    what = of_columns("figures of the classes", grouping_columns(query))
+    return list(runtime.compute("measure classes", tasks, what))
 
 
 def collected_blocks(runtime: Runtime, table: DaskTable, query: ClassQuery, places: int) -> list[ClassBlock]:
     """The class table, a block a meeting place; none without classes."""
     plan, sent = _sent(runtime, table, query, places)
     tasks = meet(runtime, "collect classes", sent, places, _block, runtime.place(plan))
-    return [block for block in runtime.compute("collect classes", tasks) if block is not None]
+    what = of_columns("the classes", grouping_columns(query))
+    return [block for block in runtime.compute("collect classes", tasks, what) if block is not None]
 
 
 def kept_parts(

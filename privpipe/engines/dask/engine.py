@@ -49,7 +49,7 @@ from privpipe.engines.dask import aggregation, knowledge
 from privpipe.engines.dask.class_table import collected_blocks, kept_parts, measured_classes
 from privpipe.engines.dask.column_types import summed
 from privpipe.engines.dask.dask_table import DaskTable, append, renamed, stack, taken
-from privpipe.engines.dask.exchange import meet, ranked
+from privpipe.engines.dask.exchange import meet, ranked, require_room_for_places
 from privpipe.engines.dask.facts import CountDistinct, Learn, facts_of, merge_distinct, sorted_distinct
 from privpipe.engines.dask.output import collected, held_frame, lying, written
 from privpipe.engines.dask.record_ids import declared_ids, numbered_ids
@@ -78,6 +78,7 @@ from privpipe.engines.dask.sources import (
 )
 from privpipe.engines.databases.staging import Staging
 from privpipe.engines.distributed.class_parts import explained
+from privpipe.engines.distributed.collection import of_columns
 from privpipe.engines.distributed.row_functions import (
     codebooks_of,
     recoded_schema,
@@ -211,7 +212,9 @@ class DaskEngine(Engine):
         require_columns(table, columns)
         learn = Learn(request)
         parts = [self._runtime.task("learn", learn.measure, part) for part in table.coded(columns)]
-        (learnt,) = self._runtime.compute("learn facts", [self._runtime.tree("merge facts", learn.merge, parts)])
+        what = of_columns("distinct values", request.histograms) if request.histograms else ""
+        merged = self._runtime.tree("merge facts", learn.merge, parts, what)
+        (learnt,) = self._runtime.compute("learn facts", [merged], what)
         return facts_of(learnt, request)
 
     def classes(self, table: DaskTable, query: ClassQuery) -> Iterator[ClassBlock]:
@@ -239,7 +242,7 @@ class DaskEngine(Engine):
         measure = MeasureRows(tuple(dict.fromkeys(columns)), reduction)
         parts = table.parts if table.has_record_ids else table.holding(columns)
         tasks = [self._runtime.task("measure rows", measure, part, shared) for part in parts]
-        return list(self._runtime.compute("measure rows", tasks))
+        return list(self._runtime.compute("measure rows", tasks, of_columns("figures gathered", columns)))
 
     def _measured_pairs(
         self, original: DaskTable, released: DaskTable, columns: Sequence[str], reduction: Any, facts: Facts
@@ -252,7 +255,7 @@ class DaskEngine(Engine):
         sent = [self._runtime.task("cut by id", cut, part) for part in (*original.parts, *released.parts)]
         measure = MeasurePairs(len(original.parts), reduction)
         tasks = meet(self._runtime, "measure pairs", sent, places, measure, self._runtime.place(facts))
-        return list(self._runtime.compute("measure pairs", tasks))
+        return list(self._runtime.compute("measure pairs", tasks, of_columns("figures gathered", columns)))
 
     def _joined(self, released: DaskTable, original: DaskTable, columns: Mapping[str, str]) -> DaskTable:
         schema = beside_schema(released, original, columns)
@@ -274,7 +277,8 @@ class DaskEngine(Engine):
         count = CountDistinct(names, places, Seed.from_os())
         sent = [self._runtime.task("count distinct", count, part) for part in table.holding(names)]
         merged = meet(self._runtime, "merge distinct", sent, places, merge_distinct)
-        return sorted_distinct(self._runtime.compute("count distinct", merged), table.schema)
+        what = of_columns("distinct combinations", names)
+        return sorted_distinct(self._runtime.compute("count distinct", merged, what), table.schema)
 
     def aggregate(self, table: DaskTable, query: AggregateQuery) -> pa.Table:
         return aggregation.aggregate(self._runtime, table, query, self._places(table))
@@ -358,6 +362,10 @@ class DaskEngine(Engine):
         places = self._places(table)
         cut = CutByKey(key, places)
         sent = [self._runtime.task("cut by group", cut, part) for part in table.parts]
+        sent = self._runtime.keep("cut by group", sent)
+        require_room_for_places(
+            self._runtime, sent, of_columns("the records in the groups of one task", table.schema.names)
+        )
         parts = meet(self._runtime, "map groups", sent, places, MapGroups(function, schema))
         return self._kept("map groups", table, schema, parts)
 

@@ -11,16 +11,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privpipe.blocks import RowBlock
-from privpipe.blocks.arrays import Ints
+from privpipe.blocks.arrays import Floats, Ints
 from privpipe.draws import Stream
 from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import group_key
 from privpipe.engines.dask.graph import Node
 from privpipe.engines.dask.runtime import Runtime
+from privpipe.engines.distributed.collection import too_large
 from privpipe.engines.distributed.orders import range_targets, sorted_by
 from privpipe.kernels.grouping.word_groups import ordered_by_group
 
-__all__ = ["Pieces", "Sent", "answers", "cut_by", "cut_ranges", "meet", "ranked", "sorted_parts"]
+__all__ = [
+    "Pieces",
+    "Sent",
+    "answers",
+    "cut_by",
+    "cut_ranges",
+    "meet",
+    "ranked",
+    "require_room_for_places",
+    "sorted_parts",
+]
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,6 +129,26 @@ def meet(
     return [runtime.task(name, meeting, cut, *own[place], *shared) for place, cut in enumerate(cuts)]
 
 
+def require_room_for_places(runtime: Runtime, sent: Sequence[Node], what: str) -> None:
+    """Refuse pieces of which one place would get more than a task may take, before any of them travels.
+
+    Raises
+    ------
+    EngineError
+        With the bytes of the largest place.
+    """
+    sizes = runtime.compute("measure pieces", [runtime.task("measure pieces", place_bytes, part) for part in sent])
+    most, limit = float(np.sum(sizes, axis=0).max()) if sizes else 0.0, runtime.task_limit
+    if most > limit:
+        raise too_large("dask", what, most, limit, MORE_ROOM, taker="one task of a worker")
+
+
+def place_bytes(sent: Sent) -> Floats:
+    """Bytes that go to each place, of rows as long as the average."""
+    rows = sent.pieces.rows
+    return np.diff(sent.pieces.offsets) * (rows.nbytes / max(1, len(rows)))
+
+
 def _cut(pieces: Pieces | Sent, place: int) -> Any:
     return pieces.piece(place)
 
@@ -127,6 +158,10 @@ def _meet_here(function: Callable[..., Any], pieces: list[Pieces | Sent], *share
 
 
 SAMPLES_A_PLACE = 64
+MORE_ROOM = (
+    "give each worker more memory or fewer threads, raise `npartitions` under `engines.dask`, or use smaller groups "
+    "(strata, segments, households)"
+)
 
 
 def ranked(

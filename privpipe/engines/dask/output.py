@@ -24,6 +24,7 @@ from privpipe.engines.dask.graph import Node, foreign_nodes, graph_of
 from privpipe.engines.dask.row_functions import CutById
 from privpipe.engines.dask.runtime import Runtime
 from privpipe.engines.dask.sources import is_dask_frame, require_held
+from privpipe.engines.distributed.collection import of_columns
 from privpipe.engines.distributed.orders import keyed_order
 from privpipe.engines.readers.source import Format
 from privpipe.errors import EngineError, UnsupportedError
@@ -64,7 +65,7 @@ def collected(runtime: Runtime, table: DaskTable, like: Any, form: ReturnForm = 
         to_pandas = ToPandas.of(table.schema, like, form)
         nodes = [runtime.task("convert to pandas", to_pandas, part, part=at) for at, part in enumerate(parts)]
         return frame_of_nodes(nodes, to_pandas.meta(table.schema))
-    batches = runtime.compute("collect records", parts)
+    batches = runtime.compute("collect records", parts, of_columns("the records", table.schema.names))
     rows = pa.Table.from_batches([batch.select(table.schema.names) for batch in batches], table.schema)
     return frame_like(rows, like, form)
 

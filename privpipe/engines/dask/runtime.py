@@ -18,6 +18,7 @@ import dask
 import dask.threaded
 
 from privpipe.engines.dask.graph import Held, Node, Shared, engine_error, graph_of, task_node, value_node
+from privpipe.engines.dask.result_sizes import Bounded, Measured, Room, Share
 from privpipe.errors import DataError, EngineError, PrivpipeError
 
 __all__ = ["PATIENCE", "Patience", "Runtime", "processors"]
@@ -107,6 +108,7 @@ async def _run(work: Awaitable[Any]) -> Any:
 
 FAN_IN = 8
 LARGE = 2**20
+UNLIMITED = 2**63 - 1
 log = logging.getLogger("privpipe.engines.dask")
 
 
@@ -123,31 +125,48 @@ class Runtime:
         Whether results of exchanges are kept, or computed again whenever they are needed.
     patience : float
         Seconds to wait for workers that give no sign of life.
+    limit : int
+        Bytes that the results of one action may take in this process.
     """
 
-    def __init__(self, client: Any, workers: int, cache: bool, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, client: Any, workers: int, cache: bool, patience: float = PATIENCE, limit: int = UNLIMITED
+    ) -> None:
         self.client = client
         self.workers = workers
         self.cache = cache
+        self.limit = limit
         self._patience = Patience(client, patience)
 
     @functools.cached_property
     def near(self) -> Runtime:
         """The threads of this process, for tables that are worked on here."""
-        return self if self.client is None else Runtime(None, processors(), self.cache)
+        return self if self.client is None else Runtime(None, processors(), self.cache, limit=self.limit)
 
     @property
     def distributed(self) -> bool:
         """Whether tasks run in other processes."""
         return self.client is not None
 
+    @property
+    def task_limit(self) -> int:
+        """Bytes that one task may take: a thread's share of the smallest worker, or what this process collects."""
+        workers = () if self.client is None else self.client.scheduler_info()["workers"].values()
+        shares = [each["memory_limit"] // max(each["nthreads"], 1) for each in workers if each["memory_limit"]]
+        return min(shares, default=self.limit)
+
     def task(self, name: str, function: Callable[..., Any] | Node, *parts: Any, **fixed: Any) -> Node:
         """A task that applies `function` to the results of `parts` (nodes, or lists of them)."""
         return task_node(name, function, parts, fixed, here=self.client is None)
 
-    def tree(self, name: str, function: Callable[[list[Any]], Any], tasks: Sequence[Node]) -> Node:
-        """One task: the results merged by `function`, some at a time, so that none waits for all."""
+    def tree(self, name: str, function: Callable[[list[Any]], Any], tasks: Sequence[Node], what: str = "") -> Node:
+        """One task: the results merged by `function`, some at a time, so that none waits for all.
+
+        Results of which it is said what they are only grow: as soon as they exceed what this process may take, no more
+        is merged.
+        """
         level = list(tasks)
+        function = Bounded(function, what, self.limit) if what else function
         while len(level) > FAN_IN:
             runs = [level[start : start + FAN_IN] for start in range(0, len(level), FAN_IN)]
             level = [self.task(name, function, run) for run in runs]
@@ -169,12 +188,49 @@ class Runtime:
         found: Sequence[Any] = self._guarded(step, lambda _: self.client.scatter(values, hash=False, **how), ())
         return found
 
-    def compute(self, step: str, tasks: Sequence[Node]) -> list[Any]:
-        """Run the tasks in one action and bring their results here."""
+    def compute(self, step: str, tasks: Sequence[Node], what: str = "") -> list[Any]:
+        """Run the tasks in one action and bring their results here, unless they exceed the limit together.
+
+        Parameters
+        ----------
+        what : str, optional
+            Results that may be large, with their columns, for the refusal; numbers and the like are not measured.
+
+        Raises
+        ------
+        EngineError
+            They exceed it; what is large has not left the workers.
+        """
         log.debug("%s: %d tasks", step, len(tasks))
         if self.is_near(tasks):
-            return self.near.compute(step, tasks)
-        return list(self._guarded(step, lambda tasks: self._get(step, tasks), tasks))
+            return self.near.compute(step, tasks, what)
+        room = Room(what, self.limit)
+        if self.client is None:
+            return self._results(step, [self.task(step, room.admit, task) for task in tasks] if what else tasks)
+        return list(self._guarded(step, lambda tasks: self._brought(step, tasks, room), tasks))
+
+    def _brought(self, step: str, tasks: Sequence[Node], room: Room) -> list[Any]:
+        """Results of workers."""
+        if room.what:
+            return self._within(step, tasks, room)
+        futures = self.client.get(self._graph(tasks), [task.key for task in tasks], sync=False)
+        return self._patience.results(step, futures)
+
+    def _within(self, step: str, tasks: Sequence[Node], room: Room) -> list[Any]:
+        """Results of workers: small ones at once, others once the sizes of all are known."""
+        measured = [self.task(step, Share(room.limit / max(len(tasks), 1)), task) for task in tasks]
+        nodes = [*tasks, *measured]
+        futures: list[Any] = self.client.get(self._graph(nodes), [node.key for node in nodes], sync=False)
+        found: list[Measured] = self._patience.results(step, futures[len(tasks) :])
+        for each in found:
+            room.take(each.size)
+        waiting = [future for future, each in zip(futures, found, strict=False) if not each.is_whole]
+        late = iter(self._patience.results(step, waiting) if waiting else ())
+        return [each.value if each.is_whole else next(late) for each in found]
+
+    def _results(self, step: str, tasks: Sequence[Node]) -> list[Any]:
+        """Results of threads of this process."""
+        return list(self._guarded(step, self._got, tasks))
 
     def keep(self, step: str, tasks: Sequence[Node]) -> list[Node]:
         """The tasks with their results kept where they lie, unless caching is off."""
@@ -185,7 +241,7 @@ class Runtime:
         if self.client is not None:
             settled = self._guarded(step, lambda tasks: self._settled(step, tasks), tasks)
             return [value_node(future) for future in settled]
-        return [value_node(Held(result)) for result in self.compute(step, tasks)]
+        return [value_node(Held(result)) for result in self._results(step, tasks)]
 
     def hold(self, step: str, tasks: Sequence[Node]) -> tuple[list[Node], Callable[[], None]]:
         """The tasks with their results as they are now, whatever is computed from them later; and what drops them.
@@ -194,7 +250,7 @@ class Runtime:
         bytes of each result, and the reader compares their digest.
         """
         if self.client is None or self.is_near(tasks):
-            return [value_node(Held(result)) for result in self.compute(step, tasks)], _nothing
+            return [value_node(Held(result)) for result in self.near._results(step, tasks)], _nothing
         sealed = [self.task("seal rows", pickled, task) for task in tasks]
         futures = self._guarded(step, lambda tasks: self._settled(step, tasks), sealed)
         kept = [value_node(future) for future in futures]
@@ -220,12 +276,10 @@ class Runtime:
                 graph[key] = Held(content.value) if content.future is None else content.future
         return graph
 
-    def _get(self, step: str, tasks: Sequence[Node]) -> Sequence[Any]:
+    def _got(self, tasks: Sequence[Node]) -> Sequence[Any]:
         keys = [task.key for task in tasks]
-        if self.client is not None:
-            found: Sequence[Any] = self._patience.results(step, self.client.get(self._graph(tasks), keys, sync=False))
-        elif self.workers == 1:
-            found = dask.get(graph_of(tasks), keys)
+        if self.workers == 1:
+            found: Sequence[Any] = dask.get(graph_of(tasks), keys)
         else:
             found = dask.threaded.get(graph_of(tasks), keys, num_workers=self.workers)
         return found

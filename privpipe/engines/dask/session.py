@@ -44,6 +44,9 @@ class Options:
     driver_bytes : int
         With worker processes, tables of at most so many bytes, and of no more than two million records, are worked on
         by the calling process; 0: none is.
+    collected_bytes : int or str, optional
+        Bytes that the results of one step may take in the calling process, as in "4GB"; more is refused before it is
+        collected. Default: half of the memory that the container or machine offers.
     cache : bool
         Keep what was read from text or exchanged between partitions, instead of doing it again for each use.
     patience : float
@@ -57,6 +60,7 @@ class Options:
     partition_size: int | str = DEFAULT_PARTITION
     npartitions: int | None = None
     driver_bytes: int = SMALL_BYTES
+    collected_bytes: int | str | None = None
     cache: bool = True
     patience: float = PATIENCE
 
@@ -92,6 +96,8 @@ class Options:
             raise UsageError("dask engine: address and threads_per_worker need scheduler: distributed")
         if self.partition_bytes < 1:
             raise UsageError("dask engine: partition_size must be positive, as in 64MB")
+        if self.collection_limit < 1:
+            raise UsageError("dask engine: collected_bytes must be positive, as in 4GB")
 
     def _check_kinds(self) -> None:
         for name in ("workers", "threads_per_worker", "npartitions"):
@@ -110,12 +116,27 @@ class Options:
     @property
     def partition_bytes(self) -> int:
         """`partition_size` in bytes."""
-        from dask.utils import parse_bytes
+        return _parsed("partition_size", self.partition_size)
 
-        try:
-            return int(parse_bytes(self.partition_size))
-        except (ValueError, TypeError):
-            raise UsageError("dask engine: partition_size must be a number of bytes, as in 64MB") from None
+    @property
+    def collection_limit(self) -> int:
+        """`collected_bytes`, or its default, in bytes."""
+        if self.collected_bytes is None:
+            from privpipe.engines.embedded.session import offered_memory
+
+            return offered_memory() // 2
+        return _parsed("collected_bytes", self.collected_bytes)
+
+
+def _parsed(name: str, size: int | str) -> int:
+    from dask.utils import parse_bytes
+
+    try:
+        if isinstance(size, bool):
+            raise TypeError(name)
+        return int(parse_bytes(size))
+    except (ValueError, TypeError, AttributeError):
+        raise UsageError(f"dask engine: {name} must be a number of bytes, as in 64MB") from None
 
 
 class Session:
@@ -129,7 +150,7 @@ class Session:
         if client is not None:
             workers = max(1, sum(client.nthreads().values()))
         workers = 1 if options.scheduler == "synchronous" else workers
-        self.runtime = Runtime(client, workers, options.cache, options.patience)
+        self.runtime = Runtime(client, workers, options.cache, options.patience, options.collection_limit)
         self.sees_files = client is None or self._spilled is not None
         """Whether all workers run on this machine, for this user."""
 

@@ -28,6 +28,7 @@ from privpipe.blocks.aggregate_query import (
 from privpipe.blocks.arrays import Ints
 from privpipe.engines.base.aggregated_cells import Cells, added_sql, figures_sql, ranks_sql
 from privpipe.engines.base.batches import as_type, whole_array
+from privpipe.engines.spark.driver_memory import require_room
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.spark_table import Layout, SparkTable
 from privpipe.engines.spark.versions import arrow_table, frame_of
@@ -75,6 +76,8 @@ def aggregate(table: SparkTable, query: AggregateQuery) -> pa.Table:
     from pyspark.sql import functions as sf
 
     table, query = _contributed(table, query)
+    if query.keys:
+        require_room(table, [query.keys], "cells")
     rows = _rows(table, query)
     keys = [f"key_{at}" for at in range(len(query.keys))]
     dealt = rows.withColumn(HEAP, sf.monotonically_increasing_id().bitwiseAND(_heaps(query) - 1))

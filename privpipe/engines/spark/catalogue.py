@@ -14,12 +14,11 @@ from privpipe.blocks.table_name import OWN_CATALOGUE, TableName, backquoted
 from privpipe.draws import Stream
 from privpipe.engines.base.catalogue import Catalogue, Listed
 from privpipe.engines.base.part_files import files_of
-from privpipe.engines.spark.facts import count_records
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.output import ORDER, PART, in_parts
 from privpipe.engines.spark.session import is_connect
 from privpipe.engines.spark.sources import table_names
-from privpipe.engines.spark.spark_table import SparkTable, spark_type
+from privpipe.engines.spark.spark_table import SparkTable, count_records, spark_type
 from privpipe.errors import DataError, UnsupportedError
 from privpipe.private_files import make_public, public_modes
 

@@ -13,7 +13,14 @@ import pyarrow as pa
 from privpipe.blocks import ClassBlock, ClassQuery, Facts, Reduction
 from privpipe.blocks.arrays import Bools
 from privpipe.blocks.requests import Where
-from privpipe.engines.base.class_blocks import COUNT, KnownSizes, WithSizes, may_be_marked, require_query_columns
+from privpipe.engines.base.class_blocks import (
+    COUNT,
+    KnownSizes,
+    WithSizes,
+    grouping_columns,
+    may_be_marked,
+    require_query_columns,
+)
 from privpipe.engines.distributed.class_parts import SIZE, WORDS, explained
 from privpipe.engines.spark.class_cells import (
     MARKED,
@@ -24,7 +31,7 @@ from privpipe.engines.spark.class_cells import (
     counted_where_they_lie,
     new_salt,
 )
-from privpipe.engines.spark.driver_memory import fits_driver, fits_here
+from privpipe.engines.spark.driver_memory import fits_driver, fits_here, require_room, room_for_results
 from privpipe.engines.spark.facts import learn
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.spark_table import LeftOut, SparkTable
@@ -97,6 +104,8 @@ R = TypeVar("R")
 def collected_blocks(table: SparkTable, query: ClassQuery) -> Iterator[ClassBlock]:
     """Blocks of whole classes, from cells brought to the driver."""
     require_query_columns(table.schema, query)
+    if query.keys or query.columns:
+        require_room(table, [grouping_columns(query)], "cells of classes")
     with reported("count the cells"):
         cells = arrow_table(cells_of(table, query, new_salt()))
     with _explained(table, query):
@@ -144,7 +153,8 @@ def reduced_in_place(
     reader, counted = counted_where_they_lie(rows, table, query)
     with _explained(table, query):
         measure = reader.measured(lambda block: reduction.measure(block, facts))
-        return fold(counted, measure, reduction.merge, "measure the classes")
+        room = room_for_results(table, grouping_columns(query), "the figures of the classes")
+        return fold(counted, measure, reduction.merge, "measure the classes", room)
 
 
 def _explained(table: SparkTable, query: ClassQuery) -> AbstractContextManager[None]:

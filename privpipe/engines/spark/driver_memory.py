@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from privpipe.engines.distributed.collection import FEWER, of_columns, too_large
 from privpipe.engines.spark.failures import reported
-from privpipe.errors import EngineError
+from privpipe.engines.spark.spark_table import count_records
 
 if TYPE_CHECKING:
     from privpipe.blocks import Facts
     from privpipe.engines.spark.spark_table import SparkTable
 
-__all__ = ["expected_bytes", "fits_driver", "fits_here", "require_room", "result_limit", "row_bytes"]
+__all__ = [
+    "Room",
+    "expected_bytes",
+    "fits_driver",
+    "fits_here",
+    "require_room",
+    "require_room_for_rows",
+    "result_limit",
+    "room_for_results",
+    "row_bytes",
+]
 
 
 TEXT_BYTES = 32
@@ -25,6 +37,37 @@ RECORDS_HERE = 2_000_000
 """A table of at most so many records has few enough cells for the driver."""
 CELL_BYTES = 40
 """Of a collected cell: its class, its code and its count, as Arrow and once more as it is sent."""
+
+
+ID_BYTES = 16
+RAISE = f"raise `spark.driver.memory` and `spark.driver.maxResultSize` under `engines.spark.conf`, {FEWER}"
+
+
+@dataclass(frozen=True)
+class Room:
+    """What results of the workers may take together on the driver.
+
+    Parameters
+    ----------
+    what : str
+        The results.
+    limit : int
+        Bytes.
+    """
+
+    what: str
+    limit: int
+
+    def require(self, needed: int) -> None:
+        """Refuse more.
+
+        Raises
+        ------
+        EngineError
+            With the figures, and what to change.
+        """
+        if needed > self.limit:
+            raise too_large("spark", self.what, needed, self.limit, RAISE)
 
 
 def result_limit(session: Any) -> int:
@@ -107,24 +150,36 @@ def require_room(table: SparkTable, sets: Sequence[Sequence[str]], what: str) ->
     )
     if needed > limit:
         largest = max(zip(combinations, sets, strict=True), key=lambda pair: pair[0])
-        raise EngineError(
-            f"spark engine: the {what} are about {sum(combinations):,} ({', '.join(map(repr, largest[1]))}: "
-            f"{largest[0]:,}), some {_size(needed)}, and the driver takes {_size(limit)} at a time; raise "
-            "`spark.driver.memory` and `spark.driver.maxResultSize` under `engines.spark.conf`, coarsen near-unique "
-            "columns before, or take fewer quasi-identifiers. Nothing was collected"
-        )
+        counted = f"about {sum(combinations):,} {what} ({', '.join(map(repr, largest[1]))}: {largest[0]:,})"
+        raise too_large("spark", counted, needed, limit, RAISE)
+
+
+def require_room_for_rows(table: SparkTable, what: str) -> None:
+    """Refuse to collect records that the driver cannot hold.
+
+    Raises
+    ------
+    EngineError
+        With the figures, and what to change.
+    """
+    limit = result_limit(table.frame.sparkSession)
+    needed = _most_bytes(table, table.schema) if limit else 0
+    if needed > limit:
+        raise too_large("spark", of_columns(what, table.schema.names), needed, limit, RAISE)
+
+
+def room_for_results(table: SparkTable, columns: Sequence[str], what: str) -> Room | None:
+    """The limit for results that may be as large as some columns; None where they are within it anyway."""
+    limit = result_limit(table.frame.sparkSession)
+    if not limit or 2 * _most_bytes(table, pa.schema([table.schema.field(name) for name in columns])) <= limit:
+        return None
+    return Room(of_columns(what, columns), limit)
+
+
+def _most_bytes(table: SparkTable, schema: pa.Schema) -> int:
+    records = count_records(table) if table.bound is None else table.bound
+    return records * (row_bytes(schema) + ID_BYTES)
 
 
 def _is_fixed(kind: pa.DataType) -> bool:
     return not (pt.is_string(kind) or pt.is_binary(kind))
-
-
-def _size(number: float) -> str:
-    """Bytes for people.
-
-    Examples
-    --------
-    >>> _size(3 * 2**20), _size(10)
-    ('3 MiB', '1 MiB')
-    """
-    return f"{max(round(number / 2**20), 1):,} MiB"

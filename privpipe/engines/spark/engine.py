@@ -59,7 +59,7 @@ from privpipe.engines.spark.catalogue import SparkCatalogue
 from privpipe.engines.spark.class_table import keep_classes
 from privpipe.engines.spark.driver_memory import expected_bytes, row_bytes
 from privpipe.engines.spark.driver_tables import Near, where_it_lies
-from privpipe.engines.spark.facts import count_records, distinct, estimated_distinct, known_content, learn
+from privpipe.engines.spark.facts import distinct, estimated_distinct, known_content, learn
 from privpipe.engines.spark.failures import Watch
 from privpipe.engines.spark.row_functions import recode
 from privpipe.engines.spark.session import (
@@ -73,7 +73,7 @@ from privpipe.engines.spark.session import (
 )
 from privpipe.engines.spark.session_settings import Loan
 from privpipe.engines.spark.sources import is_native, is_spark_frame, raw_frame, refuse_streaming, scan
-from privpipe.engines.spark.spark_table import Layout, SparkTable, append, select, stack
+from privpipe.engines.spark.spark_table import Layout, SparkTable, append, count_records, select, stack
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

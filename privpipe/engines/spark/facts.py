@@ -20,12 +20,11 @@ from privpipe.engines.spark.column_values import ColumnLook, Looker, Looks
 from privpipe.engines.spark.driver_memory import require_room
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.session_settings import tasks_for
-from privpipe.engines.spark.spark_table import Hashed, Layout, LeftOut, SparkTable
+from privpipe.engines.spark.spark_table import Hashed, Layout, LeftOut, SparkTable, count_records
 from privpipe.engines.spark.versions import arrow_table, grouped_by_each
 from privpipe.engines.spark.workers import fold
 
 __all__ = [
-    "count_records",
     "distinct",
     "estimated_distinct",
     "histograms_of",
@@ -52,14 +51,6 @@ def learn(table: SparkTable, request: FactsRequest) -> Facts:
         records, histograms, nulls = first.records + first.nulls, {}, {}
     table.remembered["records"] = records
     return Facts(records=records, histograms=histograms, moments=moments, covariance=covariance, nulls=nulls)
-
-
-def count_records(table: SparkTable) -> int:
-    """Number of records, counted at most once a table."""
-    if "records" not in table.remembered:
-        with reported("count the records"):
-            table.remembered["records"] = table.frame.count()
-    return table.remembered["records"]
 
 
 def histograms_of(table: SparkTable, columns: Sequence[str]) -> dict[str, Histogram]:

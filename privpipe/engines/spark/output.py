@@ -23,12 +23,11 @@ from privpipe.engines.base.return_forms import AS_THEY_ARE, ReturnForm
 from privpipe.engines.distributed.orders import keyed_order, value_order_of
 from privpipe.engines.readers.source import Format
 from privpipe.engines.spark.column_types import as_it_came
-from privpipe.engines.spark.driver_memory import result_limit, row_bytes
-from privpipe.engines.spark.facts import count_records
+from privpipe.engines.spark.driver_memory import require_room_for_rows, result_limit, row_bytes
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.row_functions import whole_runs
 from privpipe.engines.spark.sources import is_spark_frame
-from privpipe.engines.spark.spark_table import Layout, SparkTable
+from privpipe.engines.spark.spark_table import Layout, SparkTable, count_records
 from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import boxed, map_batches, results_of
 from privpipe.errors import SinkError
@@ -87,6 +86,7 @@ def lying(table: SparkTable, like: Any, form: ReturnForm = AS_THEY_ARE) -> Any:
 
 def sorted_rows(table: SparkTable, stream: Stream | None) -> pa.Table:
     """All rows on the driver, in keyed order of their ids, else in the order of all their values."""
+    require_room_for_rows(table, "the records")
     with reported("collect the records"):
         found = arrow_table(table.frame)
     layout = table.layout

@@ -19,10 +19,9 @@ from privpipe.draws import Stream
 from privpipe.engines.base.batches import joined
 from privpipe.engines.base.histograms import group_key
 from privpipe.engines.distributed.orders import range_targets, sorted_by
-from privpipe.engines.spark.facts import count_records
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.row_functions import RunNumbers
-from privpipe.engines.spark.spark_table import Layout, SparkTable
+from privpipe.engines.spark.spark_table import Layout, SparkTable, count_records
 from privpipe.engines.spark.versions import arrow_table
 from privpipe.engines.spark.workers import fold, map_batches
 from privpipe.kernels.grouping.parallel_order import sortable_words

@@ -18,7 +18,7 @@ from privpipe.engines.base.histograms import histogram_of
 from privpipe.engines.base.paired_schemas import beside_schema
 from privpipe.engines.distributed.columns import column_name
 from privpipe.engines.distributed.row_functions import Codebook, codebooks_of, recoded_schema, unknown_values
-from privpipe.engines.spark.driver_memory import fits_driver
+from privpipe.engines.spark.driver_memory import fits_driver, room_for_results
 from privpipe.engines.spark.facts import histograms_of
 from privpipe.engines.spark.failures import reported, sealed
 from privpipe.engines.spark.spark_table import Layout, SparkTable, spark_type
@@ -211,7 +211,8 @@ def reduce_rows(table: SparkTable, columns: Sequence[str], reduction: Reduction[
             if batch.num_rows:
                 yield reduction.measure(layout.block(batch), facts)
 
-    return fold(chosen.frame, measure, reduction.merge, "measure the records")
+    room = room_for_results(table, chosen.schema.names, "the figures gathered")
+    return fold(chosen.frame, measure, reduction.merge, "measure the records", room)
 
 
 def reduce_pairs(
@@ -242,7 +243,8 @@ def reduce_pairs(
                 block = PairBlock(of_left.block(batch.select(list(first))), of_right.block(batch.select(list(second))))
                 yield reduction.measure(block, facts)
 
-    return fold(pairs, measure, reduction.merge, "measure the pairs")
+    room = room_for_results(released, names, "the figures gathered")
+    return fold(pairs, measure, reduction.merge, "measure the pairs", room)
 
 
 def beside(released: SparkTable, original: SparkTable, columns: Mapping[str, str]) -> SparkTable:

@@ -15,6 +15,7 @@ from privpipe.engines.base.class_blocks import KnownSizes
 from privpipe.engines.base.paired_schemas import require_same, stacked_schema
 from privpipe.engines.distributed.columns import column_name
 from privpipe.engines.distributed.row_functions import fitted
+from privpipe.engines.spark.failures import reported
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -30,6 +31,7 @@ __all__ = [
     "SparkTable",
     "append",
     "as_counted",
+    "count_records",
     "select",
     "spark_type",
     "stack",
@@ -309,3 +311,11 @@ def _remembered(table: SparkTable, other: SparkTable) -> dict[str, int]:
     counted = [each.remembered.get("records") for each in (table, other)]
     known = [records for records in counted if records is not None]
     return {"records": sum(known)} if len(known) == len(counted) else {}
+
+
+def count_records(table: SparkTable) -> int:
+    """Number of records, counted at most once a table."""
+    if "records" not in table.remembered:
+        with reported("count the records"):
+            table.remembered["records"] = table.frame.count()
+    return table.remembered["records"]

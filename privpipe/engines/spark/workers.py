@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from privpipe.engines.spark.driver_memory import Room
+
 __all__ = ["boxed", "fold", "map_batches", "map_raw", "map_struct", "results_of", "settle_modules"]
 
 R = TypeVar("R")
@@ -75,7 +77,11 @@ def settle_modules() -> None:
 
 
 def fold(
-    frame: DataFrame, measure: Callable[[Batches], Iterator[R]], merge: Callable[[R, R], R], step: str
+    frame: DataFrame,
+    measure: Callable[[Batches], Iterator[R]],
+    merge: Callable[[R, R], R],
+    step: str,
+    room: Room | None = None,
 ) -> R | None:
     """Results of all partitions, merged there and then here; None when there is none.
 
@@ -87,6 +93,8 @@ def fold(
         Associative and commutative.
     step : str
         For errors.
+    room : Room, optional
+        For results that may be as large as the frame: they are measured on the workers before they are collected.
     """
 
     def run(batches: Batches) -> Batches:
@@ -94,12 +102,14 @@ def fold(
             yield boxed(result)
 
     found: R | None = None
-    for result in results_of(frame, run, step):
+    for result in results_of(frame, run, step, room):
         found = result if found is None else merge(found, result)
     return found
 
 
-def results_of(frame: DataFrame, function: Callable[[Batches], Batches], step: str) -> Iterator[Any]:
+def results_of(
+    frame: DataFrame, function: Callable[[Batches], Batches], step: str, room: Room | None = None
+) -> Iterator[Any]:
     """What a function boxed on the workers, one result after another.
 
     Errors of ours come as results too, so that no task fails and no log fills.
@@ -115,13 +125,27 @@ def results_of(frame: DataFrame, function: Callable[[Batches], Batches], step: s
 
     log.debug("%s", step)
     with reported(step):
-        table = arrow_table(frame.mapInArrow(_on_worker(run), "problem string, result binary"))
+        boxes = frame.mapInArrow(_on_worker(run), "problem string, result binary")
+        table = arrow_table(boxes) if room is None else _within(boxes, room)
         problems = [unsealed(text) for text in table.column("problem").to_pylist() if text is not None]
         # The order of partitions is arbitrary: of several problems, the same one every time.
         for problem in sorted((found for found in problems if found is not None), key=str):
             raise in_step(problem, step)
     for boxed in table.column("result"):
         yield pickle.loads(boxed.as_buffer())
+
+
+def _within(boxes: DataFrame, room: Room) -> pa.Table:
+    """Boxed results, computed once, and collected only if they are within the limit."""
+    from pyspark.sql import functions as sf
+
+    kept = boxes.persist()
+    try:
+        (needed,) = kept.agg(sf.sum(sf.octet_length("result"))).collect()[0]
+        room.require(int(needed or 0))
+        return arrow_table(kept)
+    finally:
+        kept.unpersist()
 
 
 def _merged(results: Iterator[R], merge: Callable[[R, R], R]) -> Iterator[R]:

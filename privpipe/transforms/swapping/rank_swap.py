@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
@@ -192,6 +194,9 @@ class RankSwap(Transformer):
             for column in self.columns:
                 refuse_nulls(column, _missing(facts, column), context)
         strata = Strata.learn(engine, table, self.by, self.columns, context, least=self.least, small=self.small_strata)
+        for column in self.columns:
+            largest = max(strata.known[column], default=0)
+            self._require_served(column, largest, largest, self.window(largest), context.place)
         columns = {
             column: {
                 "records": sum(strata.known[column]),
@@ -276,15 +281,39 @@ class RankSwap(Transformer):
                 f"{context.place}: p = {self.p} of {n:,} records with a value in {column!r} is a window of 0 ranks; "
                 f"it takes p >= {np.ceil(1e6 / n) / 1e6:g}"
             )
-        if self._segment(n - low - high, window) > MOST_RANKS:
-            raise UnsupportedError(
-                f"{context.place}: {n:,} values of {column!r} swap over one segment, and {MOST_RANKS:,} are the most "
-                "that are served; take p below 1/64 with segment: auto"
-            )
+        self._require_served(column, n, n - low - high, window, context.place)
         shown: dict[str, Any] = {"records": n, "nulls": missing, "window": window, "bottom": low, "top": high}
         if chosen:
             shown |= chosen.expected()
         return shown | self._displaced(n - low - high)
+
+    def _require_served(self, column: str, n: int, inner: int, window: int, place: str) -> None:
+        """Refuse a segment that is too long, with parameters that are served.
+
+        Parameters
+        ----------
+        n : int
+            Values of the column, or of its largest stratum.
+        inner : int
+            Those between the tails.
+        window : int
+        """
+        if self._segment(inner, window) <= MOST_RANKS:
+            return
+        from privpipe.kernels.rank_swapping import SEGMENT_WINDOWS
+
+        widest = _rounded_down(Fraction(MOST_RANKS // SEGMENT_WINDOWS, n))
+        if self.kind != "window":
+            remedy = f"take kind: window with p of at most {widest}"
+        elif isinstance(self.segment, int):
+            remedy = f"take a segment of at most {MOST_RANKS:,}"
+        else:
+            reached = f"p of at most {widest}" + (" instead of what is to be kept" if self.keeps else "")
+            remedy = f"take segment: auto with {reached}" if self.segment is None else f"take {reached}"
+        raise UnsupportedError(
+            f"{place}: {inner:,} values of {column!r} swap over segments of {self._segment(inner, window):,} ranks, "
+            f"and {MOST_RANKS:,} are the most that are served; {remedy}, or strata (`by:`) of fewer records"
+        )
 
     def plan_of_nothing(self, context: StageContext) -> StagePlan:
         ends = {"bottom": self.bottom, "top": self.top}
@@ -405,3 +434,15 @@ class RankSwap(Transformer):
 def _missing(facts: Facts, column: str) -> int:
     """Records without a value."""
     return facts.moments[column].nulls if column in facts.moments else facts.nulls[column]
+
+
+def _rounded_down(share: Fraction) -> str:
+    """A share below 1 as a decimal number that does not exceed it, of four digits after the zeros.
+
+    Examples
+    --------
+    >>> _rounded_down(Fraction(7_812_500, 10**9)), _rounded_down(Fraction(7_812_500, 6 * 10**8))
+    ('0.007812', '0.01302')
+    """
+    digits = 3 - math.floor(math.log10(share))
+    return f"{math.floor(share * 10**digits) / 10**digits:.{digits}f}"

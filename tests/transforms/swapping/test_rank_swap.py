@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections import Counter
 from decimal import Decimal
 from typing import Any
@@ -14,13 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from privpipe.blocks import Histogram
+from privpipe.blocks import Facts, Histogram
 from privpipe.draws import Draws, Seed
 from privpipe.engines import Engine, Source
-from privpipe.errors import DataError, UsageError
+from privpipe.errors import DataError, UnsupportedError, UsageError
 from privpipe.kernels.rank_swapping import swap_permutation
+from privpipe.roles import Roles
 from privpipe.tolerance import floor_share
 from privpipe.transforms import RankSwap
+from privpipe.transforms.base import StageContext
 from privpipe.transforms.swapping import segment_swap, swap_window
 from privpipe.transforms.swapping.segment_swap import SortedValues, tails
 from tests.tiers import at_most
@@ -353,3 +356,48 @@ def test_ranks_do_not_slow_down_on_skewed_data(run: Any) -> None:
     x = np.concatenate([np.zeros(60_000), np.arange(1000) ** 9])
     found = aligned(run, RankSwap(columns=["x"], p=0.05), pa.array(x))
     assert Counter(found) == Counter(x.tolist())
+
+
+def planned(stage: RankSwap, records: int) -> dict[str, Any]:
+    """The plan of a column of so many integers, none of which exists."""
+    context = StageContext(roles=Roles(), schema=pa.schema([("x", pa.int64())]))
+    found: dict[str, Any] = stage.plan(Facts(records=records, nulls={"x": 0}), context).detail["columns"]["x"]
+    return found
+
+
+@settings(max_examples=at_most(200))
+@given(records=st.integers(500_000_001, 10**12), p=st.floats(1e-7, 1), segment=st.sampled_from(["auto", None]))
+def test_a_segment_that_is_too_long_is_refused_with_a_window_that_is_served(
+    records: int, p: float, segment: Any
+) -> None:
+    stage, widest = RankSwap(columns=["x"], p=p, segment=segment), 500_000_000 // 64
+    if segment == "auto" and floor_share(p, records) <= widest:
+        assert planned(stage, records)["window"] == floor_share(p, records)
+        return
+    with pytest.raises(UnsupportedError, match=r"p of at most 0\.\d+") as refused:
+        planned(stage, records)
+    served = float(re.search(r"at most (0\.\d+)", str(refused.value))[1])  # type: ignore[index]
+    assert 1 <= planned(RankSwap(columns=["x"], p=served), records)["window"] <= widest
+    with pytest.raises(UnsupportedError):
+        planned(RankSwap(columns=["x"], p=served * 1.002), records)
+
+
+@pytest.mark.parametrize(
+    ("stage", "remedy"),
+    [
+        (RankSwap(columns=["x"], p=0.01), "; take p of at most 0.007812, or strata"),
+        (RankSwap(columns=["x"], p=0.001, segment=None), "; take segment: auto with p of at most 0.007812, or"),
+        (RankSwap(columns=["x"], p=0.001, segment=600_000_000), "; take a segment of at most 500,000,000, or"),
+        (RankSwap(columns=["x"], kind="buckets"), "; take kind: window with p of at most 0.007812, or"),
+        (RankSwap(columns=["x"], kind="distribution", p=0.1), "; take kind: window with p of at most 0.007812"),
+    ],
+)
+def test_the_remedy_fits_the_kind(stage: RankSwap, remedy: str) -> None:
+    with pytest.raises(UnsupportedError, match=re.escape(remedy)):
+        planned(stage, 10**9)
+
+
+def test_the_limit_itself_is_served() -> None:
+    assert planned(RankSwap(columns=["x"], kind="buckets"), 500_000_000)["records"] == 500_000_000
+    with pytest.raises(UnsupportedError, match=r"500,000,001 values of 'x' swap over segments of 500,000,001 ranks"):
+        planned(RankSwap(columns=["x"], kind="buckets"), 500_000_001)

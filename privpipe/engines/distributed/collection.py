@@ -1,0 +1,66 @@
+"""What one process may take of the workers' results, which are measured where they are, before they are collected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from privpipe.errors import EngineError
+
+__all__ = ["FEWER", "byte_text", "of_columns", "too_large"]
+
+
+FEWER = "coarsen near-unique columns before, or take fewer columns"
+"""What helps wherever distinct values are collected."""
+
+
+def too_large(
+    engine: str, what: str, needed: float, limit: float, remedy: str, taker: str = "the driver"
+) -> EngineError:
+    """The refusal to collect results that the collecting process cannot hold.
+
+    Parameters
+    ----------
+    engine : str
+    what : str
+        The results, with their columns.
+    needed, limit : float
+        Bytes of the results, or of as many as were measured, and bytes that are collected at a time.
+    remedy : str
+        What helps: settings of the engine that raise the limit, other columns.
+    taker : str
+        Whose limit it is.
+
+    Examples
+    --------
+    >>> str(too_large("dask", "the records", 3 << 30, 1 << 20, "raise the limit"))[:82]
+    'dask engine: the records are some 3,072 MiB, and the driver takes 1 MiB at a time;'
+    """
+    return EngineError(
+        f"{engine} engine: {what} are some {byte_text(needed)}, and {taker} takes {byte_text(limit)} at a time; "
+        f"{remedy}. Nothing was collected"
+    )
+
+
+def of_columns(what: str, columns: Iterable[str]) -> str:
+    """Results and the columns they are of.
+
+    Examples
+    --------
+    >>> of_columns("distinct combinations", ["zip", "age", "zip"]), of_columns("classes", [])
+    ("distinct combinations of 'zip', 'age'", 'classes')
+    """
+    names = ", ".join(map(repr, dict.fromkeys(columns)))
+    return f"{what} of {names}" if names else what
+
+
+def byte_text(number: float) -> str:
+    """Bytes for people.
+
+    Examples
+    --------
+    >>> byte_text(3 * 2**20), byte_text(10)
+    ('3 MiB', '1 KiB')
+    """
+    if number < 2**20:
+        return f"{max(round(number / 2**10), 1):,} KiB"
+    return f"{round(number / 2**20):,} MiB"
