@@ -192,7 +192,7 @@ def _noisy(document: RunDocument, table: Table) -> Table:
 
 
 def _notes(document: RunDocument) -> tuple[str, ...]:
-    """What the verdict says of how the cells were added up."""
+    """Notes of the verdict on how the cells were added up."""
     holders = ", ".join(document.holders)
     first = (
         f"the joint table of {len(document.holders)} holders ({holders}), added up by shares modulo 2^64 under the "

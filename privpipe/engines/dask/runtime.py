@@ -162,8 +162,8 @@ class Runtime:
     def tree(self, name: str, function: Callable[[list[Any]], Any], tasks: Sequence[Node], what: str = "") -> Node:
         """One task: the results merged by `function`, some at a time, so that none waits for all.
 
-        Results of which it is said what they are only grow: as soon as they exceed what this process may take, no more
-        is merged.
+        With `what`, which names the results, merging stops as soon as they exceed what this process may take: such
+        results only grow.
         """
         level = list(tasks)
         function = Bounded(function, what, self.limit) if what else function
