@@ -35,7 +35,7 @@ SLOW = (
     "minimality_attack",
 )
 """Entries that take more than ten seconds."""
-ON_SPARK = ("stage round", "model k_anonymity", "measure risky_cells", "measure rank_interval_disclosure")
+SAMPLE = ("stage round", "model k_anonymity", "measure risky_cells", "measure rank_interval_disclosure")
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +72,12 @@ def test_what_grows_is_distinguished_from_what_does_not(script: Any, tmp_path: P
 
 @pytest.mark.deep
 @pytest.mark.dask
+def test_dask_brings_what_the_table_shows_of_some(script: Any, tmp_path: Path) -> None:
+    agree(script, "dask", SAMPLE, tmp_path)
+
+
+@pytest.mark.rare
+@pytest.mark.dask
 @pytest.mark.parametrize("room", ["stage", "model", "measure"])
 def test_dask_brings_what_the_table_shows(script: Any, room: str, tmp_path: Path) -> None:
     agree(script, "dask", [name for name in script["entries"]() if name.startswith(room)], tmp_path)
@@ -80,7 +86,7 @@ def test_dask_brings_what_the_table_shows(script: Any, room: str, tmp_path: Path
 @pytest.mark.deep
 @pytest.mark.spark
 def test_spark_brings_what_the_table_shows(script: Any, tmp_path: Path) -> None:
-    agree(script, "spark", ON_SPARK, tmp_path)
+    agree(script, "spark", SAMPLE, tmp_path)
 
 
 def agree(script: Any, engine: str, names: Any, folder: Path) -> None:
