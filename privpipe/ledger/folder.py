@@ -13,9 +13,9 @@ from typing import Any, Literal
 from privpipe.errors import DataError, SinkError
 from privpipe.private_files import flush_new
 
-__all__ = ["HEAD", "canonical", "found_in", "private_folder", "read_document", "require_ours", "write"]
+__all__ = ["HEAD", "LOCK", "canonical", "found_in", "private_folder", "read_document", "require_ours", "write"]
 
-HEAD = "ledger.json"
+HEAD, LOCK = "ledger.json", "lock"
 SPENDS = "spends"
 """Next to the entries: what private tables have spent."""
 LARGEST_DOCUMENT = 1 << 22
@@ -31,7 +31,7 @@ def found_in(path: Path) -> Literal["nothing", "ledger", "strangers"]:
         It cannot be looked into.
     """
     try:
-        names = {place.name for place in path.iterdir()} - {"lock", f"{HEAD}.new", SPENDS}
+        names = {place.name for place in path.iterdir()} - {LOCK, f"{HEAD}.new", SPENDS}
     except FileNotFoundError:
         return "nothing"
     except OSError as error:

@@ -5,7 +5,6 @@ Its entries, the persons that several releases share, and how a new entry takes 
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from privpipe.errors import DataError, SinkError, UsageError
 from privpipe.judging.release_memory import places_of
 from privpipe.ledger.chain import ADVICE, NEXT, Chain, Head, name_of, now, read_chain
 from privpipe.ledger.entry import SUFFIX, Entry, Seal
-from privpipe.ledger.folder import HEAD, found_in, private_folder, require_ours, write
+from privpipe.ledger.folder import HEAD, LOCK, found_in, private_folder, require_ours, write
 from privpipe.ledger.sink import (
     SinkRecord,
     Witness,
@@ -33,10 +32,10 @@ from privpipe.ledger.sink import (
     recalled,
     remember,
 )
-from privpipe.private_files import sync_folder
+from privpipe.private_files import locked, sync_folder
 from privpipe.sinks.target import is_remote
 
-__all__ = ["FOREIGN_FOLDER", "Ledger", "known_share", "locked", "recognised"]
+__all__ = ["FOREIGN_FOLDER", "Ledger", "known_share", "recognised"]
 
 
 def recognised(releases: Sequence[ReleaseRows]) -> tuple[ReleaseRows, ...]:
@@ -157,7 +156,7 @@ class Ledger:
                 self._chain = _fresh(self.path, self.key, self.normalise)
                 return
         private_folder(self.path)
-        self._lock = locked(self.path)
+        self._lock = locked(self.path / LOCK, "the ledger")
         self._open()
 
     def _open(self) -> None:
@@ -316,30 +315,6 @@ class Ledger:
 def _alike(one: ReleaseRows, other: ReleaseRows) -> bool:
     """Whether both are releases of records, or both of tables."""
     return (one.tables is None) == (other.tables is None)
-
-
-def locked(path: Path) -> int:
-    """The lock of a ledger's folder, to be closed.
-
-    Raises
-    ------
-    SinkError
-        Another run holds it, or it cannot be written.
-    """
-    try:
-        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise SinkError(f"the ledger cannot be written: {error.strerror}") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        if isinstance(error, BlockingIOError):
-            raise SinkError(
-                "another run is using the ledger; this one did nothing. Try again when it is done"
-            ) from None
-        raise SinkError(f"the ledger cannot be locked: {error.strerror}") from None
-    return lock
 
 
 def _fresh(path: Path, key: Mapping[str, str] | None, normalise: tuple[str, ...]) -> Chain:

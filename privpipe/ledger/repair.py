@@ -26,9 +26,10 @@ from privpipe.ledger.chain import (
     read_unsealed,
 )
 from privpipe.ledger.entry import SUFFIX, Entry, Seal, rows_of_table
-from privpipe.ledger.folder import HEAD, found_in, private_folder, require_ours, write
-from privpipe.ledger.ledger import FOREIGN_FOLDER, Ledger, locked
+from privpipe.ledger.folder import HEAD, LOCK, found_in, private_folder, require_ours, write
+from privpipe.ledger.ledger import FOREIGN_FOLDER, Ledger
 from privpipe.ledger.sink import SinkRecord, Witness, counts, current_of, place_of, recalled, remember
+from privpipe.private_files import locked
 
 __all__ = [
     "Examined",
@@ -122,7 +123,7 @@ def held(path: Path) -> Iterator[None]:
     found = found_in(path)
     if found != "ledger":
         raise DataError(FOREIGN_FOLDER if found == "strangers" else f"there is no ledger at {str(path)!r}")
-    lock = locked(path)
+    lock = locked(path / LOCK, "the ledger")
     try:
         require_ours(path)
         yield
@@ -322,7 +323,7 @@ def repair(
     if found == "nothing" and not _remembered_at(work):
         raise DataError(f"there is no ledger at {str(path)!r}, and no sink remembers one: nothing is to be mended")
     private_folder(path)
-    lock = locked(path)
+    lock = locked(path / LOCK, "the ledger")
     try:
         require_ours(path)
         _repair(work)

@@ -30,6 +30,7 @@ __all__ = [
     "has_ended",
     "keep_private",
     "leftovers",
+    "locked",
     "make_public",
     "new_folder",
     "private_folder",
@@ -409,3 +410,31 @@ def _start(pid: int) -> str:
             return file.read().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return "0"
+
+
+def locked(file: Path, what: str) -> int:
+    """The descriptor that holds the lock of a file, which is made where it is missing; close it to release the lock.
+
+    Parameters
+    ----------
+    file : Path
+    what : str
+        What the lock protects, for messages: "the ledger".
+
+    Raises
+    ------
+    SinkError
+        Another run holds it, or it cannot be written.
+    """
+    try:
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise SinkError(f"{what} cannot be written: {error.strerror}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if isinstance(error, BlockingIOError):
+            raise SinkError(f"another run is using {what}; this one did nothing. Try again when it is done") from None
+        raise SinkError(f"{what} cannot be locked: {error.strerror}") from None
+    return handle

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path, PurePath
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 
 from privpipe.border import bordered
 from privpipe.errors import DataError, SinkError, UsageError, did_you_mean
-from privpipe.private_files import private_folder
+from privpipe.private_files import locked, private_folder
 from privpipe.running.run_context import no_progress
 from privpipe.sharing.additive_shares import joined, keystream, noise_part, remainder, require_drawable
 from privpipe.sharing.run_document import CONTRIBUTORS, RunDocument
@@ -118,7 +116,7 @@ class Participant:
             Less of the budget is left than the run costs; nothing was sent.
         """
         document, place = self.document, self._place()
-        with _locked(place):
+        with os.fdopen(locked(place / LOCK, "this step of the run")):
             stamp = _stamp(data)
             kept = _read(place, document)
             if kept is None:
@@ -162,7 +160,7 @@ class Participant:
             The holder has not split its own table.
         """
         document, place = self.document, self._place()
-        with _locked(place):
+        with os.fdopen(locked(place / LOCK, "this step of the run")):
             kept = _read(place, document)
             if kept is None:
                 raise UsageError("this holder's table is not split yet: `privpipe share split` comes first")
@@ -228,18 +226,6 @@ def partial_sum(document: RunDocument, holder: str, key: SigningKey | None) -> N
 
 def _letter(document: RunDocument, kind: str, sender: str, to: str) -> Letter:
     return Letter(nonce=document.nonce, run=document.digest, kind=kind, sender=sender, to=to)
-
-
-@contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    handle = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise SinkError("another process is at this step of the run; this one did nothing") from None
-    finally:
-        os.close(handle)
 
 
 def _read(place: Path, document: RunDocument) -> tuple[dict[str, bytes], NDArray[np.uint64], str] | None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from privpipe.errors import DataError, Refused, SinkError, UsageError
-from privpipe.private_files import flush_new, private_folder
+from privpipe.private_files import flush_new, locked, private_folder
 from privpipe.tables.private_noise import Paid, Spend
 
 __all__ = ["FOLDER", "SpendBook"]
@@ -88,7 +86,8 @@ class SpendBook:
         """
         if not spend.amount > 0:
             raise UsageError("private_table: spend more than 0")
-        with self._locked():
+        private_folder(self.folder)
+        with os.fdopen(locked(self.folder / LOCK, "the book of spends of private_table")):
             kept = self._read()
             left = limit - _added(kept, source, spend.unit)
             if spend.amount > left:
@@ -116,21 +115,6 @@ class SpendBook:
 
     def _file(self, number: int) -> Path:
         return self.folder / f"spend-{number:08}.json"
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        private_folder(self.folder)
-        try:
-            lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise SinkError(f"private_table: the spends cannot be locked: {error.strerror}") from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-        except BlockingIOError:
-            raise SinkError("private_table: another run is spending; this one did nothing. Try again") from None
-        finally:
-            os.close(lock)
 
     def _read(self) -> list[tuple[Mapping[str, Any], bytes]]:
         """Every spend, proved link by link."""

@@ -198,7 +198,7 @@ def test_two_processes_at_one_step(run: Runs) -> None:
     handle = os.open(made.work("north") / NONCE / "lock", os.O_RDWR)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        with pytest.raises(SinkError, match="another process"):
+        with pytest.raises(SinkError, match="another run is using this step"):
             made.split("north")
     finally:
         os.close(handle)

@@ -84,7 +84,7 @@ def test_two_runs_do_not_spend_at_once(tmp_path: Path) -> None:
     book.spend("visits", TENTH, Fraction(1))
     lock = os.open(book.folder / "lock", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    with pytest.raises(SinkError, match="another run is spending"):
+    with pytest.raises(SinkError, match="another run is using the book of spends"):
         book.spend("visits", TENTH, Fraction(1))
     os.close(lock)
     assert book.spent("visits", "epsilon") == Fraction(1, 10)

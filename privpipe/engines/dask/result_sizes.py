@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from cloudpickle import CloudPickler
 
-from privpipe.engines.distributed.collection import FEWER, too_large
+from privpipe.engines.distributed.collection import FEWER, Room
 
-__all__ = ["Bounded", "Measured", "Room", "Share", "result_bytes"]
+__all__ = ["Admit", "Bounded", "Measured", "Share", "result_bytes", "room_for"]
 
 
 RAISE = f"raise `collected_bytes` under `engines.dask`, {FEWER}"
@@ -59,39 +58,19 @@ def result_bytes(value: Any) -> int:
     return meter.bytes
 
 
-@dataclass
-class Room:
-    """What the results of one action may take together, in this process.
+def room_for(what: str, limit: int) -> Room:
+    """What results may take in this process."""
+    return Room("dask", what, limit, RAISE)
 
-    Parameters
-    ----------
-    what : str
-        The results.
-    limit : int
-        Bytes.
-    """
 
-    what: str
-    limit: int
-    taken: int = field(default=0, init=False)
-    _lock: Any = field(default_factory=threading.Lock, init=False, repr=False)
+@dataclass(frozen=True)
+class Admit:
+    """Adds the bytes of a result to those of the others, and returns it; raises as `Room.take`."""
 
-    def take(self, size: int) -> None:
-        """Add a result.
+    room: Room
 
-        Raises
-        ------
-        EngineError
-            The results so far exceed the limit.
-        """
-        with self._lock:
-            self.taken += size
-        if self.taken > self.limit:
-            raise too_large("dask", self.what, self.taken, self.limit, RAISE)
-
-    def admit(self, value: Any) -> Any:
-        """A result, once it is added."""
-        self.take(result_bytes(value))
+    def __call__(self, value: Any) -> Any:
+        self.room.take(result_bytes(value))
         return value
 
 
@@ -124,4 +103,4 @@ class Bounded:
     limit: int
 
     def __call__(self, parts: list[Any]) -> Any:
-        return Room(self.what, self.limit).admit(self.function(parts))
+        return Admit(room_for(self.what, self.limit))(self.function(parts))

@@ -18,7 +18,8 @@ import dask
 import dask.threaded
 
 from privpipe.engines.dask.graph import Held, Node, Shared, engine_error, graph_of, task_node, value_node
-from privpipe.engines.dask.result_sizes import Bounded, Measured, Room, Share
+from privpipe.engines.dask.result_sizes import Admit, Bounded, Measured, Share, room_for
+from privpipe.engines.distributed.collection import Room
 from privpipe.errors import DataError, EngineError, PrivpipeError
 
 __all__ = ["PATIENCE", "Patience", "Runtime", "processors"]
@@ -204,9 +205,9 @@ class Runtime:
         log.debug("%s: %d tasks", step, len(tasks))
         if self.is_near(tasks):
             return self.near.compute(step, tasks, what)
-        room = Room(what, self.limit)
+        room = room_for(what, self.limit)
         if self.client is None:
-            return self._results(step, [self.task(step, room.admit, task) for task in tasks] if what else tasks)
+            return self._results(step, [self.task(step, Admit(room), task) for task in tasks] if what else tasks)
         return list(self._guarded(step, lambda tasks: self._brought(step, tasks, room), tasks))
 
     def _brought(self, step: str, tasks: Sequence[Node], room: Room) -> list[Any]:

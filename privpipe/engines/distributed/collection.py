@@ -2,15 +2,54 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
 from privpipe.errors import EngineError
 
-__all__ = ["FEWER", "byte_text", "of_columns", "too_large"]
+__all__ = ["FEWER", "Room", "byte_text", "of_columns", "too_large"]
 
 
 FEWER = "coarsen near-unique columns before, or take fewer columns"
 """What helps wherever distinct values are collected."""
+
+
+@dataclass
+class Room:
+    """What the results of one action may take together in the process that collects them.
+
+    Parameters
+    ----------
+    engine : str
+    what : str
+        The results, with their columns.
+    limit : int
+        Bytes.
+    remedy : str
+        What helps.
+    """
+
+    engine: str
+    what: str
+    limit: int
+    remedy: str
+    taken: int = field(default=0, init=False)
+    _lock: Any = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def take(self, size: int) -> None:
+        """Add the bytes of a result.
+
+        Raises
+        ------
+        EngineError
+            The results so far exceed the limit.
+        """
+        with self._lock:
+            self.taken += size
+        if self.taken > self.limit:
+            raise too_large(self.engine, self.what, self.taken, self.limit, self.remedy)
 
 
 def too_large(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from privpipe.engines.distributed.collection import FEWER, of_columns, too_large
+from privpipe.engines.distributed.collection import FEWER, Room, of_columns, too_large
 from privpipe.engines.spark.failures import reported
 from privpipe.engines.spark.spark_table import count_records
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from privpipe.engines.spark.spark_table import SparkTable
 
 __all__ = [
-    "Room",
     "expected_bytes",
     "fits_driver",
     "fits_here",
@@ -41,33 +39,6 @@ CELL_BYTES = 40
 
 ID_BYTES = 16
 RAISE = f"raise `spark.driver.memory` and `spark.driver.maxResultSize` under `engines.spark.conf`, {FEWER}"
-
-
-@dataclass(frozen=True)
-class Room:
-    """What results of the workers may take together on the driver.
-
-    Parameters
-    ----------
-    what : str
-        The results.
-    limit : int
-        Bytes.
-    """
-
-    what: str
-    limit: int
-
-    def require(self, needed: int) -> None:
-        """Refuse more.
-
-        Raises
-        ------
-        EngineError
-            With the figures, and what to change.
-        """
-        if needed > self.limit:
-            raise too_large("spark", self.what, needed, self.limit, RAISE)
 
 
 def result_limit(session: Any) -> int:
@@ -173,7 +144,7 @@ def room_for_results(table: SparkTable, columns: Sequence[str], what: str) -> Ro
     limit = result_limit(table.frame.sparkSession)
     if not limit or 2 * _most_bytes(table, pa.schema([table.schema.field(name) for name in columns])) <= limit:
         return None
-    return Room(of_columns(what, columns), limit)
+    return Room("spark", of_columns(what, columns), limit, RAISE)
 
 
 def _most_bytes(table: SparkTable, schema: pa.Schema) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from privpipe.engines.spark.driver_memory import Room
+    from privpipe.engines.distributed.collection import Room
 
 __all__ = ["boxed", "fold", "map_batches", "map_raw", "map_struct", "results_of", "settle_modules"]
 
@@ -142,7 +142,7 @@ def _within(boxes: DataFrame, room: Room) -> pa.Table:
     kept = boxes.persist()
     try:
         (needed,) = kept.agg(sf.sum(sf.octet_length("result"))).collect()[0]
-        room.require(int(needed or 0))
+        room.take(int(needed or 0))
         return arrow_table(kept)
     finally:
         kept.unpersist()
