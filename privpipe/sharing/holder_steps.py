@@ -260,6 +260,7 @@ def _stamp(data: Any) -> str:
 def _counted(document: RunDocument, data: Any, engine: str | Engine | None) -> Ints:
     """Every figure of every cell, one figure after the other, in units."""
     from privpipe.engines import Source
+    from privpipe.engines.readers.files import TEXT
     from privpipe.policy import Policy
     from privpipe.running.run_context import OpenedEngine
     from privpipe.running.tables_read import scanned
@@ -277,7 +278,10 @@ def _counted(document: RunDocument, data: Any, engine: str | Engine | None) -> I
     nothing = Policy.of_fields(name="frame", columns={}, guarantees=())
     is_path = isinstance(data, str | PurePath)
     with OpenedEngine(engine, str(data) if is_path else data, nothing) as opened_engine:
-        records = scanned(opened_engine, Source(data=str(data) if is_path else data))
+        source = Source(data=str(data) if is_path else data)
+        if source.is_path and source.resolved_format in TEXT:  # files without types, and sums are of numbers
+            source = replace(source, types=dict.fromkeys(sums, "decimal"))
+        records = scanned(opened_engine, source)
         have = records.schema.names
         for name in [*names, *sums, *([document.person_id] if document.person_id else [])]:
             if name not in have:
@@ -288,7 +292,8 @@ def _counted(document: RunDocument, data: Any, engine: str | Engine | None) -> I
             outside = sum(n for text, n in zip(texts_of(found.column(name)), counts, strict=True) if text not in labels)
             if outside:
                 raise DataError(
-                    f"column {name!r}: {outside:,} records have no value or one that the run document does not list; "
+                    f"column {name!r}: no value, or one that the run document does not list, in {outside:,} of "
+                    f"{sum(counts):,} records; "
                     "give them a label of the run, or all holders a document that lists it"
                 )
         table = aggregated(opened_engine, records, spec, person=document.person_id, secret=secrets.token_bytes(KEY))

@@ -148,8 +148,8 @@ def test_another_key_is_refused(run: Runs) -> None:
 def test_what_does_not_fit_the_document_is_refused(run: Runs) -> None:
     sound = records(0, 20, 0)
     cases = {
-        "1 records have no value or one": sound.assign(region=["Moon", *sound["region"][1:]]),
-        "2 records have no value or one": sound.assign(age=[None, None, *sound["age"][2:]]),
+        "in 1 of .* records": sound.assign(region=["Moon", *sound["region"][1:]]),
+        "in 2 of .* records": sound.assign(age=[None, None, *sound["age"][2:]]),
         "'cost' is not in the table": sound.drop(columns="cost"),
         "outside the bounds": sound.assign(cost=100_000.01),
         "persons of this holder are in several cells": sound.assign(person=0),
@@ -295,3 +295,19 @@ def test_another_engine_counts_the_same(run: Runs, name: str) -> None:
     expected = pd.concat(made.tables.values()).groupby(["region", "age"])
     assert (joint["count"] == expected["person"].nunique()).all()
     assert (joint["cost"] == (expected["cost"].sum() * 100).round().astype(int)).all()
+
+
+def test_files_of_text_are_counted_as_others(run: Runs) -> None:
+    made = run()
+    text = made.folder / "records.csv"
+    made.tables["north"].to_csv(text, index=False)
+    made.participant("north").split(text)
+    made.split("south")
+    made.split("west")
+    for holder in made.tables:
+        made.add_up(holder)
+    policy = joint_policy(made.document, made.work("north"), "out", key=made.key("north"))
+    assert policy.source is not None
+    joint = pd.read_parquet(policy.source.path)
+    costs = [cost for table in made.tables.values() for cost in table["cost"]]
+    assert joint["cost"].sum() == round(sum(costs) * 100)

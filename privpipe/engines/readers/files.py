@@ -23,6 +23,7 @@ from privpipe.errors import DataError, EngineError
 from privpipe.private_files import scratch_folder
 
 __all__ = [
+    "TEXT",
     "Stamp",
     "csv_columns",
     "elsewhere",
