@@ -49,6 +49,11 @@ def _policy(**more: Any) -> pp.Policy:
     return pp.Policy.from_dict(document)
 
 
+def _no_section(value: Any) -> Any:
+    """A value that is no section of a policy: errors quote the keys of a mapping, as it is policy text."""
+    return [value] if isinstance(value, dict) else value
+
+
 def _released(frame: Any, place: Path, **more: Any) -> Any:
     path = _file(frame, place)
     sink = {"path": str(place / "out"), "format": "parquet"}
@@ -171,7 +176,9 @@ FACES: dict[str, Face] = {
     "Policy.apply": lambda frame, place: _policy(transform=STAGES).apply(frame),
     "Policy.apply on Dask": lambda frame, place: _policy(transform=STAGES).apply(frame, engine="dask"),
     "Policy.release": lambda frame, place: _policy(transform=STAGES, sink={"path": str(place / "out")}).release(frame),
-    "Policy of a value": lambda frame, place: pp.Policy.from_dict({"version": 1, "columns": {"age": frame}}),
+    "Policy of a value": lambda frame, place: pp.Policy.from_dict(
+        {"version": 1, "columns": {"age": _no_section(frame)}}
+    ),
     "release": _released,
     "release on Dask": lambda frame, place: _released(frame, place, engine="dask"),
     "release as CSV": lambda frame, place: pp.release(
